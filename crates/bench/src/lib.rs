@@ -1,0 +1,1 @@
+//! Measurements held against the limit and against the kernel's TCP

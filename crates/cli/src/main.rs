@@ -1,0 +1,2 @@
+//! The crosslane command.
+fn main() {}

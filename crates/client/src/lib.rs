@@ -1,0 +1,1 @@
+//! What programs link to: sessions with the daemon, streams on mapped slices

@@ -1,0 +1,1 @@
+//! Who is where: neighbours, link states, routes, circuits; pure protocol

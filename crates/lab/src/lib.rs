@@ -1,0 +1,1 @@
+//! A lab of hosts in network namespaces on one machine

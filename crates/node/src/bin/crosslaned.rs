@@ -1,0 +1,2 @@
+//! The Crosslane daemon.
+fn main() {}

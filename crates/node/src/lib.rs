@@ -1,0 +1,1 @@
+//! The daemon: ports, routes, circuits, IP, control socket

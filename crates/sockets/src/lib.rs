@@ -1,0 +1,1 @@
+//! Unmodified socket programs on streams, by LD_PRELOAD

@@ -1,0 +1,1 @@
+//! Ordered byte streams with SDP semantics; pure protocol

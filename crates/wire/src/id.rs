@@ -1,0 +1,79 @@
+//! The field's words as types, so that none is taken for another.
+
+use core::fmt;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number!(
+    /// A machine in the network; the last part of its fabric address. 0 means "not known".
+    HostId(u16)
+);
+number!(
+    /// One NTB endpoint of a host, counted from 0 in the order of the configuration.
+    PortId(u8)
+);
+number!(
+    /// The number of a cable's life, raised at every link-up. 0 means "never up".
+    Epoch(u32)
+);
+number!(
+    /// One end of a circuit, unique within one life of the daemon that gave it out.
+    CircuitId(u64)
+);
+number!(
+    /// A wake event that a program registered with its daemon; unique within a host. 0 means "none".
+    WaiterId(u32)
+);
+
+/// A page-aligned range of a port's inbound memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SliceRange {
+    /// Distance from the start of the window, bytes.
+    pub offset: u64,
+    /// Length, bytes.
+    pub len: u64,
+}
+
+impl SliceRange {
+    /// One past the last byte, or `None` if the range wraps around (a lie of the peer's).
+    pub fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.len)
+    }
+
+    /// Whether the range is page-aligned, not empty, and ends within `window` bytes.
+    pub fn fits(self, window: u64) -> bool {
+        self.len > 0
+            && self.offset % crate::slice::PAGE == 0
+            && self.len % crate::slice::PAGE == 0
+            && self.end().is_some_and(|end| end <= window)
+    }
+}
+
+/// The 4-tuple of the quiet TCP connection under a stream, as the **connecting** side sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Tuple {
+    /// Address and port of the side that called `connect`.
+    pub client: SocketAddr,
+    /// Address and port of the side that called `listen`.
+    pub server: SocketAddr,
+}
+
+impl fmt::Display for Tuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.client, self.server)
+    }
+}

@@ -1,0 +1,23 @@
+//! Every byte that crosses a cable or the control socket, as checked views. No I/O, no `unsafe`.
+//!
+//! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`slice`] and
+//! [`record`] (the layout of a channel in memory), [`control`] (what daemons tell each other through the
+//! control channel), [`local`] (what programs ask of their daemon). `docs/protocol.md` is the prose of all this.
+//!
+//! Whatever is decoded here comes from a peer that may lie: every decoder returns an error for a value that is
+//! out of range, and none panics or allocates more than its input is long.
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod control;
+pub mod id;
+pub mod local;
+pub mod record;
+pub mod scratchpad;
+pub mod slice;
+
+pub use codec::DecodeError;
+pub use id::{CircuitId, Epoch, HostId, PortId, SliceRange, Tuple, WaiterId};
+
+/// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
+pub const PROTOCOL_VERSION: u32 = 1;

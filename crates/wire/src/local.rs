@@ -1,0 +1,245 @@
+//! What programs and tools ask of their daemon over its control socket (`SOCK_SEQPACKET`, one message a packet).
+//!
+//! A request is answered by exactly one [`Reply`] unless its documentation says "no answer". Descriptors ride with
+//! the packet (`SCM_RIGHTS`) in the order given.
+
+use crate::control::Refusal;
+use crate::{CircuitId, HostId, Tuple, WaiterId};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+
+/// A request to the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// First packet of a session. Descriptor: the memory that holds this program's stream ends (its *arena*), of
+    /// which the daemon reads the counters; none from a tool. Answer: [`Reply::Welcome`].
+    Hello {
+        /// [`crate::PROTOCOL_VERSION`].
+        version: u32,
+        /// The program's name, for people.
+        program: String,
+    },
+    /// "I listen here." Descriptor: the listening socket, as proof. Answer: [`Reply::Done`].
+    Listen,
+    /// The listener at `address` was closed by this session. No answer.
+    Unlisten {
+        /// Address as `getsockname` had it.
+        address: SocketAddr,
+    },
+    /// "I am about to connect there." Descriptor: the socket, bound but not yet connected. Answer:
+    /// [`Reply::Circuit`] or [`Reply::Plain`]. For a non-stream answer nothing needs to be undone.
+    Connect {
+        /// Where to.
+        remote: SocketAddr,
+        /// Slot in the arena that will hold this end.
+        slot: u32,
+    },
+    /// "I accepted this." Descriptor: the connected socket. Answer: [`Reply::Circuit`] or [`Reply::Plain`].
+    Accept {
+        /// Slot in the arena that will hold this end.
+        slot: u32,
+    },
+    /// "I hold this socket of a stream but not its slices" (after exec, or passed to me). Descriptor: the socket.
+    /// Answer: [`Reply::Circuit`] with a third descriptor, the arena that the end lives in, or [`Reply::Plain`].
+    Adopt,
+    /// The last descriptor of this end was closed. No answer.
+    Close {
+        /// The end.
+        circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
+        /// Whether it was broken off rather than closed in order.
+        abort: bool,
+    },
+    /// Registers a wake event. Descriptor: an eventfd. Answer: [`Reply::Waiter`].
+    Waiter,
+    /// "Give me the doorbell of the far side's waiter." Answer: [`Reply::Bell`], with a descriptor if there is one.
+    WantBell {
+        /// The circuit that the waiter sleeps on.
+        circuit: CircuitId,
+        /// The far side's waiter.
+        waiter: WaiterId,
+    },
+    /// "Ring it for me." No answer.
+    Ring {
+        /// The circuit that the waiter sleeps on.
+        circuit: CircuitId,
+        /// The far side's waiter.
+        waiter: WaiterId,
+    },
+    /// A connection went, or goes on, by the kernel's TCP: for `explain` and the counters. No answer.
+    Note {
+        /// The program's descriptor.
+        fd: i32,
+        /// The far address.
+        remote: SocketAddr,
+        /// Why.
+        why: Plain,
+    },
+    /// Everything, as JSON. Answer: [`Reply::Text`] packets.
+    Status,
+    /// Counters in Prometheus' text format. Answer: [`Reply::Text`] packets.
+    Metrics,
+    /// Streams and notes of the sessions of process `pid`, as JSON. Answer: [`Reply::Text`] packets.
+    Explain {
+        /// The process.
+        pid: u32,
+    },
+    /// One probe to a host. Answer: [`Reply::Echo`].
+    Echo {
+        /// Whom.
+        to: HostId,
+    },
+    /// Names and addresses of all hosts, `/etc/hosts` form. Answer: [`Reply::Text`] packets.
+    Hosts,
+}
+
+/// Why a connection is plain TCP. The numbers are counted by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Plain {
+    /// A rule says so, or none says otherwise.
+    Rule,
+    /// The address is not the fabric's.
+    NotFabric,
+    /// The far daemon (or ours) would not.
+    Refused(Refusal),
+    /// The connection was not announced by the other end: a plain program there.
+    NotAnnounced,
+    /// The socket has no port of its own yet and none could be had.
+    NoPort,
+    /// Recent connections to this address were all too short to gain.
+    ShortLived,
+    /// This program has no more room for stream ends.
+    NoSlot,
+    /// A descriptor, mapping or system call failed.
+    System,
+    /// Downgraded: the program gave the descriptor to stdio.
+    Stdio,
+    /// Downgraded: out-of-band data.
+    OutOfBand,
+    /// Downgraded: the descriptor went to another program.
+    Passed,
+    /// Downgraded: exec of a program that the library cannot follow.
+    Exec,
+    /// Downgraded: a call or option that streams do not have.
+    Unsupported,
+}
+
+/// What rules decide for a connection or a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Use {
+    /// Streams only; a connection that cannot be one fails.
+    Crosslane,
+    /// The kernel's TCP only.
+    Tcp,
+    /// A stream if it can be one, else TCP.
+    Both,
+}
+
+/// Which side of a connection a rule speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// `listen` and `accept`.
+    Server,
+    /// `connect`.
+    Client,
+}
+
+/// One rule in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// What to do.
+    pub action: Use,
+    /// For which side.
+    pub role: Role,
+    /// Glob over the program's name (`*`, `?`).
+    pub program: String,
+    /// Network address.
+    pub address: IpAddr,
+    /// Bits of `address` that count.
+    pub prefix: u8,
+    /// Lowest port.
+    pub port_min: u16,
+    /// Highest port.
+    pub port_max: u16,
+}
+
+/// An answer of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// Answer to [`Request::Hello`]. Descriptor: the *life page*, an array of `u32` of which the daemon sets the
+    /// one of a dead circuit to non-zero.
+    Welcome {
+        /// This host.
+        host: HostId,
+        /// This host's fabric addresses.
+        addresses: Vec<IpAddr>,
+        /// The fabric's subnets: address and prefix length.
+        subnets: Vec<(IpAddr, u8)>,
+        /// Rules, first match wins; the last ones are the defaults.
+        rules: Vec<Rule>,
+        /// How long a waiter may spin before it sleeps, ns.
+        spin_ns: u32,
+        /// How long a posted write may be under way, ns; 0 on software ports, where memory is coherent.
+        posted_ns: u32,
+    },
+    /// It is done.
+    Done,
+    /// It failed; the text says what to do.
+    Error {
+        /// For people.
+        text: String,
+    },
+    /// A circuit's end. Descriptors: inbound slice (read it), outbound slice (store only).
+    Circuit {
+        /// The end.
+        circuit: CircuitId,
+        /// Proof for [`Request::Close`].
+        token: u64,
+        /// The connection.
+        tuple: Tuple,
+        /// Whether this is the connecting end.
+        client: bool,
+        /// Bytes of each ring.
+        ring_max: u64,
+        /// Mark key of the ring that this end reads.
+        rx_key: u64,
+        /// Mark key of the ring that this end writes.
+        tx_key: u64,
+        /// Index into the life page.
+        life: u32,
+        /// Slot in the arena (of [`Request::Adopt`]: in the arena that comes with it).
+        slot: u32,
+    },
+    /// The connection stays plain TCP.
+    Plain {
+        /// Why.
+        why: Plain,
+    },
+    /// Answer to [`Request::Waiter`].
+    Waiter {
+        /// The event's number, unique on this host.
+        waiter: WaiterId,
+    },
+    /// Answer to [`Request::WantBell`]; the descriptor (an eventfd) is there if `found`.
+    Bell {
+        /// Whether the waiter exists and can be rung directly.
+        found: bool,
+    },
+    /// A part of a text; the last one says so.
+    Text {
+        /// The part, UTF-8.
+        part: String,
+        /// Whether it is the last.
+        last: bool,
+    },
+    /// Answer to [`Request::Echo`].
+    Echo {
+        /// There and back, ns; `None` if no answer came in time or there is no way.
+        round_trip_ns: Option<u64>,
+        /// Cables on the way.
+        hops: u8,
+    },
+}

@@ -1,0 +1,135 @@
+//! Records: what lies in a byte ring.
+//!
+//! ```text
+//!   +0   mark  u64   splitmix64(key + position): "this record is here", written last
+//!   +8   word  u64   len (bits 0..32) | kind (32..40) | flags (40..48) | cpu (48..64)
+//!   +16  payload, `len` bytes; the next record starts at the next cache line
+//! ```
+//! A record of up to 48 bytes is one cache line, mark and all, so one line is all that moves. `key` is 64 random
+//! bits that only the two ends know, `position` counts the ring's bytes from the stream's start, so neither stale
+//! bytes of an earlier lap nor payload chosen by somebody outside can pass for a mark.
+
+use crate::DecodeError;
+
+/// Bytes of mark and word in front of the payload.
+pub const HEADER: u64 = 16;
+/// Longest payload of one record, bytes: large writes go out as several records, so that the reader copies one
+/// while the writer fills the next.
+pub const MAX_PAYLOAD: u64 = 32 * 1024 - HEADER;
+/// Payload that fits one cache line together with the header, bytes.
+pub const INLINE: u64 = crate::slice::LINE - HEADER;
+/// Flag: the ring continues behind this record at its present end and is twice as long from here on.
+pub const FLAG_GROW: u8 = 1;
+
+/// What a record carries. The names are those of the SDP specification where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Bytes of the stream (SDP Data).
+    Data = 1,
+    /// The connecting side's first record.
+    Hello = 2,
+    /// The accepting side's first record.
+    HelloAck = 3,
+    /// No more data will come from here (SDP DisConn).
+    DisConn = 4,
+    /// The stream is broken off (SDP AbortConn).
+    AbortConn = 5,
+    /// Everything behind this record travels by the kernel's TCP.
+    Downgrade = 6,
+    /// One message of a message channel (control, IP): boundaries count.
+    Message = 7,
+}
+
+impl Kind {
+    /// The kind with this number.
+    pub fn from_u8(number: u8) -> Result<Self, DecodeError> {
+        Ok(match number {
+            1 => Self::Data,
+            2 => Self::Hello,
+            3 => Self::HelloAck,
+            4 => Self::DisConn,
+            5 => Self::AbortConn,
+            6 => Self::Downgrade,
+            7 => Self::Message,
+            _ => return Err(DecodeError::Range("record kind")),
+        })
+    }
+}
+
+/// A record's word, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Payload, bytes.
+    pub len: u32,
+    /// What it carries.
+    pub kind: Kind,
+    /// [`FLAG_GROW`] or 0.
+    pub flags: u8,
+    /// The processor that the writer ran on, so that a reader on the same one does not spin.
+    pub cpu: u16,
+}
+
+impl Header {
+    /// The word as it is stored.
+    pub fn to_word(self) -> u64 {
+        u64::from(self.len)
+            | (self.kind as u64) << 32
+            | u64::from(self.flags) << 40
+            | u64::from(self.cpu) << 48
+    }
+
+    /// Checks a word that a peer stored. `room` is what lies between the record's start and the ring's present
+    /// end, bytes: a record never wraps.
+    pub fn from_word(word: u64, room: u64) -> Result<Self, DecodeError> {
+        let [l0, l1, l2, l3, kind, flags, c0, c1] = word.to_le_bytes();
+        let header = Self {
+            len: u32::from_le_bytes([l0, l1, l2, l3]),
+            kind: Kind::from_u8(kind)?,
+            flags,
+            cpu: u16::from_le_bytes([c0, c1]),
+        };
+        if u64::from(header.len) > MAX_PAYLOAD || header.span() > room {
+            return Err(DecodeError::Range("record length"));
+        }
+        if flags & !FLAG_GROW != 0 {
+            return Err(DecodeError::Range("record flags"));
+        }
+        Ok(header)
+    }
+
+    /// Bytes of ring that the record takes, header and padding included.
+    pub fn span(self) -> u64 {
+        (u64::from(self.len) + HEADER).next_multiple_of(crate::slice::LINE)
+    }
+}
+
+/// The mark of the record at `position` (bytes since the stream's start) of the ring with this `key`.
+pub fn mark(key: u64, position: u64) -> u64 {
+    let mut z = key.wrapping_add(position);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_survives_the_way_there_and_back() {
+        let header = Header { len: 4711, kind: Kind::DisConn, flags: FLAG_GROW, cpu: 65535 };
+        assert_eq!(Header::from_word(header.to_word(), 8192), Ok(header));
+    }
+
+    #[test]
+    fn lies_are_refused() {
+        let word = |len: u64, kind: u64, flags: u64| len | kind << 32 | flags << 40;
+        assert!(Header::from_word(word(MAX_PAYLOAD, 1, 0), 1 << 20).is_ok());
+        assert!(Header::from_word(word(MAX_PAYLOAD + 1, 1, 0), 1 << 20).is_err());
+        assert!(Header::from_word(word(49, 1, 0), 64).is_err());
+        assert!(Header::from_word(word(48, 1, 0), 64).is_ok());
+        assert!(Header::from_word(word(1, 0, 0), 64).is_err());
+        assert!(Header::from_word(word(1, 1, 2), 64).is_err());
+    }
+}

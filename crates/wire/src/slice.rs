@@ -1,0 +1,48 @@
+//! Layout of one slice: a page of words that the writer keeps for the reader, then the byte ring.
+//!
+//! ```text
+//!            memory of R, written by W only, read by R only
+//!   0x0000  STATE     u32   0 nobody yet, 1 attached, 2 gone
+//!   0x0040  CREDIT    u64   bytes of ring that W has consumed in the other direction (R -> W)
+//!   0x0048  WANT_DATA u64   W is about to sleep until data of R -> W arrives: sequence << 32 | waiter, 0 = awake
+//!   0x0050  WANT_ROOM u64   W is about to sleep until there is room in its own ring W -> R; same form
+//!   0x1000  ring of W -> R, `ring_max` bytes
+//! ```
+//! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT` and the two `WANT` words
+//! share a cache line: the sender looks at all three together.
+
+/// Page size that slices are aligned to, bytes.
+pub const PAGE: u64 = 4096;
+/// Cache line, bytes; every record starts on one.
+pub const LINE: u64 = 64;
+/// Offset of the state word (u32).
+pub const STATE: usize = 0x00;
+/// Offset of the credit word (u64).
+pub const CREDIT: usize = 0x40;
+/// Offset of the word that asks for a bell when data arrives (u64).
+pub const WANT_DATA: usize = 0x48;
+/// Offset of the word that asks for a bell when credits arrive (u64).
+pub const WANT_ROOM: usize = 0x50;
+/// Offset of the ring.
+pub const RING: usize = 0x1000;
+/// Smallest ring, bytes; every ring starts with this much of itself in use.
+pub const RING_MIN: u64 = 64 * 1024;
+/// Largest ring, bytes.
+pub const RING_MAX: u64 = 64 * 1024 * 1024;
+
+/// State word: nobody has attached yet.
+pub const STATE_NONE: u32 = 0;
+/// State word: the writer is attached.
+pub const STATE_ATTACHED: u32 = 1;
+/// State word: the writer has left for good.
+pub const STATE_GONE: u32 = 2;
+
+/// Length of a slice that holds a ring of `ring_max` bytes.
+pub const fn slice_len(ring_max: u64) -> u64 {
+    RING as u64 + ring_max
+}
+
+/// Whether `ring_max` is a power of two between [`RING_MIN`] and [`RING_MAX`].
+pub const fn ring_max_ok(ring_max: u64) -> bool {
+    ring_max.is_power_of_two() && ring_max >= RING_MIN && ring_max <= RING_MAX
+}
