@@ -1,1 +1,15 @@
-//! Memory shared with a peer that may lie: mappings, rings, copies, fences, waits
+//! Memory shared with a peer that may lie: mappings, rings, copies, fences, waits.
+//!
+//! This is where all `unsafe` of the data path lives. Nothing here forms a Rust reference over shared bytes: the
+//! peer may change them at any time. [`mem`] has the two views (an [`Outbound`] has no load at all: law 1), [`ring`]
+//! the byte ring of records in them, [`copy`] the ways to move bytes, [`wait`] spin-then-sleep, [`lock`] and
+//! [`arena`] what the processes of one program share among themselves.
+
+pub mod arena;
+pub mod copy;
+pub mod lock;
+pub mod mem;
+pub mod ring;
+pub mod wait;
+
+pub use mem::{Caching, Inbound, Load, MapError, Outbound, Store};

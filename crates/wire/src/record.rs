@@ -16,6 +16,9 @@ pub const HEADER: u64 = 16;
 /// Longest payload of one record, bytes: large writes go out as several records, so that the reader copies one
 /// while the writer fills the next.
 pub const MAX_PAYLOAD: u64 = 32 * 1024 - HEADER;
+/// Longest payload of one [`Kind::Message`], bytes: with the filler before it, it fits a ring of [`crate::slice::RING_MIN`]
+/// of which a quarter of the credit is still on its way back.
+pub const MAX_MESSAGE: u64 = 16 * 1024 - HEADER;
 /// Payload that fits one cache line together with the header, bytes.
 pub const INLINE: u64 = crate::slice::LINE - HEADER;
 /// Flag: the ring continues behind this record at its present end and is twice as long from here on.
@@ -39,6 +42,8 @@ pub enum Kind {
     Downgrade = 6,
     /// One message of a message channel (control, IP): boundaries count.
     Message = 7,
+    /// Nothing: fills the ring up to its end where a message would not fit.
+    Filler = 8,
 }
 
 impl Kind {
@@ -52,6 +57,7 @@ impl Kind {
             5 => Self::AbortConn,
             6 => Self::Downgrade,
             7 => Self::Message,
+            8 => Self::Filler,
             _ => return Err(DecodeError::Range("record kind")),
         })
     }

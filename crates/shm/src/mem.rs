@@ -1,0 +1,265 @@
+//! The two views of a slice. What arrives can be loaded and not stored; what leaves can be stored and not loaded.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use rustix::fs::SealFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use thiserror::Error;
+
+/// Stores into a neighbour's memory. There is no load: a read across a cable would stall for a round trip.
+///
+/// Offsets are bytes from the slice's start; one out of range panics, since it is our own mistake: offsets that
+/// derive from a peer's words are checked before they come here.
+pub trait Store {
+    /// Length of the slice, bytes.
+    fn len(&self) -> usize;
+    /// Whether the slice is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Stores a word after everything stored before (release). `offset` must be a multiple of 4.
+    fn store_u32(&self, offset: usize, value: u32);
+    /// Stores a word after everything stored before (release). `offset` must be a multiple of 8.
+    fn store_u64(&self, offset: usize, value: u64);
+    /// Copies `source` to `offset`, in no particular order.
+    fn write(&self, offset: usize, source: &[u8]);
+    /// Everything stored before reaches the peer before anything stored after (law 4): `sfence` where stores are
+    /// write-combined, nothing but an order for the compiler where memory is coherent.
+    fn store_fence(&self);
+    /// Everything stored before is visible to the peer before anything stored after, and before any later load of
+    /// our own memory: a full fence, which also drains write-combining buffers.
+    fn fence(&self);
+}
+
+/// Loads from our own memory, into which a neighbour stores.
+pub trait Load {
+    /// Length of the slice, bytes.
+    fn len(&self) -> usize;
+    /// Whether the slice is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Loads a word; what was stored before it is visible after (acquire). `offset` must be a multiple of 4.
+    fn load_u32(&self, offset: usize) -> u32;
+    /// Loads a word; what was stored before it is visible after (acquire). `offset` must be a multiple of 8.
+    fn load_u64(&self, offset: usize) -> u64;
+    /// Copies from `offset` into `target`. The bytes may change meanwhile; the copy is what is believed.
+    fn read(&self, offset: usize, target: &mut [u8]);
+}
+
+/// Why a descriptor was not mapped.
+#[derive(Debug, Error)]
+pub enum MapError {
+    /// It is not the length that was promised: touching its end would kill the program.
+    #[error("slice is {actual} bytes long, {expected} were promised")]
+    Length {
+        /// What was promised, bytes.
+        expected: u64,
+        /// What `fstat` says, bytes.
+        actual: u64,
+    },
+    /// It could still be shrunk under us.
+    #[error("slice is not sealed against shrinking")]
+    NotSealed,
+    /// A system call failed.
+    #[error("cannot map slice: {0}")]
+    System(#[from] rustix::io::Errno),
+}
+
+/// A mapped range; unmapped when dropped.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is plain memory that any thread may reach; all access goes through atomics and raw copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+        let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+        if actual != len || len == 0 {
+            return Err(MapError::Length { expected: len, actual });
+        }
+        if !rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
+            return Err(MapError::NotSealed);
+        }
+        let len = usize::try_from(len).map_err(|_| MapError::Length { expected: len, actual })?;
+        // SAFETY: a fresh shared mapping at an address of the kernel's choice aliases nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
+        Ok(Self { base, len })
+    }
+
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset <= self.len && len <= self.len - offset, "offset outside the slice");
+        // SAFETY: the range lies inside the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    #[inline]
+    fn word32(&self, offset: usize) -> &AtomicU32 {
+        assert_eq!(offset % 4, 0);
+        // SAFETY: in range, aligned, mapped as long as `self`; atomics may be shared with other processes.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+    }
+
+    #[inline]
+    fn word64(&self, offset: usize) -> &AtomicU64 {
+        assert_eq!(offset % 8, 0);
+        // SAFETY: in range, aligned, mapped as long as `self`; atomics may be shared with other processes.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// How the processor treats stores to a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Ordinary coherent memory: software ports.
+    WriteBack,
+    /// Stores are gathered and leave in no order: a BAR mapped for bandwidth.
+    WriteCombining,
+}
+
+/// A slice of a neighbour's memory: stores only.
+#[derive(Debug)]
+pub struct Outbound {
+    mapping: Mapping,
+    caching: Caching,
+}
+
+impl Outbound {
+    /// Maps a carved slice of exactly `len` bytes; refuses one whose owner could shrink it.
+    pub fn map(fd: impl AsFd, len: u64, caching: Caching) -> Result<Self, MapError> {
+        Ok(Self { mapping: Mapping::new(fd, len)?, caching })
+    }
+}
+
+impl Store for Outbound {
+    fn len(&self) -> usize {
+        self.mapping.len
+    }
+
+    #[inline]
+    fn store_u32(&self, offset: usize, value: u32) {
+        self.mapping.word32(offset).store(value, Ordering::Release);
+    }
+
+    #[inline]
+    fn store_u64(&self, offset: usize, value: u64) {
+        self.mapping.word64(offset).store(value, Ordering::Release);
+    }
+
+    #[inline]
+    fn write(&self, offset: usize, source: &[u8]) {
+        let target = self.mapping.at(offset, source.len());
+        // SAFETY: `target` is in range; `source` is private memory, so the two cannot overlap.
+        unsafe { crate::copy::into_shared(target, source) }
+    }
+
+    #[inline]
+    fn store_fence(&self) {
+        if self.caching == Caching::WriteCombining {
+            crate::copy::store_fence();
+        }
+        fence(Ordering::Release);
+    }
+
+    #[inline]
+    fn fence(&self) {
+        self.store_fence();
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// A slice of our own memory that a neighbour stores into: loads only.
+#[derive(Debug)]
+pub struct Inbound(Mapping);
+
+impl Inbound {
+    /// Maps a slice of exactly `len` bytes; refuses one that could still be shrunk.
+    pub fn map(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+        Mapping::new(fd, len).map(Self)
+    }
+}
+
+impl Load for Inbound {
+    fn len(&self) -> usize {
+        self.0.len
+    }
+
+    #[inline]
+    fn load_u32(&self, offset: usize) -> u32 {
+        self.0.word32(offset).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn load_u64(&self, offset: usize) -> u64 {
+        self.0.word64(offset).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, target: &mut [u8]) {
+        let source = self.0.at(offset, target.len());
+        // SAFETY: `source` is in range; `target` is private memory, so the two cannot overlap.
+        unsafe { crate::copy::from_shared(target, source) }
+    }
+}
+
+/// Fresh zeroed memory of `len` bytes for a slice, sealed so that nobody can resize it. No other process has ever
+/// mapped it, so a slice that was freed is never seen by its old writer again.
+pub fn new_slice(name: &str, len: u64) -> Result<OwnedFd, MapError> {
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&fd, len)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_stores_the_other_loads() {
+        let fd = new_slice("test", 8192).unwrap();
+        let (out, inb) =
+            (Outbound::map(&fd, 8192, Caching::WriteBack).unwrap(), Inbound::map(&fd, 8192).unwrap());
+        out.write(100, b"hello");
+        out.store_u64(64, 7);
+        let mut bytes = [0; 5];
+        inb.read(100, &mut bytes);
+        assert_eq!((inb.load_u64(64), &bytes), (7, b"hello"));
+    }
+
+    #[test]
+    fn a_descriptor_of_another_length_or_without_seals_is_refused() {
+        let fd = new_slice("test", 8192).unwrap();
+        assert!(matches!(Inbound::map(&fd, 4096), Err(MapError::Length { actual: 8192, .. })));
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let open = rustix::fs::memfd_create("test", flags).unwrap();
+        rustix::fs::ftruncate(&open, 8192).unwrap();
+        assert!(matches!(Inbound::map(&open, 8192), Err(MapError::NotSealed)));
+    }
+}
