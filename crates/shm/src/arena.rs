@@ -1,1 +1,182 @@
-//! arena
+//! Memory that the processes of one program share among themselves (it survives `fork`), and of which the daemon
+//! reads the counters. It is a sealed memfd of equal slots, one for each end of a stream.
+
+use crate::MapError;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Slots of an arena; slot 0 is never given out.
+pub const SLOTS: u32 = 65536;
+/// Bytes of one slot.
+pub const SLOT: usize = 1024;
+/// Bytes of an arena. Sparse: only slots that were used take memory.
+pub const LEN: u64 = SLOTS as u64 * SLOT as u64;
+
+/// What an end of a stream has moved, at the start of its slot. Written by the program, read by its daemon, which
+/// believes it for display only.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Payload sent by the stream, bytes.
+    pub tx_bytes: AtomicU64,
+    /// Payload received by the stream, bytes.
+    pub rx_bytes: AtomicU64,
+    /// Bells rung.
+    pub bells: AtomicU64,
+    /// Times that a thread slept for this end.
+    pub sleeps: AtomicU64,
+    /// References by descriptors of all processes; 0 = the slot is free.
+    pub refs: AtomicU32,
+}
+
+/// The counters of one slot at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Payload sent by the stream, bytes.
+    pub tx_bytes: u64,
+    /// Payload received by the stream, bytes.
+    pub rx_bytes: u64,
+    /// Bells rung.
+    pub bells: u64,
+    /// Times that a thread slept for this end.
+    pub sleeps: u64,
+}
+
+/// An arena that this process uses, mapped for as long as the process lives (a stream may be in use by any thread
+/// until the end).
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    next: AtomicU32,
+}
+
+// SAFETY: the mapping is never removed and only reached through atomics.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Makes an arena; the descriptor is for the daemon, and for nobody else.
+    pub fn create() -> Result<(Self, OwnedFd), MapError> {
+        let fd = crate::mem::new_slice("crosslane-arena", LEN)?;
+        let base = map(&fd, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok((Self { base, next: AtomicU32::new(1) }, fd))
+    }
+
+    /// Maps an arena that another process of this program made, after checking its length and seals.
+    pub fn open(fd: impl AsFd) -> Result<Self, MapError> {
+        check(&fd)?;
+        let base = map(&fd, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok(Self { base, next: AtomicU32::new(1) })
+    }
+
+    /// Takes a free slot and gives it one reference; `None` if all are in use.
+    pub fn allot(&self) -> Option<u32> {
+        for _ in 0..SLOTS {
+            let slot = self.next.fetch_add(1, Ordering::Relaxed) % SLOTS;
+            let refs = &self.counters(slot).refs;
+            if slot != 0 && refs.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// The counters of a slot.
+    pub fn counters(&self, slot: u32) -> &Counters {
+        // SAFETY: `at` is in range and aligned to 1024; all-zero bytes are valid counters; all fields are atomics.
+        unsafe { &*self.at(slot).cast::<Counters>() }
+    }
+
+    /// Start of a slot. Panics if there is no such slot.
+    pub fn at(&self, slot: u32) -> *mut u8 {
+        assert!(slot < SLOTS, "no such slot");
+        // SAFETY: in range of the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(slot as usize * SLOT) }
+    }
+}
+
+/// A daemon's read-only view of a program's arena.
+#[derive(Debug)]
+pub struct ArenaView {
+    base: NonNull<u8>,
+}
+
+// SAFETY: read-only memory reached through atomics; unmapped only by drop.
+unsafe impl Send for ArenaView {}
+
+impl ArenaView {
+    /// Maps an arena that a program handed over, after checking its length and seals.
+    pub fn map(fd: impl AsFd) -> Result<Self, MapError> {
+        check(&fd)?;
+        Ok(Self { base: map(&fd, ProtFlags::READ)? })
+    }
+
+    /// Reads the counters of a slot; zeros if there is no such slot. The program may have written anything there.
+    pub fn counters(&self, slot: u32) -> Snapshot {
+        if slot >= SLOTS {
+            return Snapshot::default();
+        }
+        // SAFETY: in range of the mapping, aligned; all fields are atomics, which are only loaded.
+        let counters = unsafe { &*self.base.as_ptr().add(slot as usize * SLOT).cast::<Counters>() };
+        Snapshot {
+            tx_bytes: counters.tx_bytes.load(Ordering::Relaxed),
+            rx_bytes: counters.rx_bytes.load(Ordering::Relaxed),
+            bells: counters.bells.load(Ordering::Relaxed),
+            sleeps: counters.sleeps.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for ArenaView {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), len()) };
+    }
+}
+
+fn len() -> usize {
+    SLOTS as usize * SLOT
+}
+
+fn check(fd: impl AsFd) -> Result<(), MapError> {
+    let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+    if actual != LEN {
+        return Err(MapError::Length { expected: LEN, actual });
+    }
+    if !rustix::fs::fcntl_get_seals(&fd)?.contains(rustix::fs::SealFlags::SHRINK) {
+        return Err(MapError::NotSealed);
+    }
+    Ok(())
+}
+
+fn map(fd: impl AsFd, prot: ProtFlags) -> Result<NonNull<u8>, MapError> {
+    // SAFETY: a fresh shared mapping at an address of the kernel's choice aliases nothing of ours.
+    let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len(), prot, MapFlags::SHARED, fd, 0)? };
+    NonNull::new(base.cast()).ok_or(MapError::System(rustix::io::Errno::NOMEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_sees_what_the_program_counts() {
+        let (arena, fd) = Arena::create().unwrap();
+        let view = ArenaView::map(&fd).unwrap();
+        let slot = arena.allot().unwrap();
+        arena.counters(slot).tx_bytes.store(42, Ordering::Relaxed);
+        assert_eq!(view.counters(slot).tx_bytes, 42);
+        assert_eq!(view.counters(u32::MAX), Snapshot::default());
+    }
+
+    #[test]
+    fn a_slot_is_given_out_once() {
+        let (arena, _fd) = Arena::create().unwrap();
+        let (a, b) = (arena.allot().unwrap(), arena.allot().unwrap());
+        assert_ne!(a, b);
+        assert_ne!(a, 0);
+    }
+}

@@ -1,1 +1,120 @@
-//! lock
+//! A lock in shared memory among the processes of one program: spins briefly, then sleeps in the kernel, and
+//! notices a holder that died.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use rustix::thread::futex;
+use std::time::Duration;
+
+/// 0 = free, otherwise the holder's thread id, with the top bit set if somebody waits.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Lock(AtomicU32);
+
+const WAITED: u32 = 1 << 31;
+const SPINS: u32 = 100;
+
+/// Why the lock was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reentered;
+
+/// Holds the lock until dropped.
+#[derive(Debug)]
+pub struct Guard<'a>(&'a Lock);
+
+impl Lock {
+    /// Takes the lock for thread `tid`. Fails only if this very thread holds it already: a signal handler that came
+    /// in between.
+    #[inline]
+    pub fn lock(&self, tid: u32) -> Result<Guard<'_>, Reentered> {
+        if self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.lock_slowly(tid)?;
+        }
+        Ok(Guard(self))
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self, tid: u32) -> Option<Guard<'_>> {
+        self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
+    }
+
+    /// Frees the lock whoever holds it; for a slot that is begun anew.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    #[cold]
+    fn lock_slowly(&self, tid: u32) -> Result<(), Reentered> {
+        let mut mine = tid;
+        for round in 0.. {
+            let seen = self.0.load(Ordering::Relaxed);
+            if seen & !WAITED == tid {
+                return Err(Reentered);
+            }
+            if seen & !WAITED == 0 {
+                if self.0.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Ok(());
+                }
+                continue;
+            }
+            if round < SPINS {
+                core::hint::spin_loop();
+                continue;
+            }
+            mine = tid | WAITED;
+            if seen & WAITED == 0
+                && self.0.compare_exchange(seen, seen | WAITED, Ordering::Relaxed, Ordering::Relaxed).is_err()
+            {
+                continue;
+            }
+            self.sleep(seen | WAITED);
+        }
+        unreachable!("the loop ends by return only")
+    }
+
+    /// Sleeps until woken or for 100 ms, then frees the lock of a holder that is no more.
+    fn sleep(&self, seen: u32) {
+        let timeout = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let outcome = futex::wait(&self.0, futex::Flags::empty(), seen, Some(&timeout));
+        if outcome == Err(rustix::io::Errno::TIMEDOUT) && !lives(seen & !WAITED) {
+            let _ = self.0.compare_exchange(seen, WAITED, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.0.swap(0, Ordering::Release) & WAITED != 0 {
+            let _ = futex::wake(&self.0.0, futex::Flags::empty(), 1);
+        }
+    }
+}
+
+/// Whether thread `tid` exists, in any process.
+fn lives(tid: u32) -> bool {
+    let pid = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// How long [`Lock`] may take to notice that its holder died.
+pub const DEATH_NOTICE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_holder_is_noticed() {
+        let lock = Lock::default();
+        std::mem::forget(lock.lock(0x3fff_fff0).unwrap());
+        assert!(lock.lock(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).is_ok());
+    }
+
+    #[test]
+    fn reentry_is_an_error_and_not_a_deadlock() {
+        let lock = Lock::default();
+        let _guard = lock.lock(7).unwrap();
+        assert_eq!(lock.lock(7).unwrap_err(), Reentered);
+    }
+}
