@@ -8,6 +8,19 @@ use crate::{CircuitId, HostId, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
+/// Word of the life page: the circuit lives (or was closed in order: what lies in its ring is still good).
+pub const LIFE_ALIVE: u32 = 0;
+/// Word of the life page: the cable is down, or in a new epoch.
+pub const LIFE_CABLE: u32 = 1;
+/// Word of the life page: the far end was broken off, or its program died.
+pub const LIFE_PEER_ABORT: u32 = 2;
+/// Word of the life page: a daemon on the way shut down.
+pub const LIFE_SHUTDOWN: u32 = 3;
+/// Word of the life page: an end broke the protocol.
+pub const LIFE_VIOLATION: u32 = 4;
+/// Words in a life page: most circuit ends of one session.
+pub const LIFE_WORDS: u32 = 65536;
+
 /// A request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
