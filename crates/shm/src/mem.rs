@@ -154,6 +154,15 @@ impl Outbound {
     pub fn map(fd: impl AsFd, len: u64, caching: Caching) -> Result<Self, MapError> {
         Ok(Self { mapping: Mapping::new(fd, len)?, caching })
     }
+
+    /// Copies `source` to `offset` in the way that is asked for; [`crate::copy::store_fence`] must follow before an
+    /// index does.
+    #[inline]
+    pub fn write_by(&self, strategy: crate::copy::Strategy, offset: usize, source: &[u8]) {
+        let target = self.mapping.at(offset, source.len());
+        // SAFETY: `target` is in range; `source` is private memory, so the two cannot overlap.
+        unsafe { crate::copy::copy(strategy, target, source.as_ptr(), source.len()) }
+    }
 }
 
 impl Store for Outbound {
