@@ -112,7 +112,7 @@ impl Header {
 
 /// The mark of the record at `position` (bytes since the stream's start) of the ring with this `key`.
 pub fn mark(key: u64, position: u64) -> u64 {
-    let mut z = key.wrapping_add(position);
+    let mut z = key.wrapping_add(position).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -126,6 +126,13 @@ mod tests {
     fn a_word_survives_the_way_there_and_back() {
         let header = Header { len: 4711, kind: Kind::DisConn, flags: FLAG_GROW, cpu: 65535 };
         assert_eq!(Header::from_word(header.to_word(), 8192), Ok(header));
+    }
+
+    #[test]
+    fn fresh_memory_holds_no_mark_whatever_the_short_key() {
+        for key in [0, 1, u64::from(u32::MAX)] {
+            assert_ne!(mark(key, 0), 0);
+        }
     }
 
     #[test]
