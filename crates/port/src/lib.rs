@@ -1,1 +1,30 @@
-//! One NTB endpoint behind one trait, its back ends, and their conformance suite
+//! One NTB endpoint behind one trait, its back ends, and the conformance suite that holds them equal.
+//!
+//! [`Port`] is what a daemon sees of one end of a cable: windows, inbound memory, scratchpads, doorbells, link events.
+//! [`soft`] joins two processes of one machine by a Unix socket and shared memory; [`sim`] joins two ports inside one
+//! process under virtual time with seeded faults; [`conformance`] is what every back end must pass.
+//!
+//! The trait is usable as an object: `Box<dyn Port<Inbound = .., Outbound = ..>>`; [`Mapped`] names the object type of
+//! all ports whose memory is mapped into the daemon, so that a daemon holds soft and hardware ports in one list.
+//!
+//! No port gives a way to load from an outbound window (law 1):
+//! ```compile_fail
+//! use crosslane_port::Port;
+//! use crosslane_shm::Load;
+//! fn peek<P: Port>(window: &P::Outbound) -> u64 {
+//!     window.load_u64(0)
+//! }
+//! ```
+//! while a store is there:
+//! ```
+//! use crosslane_port::Port;
+//! use crosslane_shm::Store;
+//! fn poke<P: Port>(window: &P::Outbound) {
+//!     window.store_u64(0, 1);
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod port;
+
+pub use port::{DownReason, Event, Info, Mapped, Port, PortError};
