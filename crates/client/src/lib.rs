@@ -1,1 +1,13 @@
-//! What programs link to: sessions with the daemon, streams on mapped slices
+//! What programs link to: a [`session`] with the daemon of this host, and the [`end`] of a stream on mapped slices.
+//!
+//! ```text
+//!   Session --Connect / Accept--> Grant (two slices, keys) --End::new--> End: try_send, try_recv, readiness, arm
+//! ```
+//! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part.
+
+pub mod bell;
+pub mod end;
+pub mod session;
+
+pub use end::{End, Failure, Shared};
+pub use session::{Grant, Session, SessionError};

@@ -1,1 +1,98 @@
-//! wait
+//! Spin for a bounded time, then sleep. How long a spin may last adapts to whether spinning paid.
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
+
+/// How long to spin next time. Lives with the thing that is waited for.
+///
+/// ```text
+///   arrived while spinning        -> back up to the limit
+///   arrived soon after sleeping   -> twice as long: spinning longer would have paid
+///   arrived long after            -> half as long, down to not at all
+/// ```
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Budget(AtomicU32);
+
+/// Shortest spin worth beginning, ns.
+const LEAST_NS: u32 = 2_000;
+
+impl Budget {
+    /// Starts out at `limit_ns`.
+    pub fn reset(&self, limit_ns: u32) {
+        self.0.store(limit_ns, Relaxed);
+    }
+
+    /// How long to spin now, ns; at most `limit_ns`.
+    pub fn ns(&self, limit_ns: u32) -> u32 {
+        let budget = self.0.load(Relaxed).min(limit_ns);
+        if budget < LEAST_NS { 0 } else { budget }
+    }
+
+    /// It arrived while we spun.
+    pub fn spun(&self, limit_ns: u32) {
+        self.0.store(limit_ns, Relaxed);
+    }
+
+    /// It arrived, or time ran out, after `slept_ns` of sleep.
+    pub fn slept(&self, slept_ns: u64, limit_ns: u32) {
+        let budget = self.0.load(Relaxed).min(limit_ns);
+        let next = if slept_ns < 2 * u64::from(limit_ns) {
+            (budget * 2).max(2 * LEAST_NS).min(limit_ns)
+        } else {
+            budget / 2
+        };
+        self.0.store(next, Relaxed);
+    }
+}
+
+/// Calls `ready` until it holds or `budget_ns` have passed; looks at the clock every few dozen rounds. Returns
+/// whether it held.
+#[inline]
+pub fn spin(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
+    if budget_ns == 0 {
+        return ready();
+    }
+    let start = Instant::now();
+    loop {
+        for _ in 0..32 {
+            if ready() {
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        if start.elapsed().as_nanos() >= u128::from(budget_ns) {
+            return ready();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinning_in_vain_ends() {
+        let budget = Budget::default();
+        budget.reset(50_000);
+        for _ in 0..10 {
+            budget.slept(1_000_000_000, 50_000);
+        }
+        assert_eq!(budget.ns(50_000), 0);
+    }
+
+    #[test]
+    fn short_sleeps_bring_spinning_back() {
+        let budget = Budget::default();
+        for _ in 0..10 {
+            budget.slept(30_000, 50_000);
+        }
+        assert_eq!(budget.ns(50_000), 50_000);
+    }
+
+    #[test]
+    fn a_spin_is_bounded() {
+        assert!(!spin(1000, || false));
+        assert!(spin(0, || true));
+    }
+}

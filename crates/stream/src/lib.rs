@@ -1,1 +1,186 @@
-//! Ordered byte streams with SDP semantics; pure protocol
+//! Ordered byte streams with the semantics of the Sockets Direct Protocol: which record may come when, and what it
+//! means. Pure: no clock, no memory, no thread; the same code runs in programs and in tests.
+//!
+//! ```text
+//!            one direction, as its receiver sees it
+//!
+//!   Greeting --Hello / HelloAck--> Open --Data--> Open
+//!                                   |
+//!                                   +--DisConn----> Ended      no more bytes, end of file
+//!                                   +--Downgrade--> Tcp        what follows travels by the kernel's TCP
+//!   any of them --AbortConn--> Aborted                          connection reset
+//! ```
+//! The sending direction has the same states without `Greeting`: its greeting is sent when the end is made.
+#![forbid(unsafe_code)]
+
+use crosslane_wire::record::Kind;
+use thiserror::Error;
+
+/// State of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Direction {
+    /// The far side's first record has not come yet.
+    Greeting = 0,
+    /// Bytes flow by the ring.
+    Open = 1,
+    /// The sender has said that no more will come.
+    Ended = 2,
+    /// Bytes flow by the kernel's TCP from here on.
+    Tcp = 3,
+    /// Broken off.
+    Aborted = 4,
+}
+
+impl Direction {
+    /// The direction with this number; a number that we never wrote counts as broken off.
+    pub fn from_u8(number: u8) -> Self {
+        match number {
+            0 => Self::Greeting,
+            1 => Self::Open,
+            2 => Self::Ended,
+            3 => Self::Tcp,
+            _ => Self::Aborted,
+        }
+    }
+}
+
+/// Which end of the connection we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that called `connect`: sends Hello, expects HelloAck.
+    Client,
+    /// The one that accepted: sends HelloAck, expects Hello.
+    Server,
+}
+
+impl Side {
+    /// The first record that this side sends.
+    pub fn greeting(self) -> Kind {
+        match self {
+            Self::Client => Kind::Hello,
+            Self::Server => Kind::HelloAck,
+        }
+    }
+
+    /// The first record that this side expects.
+    pub fn expected(self) -> Kind {
+        match self {
+            Self::Client => Kind::HelloAck,
+            Self::Server => Kind::Hello,
+        }
+    }
+}
+
+/// What a received record means for its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Consume it; nothing for the program.
+    Skip,
+    /// Its payload is the program's.
+    Deliver,
+    /// The direction is over or moves to TCP: consume it and look at the new state.
+    Turn,
+}
+
+/// A record that may not come in this state: the peer is broken or hostile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{kind:?} record in state {state:?}")]
+pub struct OutOfOrder {
+    /// State of the direction.
+    pub state: Direction,
+    /// What came.
+    pub kind: Kind,
+}
+
+/// The receiving direction meets a record: its next state, and what to do with the record.
+pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direction, Effect), OutOfOrder> {
+    use Direction::{Aborted, Ended, Greeting, Open, Tcp};
+    match (state, kind) {
+        (Greeting, kind) if kind == side.expected() => Ok((Open, Effect::Skip)),
+        (Open, Kind::Data) => Ok((Open, Effect::Deliver)),
+        (Open, Kind::DisConn) => Ok((Ended, Effect::Turn)),
+        (Open, Kind::Downgrade) => Ok((Tcp, Effect::Turn)),
+        (Greeting | Open, Kind::AbortConn) => Ok((Aborted, Effect::Turn)),
+        (Greeting | Open, Kind::Filler) => Ok((state, Effect::Skip)),
+        (Ended | Tcp | Aborted | Greeting | Open, _) => Err(OutOfOrder { state, kind }),
+    }
+}
+
+/// The sending direction wants to send a record: its next state, or `None` if it may not any more.
+pub fn handle_send(state: Direction, kind: Kind) -> Option<Direction> {
+    match (state, kind) {
+        (Direction::Open, Kind::Data) => Some(Direction::Open),
+        (Direction::Open, Kind::DisConn) => Some(Direction::Ended),
+        (Direction::Open, Kind::Downgrade) => Some(Direction::Tcp),
+        (Direction::Open, Kind::AbortConn) => Some(Direction::Aborted),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [Direction; 5] =
+        [Direction::Greeting, Direction::Open, Direction::Ended, Direction::Tcp, Direction::Aborted];
+    const KINDS: [Kind; 8] = [
+        Kind::Data,
+        Kind::Hello,
+        Kind::HelloAck,
+        Kind::DisConn,
+        Kind::AbortConn,
+        Kind::Downgrade,
+        Kind::Message,
+        Kind::Filler,
+    ];
+
+    #[test]
+    fn nothing_leaves_a_final_state() {
+        for state in [Direction::Ended, Direction::Tcp, Direction::Aborted] {
+            for kind in KINDS {
+                assert!(handle_record(Side::Client, state, kind).is_err());
+                assert_eq!(handle_send(state, kind), None);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_delivered_only_while_open() {
+        for state in STATES {
+            for kind in KINDS {
+                let outcome = handle_record(Side::Server, state, kind);
+                let delivered = matches!(outcome, Ok((_, Effect::Deliver)));
+                assert_eq!(delivered, state == Direction::Open && kind == Kind::Data);
+            }
+        }
+    }
+
+    #[test]
+    fn each_side_greets_once_and_as_the_other_expects() {
+        for (side, other) in [(Side::Client, Side::Server), (Side::Server, Side::Client)] {
+            let greeted = handle_record(side, Direction::Greeting, other.greeting());
+            assert_eq!(greeted, Ok((Direction::Open, Effect::Skip)));
+            assert!(handle_record(side, Direction::Greeting, side.greeting()).is_err());
+            assert!(handle_record(side, Direction::Open, other.greeting()).is_err());
+        }
+    }
+
+    #[test]
+    fn what_may_be_sent_is_what_is_accepted() {
+        for kind in KINDS {
+            let sent = handle_send(Direction::Open, kind);
+            let received = handle_record(Side::Client, Direction::Open, kind);
+            if let Some(state) = sent {
+                assert_eq!(received.map(|(state, _)| state), Ok(state));
+            }
+        }
+    }
+
+    #[test]
+    fn states_survive_their_numbers() {
+        for state in STATES {
+            assert_eq!(Direction::from_u8(state as u8), state);
+        }
+    }
+}

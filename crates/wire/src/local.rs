@@ -64,6 +64,15 @@ pub enum Request {
         /// Whether it was broken off rather than closed in order.
         abort: bool,
     },
+    /// The far end broke the protocol and this end was broken off; to be logged. No answer.
+    Violated {
+        /// The end.
+        circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
+        /// What it did.
+        text: String,
+    },
     /// Registers a wake event. Descriptor: an eventfd. Answer: [`Reply::Waiter`].
     Waiter,
     /// "Give me the doorbell of the far side's waiter." Answer: [`Reply::Bell`], with a descriptor if there is one.

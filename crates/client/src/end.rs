@@ -1,0 +1,2 @@
+//! end
+pub struct End; pub struct Failure; pub struct Shared;

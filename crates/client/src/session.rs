@@ -1,0 +1,265 @@
+//! A session with the daemon of this host, over its control socket.
+
+use crosslane_shm::{Caching, Inbound, MapError, Outbound};
+use crosslane_wire::codec::{self, MAX_MESSAGE};
+use crosslane_wire::local::{Plain, Reply, Request};
+use crosslane_wire::{CircuitId, DecodeError, Tuple, WaiterId, slice};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Where the daemon listens if nobody says otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/crosslane/crosslaned.sock";
+/// Environment variable that names another control socket.
+pub const SOCKET_VARIABLE: &str = "CROSSLANE_SOCKET";
+/// How long an answer of the daemon may take.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most descriptors in one packet.
+const MAX_FDS: usize = 4;
+
+/// Why the daemon is of no help.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// Nobody listens there.
+    #[error("no daemon answers at {path}: {errno}; start `crosslaned --config FILE` or set {SOCKET_VARIABLE}")]
+    NoDaemon {
+        /// The control socket.
+        path: PathBuf,
+        /// What `connect` said.
+        errno: Errno,
+    },
+    /// A call on the control socket failed; the daemon is gone or hangs.
+    #[error("the daemon does not answer: {0}")]
+    Lost(#[from] Errno),
+    /// It answered something else than was asked for.
+    #[error("the daemon's answer makes no sense: {0}")]
+    Unexpected(&'static str),
+    /// Its answer is no message.
+    #[error("the daemon's answer makes no sense: {0}")]
+    Decode(#[from] DecodeError),
+    /// It refused, and says why.
+    #[error("{0}")]
+    Refused(String),
+    /// A slice could not be mapped.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+/// The control socket's path: from the environment, or the default.
+pub fn socket_path() -> PathBuf {
+    std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
+}
+
+/// A circuit's end as the daemon gave it out, mapped.
+#[derive(Debug)]
+pub struct Grant {
+    /// The end's name.
+    pub circuit: CircuitId,
+    /// Proof for closing it.
+    pub token: u64,
+    /// The connection.
+    pub tuple: Tuple,
+    /// Whether this is the connecting end.
+    pub client: bool,
+    /// Bytes of each ring.
+    pub ring_max: u64,
+    /// Mark key of the ring to read.
+    pub rx_key: u64,
+    /// Mark key of the ring to write.
+    pub tx_key: u64,
+    /// Index into the life page.
+    pub life: u32,
+    /// Slot of the arena.
+    pub slot: u32,
+    /// What the far side stores into.
+    pub inbound: Inbound,
+    /// Where we store.
+    pub outbound: Outbound,
+    /// The arena of another process, if the end was adopted.
+    pub arena: Option<OwnedFd>,
+}
+
+/// An open session. One request at a time; the caller serialises.
+#[derive(Debug)]
+pub struct Session {
+    socket: OwnedFd,
+}
+
+impl Session {
+    /// Connects to the daemon at `path`; the caller says `Hello` next.
+    pub fn connect(path: &Path) -> Result<Self, SessionError> {
+        let no_daemon = |errno| SessionError::NoDaemon { path: path.to_owned(), errno };
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let address = SocketAddrUnix::new(path).map_err(no_daemon)?;
+        retry(|| rustix::net::connect(&socket, &address)).map_err(no_daemon)?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIMEOUT))?;
+        Ok(Self { socket })
+    }
+
+    /// Wraps a socket that is connected to the daemon already.
+    pub fn from_socket(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Gives the control socket away.
+    pub fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+
+    /// Sends a request that has no answer. Never waits: a daemon that does not read loses it.
+    pub fn tell(&self, request: &Request) -> Result<(), SessionError> {
+        self.send(request, &[], SendFlags::DONTWAIT)
+    }
+
+    /// Sends a request and waits for its answer and the descriptors that come with it.
+    pub fn request(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+        self.send(request, fds, SendFlags::empty())?;
+        self.receive()
+    }
+
+    /// Asks for a text: `Status`, `Metrics`, `Explain`, `Hosts`.
+    pub fn text(&self, request: &Request) -> Result<String, SessionError> {
+        let mut text = String::new();
+        let (mut reply, _) = self.request(request, &[])?;
+        loop {
+            match reply {
+                Reply::Text { part, last } => {
+                    text.push_str(&part);
+                    if last {
+                        return Ok(text);
+                    }
+                }
+                Reply::Error { text } => return Err(SessionError::Refused(text)),
+                _ => return Err(SessionError::Unexpected("a text was asked for")),
+            }
+            reply = self.receive()?.0;
+        }
+    }
+
+    /// Says `Hello` as a tool: a program without streams.
+    pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
+        let hello =
+            Request::Hello { version: crosslane_wire::PROTOCOL_VERSION, program: program.to_owned() };
+        match self.request(&hello, &[])?.0 {
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Asks for a circuit: `Connect`, `Accept` or `Adopt` with the socket that proves it.
+    pub fn circuit(
+        &self,
+        request: &Request,
+        socket: BorrowedFd<'_>,
+    ) -> Result<Result<Grant, Plain>, SessionError> {
+        let (reply, fds) = self.request(request, &[socket])?;
+        match reply {
+            Reply::Plain { why } => Ok(Err(why)),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot } => {
+                if !slice::ring_max_ok(ring_max) {
+                    return Err(SessionError::Unexpected("ring length"));
+                }
+                let mut fds = fds.into_iter();
+                let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else {
+                    return Err(SessionError::Unexpected("a circuit without slices"));
+                };
+                let len = slice::slice_len(ring_max);
+                Ok(Ok(Grant {
+                    circuit,
+                    token,
+                    tuple,
+                    client,
+                    ring_max,
+                    rx_key,
+                    tx_key,
+                    life,
+                    slot,
+                    inbound: Inbound::map(&inbound, len)?,
+                    outbound: Outbound::map(&outbound, len, Caching::WriteBack)?,
+                    arena: fds.next(),
+                }))
+            }
+            _ => Err(SessionError::Unexpected("a circuit was asked for")),
+        }
+    }
+
+    /// Registers a wake event.
+    pub fn waiter(&self, eventfd: BorrowedFd<'_>) -> Result<WaiterId, SessionError> {
+        match self.request(&Request::Waiter, &[eventfd])?.0 {
+            Reply::Waiter { waiter } => Ok(waiter),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            _ => Err(SessionError::Unexpected("a waiter was asked for")),
+        }
+    }
+
+    fn send(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> Result<(), SessionError> {
+        let bytes = codec::encode(request)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        let flags = flags | SendFlags::NOSIGNAL;
+        retry(|| rustix::net::sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags))?;
+        Ok(())
+    }
+
+    fn receive(&self) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+        let mut bytes = [0; MAX_MESSAGE];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = retry(|| {
+            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+        })?;
+        let mut fds = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                fds.extend(rights);
+            }
+        }
+        if received.bytes == 0 {
+            return Err(Errno::CONNRESET.into());
+        }
+        Ok((codec::decode(&bytes[..received.bytes])?, fds))
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            outcome => return outcome,
+        }
+    }
+}
