@@ -1,1 +1,26 @@
-//! Who is where: neighbours, link states, routes, circuits; pure protocol
+//! Who is where: cable set-up, neighbours, link states, routes, circuits. Pure protocol.
+//!
+//! Nothing here has a clock, a thread, a socket or randomness: what happened is told by `handle_*`, what shall be done
+//! is asked by `poll_*`, and time and random keys are arguments. The same code runs in the daemon and in tests with
+//! hundreds of hosts. [`setup`] brings one cable up, [`links`] spreads who is joined to whom, [`route`] finds ways,
+//! [`circuit`] keeps the ends of circuits.
+#![forbid(unsafe_code)]
+
+pub mod circuit;
+pub mod links;
+pub mod route;
+pub mod setup;
+
+pub use circuit::Circuits;
+pub use links::Links;
+pub use setup::CableSetup;
+
+use crosslane_wire::HostId;
+
+/// Largest host id; the last part of an IPv4 address.
+pub const HOST_MAX: u16 = 254;
+
+/// Whether `host` is an id that a host may have.
+pub fn host_ok(host: HostId) -> bool {
+    (1..=HOST_MAX).contains(&host.0)
+}

@@ -2,7 +2,8 @@
 //!
 //! Each side writes its own eight words into the **peer's** scratchpads, [`MAGIC`] last, and rings doorbell
 //! [`BELL_SETUP`]. When it has read the peer's words it raises [`READY`] in its flags, and rings again. Both ready: the
-//! control channel at the start of the window is used from then on.
+//! control channel at the start of the window is used from then on. With READY the flags echo the low 31 bits of
+//! the key that was read (`READY | key << 1`), so that words of an earlier life are never taken for an answer.
 
 use crate::{DecodeError, Epoch, HostId};
 
@@ -30,7 +31,7 @@ pub struct Setup {
     pub window: u64,
     /// Key of the marks in the control channel that it will *write*.
     pub key: u32,
-    /// [`READY`] or 0.
+    /// 0, or [`READY`] with the echo of the other side's key.
     pub flags: u32,
 }
 

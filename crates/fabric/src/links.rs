@@ -1,0 +1,274 @@
+//! Who is joined to whom: numbered link-state records, flooded from neighbour to neighbour.
+//!
+//! ```text
+//!   cable up/down ---> own record, sequence + 1 ---> owed to every port
+//!   record arrives --+- newer than ours ----> kept, owed to every other port
+//!                    +- older than ours ----> ours is owed to that port
+//!                    +- equal --------------> nothing
+//!                    +- about us, not ours -> our incarnation goes above it; again and again: two hosts of our id
+//! ```
+//! What is owed to a port is a set of origins, not a queue: however slow a channel is, it is never more than one
+//! record for each host. The newer record is the one with the greater (incarnation, sequence).
+
+use crate::host_ok;
+use crate::route::{Graph, Way, ways};
+use crosslane_wire::control::{LinkState, MAX_LINKS};
+use crosslane_wire::{HostId, PortId};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Most records in one message.
+pub const BATCH: usize = 64;
+/// So many times we go above a record about us before we call it another host of our id.
+const RETORTS: u32 = 4;
+
+/// What a neighbour sent that it must not.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum LinksError {
+    /// A host id out of range, or a host that is its own neighbour.
+    #[error("link state of host {0} names a host that cannot be")]
+    Host(HostId),
+    /// More links than a host can have.
+    #[error("link state of host {0} has {1} links")]
+    Links(HostId, usize),
+    /// More records than a message may hold.
+    #[error("message with {0} link states")]
+    Records(usize),
+}
+
+/// What one host knows of the network.
+#[derive(Debug)]
+pub struct Links {
+    me: HostId,
+    ports: BTreeMap<PortId, HostId>,
+    states: BTreeMap<HostId, LinkState>,
+    owed: BTreeMap<PortId, BTreeSet<HostId>>,
+    ways: BTreeMap<HostId, Vec<Way>>,
+    retorts: u32,
+    twin: bool,
+    changed: bool,
+}
+
+impl Links {
+    /// A host without cables. `incarnation` must be greater than those of the host's earlier lives (wall clock above
+    /// random bits); if it is not, the host goes above them when it hears of them.
+    pub fn new(me: HostId, incarnation: u64) -> Self {
+        let own = LinkState { origin: me, incarnation, sequence: 1, neighbours: vec![] };
+        Self {
+            me,
+            ports: BTreeMap::new(),
+            states: BTreeMap::from([(me, own)]),
+            owed: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            retorts: 0,
+            twin: false,
+            changed: false,
+        }
+    }
+
+    /// A cable is up; `host` is at its other end.
+    pub fn handle_cable_up(&mut self, port: PortId, host: HostId) {
+        self.ports.insert(port, host);
+        self.owed.insert(port, self.states.keys().copied().collect());
+        self.retorts = 0;
+        self.twin = false;
+        self.renew();
+    }
+
+    /// A cable is down.
+    pub fn handle_cable_down(&mut self, port: PortId) {
+        self.owed.remove(&port);
+        if self.ports.remove(&port).is_some() {
+            self.renew();
+        }
+    }
+
+    /// Records came by a cable. On an error none of them was taken.
+    pub fn handle_link_states(&mut self, port: PortId, records: Vec<LinkState>) -> Result<(), LinksError> {
+        if records.len() > BATCH {
+            return Err(LinksError::Records(records.len()));
+        }
+        records.iter().try_for_each(check)?;
+        for record in records {
+            self.handle_record(port, record);
+        }
+        self.find_ways();
+        Ok(())
+    }
+
+    /// Records that shall be sent by `port` now, if any. Ask only when the channel has room.
+    pub fn poll_output(&mut self, port: PortId) -> Option<Vec<LinkState>> {
+        let owed = self.owed.get_mut(&port)?;
+        let origins: Vec<HostId> = owed.iter().copied().take(BATCH).collect();
+        for origin in &origins {
+            owed.remove(origin);
+        }
+        let records: Vec<LinkState> =
+            origins.iter().filter_map(|origin| self.states.get(origin).cloned()).collect();
+        (!records.is_empty()).then_some(records)
+    }
+
+    /// Whether anything is owed to `port`.
+    pub fn owes(&self, port: PortId) -> bool {
+        self.owed.get(&port).is_some_and(|owed| !owed.is_empty())
+    }
+
+    /// Whether the reachable hosts or ways changed since this was asked last.
+    pub fn poll_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Whether another host in the network has our id.
+    pub fn has_twin(&self) -> bool {
+        self.twin
+    }
+
+    /// The shortest way to `host`; none to ourselves.
+    pub fn next_hop(&self, host: HostId) -> Option<Way> {
+        self.ways.get(&host).and_then(|ways| ways.first().copied())
+    }
+
+    /// All ways to `host`, shortest first, at most one for each port.
+    pub fn ways(&self, host: HostId) -> &[Way] {
+        self.ways.get(&host).map_or(&[], Vec::as_slice)
+    }
+
+    /// Hosts that can be reached, ourselves not among them.
+    pub fn hosts(&self) -> impl Iterator<Item = (HostId, Way)> + '_ {
+        self.ways.iter().filter_map(|(host, ways)| ways.first().map(|way| (*host, *way)))
+    }
+
+    fn handle_record(&mut self, port: PortId, record: LinkState) {
+        let age = |state: &LinkState| (state.incarnation, state.sequence);
+        let known = self.states.get(&record.origin);
+        match known.map(age) {
+            Some(known) if known == age(&record) => {}
+            Some(known) if known > age(&record) => self.owe(port, record.origin),
+            _ if record.origin == self.me => self.retort(record.incarnation),
+            _ => {
+                let origin = record.origin;
+                self.states.insert(origin, record);
+                self.owe_others(port, origin);
+            }
+        }
+    }
+
+    /// Somebody spreads a newer record about us than ours is: of our own earlier life, or of a twin.
+    fn retort(&mut self, incarnation: u64) {
+        self.retorts += 1;
+        let above = incarnation.checked_add(1);
+        if self.retorts > RETORTS || above.is_none() {
+            self.twin = true;
+            return;
+        }
+        if let (Some(own), Some(above)) = (self.states.get_mut(&self.me), above) {
+            own.incarnation = above;
+        }
+        self.renew();
+    }
+
+    fn owe(&mut self, port: PortId, origin: HostId) {
+        if let Some(owed) = self.owed.get_mut(&port) {
+            owed.insert(origin);
+        }
+    }
+
+    fn owe_others(&mut self, port: PortId, origin: HostId) {
+        for (other, owed) in &mut self.owed {
+            if *other != port {
+                owed.insert(origin);
+            }
+        }
+    }
+
+    /// Our links changed: a new record of ours, owed to all.
+    fn renew(&mut self) {
+        let neighbours: BTreeSet<HostId> = self.ports.values().copied().collect();
+        if let Some(own) = self.states.get_mut(&self.me) {
+            own.sequence = own.sequence.saturating_add(1);
+            own.neighbours = neighbours.into_iter().take(MAX_LINKS).collect();
+        }
+        for owed in self.owed.values_mut() {
+            owed.insert(self.me);
+        }
+        self.find_ways();
+    }
+
+    fn find_ways(&mut self) {
+        let graph: Graph = self
+            .states
+            .values()
+            .map(|state| (state.origin, state.neighbours.iter().copied().collect()))
+            .collect();
+        let found = ways(self.me, &self.ports, &graph);
+        if found != self.ways {
+            self.ways = found;
+            self.changed = true;
+        }
+    }
+}
+
+fn check(record: &LinkState) -> Result<(), LinksError> {
+    if record.neighbours.len() > MAX_LINKS {
+        return Err(LinksError::Links(record.origin, record.neighbours.len()));
+    }
+    let bad = |host: &HostId| !host_ok(*host) || *host == record.origin;
+    if !host_ok(record.origin) || record.neighbours.iter().any(bad) {
+        return Err(LinksError::Host(record.origin));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(origin: u16, incarnation: u64, sequence: u64, to: &[u16]) -> LinkState {
+        let neighbours = to.iter().map(|to| HostId(*to)).collect();
+        LinkState { origin: HostId(origin), incarnation, sequence, neighbours }
+    }
+
+    #[test]
+    fn stale_records_are_ignored_and_answered_with_the_newer_one() {
+        let mut links = Links::new(HostId(1), 10);
+        links.handle_cable_up(PortId(0), HostId(2));
+        while links.poll_output(PortId(0)).is_some() {}
+        links.handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3])]).unwrap();
+        links.handle_link_states(PortId(0), vec![record(3, 5, 2, &[2])]).unwrap();
+        assert_eq!(links.next_hop(HostId(3)), Some(Way { hops: 2, port: PortId(0) }));
+        links.handle_link_states(PortId(0), vec![record(3, 5, 1, &[])]).unwrap();
+        assert!(links.next_hop(HostId(3)).is_some());
+        assert_eq!(links.poll_output(PortId(0)), Some(vec![record(3, 5, 2, &[2])]));
+    }
+
+    #[test]
+    fn a_twin_is_told_from_our_own_earlier_life() {
+        let mut links = Links::new(HostId(1), 10);
+        links.handle_cable_up(PortId(0), HostId(2));
+        links.handle_link_states(PortId(0), vec![record(1, 50, 9, &[3])]).unwrap();
+        assert!(!links.has_twin());
+        let sent = links.poll_output(PortId(0)).unwrap();
+        assert!(sent.iter().any(|own| own.origin == HostId(1) && own.incarnation == 51));
+        for round in 0..10 {
+            links.handle_link_states(PortId(0), vec![record(1, 60 + round, 1, &[3])]).unwrap();
+        }
+        assert!(links.has_twin());
+    }
+
+    #[test]
+    fn lies_are_refused_whole() {
+        let mut links = Links::new(HostId(1), 10);
+        links.handle_cable_up(PortId(0), HostId(2));
+        let many = vec![3; MAX_LINKS + 1];
+        for bad in
+            [record(0, 1, 1, &[]), record(3, 1, 1, &[3]), record(3, 1, 1, &[0]), record(3, 1, 1, &many)]
+        {
+            let records = vec![record(2, 1, 1, &[1]), bad];
+            assert!(links.handle_link_states(PortId(0), records).is_err());
+        }
+        assert!(links.handle_link_states(PortId(0), vec![record(2, 1, 1, &[]); BATCH + 1]).is_err());
+        assert!(!links.states.contains_key(&HostId(2)));
+        links.handle_link_states(PortId(0), vec![record(1, u64::MAX, u64::MAX, &[])]).unwrap();
+        assert!(links.has_twin());
+    }
+}
