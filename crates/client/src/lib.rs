@@ -5,9 +5,11 @@
 //! ```
 //! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part.
 
-pub mod bell;
 pub mod end;
+pub mod ready;
 pub mod session;
+pub mod shared;
 
-pub use end::{End, Failure, Shared};
+pub use end::{End, Failure, Moved};
+pub use ready::Ready;
 pub use session::{Grant, Session, SessionError};

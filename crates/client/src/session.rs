@@ -30,7 +30,9 @@ const MAX_FDS: usize = 4;
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// Nobody listens there.
-    #[error("no daemon answers at {path}: {errno}; start `crosslaned --config FILE` or set {SOCKET_VARIABLE}")]
+    #[error(
+        "no daemon answers at {path}: {errno}; start `crosslaned --config FILE` or set {SOCKET_VARIABLE}"
+    )]
     NoDaemon {
         /// The control socket.
         path: PathBuf,
@@ -98,12 +100,8 @@ impl Session {
     /// Connects to the daemon at `path`; the caller says `Hello` next.
     pub fn connect(path: &Path) -> Result<Self, SessionError> {
         let no_daemon = |errno| SessionError::NoDaemon { path: path.to_owned(), errno };
-        let socket = rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let address = SocketAddrUnix::new(path).map_err(no_daemon)?;
         retry(|| rustix::net::connect(&socket, &address)).map_err(no_daemon)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
@@ -162,8 +160,7 @@ impl Session {
 
     /// Says `Hello` as a tool: a program without streams.
     pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
-        let hello =
-            Request::Hello { version: crosslane_wire::PROTOCOL_VERSION, program: program.to_owned() };
+        let hello = Request::Hello { version: crosslane_wire::PROTOCOL_VERSION, program: program.to_owned() };
         match self.request(&hello, &[])?.0 {
             Reply::Error { text } => Err(SessionError::Refused(text)),
             reply => Ok(reply),
@@ -217,12 +214,7 @@ impl Session {
         }
     }
 
-    fn send(
-        &self,
-        request: &Request,
-        fds: &[BorrowedFd<'_>],
-        flags: SendFlags,
-    ) -> Result<(), SessionError> {
+    fn send(&self, request: &Request, fds: &[BorrowedFd<'_>], flags: SendFlags) -> Result<(), SessionError> {
         let bytes = codec::encode(request)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -1,0 +1,156 @@
+//! The state of one end, in its arena slot, shared by all processes that hold the descriptor.
+//!
+//! It is laid out by who writes together: a line each for the sender, the receiver and those who wait.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crosslane_shm::arena::{self, Arena, Counters};
+use crosslane_shm::lock::Lock;
+use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::wait::Budget;
+
+/// What is true of the end as a whole.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Status {
+    /// State of the receiving direction, a `crosslane_stream::Direction`.
+    pub rx: AtomicU32,
+    /// State of the sending direction.
+    pub tx: AtomicU32,
+    /// Not 0: `O_NONBLOCK` is set on the open file description.
+    pub nonblock: AtomicU32,
+    /// Error number to be told once, 0 if none.
+    pub error: AtomicU32,
+    /// Not 0: the stream was broken off; after `error` was told, reads give end of file and writes `EPIPE`.
+    pub reset: AtomicU32,
+    /// Not 0: the quiet TCP connection has seen the far side's FIN; what lies in the ring still counts.
+    pub fin: AtomicU32,
+    /// Not 0: `shutdown(SHUT_RD)` was called.
+    pub read_shut: AtomicU32,
+    /// Not 0: a non-blocking `connect` has not been seen to finish.
+    pub connecting: AtomicU32,
+    /// `SO_RCVTIMEO`, milliseconds, 0 = for ever.
+    pub receive_timeout: AtomicU32,
+    /// `SO_SNDTIMEO`, milliseconds, 0 = for ever.
+    pub send_timeout: AtomicU32,
+    /// Not 0: this is the connecting end.
+    pub client: AtomicU32,
+    /// `SO_LINGER`: 0 = off, otherwise seconds + 1.
+    pub linger: AtomicU32,
+    /// The end's name with the daemon.
+    pub circuit: AtomicU64,
+    /// Proof for closing it.
+    pub token: AtomicU64,
+}
+
+/// What the sender changes.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Sending {
+    /// Held while a record is written.
+    pub lock: Lock,
+    /// How often a send found no room: a new number is a new edge for `EPOLLOUT`.
+    pub blocked: AtomicU32,
+    /// The far side's `WANT_DATA` that was last answered by a bell.
+    pub rung: AtomicU64,
+    /// Sends so far, to sample the processor now and then.
+    pub sends: AtomicU32,
+    /// The processor at the last sample.
+    pub cpu: AtomicU32,
+    /// How long to spin for room.
+    pub budget: Budget,
+}
+
+/// What the receiver changes.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Receiving {
+    /// Held while records are consumed.
+    pub lock: Lock,
+    /// How long to spin for data.
+    pub budget: Budget,
+    /// The far side's `WANT_ROOM` that was last answered by a bell.
+    pub rung: AtomicU64,
+    /// The processor that the far side's last record came from.
+    pub peer_cpu: AtomicU32,
+}
+
+/// What those who wait change.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// Number of the last request for a bell.
+    pub sequence: AtomicU32,
+    /// The waiter that is to be rung when data arrives, 0 if none.
+    pub data: AtomicU32,
+    /// The waiter that is to be rung when room appears, 0 if none.
+    pub room: AtomicU32,
+}
+
+/// One slot of the arena.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// What the daemon may read.
+    pub counters: Counters,
+    /// State of the whole.
+    pub status: Status,
+    /// Sender.
+    pub sending: Sending,
+    /// Sender's ring.
+    pub producer: Producer,
+    /// Receiver.
+    pub receiving: Receiving,
+    /// Receiver's ring.
+    pub consumer: Consumer,
+    /// Waiters.
+    pub waiting: Waiting,
+}
+
+const _: () = assert!(size_of::<Shared>() <= arena::SLOT);
+
+impl Shared {
+    /// The state in `slot` of an arena.
+    pub fn of(arena: &'static Arena, slot: u32) -> &'static Self {
+        // SAFETY: the slot is in range (checked by `at`), aligned, never unmapped; all-zero bytes are a valid state
+        // and every field is an atomic.
+        unsafe { &*arena.at(slot).cast::<Self>() }
+    }
+
+    /// Begins a new stream in this slot, which nobody else uses yet.
+    pub fn reset(&self) {
+        let status = &self.status;
+        for word in [
+            &status.rx,
+            &status.tx,
+            &status.nonblock,
+            &status.error,
+            &status.reset,
+            &status.fin,
+            &status.read_shut,
+            &status.connecting,
+            &status.receive_timeout,
+            &status.send_timeout,
+            &status.client,
+            &status.linger,
+            &self.sending.blocked,
+            &self.sending.sends,
+            &self.sending.cpu,
+            &self.receiving.peer_cpu,
+            &self.waiting.sequence,
+            &self.waiting.data,
+            &self.waiting.room,
+        ] {
+            word.store(0, Relaxed);
+        }
+        let counters = &self.counters;
+        let words = [&counters.tx_bytes, &counters.rx_bytes, &counters.bells, &counters.sleeps];
+        for word in words.into_iter().chain([&self.sending.rung, &self.receiving.rung]) {
+            word.store(0, Relaxed);
+        }
+        self.receiving.peer_cpu.store(u32::MAX, Relaxed);
+        self.sending.lock.reset();
+        self.receiving.lock.reset();
+        self.sending.budget.reset(u32::MAX);
+        self.receiving.budget.reset(u32::MAX);
+    }
+}

@@ -1,0 +1,211 @@
+//! Two ends joined in one process: bytes, half close, downgrade, wake-ups, and a peer that lies.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use crosslane_client::{End, Failure, Grant};
+use crosslane_shm::arena::Arena;
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::{Caching, Inbound, Outbound, Store};
+use crosslane_wire::record::Kind;
+use crosslane_wire::slice::{CREDIT, RING, slice_len};
+use crosslane_wire::{CircuitId, Tuple, WaiterId};
+use std::io::{IoSlice, IoSliceMut};
+
+const TID: u32 = 1;
+const RING_MAX: u64 = 1 << 20;
+
+struct Pair {
+    client: End,
+    server: End,
+    /// What the client stores into, for tests that lie.
+    forged: Outbound,
+    life: [&'static AtomicU32; 2],
+}
+
+fn pair() -> Pair {
+    let arena: &'static Arena = Box::leak(Box::new(Arena::create().unwrap().0));
+    let len = slice_len(RING_MAX);
+    let (to_server, to_client) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
+    let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
+    let life: [&'static AtomicU32; 2] = [(); 2].map(|()| &*Box::leak(Box::default()));
+    let end = |client: bool| {
+        let (inbound, outbound) = if client { (&to_client, &to_server) } else { (&to_server, &to_client) };
+        let grant = Grant {
+            circuit: CircuitId(1),
+            token: 2,
+            tuple: Tuple { client: address(1), server: address(2) },
+            client,
+            ring_max: RING_MAX,
+            rx_key: 10 + u64::from(client),
+            tx_key: 11 - u64::from(client),
+            life: 0,
+            slot: arena.allot().unwrap(),
+            inbound: Inbound::map(inbound, len).unwrap(),
+            outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
+            arena: None,
+        };
+        End::prepare(&grant, arena);
+        End::begin(grant, arena, life[usize::from(client)]).unwrap()
+    };
+    let forged = Outbound::map(&to_server, len, Caching::WriteBack).unwrap();
+    Pair { client: end(true), server: end(false), forged, life }
+}
+
+fn send(end: &End, bytes: &[u8]) -> Result<usize, Failure> {
+    end.try_send(TID, &[IoSlice::new(bytes)], 0).map(|moved| moved.bytes)
+}
+
+fn receive(end: &End, count: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; count];
+    let moved = end.try_receive(TID, &mut [IoSliceMut::new(&mut bytes)])?;
+    bytes.truncate(moved.bytes);
+    Ok(bytes)
+}
+
+#[test]
+fn bytes_arrive_in_order_while_the_ring_grows() {
+    let pair = pair();
+    let (mut sent, mut received, mut seed) = (0u64, 0u64, 12345u64);
+    while received < 20_000_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let count = usize::try_from(seed >> 33).unwrap() % 100_000 + 1;
+        let bytes: Vec<u8> = (sent..).take(count).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        if seed % 3 != 0 {
+            match send(&pair.client, &bytes) {
+                Ok(n) => sent += n as u64,
+                Err(failure) => assert_eq!(failure, Failure::WouldBlock),
+            }
+        } else if let Ok(bytes) = receive(&pair.server, count) {
+            for byte in bytes {
+                assert_eq!(u64::from(byte), received % 251);
+                received += 1;
+            }
+        }
+    }
+    assert_eq!(pair.client.shared().producer.cap(), RING_MAX);
+}
+
+#[test]
+fn gathered_buffers_scatter_and_peek_leaves_them() {
+    let pair = pair();
+    let buffers = [IoSlice::new(b"hel"), IoSlice::new(b""), IoSlice::new(b"lo wor"), IoSlice::new(b"ld")];
+    assert_eq!(pair.client.try_send(TID, &buffers, 1).unwrap().bytes, 10);
+    assert_eq!(pair.server.unread(TID), Ok(10));
+    let mut peeked = [0; 6];
+    assert_eq!(pair.server.try_peek(TID, &mut [IoSliceMut::new(&mut peeked)]), Ok(6));
+    assert_eq!(&peeked, b"ello w");
+    let (mut a, mut b) = ([0; 4], [0; 20]);
+    let moved = pair.server.try_receive(TID, &mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)]);
+    assert_eq!((moved.unwrap().bytes, &a, &b[..6]), (10, b"ello", b" world".as_slice()));
+    assert_eq!(receive(&pair.server, 1), Err(Failure::WouldBlock));
+}
+
+#[test]
+fn half_close_ends_one_direction() {
+    let pair = pair();
+    send(&pair.client, b"last").unwrap();
+    pair.client.turn(TID, Kind::DisConn).unwrap();
+    assert_eq!(send(&pair.client, b"more"), Err(Failure::Ended));
+    assert!(pair.server.ready(TID).readable);
+    assert_eq!(receive(&pair.server, 10).unwrap(), b"last");
+    assert_eq!(receive(&pair.server, 10), Err(Failure::Ended));
+    assert!(pair.server.ready(TID).read_closed);
+    assert_eq!(send(&pair.server, b"answer"), Ok(6));
+    assert_eq!(receive(&pair.client, 10).unwrap(), b"answer");
+}
+
+#[test]
+fn downgrade_is_exact_to_the_byte_even_in_a_full_ring() {
+    let pair = pair();
+    let mut sent = 0;
+    while let Ok(n) = send(&pair.client, &[7; 60_000]) {
+        sent += n;
+        if sent > 60_000 {
+            break;
+        }
+    }
+    while send(&pair.client, &[7; 60_000]).map(|n| sent += n).is_ok() {}
+    pair.client.turn(TID, Kind::Downgrade).unwrap();
+    assert_eq!(send(&pair.client, b"x"), Err(Failure::Tcp));
+    let mut received = 0;
+    let failure = loop {
+        match receive(&pair.server, 100_000) {
+            Ok(bytes) => received += bytes.len(),
+            Err(failure) => break failure,
+        }
+    };
+    assert_eq!((received, failure), (sent, Failure::Tcp));
+}
+
+#[test]
+fn a_waiter_is_rung_once_for_each_request() {
+    let pair = pair();
+    assert!(!pair.server.has_data(TID));
+    assert!(pair.server.want_data(WaiterId(5)));
+    assert!(!pair.server.want_data(WaiterId(6)), "another waiter is there already");
+    let wake = |bytes| pair.client.try_send(TID, &[IoSlice::new(bytes)], 0).unwrap().wake;
+    assert_eq!(wake(b"a"), Some(WaiterId(5)));
+    assert_eq!(wake(b"b"), None);
+    pair.server.unwant_data(WaiterId(5));
+    assert_eq!(wake(b"c"), None);
+    assert!(pair.server.want_data(WaiterId(6)));
+    assert_eq!(wake(b"d"), Some(WaiterId(6)));
+}
+
+#[test]
+fn credit_wakes_a_sender_that_waits_for_room() {
+    let pair = pair();
+    while send(&pair.client, &[1; 10_000]).is_ok() {}
+    assert!(!pair.client.ready(TID).writable);
+    assert!(pair.client.want_room(WaiterId(9)));
+    let mut woken = false;
+    while !woken {
+        let mut bytes = [0; 4096];
+        let moved = pair.server.try_receive(TID, &mut [IoSliceMut::new(&mut bytes)]).unwrap();
+        woken = moved.wake == Some(WaiterId(9));
+    }
+    assert!(pair.client.ready(TID).writable);
+}
+
+#[test]
+fn edges_are_seen_once_for_each_arrival() {
+    let pair = pair();
+    let mut seen = None;
+    pair.server.refresh(TID);
+    pair.server.arrivals(&mut seen);
+    send(&pair.client, b"a").unwrap();
+    assert!(pair.server.arrivals(&mut seen));
+    assert!(!pair.server.arrivals(&mut seen));
+    send(&pair.client, b"b").unwrap();
+    assert!(pair.server.arrivals(&mut seen));
+    receive(&pair.server, 10).unwrap();
+    assert!(!pair.server.arrivals(&mut seen));
+}
+
+#[test]
+fn lies_of_the_peer_reset_the_stream_and_nothing_else() {
+    let pair = pair();
+    pair.forged.store_u64(CREDIT, 1 << 40);
+    while send(&pair.server, &[0; 60_000]).is_ok() {}
+    assert!(matches!(send(&pair.server, b"x"), Err(Failure::Reset)));
+    assert!(pair.server.ready(TID).error);
+
+    let pair = self::pair();
+    pair.server.refresh(TID);
+    let position = pair.client.shared().producer.position();
+    let at = RING + usize::try_from(position).unwrap();
+    pair.forged.store_u64(at + 8, u64::MAX);
+    pair.forged.store_u64(at, crosslane_wire::record::mark(10, position));
+    assert!(matches!(receive(&pair.server, 10), Err(Failure::Violation(_))));
+    assert_eq!(receive(&pair.server, 10), Err(Failure::Reset));
+}
+
+#[test]
+fn a_dead_circuit_delivers_what_arrived_and_then_fails() {
+    let pair = pair();
+    send(&pair.client, b"made it").unwrap();
+    pair.life[0].store(1, Ordering::Relaxed);
+    assert_eq!(receive(&pair.server, 10).unwrap(), b"made it");
+    assert_eq!(receive(&pair.server, 10), Err(Failure::Reset));
+    assert_eq!(send(&pair.server, b"x"), Err(Failure::Reset));
+    assert!(pair.server.ready(TID).hung_up);
+}
