@@ -1,0 +1,161 @@
+//! Where a lab's files are, and where the programs that it needs are.
+
+use crate::LabError;
+use crate::state::State;
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// File that the keeper holds locked as long as it lives.
+pub(crate) const LOCK: &str = "lock";
+/// The lab's [`State`], JSON.
+pub(crate) const STATE: &str = "state.json";
+/// The keeper's control socket.
+pub(crate) const KEEPER: &str = "keeper.sock";
+
+/// The folder of all labs of this user: `/run/crosslane/lab` for root, else `crosslane/lab` in
+/// `$XDG_RUNTIME_DIR`, else `/tmp/crosslane-UID/lab`.
+pub fn default_base() -> PathBuf {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return PathBuf::from("/run/crosslane/lab");
+    }
+    match env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir()) {
+        Some(dir) => dir.join("crosslane/lab"),
+        None => PathBuf::from(format!("/tmp/crosslane-{}/lab", uid.as_raw())),
+    }
+}
+
+/// Names of the labs in `base` (running or left over), sorted.
+pub fn list(base: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(base) else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The parts of Crosslane that a lab runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Programs {
+    /// `crosslaned`.
+    pub daemon: PathBuf,
+    /// `crosslane-keeper`.
+    pub keeper: PathBuf,
+    /// `libcrosslane_sockets.so`, if it is there.
+    pub sockets: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Finds them: in `$CROSSLANE_BIN`, else beside the running executable (of a test: in the folder above its
+    /// own), the library also in `../lib/crosslane`.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if daemon or keeper are in none of the places.
+    pub fn find() -> Result<Self, LabError> {
+        let places = places();
+        let need = |what: &str| {
+            first(&places, what).ok_or_else(|| LabError::Missing {
+                what: what.to_owned(),
+                places: places.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
+            })
+        };
+        Ok(Self { daemon: need("crosslaned")?, keeper: need("crosslane-keeper")?, sockets: sockets() })
+    }
+}
+
+/// The socket library, if it is in one of the places.
+pub(crate) fn sockets() -> Option<PathBuf> {
+    const LIBRARY: &str = "libcrosslane_sockets.so";
+    let places = places();
+    let installed: Vec<PathBuf> = places.iter().map(|p| p.join("../lib/crosslane")).collect();
+    first(&places, LIBRARY).or_else(|| first(&installed, LIBRARY))
+}
+
+fn places() -> Vec<PathBuf> {
+    if let Some(given) = env::var_os("CROSSLANE_BIN").map(PathBuf::from) {
+        let folder = if given.is_dir() { Some(given) } else { given.parent().map(Path::to_owned) };
+        return folder.into_iter().collect();
+    }
+    let Some(own) = env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned)) else {
+        return Vec::new();
+    };
+    match own.parent() {
+        // A test's executable lies in `deps`, beside stale copies: the folder above has the current ones.
+        Some(above) if own.ends_with("deps") => vec![above.to_owned()],
+        _ => vec![own],
+    }
+}
+
+fn first(places: &[PathBuf], file: &str) -> Option<PathBuf> {
+    places
+        .iter()
+        .map(|place| place.join(file))
+        .find(|path| path.is_file())
+        .and_then(|p| p.canonicalize().ok())
+}
+
+/// The paths of one lab.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+}
+
+impl Folder {
+    pub(crate) fn new(base: Option<&Path>, name: &str) -> Self {
+        Self { path: base.map_or_else(default_base, Path::to_owned).join(name) }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether a keeper lives: it holds the lock.
+    pub(crate) fn kept(&self) -> bool {
+        use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+        let Ok(lock) = open(self.file(LOCK), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+            return false;
+        };
+        flock(&lock, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+
+    /// The state that the keeper wrote last, if there is one.
+    pub(crate) fn state(&self) -> Option<State> {
+        serde_json::from_slice(&std::fs::read(self.file(STATE)).ok()?).ok()
+    }
+
+    /// Removes the folder; it may be gone already.
+    pub(crate) fn remove(&self) -> Result<(), LabError> {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(LabError::io(format!("remove {}", self.path.display()))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_tells_a_living_keeper() {
+        use rustix::fs::{FlockOperation, flock};
+        let base = tempfile::tempdir().expect("folder");
+        let folder = Folder::new(Some(base.path()), "one");
+        assert!(!folder.kept());
+        std::fs::create_dir(&folder.path).expect("create");
+        let lock = std::fs::File::create(folder.file(LOCK)).expect("lock file");
+        assert!(!folder.kept());
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("lock");
+        assert!(folder.kept());
+        drop(lock);
+        assert!(!folder.kept());
+        assert_eq!(list(base.path()), ["one"]);
+        folder.remove().expect("removed");
+        folder.remove().expect("twice is fine");
+    }
+}

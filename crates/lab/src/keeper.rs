@@ -1,0 +1,389 @@
+//! The keeper of a lab: one process of one thread that holds the namespaces, is the parent of the daemons, and
+//! cleans up. It sleeps until a signal, a request on its socket, or the end of its maker wakes it.
+
+use crate::LabError;
+use crate::config::{self, Order};
+use crate::folder::{self, Folder};
+use crate::namespace::{become_root, enter_network, inode, new_network};
+use crate::plan::{address, address6, cables};
+use crate::process::{self, Identity};
+use crate::state::{HostState, State};
+use crate::wiring;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command as Spawn, Stdio};
+use std::time::Duration;
+
+/// File with the [`Order`], JSON.
+pub(crate) const ORDER: &str = "order.json";
+/// What the keeper prints when the daemons are started.
+pub(crate) const READY: &str = "ready";
+/// How long somebody who asks may take to ask.
+const ASK_PATIENCE: Duration = Duration::from_secs(8);
+/// How long processes may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the keeper can be asked for, one JSON line a connection.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Command {
+    /// Start a host's daemon.
+    Start {
+        /// The host.
+        host: String,
+    },
+    /// Signal a host's daemon and wait for its end.
+    Kill {
+        /// The host.
+        host: String,
+        /// Number of the signal.
+        signal: i32,
+    },
+}
+
+/// Asks the keeper of the lab in `folder`.
+pub(crate) fn ask(folder: &Folder, command: &Command) -> Result<(), LabError> {
+    let failed = |error: std::io::Error| LabError::Keeper(format!("its keeper does not answer: {error}"));
+    let mut socket = UnixStream::connect(folder.file(folder::KEEPER)).map_err(failed)?;
+    socket.set_read_timeout(Some(ASK_PATIENCE)).map_err(failed)?;
+    let line = serde_json::to_string(command).map_err(|e| failed(e.into()))?;
+    socket.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).map_err(failed)?;
+    if answer == READY { Ok(()) } else { Err(LabError::Keeper(answer)) }
+}
+
+/// Keeps the lab of `folder` until it is told to end; then ends all that runs in it and removes the folder.
+///
+/// # Errors
+/// The lab could not be made; what was made is gone again.
+pub fn keep(folder: &Path) -> Result<(), LabError> {
+    let folder = Folder { path: folder.to_owned() };
+    let outcome = Keeper::start(folder).and_then(|mut keeper| {
+        let outcome = keeper.run();
+        keeper.finish();
+        outcome
+    });
+    if let Err(error) = &outcome {
+        // The maker reads this; it may be gone.
+        let _ = writeln!(std::io::stdout(), "{}", error.to_string().replace('\n', " "));
+    }
+    outcome
+}
+
+struct Keeper {
+    folder: Folder,
+    order: Order,
+    state: State,
+    networks: Vec<OwnedFd>,
+    home: OwnedFd,
+    daemons: Vec<Option<Child>>,
+    tied: bool,
+    _user: Option<OwnedFd>,
+    _lock: OwnedFd,
+}
+
+impl Keeper {
+    /// Makes the namespaces; nothing runs yet.
+    fn start(folder: Folder) -> Result<Self, LabError> {
+        // A session of its own: Ctrl-C of the maker's terminal is not for us, we see the maker's end instead.
+        let _ = rustix::process::setsid();
+        let lock = lock(&folder)?;
+        let order = fs::read(folder.file(ORDER)).map_err(LabError::io("read the lab's order"))?;
+        let order: Order =
+            serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))?;
+        let user = become_root()?;
+        let mut networks = Vec::new();
+        for _ in 0..order.hosts {
+            networks.push(new_network()?);
+        }
+        let home = new_network()?;
+        let tun = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).is_ok();
+        let state = describe(&folder, &order, user.as_ref(), &networks, tun)?;
+        let daemons = networks.iter().map(|_| None).collect();
+        Ok(Self { folder, order, state, networks, home, daemons, tied: true, _user: user, _lock: lock })
+    }
+
+    fn run(&mut self) -> Result<(), LabError> {
+        let watch = Watch::new(&self.folder)?;
+        self.wire()?;
+        self.write_configs()?;
+        self.store()?;
+        for index in 0..self.networks.len() {
+            self.start_daemon(index)?;
+        }
+        self.store()?;
+        writeln!(std::io::stdout(), "{READY}").map_err(LabError::io("tell the maker"))?;
+        self.serve(&watch)
+    }
+
+    fn wire(&self) -> Result<(), LabError> {
+        let (hosts, tun) = (&self.state.hosts, self.state.tun);
+        for host in hosts {
+            self.inside(host, || wiring::run(&wiring::host(host.id, tun)))?;
+        }
+        for cable in &self.state.cables {
+            let (a, b) = (&hosts[usize::from(cable.a) - 1], &hosts[usize::from(cable.b) - 1]);
+            let peer = format!("/proc/{}/fd/{}", std::process::id(), b.network);
+            self.inside(a, || wiring::run(&(wiring::veth(cable, &peer) + &wiring::veth_end(cable, a.id))))?;
+            self.inside(b, || wiring::run(&wiring::veth_end(cable, b.id)))?;
+        }
+        if tun {
+            return Ok(());
+        }
+        for host in hosts {
+            self.inside(host, || {
+                wiring::forward()?;
+                wiring::run(&wiring::routes(host.id, self.order.hosts, &self.state.cables))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Does something in a host's network namespace.
+    fn inside<T>(&self, host: &HostState, what: impl FnOnce() -> Result<T, LabError>) -> Result<T, LabError> {
+        enter_network(self.networks[usize::from(host.id) - 1].as_fd())?;
+        let outcome = what();
+        enter_network(self.home.as_fd())?;
+        outcome
+    }
+
+    fn write_configs(&self) -> Result<(), LabError> {
+        for host in &self.state.hosts {
+            let text =
+                config::text(&self.order, &self.folder.path, host.id, self.state.tun, &self.state.cables)?;
+            fs::write(&host.config, text)
+                .map_err(LabError::io(format!("write {}", host.config.display())))?;
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> Result<(), LabError> {
+        self.state.store(&self.folder.file(folder::STATE))
+    }
+
+    fn start_daemon(&mut self, index: usize) -> Result<(), LabError> {
+        let host = &self.state.hosts[index];
+        let own = std::env::current_exe().map_err(LabError::io("find the keeper's program"))?;
+        let log = fs::OpenOptions::new().create(true).append(true).open(&host.log);
+        let log = log.map_err(LabError::io(format!("open {}", host.log.display())))?;
+        let error_log = log.try_clone().map_err(LabError::io("duplicate a descriptor"))?;
+        let child = Spawn::new(own)
+            .arg("enter")
+            .arg(&self.folder.path)
+            .args([host.name.as_str(), "off", "tied"])
+            .arg(&self.order.daemon)
+            .arg("--config")
+            .arg(&host.config)
+            .env("RUST_LOG", &self.order.log)
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(error_log)
+            .spawn()
+            .map_err(LabError::io("start a daemon"))?;
+        let pid = i32::try_from(child.id()).unwrap_or_default();
+        self.state.hosts[index].daemon = Identity::of(pid);
+        self.daemons[index] = Some(child);
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do, until the end.
+    fn serve(&mut self, watch: &Watch) -> Result<(), LabError> {
+        let stdin = std::io::stdin();
+        loop {
+            let (ended, asked, child, maker) = {
+                let mut fds = vec![
+                    PollFd::new(&watch.end, PollFlags::IN),
+                    PollFd::new(&watch.socket, PollFlags::IN),
+                    PollFd::new(&watch.child, PollFlags::IN),
+                ];
+                if self.tied {
+                    fds.push(PollFd::new(&stdin, PollFlags::IN));
+                }
+                match poll(&mut fds, None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(errno) => return Err(LabError::os("poll")(errno)),
+                }
+                let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+                (ready(0), ready(1), ready(2), ready(3))
+            };
+            if ended {
+                return Ok(());
+            }
+            if child {
+                drain(&watch.child);
+                self.reap()?;
+            }
+            if asked {
+                self.answer(&watch.socket);
+            }
+            if maker {
+                let mut word = [0];
+                match stdin.lock().read(&mut word) {
+                    Ok(1) => self.tied = word != *b"D",
+                    _ => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Takes note of daemons that ended by themselves.
+    fn reap(&mut self) -> Result<(), LabError> {
+        for (daemon, host) in self.daemons.iter_mut().zip(&mut self.state.hosts) {
+            if daemon.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
+                *daemon = None;
+                host.daemon = None;
+            }
+        }
+        self.store()
+    }
+
+    fn answer(&mut self, socket: &UnixListener) {
+        let Ok((mut peer, _)) = socket.accept() else { return };
+        let timely =
+            peer.set_read_timeout(Some(ASK_PATIENCE)).and(peer.set_write_timeout(Some(ASK_PATIENCE)));
+        let mut line = String::new();
+        if timely.is_err() || BufReader::new(Read::take(&peer, 4096)).read_line(&mut line).is_err() {
+            return;
+        }
+        let outcome = serde_json::from_str::<Command>(&line)
+            .map_err(|e| LabError::Options(e.to_string()))
+            .and_then(|command| self.obey(&command));
+        let answer = outcome.map_or_else(|error| error.to_string(), |()| READY.to_owned());
+        // Who asked may be gone.
+        let _ = peer.write_all(answer.as_bytes());
+    }
+
+    fn obey(&mut self, command: &Command) -> Result<(), LabError> {
+        let (Command::Start { host } | Command::Kill { host, .. }) = command;
+        let index = usize::from(self.state.host(host)?.id) - 1;
+        match (command, &mut self.daemons[index]) {
+            (Command::Start { .. }, None) => self.start_daemon(index)?,
+            (Command::Start { .. }, Some(_)) => {
+                return Err(LabError::Options(format!("the daemon of {host} runs already")));
+            }
+            (Command::Kill { .. }, None) => {
+                return Err(LabError::Options(format!("the daemon of {host} does not run")));
+            }
+            (Command::Kill { signal, .. }, Some(child)) => {
+                let it = self.state.hosts[index].daemon;
+                let signal = Signal::from_named_raw(*signal)
+                    .ok_or_else(|| LabError::Options(format!("{signal} is no signal")))?;
+                let gone = it.is_none_or(|it| {
+                    it.signal(signal);
+                    it.wait_gone(Duration::from_secs(5))
+                });
+                if !gone {
+                    return Err(LabError::Options(format!("the daemon of {host} did not end within 5 s")));
+                }
+                child.wait().map_err(LabError::io("wait for a daemon"))?;
+                self.daemons[index] = None;
+                self.state.hosts[index].daemon = None;
+            }
+        }
+        self.store()
+    }
+
+    /// Ends programs, then daemons, and removes the files.
+    fn finish(&mut self) {
+        // We hold the namespaces, so their inodes are no others'.
+        let daemons: Vec<Identity> = self.state.hosts.iter().filter_map(|h| h.daemon).collect();
+        let networks = self.state.networks();
+        let others = |pid| !daemons.iter().any(|d| d.pid == pid);
+        if let Ok(programs) = process::members(&networks, others) {
+            process::end(&programs, GRACE);
+        }
+        process::end(&daemons, GRACE);
+        for child in self.daemons.iter_mut().flatten() {
+            // A child that would not even be killed is left to init.
+            let _ = child.try_wait();
+        }
+        if let Err(error) = self.folder.remove() {
+            eprintln!("crosslane-keeper: {error}");
+        }
+    }
+}
+
+/// What wakes the keeper.
+struct Watch {
+    end: UnixStream,
+    child: UnixStream,
+    socket: UnixListener,
+}
+
+impl Watch {
+    fn new(folder: &Folder) -> Result<Self, LabError> {
+        let pipe = |signals: &[i32]| -> std::io::Result<UnixStream> {
+            let (read, write) = UnixStream::pair()?;
+            for &signal in signals {
+                signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+            }
+            read.set_nonblocking(true)?;
+            Ok(read)
+        };
+        let end = pipe(&[SIGTERM, SIGINT, SIGHUP]).map_err(LabError::io("watch signals"))?;
+        let child = pipe(&[SIGCHLD]).map_err(LabError::io("watch children"))?;
+        let socket =
+            UnixListener::bind(folder.file(folder::KEEPER)).map_err(LabError::io("listen for requests"))?;
+        Ok(Self { end, child, socket })
+    }
+}
+
+fn drain(mut pipe: &UnixStream) {
+    let mut bytes = [0; 64];
+    while matches!(pipe.read(&mut bytes), Ok(n) if n > 0) {}
+}
+
+fn lock(folder: &Folder) -> Result<OwnedFd, LabError> {
+    let lock = open(folder.file(folder::LOCK), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(LabError::os("open the lab's lock"))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(LabError::os("take the lab's lock"))?;
+    Ok(lock)
+}
+
+fn describe(
+    folder: &Folder,
+    order: &Order,
+    user: Option<&OwnedFd>,
+    networks: &[OwnedFd],
+    tun: bool,
+) -> Result<State, LabError> {
+    let keeper = i32::try_from(std::process::id())
+        .ok()
+        .and_then(Identity::of)
+        .ok_or_else(|| LabError::Keeper("/proc is not mounted".to_owned()))?;
+    let mut hosts = Vec::new();
+    for (id, network) in (1..).zip(networks) {
+        hosts.push(HostState {
+            name: format!("h{id}"),
+            id,
+            address: address(id),
+            address6: address6(id),
+            control: folder.file(&format!("h{id}.sock")),
+            config: folder.file(&format!("h{id}.toml")),
+            log: folder.file(&format!("h{id}.log")),
+            network: network.as_raw_fd(),
+            inode: inode(network)?,
+            daemon: None,
+        });
+    }
+    Ok(State {
+        name: order.name.clone(),
+        topology: order.topology,
+        mark: format!("{}:{}:{}", order.name, keeper.pid, keeper.start),
+        keeper,
+        user: user.map(AsRawFd::as_raw_fd),
+        tun,
+        hosts,
+        cables: cables(order.hosts, order.topology),
+    })
+}

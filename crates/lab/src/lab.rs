@@ -1,0 +1,437 @@
+//! The lab as Rust code meets it: a guard that takes everything down with it.
+
+use crate::config::Order;
+use crate::folder::{Folder, Programs};
+use crate::keeper::{self, Command as Ask};
+use crate::plan::{Options, Preload};
+use crate::process::{self, Identity};
+use crate::query;
+use crate::state::{HostState, State};
+use crate::{LabError, folder};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the keeper may take to end all processes of a lab.
+const DOWN_PATIENCE: Duration = Duration::from_secs(12);
+/// Pause between two looks at something that has no event to wait for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A lab that is up. Goes down when dropped, unless it was [attached](Lab::attach) or [detached](Lab::detach).
+#[derive(Debug)]
+pub struct Lab {
+    name: String,
+    folder: Folder,
+    state: State,
+    keeper: Option<Child>,
+}
+
+impl Lab {
+    /// Brings a lab up and waits until all links are up and every host knows every other.
+    ///
+    /// # Errors
+    /// [`LabError::AlreadyUp`], [`LabError::Missing`], [`LabError::Forbidden`] (as [`LabError::Keeper`] text),
+    /// [`LabError::NotReady`]; nothing is left behind.
+    pub fn up(options: &Options) -> Result<Self, LabError> {
+        options.check()?;
+        let programs = Programs::find()?;
+        let folder = Folder::new(options.base.as_deref(), &options.name);
+        clear(&folder, options)?;
+        create(&folder, options)?;
+        let order = Order {
+            name: options.name.clone(),
+            hosts: options.hosts,
+            topology: options.topology,
+            window: options.window.clone(),
+            ring_max: options.ring_max.clone(),
+            spin_us: options.spin_us,
+            rules: options.rules.clone(),
+            log: options.log.clone(),
+            daemon: programs.daemon.clone(),
+        };
+        let started = start_keeper(&programs.keeper, &folder, &order, options.patience);
+        let (keeper, state) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                folder.remove()?;
+                return Err(error);
+            }
+        };
+        let lab = Self { name: options.name.clone(), folder, state, keeper: Some(keeper) };
+        lab.wait_links(options.patience)?;
+        Ok(lab)
+    }
+
+    /// The lab called `name` that is up already; dropping the result leaves it up.
+    ///
+    /// # Errors
+    /// [`LabError::NotUp`].
+    pub fn attach(name: &str, base: Option<&Path>) -> Result<Self, LabError> {
+        let folder = Folder::new(base, name);
+        match folder.state() {
+            Some(state) if folder.kept() => Ok(Self { name: name.to_owned(), folder, state, keeper: None }),
+            _ => Err(LabError::NotUp { name: name.to_owned(), folder: folder.path }),
+        }
+    }
+
+    /// Lets the lab live on when this process ends.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] if the keeper is gone.
+    pub fn detach(mut self) -> Result<(), LabError> {
+        if let Some(mut keeper) = self.keeper.take() {
+            let stdin = keeper.stdin.as_mut();
+            stdin.map_or(Ok(()), |pipe| pipe.write_all(b"D")).map_err(LabError::io("talk to the keeper"))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the daemons and all programs in the namespaces, and removes the lab's files.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] if something could not be ended or removed.
+    pub fn down(mut self) -> Result<(), LabError> {
+        self.end()
+    }
+
+    /// Takes down the lab called `name`, also one whose keeper died. `false` if there is nothing to take down.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] if something could not be ended or removed.
+    pub fn clean(name: &str, base: Option<&Path>) -> Result<bool, LabError> {
+        let folder = Folder::new(base, name);
+        if !folder.path.exists() {
+            return Ok(false);
+        }
+        take_down(&folder)?;
+        Ok(true)
+    }
+
+    fn end(&mut self) -> Result<(), LabError> {
+        let keeper = self.keeper.take();
+        let outcome = take_down(&self.folder);
+        if let Some(mut keeper) = keeper {
+            keeper.wait().map_err(LabError::io("wait for the keeper"))?;
+        }
+        outcome
+    }
+
+    /// A program in host `host` (`"h1"`), accelerated or not. The spawned process becomes the program itself. It
+    /// is not ended with its maker, but with the lab at the latest.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::Missing`] if the socket library was not built.
+    pub fn command(
+        &self,
+        host: &str,
+        preload: Preload,
+        program: impl AsRef<OsStr>,
+    ) -> Result<Command, LabError> {
+        let host = &self.state.host(host)?.name;
+        let programs = Programs::find()?;
+        if preload == Preload::On && programs.sockets.is_none() {
+            return Err(LabError::Missing {
+                what: "libcrosslane_sockets.so".to_owned(),
+                places: programs.daemon.parent().unwrap_or(Path::new("?")).display().to_string(),
+            });
+        }
+        let mut command = Command::new(programs.keeper);
+        command
+            .arg("enter")
+            .arg(&self.folder.path)
+            .arg(host)
+            .arg(if preload == Preload::On { "on" } else { "off" })
+            .arg("free")
+            .arg(program);
+        Ok(command)
+    }
+
+    /// Name of the lab.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Folder of the lab's files.
+    pub fn folder(&self) -> &Path {
+        &self.folder.path
+    }
+
+    /// What its keeper knows: hosts, cables, paths. Daemons' processes are as of the last start or kill.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// One host.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`].
+    pub fn host(&self, host: &str) -> Result<&HostState, LabError> {
+        self.state.host(host)
+    }
+
+    /// Fabric address (IPv4) of a host.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`].
+    pub fn address(&self, host: &str) -> Result<IpAddr, LabError> {
+        Ok(self.state.host(host)?.address.into())
+    }
+
+    /// Fabric address (IPv6) of a host.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`].
+    pub fn address6(&self, host: &str) -> Result<IpAddr, LabError> {
+        Ok(self.state.host(host)?.address6.into())
+    }
+
+    /// Address of `to` on the veth pair to its neighbour `from`: the kernel's TCP between the same namespaces.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::Options`] if the two are no neighbours.
+    pub fn baseline(&self, from: &str, to: &str) -> Result<IpAddr, LabError> {
+        let (one, other) = (self.state.host(from)?, self.state.host(to)?);
+        let pair = self.state.baseline(one, other);
+        pair.map(|(_, to)| to).ok_or_else(|| LabError::Options(format!("{from} and {to} share no cable")))
+    }
+
+    /// Control socket of a host's daemon.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`].
+    pub fn control(&self, host: &str) -> Result<PathBuf, LabError> {
+        Ok(self.state.host(host)?.control.clone())
+    }
+
+    /// Status of a host's daemon.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`], [`LabError::NoDaemon`].
+    pub fn status(&self, host: &str) -> Result<Value, LabError> {
+        query::status(&self.state.host(host)?.control)
+    }
+
+    /// Polls the status of a host's daemon until `ready` holds for it, and returns that status.
+    ///
+    /// # Errors
+    /// [`LabError::NotReady`] with the last status after `patience`.
+    pub fn wait_until(
+        &self,
+        host: &str,
+        patience: Duration,
+        mut ready: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, LabError> {
+        let mut last = String::new();
+        let mut found = None;
+        self.look_until(patience, || {
+            match self.status(host) {
+                Ok(status) if ready(&status) => found = Some(status),
+                Ok(status) => last = format!("last status of {host}: {status}"),
+                Err(error) => last = error.to_string(),
+            }
+            if found.is_some() { Ok(()) } else { Err(last.clone()) }
+        })?;
+        found.ok_or_else(|| LabError::Options("status was lost".to_owned()))
+    }
+
+    /// Waits until the links of all hosts are up and every host knows every other.
+    ///
+    /// # Errors
+    /// [`LabError::NotReady`] after `patience`, with what is missing and the ends of the logs.
+    pub fn wait_links(&self, patience: Duration) -> Result<(), LabError> {
+        let hosts = u8::try_from(self.state.hosts.len()).unwrap_or(u8::MAX);
+        self.look_until(patience, || {
+            for host in &self.state.hosts {
+                let status = query::status(&host.control).map_err(|e| e.to_string())?;
+                query::missing(&status, hosts).map_or(Ok(()), Err)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn look_until(
+        &self,
+        patience: Duration,
+        mut look: impl FnMut() -> Result<(), String>,
+    ) -> Result<(), LabError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let Err(why) = look() else { return Ok(()) };
+            if Instant::now() >= deadline || !self.folder.kept() {
+                return Err(LabError::NotReady {
+                    seconds: patience.as_secs(),
+                    why,
+                    logs: log_ends(&self.state),
+                });
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Process of a host's daemon, if it runs.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`].
+    pub fn daemon(&self, host: &str) -> Result<Option<Identity>, LabError> {
+        Ok(self.state.host(host)?.daemon.filter(|daemon| daemon.alive()))
+    }
+
+    /// Sends `signal` to a host's daemon and waits until it is gone.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::Keeper`] if it does not run, or not end within 5 s.
+    pub fn kill_daemon(&mut self, host: &str, signal: Signal) -> Result<(), LabError> {
+        let host = self.state.host(host)?.name.clone();
+        keeper::ask(&self.folder, &Ask::Kill { host, signal: signal.as_raw() })?;
+        self.refresh()
+    }
+
+    /// Starts a host's daemon again after [`Lab::kill_daemon`]. Does not wait for its links: see
+    /// [`Lab::wait_links`].
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::Keeper`] if it runs or cannot be started.
+    pub fn start_daemon(&mut self, host: &str) -> Result<(), LabError> {
+        let host = self.state.host(host)?.name.clone();
+        keeper::ask(&self.folder, &Ask::Start { host })?;
+        self.refresh()
+    }
+
+    fn refresh(&mut self) -> Result<(), LabError> {
+        self.state = State::read(&self.folder.path)?;
+        Ok(())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.keeper.is_some() {
+            // Best effort: a drop has nobody to tell; `down` tells.
+            let _ = self.end();
+        }
+    }
+}
+
+/// Makes room for a new lab: nothing there, a left-over, or one that may be replaced.
+fn clear(folder: &Folder, options: &Options) -> Result<(), LabError> {
+    if !folder.path.exists() {
+        return Ok(());
+    }
+    if folder.kept() && !options.force {
+        return Err(LabError::AlreadyUp { name: options.name.clone() });
+    }
+    take_down(folder)
+}
+
+fn create(folder: &Folder, options: &Options) -> Result<(), LabError> {
+    let failed = |source: std::io::Error| LabError::io(format!("create {}", folder.path.display()))(source);
+    if let Some(base) = folder.path.parent() {
+        fs::create_dir_all(base).map_err(failed)?;
+    }
+    fs::create_dir(&folder.path).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::AlreadyExists {
+            LabError::AlreadyUp { name: options.name.clone() }
+        } else {
+            failed(error)
+        }
+    })?;
+    fs::write(folder.file(folder::LOCK), "").map_err(LabError::io("create the lab's lock"))
+}
+
+/// Starts the keeper and waits for its word.
+fn start_keeper(
+    program: &Path,
+    folder: &Folder,
+    order: &Order,
+    patience: Duration,
+) -> Result<(Child, State), LabError> {
+    let order = serde_json::to_vec(order).map_err(|e| LabError::Keeper(e.to_string()))?;
+    fs::write(folder.file(keeper::ORDER), order).map_err(LabError::io("write the lab's order"))?;
+    let log = fs::File::create(folder.file("keeper.log")).map_err(LabError::io("create keeper.log"))?;
+    let mut keeper = Command::new(program)
+        .arg("keep")
+        .arg(&folder.path)
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(LabError::io(format!("start {}", program.display())))?;
+    let word = keeper.stdout.take().map_or_else(String::new, |pipe| read_word(pipe, patience));
+    let state = if word.trim() == keeper::READY { folder.state() } else { None };
+    match state {
+        Some(state) => Ok((keeper, state)),
+        None => {
+            // End of file on its standard input tells it to clean up.
+            drop(keeper.stdin.take());
+            keeper.wait().map_err(LabError::io("wait for the keeper"))?;
+            let said = if word.trim().is_empty() { log_end(&folder.file("keeper.log")) } else { word };
+            Err(LabError::Keeper(said.trim().to_owned()))
+        }
+    }
+}
+
+/// All that `pipe` gives up to its end, a line's end, or `patience`.
+fn read_word(mut pipe: impl Read + AsFd, patience: Duration) -> String {
+    let deadline = Instant::now() + patience;
+    let mut word = Vec::new();
+    let mut part = [0; 512];
+    while !word.ends_with(b"\n") {
+        let timeout = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) => return "its keeper said nothing in time".to_owned(),
+            Ok(_) => match pipe.read(&mut part) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => word.extend_from_slice(&part[..n]),
+            },
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    String::from_utf8_lossy(&word).into_owned()
+}
+
+/// Takes down whatever is left of a lab, with its keeper's help or without.
+fn take_down(folder: &Folder) -> Result<(), LabError> {
+    let Some(state) = folder.state() else {
+        if folder.kept() {
+            return Err(LabError::Keeper(format!("its keeper has just started; {}", folder.path.display())));
+        }
+        return folder.remove();
+    };
+    if folder.kept() && state.keeper.signal(Signal::TERM) && !state.keeper.wait_gone(DOWN_PATIENCE) {
+        state.keeper.signal(Signal::KILL);
+        state.keeper.wait_gone(Duration::from_secs(2));
+    }
+    // The rest is for a keeper that was killed: it would have done all this.
+    let daemons: Vec<Identity> = state.hosts.iter().filter_map(|h| h.daemon).filter(|d| d.alive()).collect();
+    let mark = state.mark_entry();
+    // Nobody holds the namespaces for sure any more, so their inodes may be others': the mark must agree.
+    let programs = process::members(&state.networks(), |pid| process::started_with(pid, &mark))?;
+    process::end(&programs, Duration::from_secs(2));
+    process::end(&daemons, Duration::from_secs(2));
+    folder.remove()
+}
+
+fn log_ends(state: &State) -> String {
+    let end = |host: &HostState| {
+        let end = log_end(&host.log);
+        (!end.is_empty()).then(|| format!("\n--- log of {} ({}):\n{end}", host.name, host.log.display()))
+    };
+    state.hosts.iter().filter_map(end).collect()
+}
+
+/// The last lines of a log.
+pub(crate) fn log_end(path: &Path) -> String {
+    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
+}

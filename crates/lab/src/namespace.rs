@@ -1,0 +1,85 @@
+//! Making and entering namespaces. Only for processes of one thread.
+
+use crate::LabError;
+use crate::process::Identity;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Leaves the user namespace for a new one in which this process is root, if it is not root already; returns
+/// the new namespace.
+///
+/// # Errors
+/// [`LabError::Forbidden`] where the kernel does not allow it.
+pub(crate) fn become_root() -> Result<Option<OwnedFd>, LabError> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() {
+        return Ok(None);
+    }
+    detach(UnshareFlags::NEWUSER).map_err(forbidden("user namespaces"))?;
+    let map = |file: &str, text: String| {
+        fs::write(format!("/proc/self/{file}"), text)
+            .map_err(LabError::io(format!("write /proc/self/{file}")))
+    };
+    map("setgroups", "deny".to_owned())?;
+    map("uid_map", format!("0 {} 1\n", uid.as_raw()))?;
+    map("gid_map", format!("0 {} 1\n", gid.as_raw()))?;
+    own("user").map(Some)
+}
+
+/// Moves this process into a new network namespace and returns that.
+///
+/// # Errors
+/// [`LabError::Forbidden`] where the kernel does not allow it.
+pub(crate) fn new_network() -> Result<OwnedFd, LabError> {
+    detach(UnshareFlags::NEWNET).map_err(forbidden("network namespaces"))?;
+    own("net")
+}
+
+/// Moves this process into the network namespace `network`.
+pub(crate) fn enter_network(network: BorrowedFd<'_>) -> Result<(), LabError> {
+    move_into_link_name_space(network, Some(LinkNameSpaceType::Network))
+        .map_err(LabError::os("enter a network namespace"))
+}
+
+/// Moves this process into the user namespace `user`, if it is not there already.
+pub(crate) fn enter_user(user: BorrowedFd<'_>) -> Result<(), LabError> {
+    if inode(own("user")?)? == inode(user)? {
+        return Ok(());
+    }
+    move_into_link_name_space(user, Some(LinkNameSpaceType::User))
+        .map_err(LabError::os("enter a user namespace"))
+}
+
+/// A namespace that `holder` has open as descriptor `number`.
+pub(crate) fn held_by(holder: Identity, number: i32) -> Result<OwnedFd, LabError> {
+    let path = format!("/proc/{}/fd/{number}", holder.pid);
+    let fd = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(LabError::os(format!("open {path}")))?;
+    if !holder.alive() {
+        return Err(LabError::os(format!("open {path}"))(Errno::SRCH));
+    }
+    Ok(fd)
+}
+
+/// Inode of a namespace: its identity as long as somebody holds it.
+pub(crate) fn inode(namespace: impl AsFd) -> Result<u64, LabError> {
+    rustix::fs::fstat(namespace).map(|stat| stat.st_ino).map_err(LabError::os("look at a namespace"))
+}
+
+fn own(kind: &str) -> Result<OwnedFd, LabError> {
+    let path = format!("/proc/self/ns/{kind}");
+    open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(LabError::os(format!("open {path}")))
+}
+
+fn forbidden(what: &'static str) -> impl FnOnce(Errno) -> LabError {
+    move |errno| LabError::Forbidden { what, source: errno.into() }
+}
+
+fn detach(flags: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: only the flags of user and network namespaces are passed (see the callers above); the unsafe
+    // effect of `unshare` is that of `FILES`, which takes the descriptor table from other threads.
+    unsafe { unshare_unsafe(flags) }
+}

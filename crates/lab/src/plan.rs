@@ -1,0 +1,237 @@
+//! What a lab shall look like: pure, no side effects.
+
+use crate::LabError;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most hosts of a lab; the daemons' limit is 254, the machine's is lower.
+pub(crate) const MAX_HOSTS: u8 = 64;
+
+/// How the hosts are cabled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topology {
+    /// Each host to the next, the last to the first.
+    #[default]
+    Ring,
+    /// Two hosts and one cable.
+    Pair,
+    /// Each host to the next; the ends are open.
+    Chain,
+}
+
+/// Whether a program gets the socket library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preload {
+    /// Accelerated: `LD_PRELOAD` and `CROSSLANE_SOCKET` are set.
+    On,
+    /// Plain: the program meets only the kernel.
+    Off,
+}
+
+/// How to make a lab. Start from [`Options::named`] or [`Options::scratch`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name: 1 to 32 of `a-z`, `0-9`, `-`.
+    pub name: String,
+    /// How many hosts, 1 to 64.
+    pub hosts: u8,
+    /// How they are cabled.
+    pub topology: Topology,
+    /// Inbound memory of each port, as the daemon's `window`; sparse.
+    pub window: String,
+    /// Largest ring of a stream, as the daemon's `ring_max`.
+    pub ring_max: Option<String>,
+    /// Longest spin before a sleep, us, as the daemon's `spin_us`.
+    pub spin_us: Option<u32>,
+    /// Rules of all hosts, as the daemon's `rules`.
+    pub rules: Vec<String>,
+    /// `RUST_LOG` of the daemons.
+    pub log: String,
+    /// End a lab of the same name first.
+    pub force: bool,
+    /// How long to wait for all links.
+    pub patience: Duration,
+    /// Folder of all labs; `None` for [`crate::default_base`].
+    pub base: Option<PathBuf>,
+}
+
+impl Options {
+    /// A ring of three hosts called `name`.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            hosts: 3,
+            topology: Topology::Ring,
+            window: "16G".to_owned(),
+            ring_max: None,
+            spin_us: None,
+            rules: Vec::new(),
+            log: "info".to_owned(),
+            force: false,
+            patience: Duration::from_secs(20),
+            base: None,
+        }
+    }
+
+    /// As [`Options::named`], with a name of `prefix` and this process's id, so that tests at the same time do
+    /// not meet.
+    pub fn scratch(prefix: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        Self::named(&format!("{prefix}-{}-{serial}", std::process::id()))
+    }
+
+    /// Checks name, number of hosts and topology.
+    ///
+    /// # Errors
+    /// [`LabError::Options`] that says what is allowed.
+    pub fn check(&self) -> Result<(), LabError> {
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.name.is_empty() || self.name.len() > 32 || !self.name.chars().all(good) {
+            return Err(LabError::Options(format!(
+                "`{}` is no name for a lab: use 1 to 32 of a-z, 0-9 and -",
+                self.name
+            )));
+        }
+        if !(1..=MAX_HOSTS).contains(&self.hosts) {
+            return Err(LabError::Options(format!("{} hosts: a lab has 1 to {MAX_HOSTS}", self.hosts)));
+        }
+        if self.topology == Topology::Pair && self.hosts != 2 {
+            return Err(LabError::Options(format!(
+                "a pair has 2 hosts, not {}: use --topology ring or chain",
+                self.hosts
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A cable of a lab, and the veth pair beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cable {
+    /// Number from 1.
+    pub number: u8,
+    /// Host id of the side that listens, whose port is `right`.
+    pub a: u8,
+    /// Host id of the side that connects, whose port is `left`.
+    pub b: u8,
+}
+
+impl Cable {
+    /// Address of host `host` on the veth pair beside this cable, if it is one of the two.
+    pub fn baseline(&self, host: u8) -> Option<Ipv4Addr> {
+        self.end(host).map(|end| Ipv4Addr::new(10, 87, self.number, end))
+    }
+
+    /// As [`Cable::baseline`], IPv6.
+    pub fn baseline6(&self, host: u8) -> Option<Ipv6Addr> {
+        let end = self.end(host)?;
+        Some(Ipv6Addr::new(0xfd87, 0, 0, self.number.into(), 0, 0, 0, end.into()))
+    }
+
+    /// The host at the other side from `host`.
+    pub fn other(&self, host: u8) -> Option<u8> {
+        match host {
+            h if h == self.a => Some(self.b),
+            h if h == self.b => Some(self.a),
+            _ => None,
+        }
+    }
+
+    fn end(&self, host: u8) -> Option<u8> {
+        match host {
+            h if h == self.a => Some(1),
+            h if h == self.b => Some(2),
+            _ => None,
+        }
+    }
+}
+
+/// Fabric address of a host.
+pub(crate) fn address(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 86, 0, host)
+}
+
+/// Fabric address of a host, IPv6.
+pub(crate) fn address6(host: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd86, 0, 0, 0, 0, 0, 0, host.into())
+}
+
+/// The cables between `hosts` hosts. Two hosts in a ring have one cable.
+pub(crate) fn cables(hosts: u8, topology: Topology) -> Vec<Cable> {
+    let mut all: Vec<Cable> = (1..hosts).map(|n| Cable { number: n, a: n, b: n + 1 }).collect();
+    if topology == Topology::Ring && hosts > 2 {
+        all.push(Cable { number: hosts, a: hosts, b: 1 });
+    }
+    all
+}
+
+/// The first cable on a shortest way from each host to `to` (index: host id), `None` for `to` itself and for
+/// hosts without a way.
+pub(crate) fn next_cables(hosts: u8, cables: &[Cable], to: u8) -> Vec<Option<Cable>> {
+    let mut first: Vec<Option<Cable>> = vec![None; usize::from(hosts) + 1];
+    let mut queue = VecDeque::from([to]);
+    while let Some(here) = queue.pop_front() {
+        for cable in cables {
+            let Some(there) = cable.other(here) else { continue };
+            if there != to && first[usize::from(there)].is_none() {
+                first[usize::from(there)] = Some(cable.clone());
+                queue.push_back(there);
+            }
+        }
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_closes_and_a_chain_does_not() {
+        let ring = cables(4, Topology::Ring);
+        assert_eq!(ring.len(), 4);
+        assert_eq!((ring[3].a, ring[3].b), (4, 1));
+        assert_eq!(cables(4, Topology::Chain).len(), 3);
+        assert_eq!(cables(2, Topology::Ring).len(), 1);
+        assert_eq!(cables(1, Topology::Ring).len(), 0);
+    }
+
+    #[test]
+    fn ways_are_the_short_ones() {
+        let ring = cables(5, Topology::Ring);
+        let ways = next_cables(5, &ring, 1);
+        assert_eq!(ways[1], None);
+        assert_eq!(ways[2].as_ref().map(|c| c.number), Some(1));
+        assert_eq!(ways[3].as_ref().map(|c| c.number), Some(2));
+        assert_eq!(ways[4].as_ref().map(|c| c.number), Some(4));
+        assert_eq!(ways[5].as_ref().map(|c| c.number), Some(5));
+    }
+
+    #[test]
+    fn baseline_addresses_are_the_two_ends() {
+        let cable = Cable { number: 7, a: 3, b: 4 };
+        assert_eq!(cable.baseline(3), Some(Ipv4Addr::new(10, 87, 7, 1)));
+        assert_eq!(cable.baseline(4), Some(Ipv4Addr::new(10, 87, 7, 2)));
+        assert_eq!(cable.baseline(5), None);
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        let bad = |change: &dyn Fn(&mut Options)| {
+            let mut options = Options::named("ok");
+            change(&mut options);
+            options.check().is_err()
+        };
+        assert!(Options::named("ok").check().is_ok());
+        assert!(bad(&|o| o.name = "../up".to_owned()));
+        assert!(bad(&|o| o.name = String::new()));
+        assert!(bad(&|o| o.hosts = 0));
+        assert!(bad(&|o| o.topology = Topology::Pair));
+    }
+}

@@ -1,0 +1,108 @@
+//! What is known of a lab that is up: written by its keeper alone, read by everyone.
+
+use crate::LabError;
+use crate::folder::Folder;
+use crate::plan::{Cable, Topology};
+use crate::process::Identity;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+/// A lab, as its keeper has it in `state.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Name of the lab.
+    pub name: String,
+    /// How it is cabled.
+    pub topology: Topology,
+    /// Mark of this life of the lab: `CROSSLANE_LAB` in the environment of all that runs in it.
+    pub mark: String,
+    /// The process that holds the namespaces.
+    pub keeper: Identity,
+    /// Descriptor of the user namespace in the keeper, of an ordinary user's lab.
+    pub user: Option<i32>,
+    /// Whether the fabric addresses are on the daemons' own interfaces (else, without a usable
+    /// `/dev/net/tun`, on the veth pairs).
+    pub tun: bool,
+    /// Its hosts, `h1` first.
+    pub hosts: Vec<HostState>,
+    /// Its cables.
+    pub cables: Vec<Cable>,
+}
+
+/// One host of a lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostState {
+    /// `h1`, `h2`, ..
+    pub name: String,
+    /// Host id: 1, 2, ..
+    pub id: u8,
+    /// Fabric address.
+    pub address: Ipv4Addr,
+    /// Fabric address, IPv6.
+    pub address6: Ipv6Addr,
+    /// Control socket of its daemon.
+    pub control: PathBuf,
+    /// Configuration of its daemon.
+    pub config: PathBuf,
+    /// What its daemon prints.
+    pub log: PathBuf,
+    /// Descriptor of its network namespace in the keeper.
+    pub network: i32,
+    /// Inode of that namespace.
+    pub inode: u64,
+    /// Its daemon, if that runs.
+    pub daemon: Option<Identity>,
+}
+
+impl State {
+    /// Reads the state of the lab whose files lie in `folder`.
+    ///
+    /// # Errors
+    /// [`LabError::NotUp`] if there is none.
+    pub fn read(folder: &Path) -> Result<Self, LabError> {
+        Folder { path: folder.to_owned() }.state().ok_or_else(|| LabError::NotUp {
+            name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// The host called `name` (`h2`, or just `2`).
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`].
+    pub fn host(&self, name: &str) -> Result<&HostState, LabError> {
+        self.hosts.iter().find(|h| h.name == name || h.id.to_string() == name).ok_or_else(|| {
+            LabError::NoHost {
+                host: name.to_owned(),
+                name: self.name.clone(),
+                hosts: self.hosts.iter().map(|h| h.name.as_str()).collect::<Vec<_>>().join(", "),
+            }
+        })
+    }
+
+    /// Addresses of two neighbours on the veth pair beside their first common cable, `None` if they have none.
+    pub fn baseline(&self, one: &HostState, other: &HostState) -> Option<(IpAddr, IpAddr)> {
+        let cable = self.cables.iter().find(|c| c.other(one.id) == Some(other.id))?;
+        Some((cable.baseline(one.id)?.into(), cable.baseline(other.id)?.into()))
+    }
+
+    /// The environment entry that marks what runs in this life of the lab.
+    pub(crate) fn mark_entry(&self) -> String {
+        format!("CROSSLANE_LAB={}", self.mark)
+    }
+
+    pub(crate) fn networks(&self) -> Vec<u64> {
+        self.hosts.iter().map(|h| h.inode).collect()
+    }
+
+    /// Writes the state so that a reader finds the old or the new one, whole.
+    pub(crate) fn store(&self, path: &Path) -> Result<(), LabError> {
+        let new = path.with_extension("new");
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|e| LabError::io("encode the lab's state")(std::io::Error::other(e)))?;
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, path))
+            .map_err(LabError::io(format!("write {}", path.display())))
+    }
+}

@@ -1,0 +1,92 @@
+//! Interfaces, addresses and routes of the hosts, set by `ip` (package iproute2).
+
+use crate::LabError;
+use crate::plan::{Cable, address, address6, next_cables};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+/// Commands that a host needs before its cables: loopback, and without a TUN the fabric addresses on it.
+pub(crate) fn host(id: u8, tun: bool) -> String {
+    let mut batch = String::from("link set lo up\n");
+    if !tun {
+        let _ = writeln!(batch, "addr add {}/32 dev lo", address(id));
+        let _ = writeln!(batch, "addr add {}/128 dev lo nodad", address6(id));
+    }
+    batch
+}
+
+/// Commands that make the veth pair beside `cable`, for the namespace of its side a; `peer` is a path of the
+/// namespace of side b.
+pub(crate) fn veth(cable: &Cable, peer: &str) -> String {
+    format!("link add c{n} type veth peer name c{n} netns {peer}\n", n = cable.number)
+}
+
+/// Commands that bring up a host's end of that pair.
+pub(crate) fn veth_end(cable: &Cable, id: u8) -> String {
+    let (Some(v4), Some(v6)) = (cable.baseline(id), cable.baseline6(id)) else { return String::new() };
+    let n = cable.number;
+    format!("addr add {v4}/24 dev c{n}\naddr add {v6}/64 dev c{n} nodad\nlink set c{n} up\n")
+}
+
+/// Commands that lead the fabric addresses of all other hosts over the veth pairs, for a lab without a TUN.
+pub(crate) fn routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
+    let mut batch = String::new();
+    for to in (1..=hosts).filter(|&to| to != id) {
+        let Some(cable) = next_cables(hosts, cables, to).swap_remove(usize::from(id)) else { continue };
+        let Some(next) = cable.other(id) else { continue };
+        let (Some(via), Some(via6)) = (cable.baseline(next), cable.baseline6(next)) else { continue };
+        let _ = writeln!(batch, "route add {}/32 via {via} src {}", address(to), address(id));
+        let _ = writeln!(batch, "route add {}/128 via {via6} src {}", address6(to), address6(id));
+    }
+    batch
+}
+
+/// Runs a batch of `ip` commands in this process's network namespace.
+///
+/// # Errors
+/// `ip` is missing, or refuses a command: the error has its words.
+pub(crate) fn run(batch: &str) -> Result<(), LabError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let mut ip = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(LabError::io("run `ip` (install the package iproute2)"))?;
+    let fed = ip.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(batch.as_bytes()));
+    let output = ip.wait_with_output().map_err(LabError::io("wait for `ip`"))?;
+    fed.map_err(LabError::io("talk to `ip`"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    Err(LabError::io(format!("ip: {words} (commands: {})", batch.trim().replace('\n', "; ")))(
+        std::io::Error::other("refused"),
+    ))
+}
+
+/// Lets the host pass packets on, for a lab without a TUN.
+pub(crate) fn forward() -> Result<(), LabError> {
+    for file in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
+        std::fs::write(file, "1\n").map_err(LabError::io(format!("write {file}")))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Topology, cables};
+
+    #[test]
+    fn the_middle_of_a_chain_lies_on_the_way() {
+        let batch = routes(1, 3, &cables(3, Topology::Chain));
+        assert!(batch.contains("route add 10.86.0.2/32 via 10.87.1.2 src 10.86.0.1"));
+        assert!(batch.contains("route add 10.86.0.3/32 via 10.87.1.2 src 10.86.0.1"));
+        assert!(batch.contains("route add fd86::3/128 via fd87:0:0:1::2 src fd86::1"));
+    }
+}
