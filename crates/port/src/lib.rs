@@ -26,5 +26,8 @@
 #![forbid(unsafe_code)]
 
 pub mod port;
+pub mod soft;
+
+mod translation;
 
 pub use port::{DownReason, Event, Info, Mapped, Port, PortError};

@@ -1,0 +1,486 @@
+//! A port between two processes of one machine: a Unix socket plays the cable.
+//!
+//! One side listens at a path, the other connects and tries again whenever the link is down. The socket carries
+//! descriptors: each side's register page ([`frame::Frame::Hello`]) and every carved slice, which is a sealed memfd of
+//! its own, so that whoever maps it maps that slice and no more. Data never passes through the socket, and a doorbell
+//! does only when the other side may be asleep.
+//!
+//! All that the peer sends is checked; what breaks the rules ends the link with [`DownReason::Violation`]. Both sides
+//! may run as different users, and in different network namespaces.
+
+pub mod frame;
+
+mod descriptor;
+mod link;
+mod registers;
+mod rendezvous;
+mod socket;
+
+use crate::port::{DOORBELLS, SCRATCHPADS};
+use crate::translation::{Translation, check_len};
+use crate::{DownReason, Event, Info, Port, PortError};
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_wire::SliceRange;
+use link::{Link, MAX_ANNOUNCED, Step};
+use rendezvous::{BackOff, Listener};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long a carve waits for what the peer has announced.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// How long a new connection may take to greet.
+const GREETING: Duration = Duration::from_secs(1);
+/// A life shorter than this does not shorten the next wait for a connection.
+const GOOD_LIFE: Duration = Duration::from_secs(1);
+/// Most frames that one look at the socket handles, so that a flood does not hold up the other ports.
+const FRAMES_AT_ONCE: usize = 256;
+
+/// Where a soft cable runs and what its ports have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoftConfig {
+    /// Path of the socket, at most 108 bytes.
+    pub path: PathBuf,
+    /// Permission bits of the socket: who may plug into the cable. For the listening side.
+    pub mode: u32,
+    /// Windows, 1 to [`frame::MAX_WINDOWS`].
+    pub windows: usize,
+    /// Largest translation of each window, bytes; a multiple of the page size.
+    pub window_bytes: u64,
+}
+
+impl SoftConfig {
+    /// A cable at `path` that only this user may plug into (mode 0600), with two windows of 64 GB. Memory is taken
+    /// only for slices, and only once it is written.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), mode: 0o600, windows: 2, window_bytes: 64 << 30 }
+    }
+}
+
+/// A soft port.
+#[derive(Debug)]
+pub struct SoftPort {
+    config: SoftConfig,
+    listener: Option<Listener>,
+    epoll: OwnedFd,
+    attention: OwnedFd,
+    attentive: Cell<bool>,
+    events: VecDeque<Event>,
+    reported_up: bool,
+    link: Option<Link>,
+    own: Vec<Translation<()>>,
+    exported: BTreeSet<u64>,
+    mask: u32,
+    back_off: BackOff,
+    retry_at: Option<Instant>,
+    reason: Option<DownReason>,
+}
+
+impl SoftPort {
+    /// The side that listens at the path. A socket file that nobody listens at is replaced; the file is removed when
+    /// the port is dropped. One peer at a time is served, the next one when it is gone.
+    ///
+    /// # Errors
+    /// [`PortError::InUse`] if somebody listens there, [`PortError::Range`] for a bad configuration, system errors.
+    pub fn listen(config: SoftConfig) -> Result<Self, PortError> {
+        let listener = Listener::new(&config.path, config.mode)?;
+        Self::new(config, Some(listener))
+    }
+
+    /// The side that connects to the path, now and whenever the link is down: after 50 ms, then twice as long each
+    /// time, up to 1 s.
+    ///
+    /// # Errors
+    /// [`PortError::Range`] for a bad configuration, system errors; not that nobody is there.
+    pub fn connect(config: SoftConfig) -> Result<Self, PortError> {
+        rendezvous::address(&config.path)?;
+        Self::new(config, None)
+    }
+
+    fn new(config: SoftConfig, listener: Option<Listener>) -> Result<Self, PortError> {
+        check_len(config.window_bytes, u64::MAX)?;
+        if config.windows == 0 || config.windows > frame::MAX_WINDOWS {
+            return Err(PortError::NoWindow(config.windows));
+        }
+        let system = |what: &str| {
+            let what = what.to_owned();
+            move |errno| PortError::System { what, errno }
+        };
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll_create"))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let attention = eventfd(1, flags).map_err(system("eventfd"))?;
+        let data = || epoll::EventData::new_u64(0);
+        epoll::add(&poller, &attention, data(), epoll::EventFlags::IN).map_err(system("epoll_ctl"))?;
+        if let Some(listener) = &listener {
+            let flags = epoll::EventFlags::IN;
+            epoll::add(&poller, listener.socket(), data(), flags).map_err(system("epoll_ctl"))?;
+        }
+        Ok(Self {
+            own: (0..config.windows).map(|_| Translation::new(0)).collect(),
+            config,
+            listener,
+            epoll: poller,
+            attention,
+            attentive: Cell::new(true),
+            events: VecDeque::new(),
+            reported_up: false,
+            link: None,
+            exported: BTreeSet::new(),
+            mask: 0,
+            back_off: BackOff::new(),
+            retry_at: None,
+            reason: None,
+        })
+    }
+
+    /// Makes the event descriptor readable until the next [`Port::poll_event`].
+    fn draw_attention(&self) {
+        if !self.attentive.replace(true) {
+            // Can fail only if the counter is full, and then it is readable.
+            let _ = rustix::io::write(&self.attention, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn clear_attention(&self) {
+        if self.attentive.replace(false) {
+            let _ = rustix::io::read(&self.attention, &mut [0; 8]);
+        }
+    }
+
+    /// Polls the listener only while a peer is wanted, and the connection for room only while frames wait.
+    fn watch_listener(&self, wanted: bool) {
+        if let Some(listener) = &self.listener {
+            let flags = if wanted { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+            let _ = epoll::modify(&self.epoll, listener.socket(), epoll::EventData::new_u64(0), flags);
+        }
+    }
+
+    fn watch_link(&self) {
+        if let Some(link) = &self.link {
+            let mut flags = epoll::EventFlags::IN;
+            flags.set(epoll::EventFlags::OUT, link.waits_for_room());
+            let _ = epoll::modify(&self.epoll, link.socket(), epoll::EventData::new_u64(0), flags);
+        }
+    }
+
+    /// Ends this life of the link.
+    fn fail(&mut self, reason: DownReason) {
+        let Some(link) = self.link.take() else { return };
+        self.own.iter_mut().for_each(Translation::clear);
+        self.exported.clear();
+        if link.since.elapsed() >= GOOD_LIFE {
+            self.back_off = BackOff::new();
+        }
+        let orderly = matches!(reason, DownReason::PeerGone);
+        if self.listener.is_none() || !orderly {
+            self.retry_at = Some(Instant::now() + self.back_off.next());
+        }
+        self.watch_listener(self.retry_at.is_none());
+        if link.up() {
+            self.events.push_back(Event::LinkDown(reason.clone()));
+            self.draw_attention();
+        } else if self.reason.as_ref() != Some(&reason) {
+            tracing::warn!(path = %self.config.path.display(), %reason, "a peer came but no link");
+        }
+        self.reason = Some(reason);
+    }
+
+    /// Looks for a peer, if there is none and it is time to.
+    fn find_peer(&mut self) {
+        if self.link.is_some() || self.retry_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        if self.retry_at.take().is_some() {
+            self.watch_listener(true);
+        }
+        let found = match &self.listener {
+            Some(listener) => listener.accept(),
+            None => rendezvous::connect_to(&self.config.path).map(Some),
+        };
+        let outcome = match found {
+            Ok(None) => return,
+            Ok(Some(socket)) => self.greet(socket),
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = outcome {
+            self.retry_at = Some(Instant::now() + self.back_off.next());
+            self.watch_listener(false);
+            self.reason = Some(reason);
+        }
+    }
+
+    fn greet(&mut self, socket: OwnedFd) -> Result<(), DownReason> {
+        let link = Link::new(socket, self.own.iter().map(Translation::len).collect())?;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&self.epoll, link.socket(), data, epoll::EventFlags::IN)
+            .map_err(|errno| DownReason::System { what: "epoll_ctl", errno })?;
+        self.watch_listener(false);
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Receives what waits and sends what has room now.
+    fn pump(&mut self) {
+        for _ in 0..FRAMES_AT_ONCE {
+            let Some(link) = &mut self.link else { return };
+            match link.step(self.mask) {
+                Ok(Step::Idle) => break,
+                Ok(Step::Handled) => {}
+                Ok(Step::Up) => {
+                    self.reason = None;
+                    self.events.push_back(Event::LinkUp);
+                    break;
+                }
+                Err(reason) => return self.fail(reason),
+            }
+        }
+        let Some(link) = &mut self.link else { return };
+        if !link.up() && link.since.elapsed() >= GREETING && self.listener.is_some() {
+            return self.fail(DownReason::Stuck);
+        }
+        if link.waits_for_room() {
+            if let Err(reason) = link.flush() {
+                return self.fail(reason);
+            }
+            self.watch_link();
+        }
+    }
+
+    /// The link, if it is up and its end is not to be reported yet.
+    fn live(&mut self) -> Result<&mut Link, PortError> {
+        if !self.reported_up {
+            return Err(PortError::Down);
+        }
+        self.link.as_mut().filter(|link| link.up()).ok_or(PortError::Down)
+    }
+
+    /// Ends the link if sending failed.
+    fn sent<T>(&mut self, outcome: Result<T, DownReason>) -> Result<T, PortError> {
+        match outcome {
+            Ok(value) => {
+                if self.link.as_ref().is_some_and(Link::waits_for_room) {
+                    self.watch_link();
+                }
+                Ok(value)
+            }
+            Err(reason) => {
+                self.fail(reason);
+                Err(PortError::Down)
+            }
+        }
+    }
+
+    /// What `look` finds at the link, now or within a few milliseconds, as the peer announces it.
+    fn await_announced<T>(&mut self, look: impl Fn(&Link) -> Option<T>) -> Result<T, PortError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look(self.live()?) {
+                return Ok(found);
+            }
+            self.pump();
+            // A wake-up may just have been taken off the socket.
+            self.draw_attention();
+            if let Some(found) = look(self.live()?) {
+                return Ok(found);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(PortError::NotThere);
+            }
+            let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
+            let _ = poll(&mut [PollFd::new(&self.live()?.socket(), PollFlags::IN)], Some(&timeout));
+        }
+    }
+
+    fn window(&self, window: usize) -> Result<&Translation<()>, PortError> {
+        self.own.get(window).ok_or(PortError::NoWindow(window))
+    }
+}
+
+impl Port for SoftPort {
+    type Inbound = Inbound;
+    type Outbound = Outbound;
+
+    fn info(&self) -> Info {
+        Info {
+            windows: self.config.windows,
+            window_bytes: self.config.window_bytes,
+            scratchpads: SCRATCHPADS,
+            doorbells: DOORBELLS,
+            descriptors: true,
+            caching: Caching::WriteBack,
+            posted_ns: 0,
+        }
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.clear_attention();
+        if self.events.is_empty() {
+            self.find_peer();
+            self.pump();
+        }
+        if let Some(event) = self.events.pop_front() {
+            self.reported_up = event == Event::LinkUp;
+            return Some(event);
+        }
+        let bits = self.link.as_mut().filter(|link| link.up())?.take_doorbells(self.mask);
+        (bits != 0).then_some(Event::Doorbell(bits))
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        match &self.link {
+            _ if !self.events.is_empty() => Some(Duration::ZERO),
+            Some(link) if !link.up() && self.listener.is_some() => Some(until(link.since + GREETING)),
+            Some(_) => None,
+            None => match self.retry_at {
+                Some(at) => Some(until(at)),
+                None => self.listener.is_none().then_some(Duration::ZERO),
+            },
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        self.reported_up
+    }
+
+    fn down_reason(&self) -> Option<DownReason> {
+        match &self.link {
+            Some(link) if link.up() => None,
+            Some(_) => Some(self.reason.clone().unwrap_or(DownReason::Stuck)),
+            None => self.reason.clone(),
+        }
+    }
+
+    fn write_peer_scratchpad(&self, index: usize, value: u32) {
+        assert!(index < SCRATCHPADS, "no scratchpad {index}");
+        if let Some(link) = &self.link {
+            link.set_peer_scratchpad(index, value);
+        }
+    }
+
+    fn read_scratchpad(&self, index: usize) -> u32 {
+        assert!(index < SCRATCHPADS, "no scratchpad {index}");
+        self.link.as_ref().map_or(0, |link| link.own().scratchpad(index))
+    }
+
+    fn ring_peer_doorbell(&self, bits: u32) {
+        if let Some(link) = &self.link {
+            link.ring(bits);
+        }
+    }
+
+    fn mask_doorbells(&mut self, bits: u32) {
+        self.mask |= bits;
+        if let Some(link) = &self.link {
+            link.set_mask(self.mask);
+        }
+    }
+
+    fn unmask_doorbells(&mut self, bits: u32) {
+        self.mask &= !bits;
+        if let Some(link) = &self.link {
+            link.set_mask(self.mask);
+            if link.own().pending() & !self.mask != 0 {
+                self.draw_attention();
+            }
+        }
+    }
+
+    fn set_inbound(&mut self, window: usize, len: u64) -> Result<(), PortError> {
+        check_len(len, self.config.window_bytes)?;
+        if self.window(window)?.count() != 0 {
+            return Err(PortError::Busy(window));
+        }
+        self.own[window] = Translation::new(len);
+        if let Some(link) = &mut self.link {
+            let number = u32::try_from(window).map_err(|_| PortError::NoWindow(window))?;
+            let outcome = link.send(frame::Frame::Translation { window: number, len }, None);
+            // Without a peer it is enough that the next one will be told.
+            let _ = self.sent(outcome);
+        }
+        Ok(())
+    }
+
+    fn carve_inbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError> {
+        self.window(window)?.check(range)?;
+        if self.own.iter().map(Translation::count).sum::<usize>() >= MAX_ANNOUNCED {
+            return Err(PortError::Full("slices"));
+        }
+        let number = u32::try_from(window).map_err(|_| PortError::NoWindow(window))?;
+        let link = self.live()?;
+        let slice = new_slice("crosslane-slice", range.len)?;
+        let outcome = link.send(frame::Frame::Slice { window: number, range }, Some(slice.as_fd()));
+        self.sent(outcome)?;
+        self.own[window].insert(range, ())?;
+        Ok(slice)
+    }
+
+    fn free_inbound(&mut self, window: usize, range: SliceRange) {
+        let Ok(number) = u32::try_from(window) else { return };
+        let carved = self.own.get_mut(window).and_then(|window| window.remove(range));
+        if let (Some(()), Some(link)) = (carved, &mut self.link) {
+            let outcome = link.send(frame::Frame::Freed { window: number, range }, None);
+            let _ = self.sent(outcome);
+        }
+    }
+
+    fn carve_outbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError> {
+        if window >= self.config.windows {
+            return Err(PortError::NoWindow(window));
+        }
+        let copy = self.await_announced(|link| link.slice(window, range).map(OwnedFd::try_clone))?;
+        copy.map_err(|error| system_error("dup", &error))
+    }
+
+    fn map_inbound(&mut self, window: usize, range: SliceRange) -> Result<Inbound, PortError> {
+        let slice = self.carve_inbound(window, range)?;
+        Inbound::map(slice, range.len).map_err(|error| {
+            self.free_inbound(window, range);
+            error.into()
+        })
+    }
+
+    fn map_outbound(&mut self, window: usize, range: SliceRange) -> Result<Outbound, PortError> {
+        if window >= self.config.windows {
+            return Err(PortError::NoWindow(window));
+        }
+        let caching = self.info().caching;
+        let view = self.await_announced(|link| {
+            link.slice(window, range).map(|fd| Outbound::map(fd, range.len, caching))
+        })?;
+        Ok(view?)
+    }
+
+    fn export_bell(&mut self, bell: OwnedFd) -> Result<u64, PortError> {
+        let outcome = self.live()?.export_bell(&bell);
+        let handle = self.sent(outcome)??;
+        self.exported.insert(handle);
+        Ok(handle)
+    }
+
+    fn withdraw_bell(&mut self, handle: u64) {
+        if let (true, Some(link)) = (self.exported.remove(&handle), &mut self.link) {
+            let outcome = link.withdraw_bell(handle);
+            let _ = self.sent(outcome);
+        }
+    }
+
+    fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
+        let copy = self.await_announced(|link| link.bell(handle).map(|bell| bell.map(OwnedFd::try_clone)))?;
+        copy.transpose().map_err(|error| system_error("dup", &error))
+    }
+}
+
+fn system_error(what: &str, error: &std::io::Error) -> PortError {
+    PortError::System { what: what.into(), errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
+}

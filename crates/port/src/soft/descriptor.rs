@@ -1,0 +1,72 @@
+//! Whether a descriptor that the peer sent is what it says.
+
+use crosslane_shm::MapError;
+use rustix::fs::{OFlags, SealFlags};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// `f_type` of the kernel's in-memory file system, `TMPFS_MAGIC`.
+const IN_MEMORY: rustix::fs::FsWord = 0x0102_1994;
+
+/// Refuses all but memory of exactly `len` bytes that can be mapped for loads and stores and never resized. The
+/// seals come first: to ask any other file than a memfd for its length may block.
+pub(super) fn check_slice(fd: &OwnedFd, len: u64) -> Result<(), String> {
+    let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| "descriptor is not a memfd")?;
+    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
+        return Err(MapError::NotSealed.to_string());
+    }
+    if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+        return Err("slice is sealed against stores".into());
+    }
+    let flags = rustix::fs::fcntl_getfl(fd).map_err(|errno| errno.to_string())?;
+    if flags & OFlags::RWMODE != OFlags::RDWR {
+        return Err("slice is not open for loads and stores".into());
+    }
+    let kind = rustix::fs::fstatfs(fd).map_err(|errno| errno.to_string())?.f_type;
+    if kind != IN_MEMORY {
+        return Err("slice is of huge pages, which may run out".into());
+    }
+    let stat = rustix::fs::fstat(fd).map_err(|errno| errno.to_string())?;
+    let actual = u64::try_from(stat.st_size).unwrap_or(0);
+    if actual != len {
+        return Err(MapError::Length { expected: len, actual }.to_string());
+    }
+    Ok(())
+}
+
+/// Whether the descriptor is an eventfd; `None` if this process cannot tell (no `/proc`).
+pub(super) fn is_eventfd(fd: &OwnedFd) -> Option<bool> {
+    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    let name = rustix::fs::readlink(path, Vec::new()).ok()?;
+    Some(name.as_bytes() == b"anon_inode:[eventfd]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+    #[test]
+    fn only_sealed_memory_of_the_right_length_passes() {
+        let good = crosslane_shm::mem::new_slice("test", 8192).unwrap();
+        assert_eq!(check_slice(&good, 8192), Ok(()));
+        assert!(check_slice(&good, 4096).is_err());
+        let open = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&open, 8192).unwrap();
+        assert!(check_slice(&open, 8192).is_err());
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL | SealFlags::FUTURE_WRITE;
+        fcntl_add_seals(&open, seals).unwrap();
+        assert!(check_slice(&open, 8192).unwrap_err().contains("against stores"));
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        assert!(check_slice(&pipe, 8192).is_err());
+    }
+
+    #[test]
+    fn an_eventfd_is_told_from_a_pipe() {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        if is_eventfd(&bell).is_some() {
+            assert_eq!((is_eventfd(&bell), is_eventfd(&pipe)), (Some(true), Some(false)));
+        }
+    }
+}

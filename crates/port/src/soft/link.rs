@@ -1,0 +1,315 @@
+//! One life of a soft cable: the connection, both register pages, and what the peer has announced.
+
+use super::descriptor::{check_slice, is_eventfd};
+use super::frame::{Frame, MAX_WINDOWS, VERSION};
+use super::registers::{OwnPage, PeerPage};
+use super::socket::{self, Received};
+use crate::translation::{Translation, check_len};
+use crate::{DownReason, PortError};
+use crosslane_wire::SliceRange;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+/// Most slices, and most bells, that a peer may have announced at one time: each holds a descriptor of ours.
+pub(super) const MAX_ANNOUNCED: usize = 16 * 1024;
+/// Most frames that wait for a peer that does not read.
+const MAX_QUEUED: usize = 4096;
+/// Largest window that a peer may claim, bytes.
+const MAX_WINDOW: u64 = 1 << 46;
+
+/// What came of a look at the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing waits.
+    Idle,
+    /// A frame was handled.
+    Handled,
+    /// It was the peer's Hello: the link is up.
+    Up,
+}
+
+/// A connection to a peer.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: OwnedFd,
+    own: OwnPage,
+    peer: Option<PeerPage>,
+    windows: Vec<Translation<OwnedFd>>,
+    announced: usize,
+    bells: BTreeMap<u64, Option<OwnedFd>>,
+    queue: VecDeque<(Frame, Option<OwnedFd>)>,
+    next_bell: u64,
+    exported: usize,
+    /// When the connection was made.
+    pub(super) since: Instant,
+}
+
+impl Link {
+    /// Greets the peer on a fresh connection.
+    pub(super) fn new(socket: OwnedFd, translations: Vec<u64>) -> Result<Self, DownReason> {
+        let (own, page) = OwnPage::new()
+            .map_err(|error| DownReason::System { what: "register page", errno: system_error(&error) })?;
+        let mut link = Self {
+            socket,
+            own,
+            peer: None,
+            windows: Vec::new(),
+            announced: 0,
+            bells: BTreeMap::new(),
+            queue: VecDeque::new(),
+            next_bell: 1,
+            exported: 0,
+            since: Instant::now(),
+        };
+        link.send(Frame::Hello { version: VERSION, translations }, Some(page.as_fd()))?;
+        Ok(link)
+    }
+
+    /// The connection, for polling.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether the peer has greeted us.
+    pub(super) fn up(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// The page that we read.
+    pub(super) fn own(&self) -> &OwnPage {
+        &self.own
+    }
+
+    /// Whether frames wait for room in the socket.
+    pub(super) fn waits_for_room(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Takes pending doorbells.
+    pub(super) fn take_doorbells(&mut self, mask: u32) -> u32 {
+        self.own.take(mask)
+    }
+
+    /// Stores into a scratchpad of the peer's, if there is a peer.
+    pub(super) fn set_peer_scratchpad(&self, index: usize, value: u32) {
+        if let Some(peer) = &self.peer {
+            peer.set_scratchpad(index, value);
+        }
+    }
+
+    /// Says which doorbells we do not want to hear.
+    pub(super) fn set_mask(&self, mask: u32) {
+        if let Some(peer) = &self.peer {
+            peer.set_mask(mask);
+        }
+    }
+
+    /// Rings doorbells, and wakes the peer if it may sleep. A socket without room needs no wake-up: the peer has yet
+    /// to read what lies there, and looks at the doorbells after that. A broken one is noticed by [`Self::step`].
+    pub(super) fn ring(&self, bits: u32) {
+        let Some(peer) = &self.peer else { return };
+        peer.ring(bits);
+        let number = peer.wakes().wrapping_add(1);
+        if bits & !self.own.peer_mask() == 0 || self.own.peer_saw() != peer.wakes() {
+            return;
+        }
+        if let Ok(true) = socket::send(self.socket(), &Frame::Wake { number }.encode(), None) {
+            peer.woke(number);
+        }
+    }
+
+    /// Sends a frame, or keeps it until there is room.
+    pub(super) fn send(
+        &mut self,
+        frame: Frame,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<(), DownReason> {
+        if self.queue.is_empty() && socket::send(self.socket.as_fd(), &frame.encode(), descriptor)? {
+            return Ok(());
+        }
+        if self.queue.len() >= MAX_QUEUED {
+            return Err(DownReason::Stuck);
+        }
+        let kept = descriptor.map(|fd| fd.try_clone_to_owned()).transpose().map_err(|error| {
+            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            DownReason::System { what: "dup", errno }
+        })?;
+        self.queue.push_back((frame, kept));
+        Ok(())
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(super) fn flush(&mut self) -> Result<(), DownReason> {
+        while let Some((frame, descriptor)) = self.queue.front() {
+            if !socket::send(self.socket.as_fd(), &frame.encode(), descriptor.as_ref().map(AsFd::as_fd))? {
+                break;
+            }
+            self.queue.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Announces a bell of ours and returns its handle.
+    pub(super) fn export_bell(&mut self, bell: &OwnedFd) -> Result<Result<u64, PortError>, DownReason> {
+        if self.exported >= MAX_ANNOUNCED {
+            return Ok(Err(PortError::Full("bells")));
+        }
+        let handle = self.next_bell;
+        self.send(Frame::Bell { handle }, Some(bell.as_fd()))?;
+        self.next_bell += 1;
+        self.exported += 1;
+        Ok(Ok(handle))
+    }
+
+    /// Takes a bell back. The caller knows that it was exported in this life and not taken back.
+    pub(super) fn withdraw_bell(&mut self, handle: u64) -> Result<(), DownReason> {
+        self.exported = self.exported.saturating_sub(1);
+        self.send(Frame::BellGone { handle }, None)
+    }
+
+    /// The peer's slice of exactly this range.
+    pub(super) fn slice(&self, window: usize, range: SliceRange) -> Option<&OwnedFd> {
+        self.windows.get(window)?.get(range)
+    }
+
+    /// A bell of the peer's; `Some(None)` if it cannot be given out.
+    pub(super) fn bell(&self, handle: u64) -> Option<Option<&OwnedFd>> {
+        self.bells.get(&handle).map(Option::as_ref)
+    }
+
+    /// Receives and handles at most one frame.
+    pub(super) fn step(&mut self, mask: u32) -> Result<Step, DownReason> {
+        let (bytes, mut descriptors) = match socket::receive(self.socket())? {
+            Received::Nothing => return Ok(Step::Idle),
+            Received::Packet { bytes, descriptors } => (bytes, descriptors),
+        };
+        let outcome = Frame::decode(&bytes).map_err(|error| error.to_string()).and_then(|frame| {
+            if frame.descriptors() != descriptors.len() {
+                return Err(format!("{} descriptors with {frame:?}", descriptors.len()));
+            }
+            Ok(frame)
+        });
+        let outcome = match outcome {
+            Ok(frame) => self.handle(frame, &mut descriptors, mask),
+            Err(what) => Err(DownReason::Violation(what)),
+        };
+        if outcome.is_err() {
+            socket::discard(descriptors);
+        }
+        outcome
+    }
+
+    /// Believes nothing that `frame` says. Takes from `descriptors` what it keeps.
+    fn handle(
+        &mut self,
+        frame: Frame,
+        descriptors: &mut Vec<OwnedFd>,
+        mask: u32,
+    ) -> Result<Step, DownReason> {
+        if let Frame::Hello { version, translations } = frame {
+            return self.greeted(version, &translations, descriptors, mask);
+        }
+        let Some(peer) = &self.peer else { return Err(violation(format!("{frame:?} before hello"))) };
+        match frame {
+            Frame::Hello { .. } => {}
+            Frame::Wake { number } => peer.saw(number),
+            Frame::Translation { window, len } => self.translated(window, len)?,
+            Frame::Slice { window, range } => {
+                if self.announced >= MAX_ANNOUNCED {
+                    return Err(violation("too many slices".into()));
+                }
+                let window = self.window(window)?;
+                window.check(range).map_err(|error| violation(error.to_string()))?;
+                let fd = descriptors.last().ok_or_else(|| violation("slice without memory".into()))?;
+                check_slice(fd, range.len).map_err(violation)?;
+                if let Some(fd) = descriptors.pop() {
+                    window.insert(range, fd).map_err(|error| violation(error.to_string()))?;
+                    self.announced += 1;
+                }
+            }
+            Frame::Freed { window, range } => {
+                let gone = self.window(window)?.remove(range);
+                gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?;
+                self.announced -= 1;
+            }
+            Frame::Bell { handle } => self.announced_bell(handle, descriptors)?,
+            Frame::BellGone { handle } => {
+                self.bells
+                    .remove(&handle)
+                    .ok_or_else(|| violation(format!("took back unknown bell {handle}")))?;
+            }
+        }
+        Ok(Step::Handled)
+    }
+
+    fn greeted(
+        &mut self,
+        version: u32,
+        translations: &[u64],
+        descriptors: &[OwnedFd],
+        mask: u32,
+    ) -> Result<Step, DownReason> {
+        if version != VERSION {
+            return Err(DownReason::Version { ours: VERSION, theirs: version });
+        }
+        if self.peer.is_some() {
+            return Err(violation("second hello".into()));
+        }
+        if translations.len() > MAX_WINDOWS {
+            return Err(violation(format!("{} windows", translations.len())));
+        }
+        for len in translations {
+            check_len(*len, MAX_WINDOW).map_err(|error| violation(error.to_string()))?;
+        }
+        let fd = descriptors.first().ok_or_else(|| violation("hello without registers".into()))?;
+        let peer = PeerPage::map(fd).map_err(violation)?;
+        peer.set_mask(mask);
+        self.windows = translations.iter().map(|len| Translation::new(*len)).collect();
+        self.peer = Some(peer);
+        Ok(Step::Up)
+    }
+
+    fn translated(&mut self, window: u32, len: u64) -> Result<(), DownReason> {
+        check_len(len, MAX_WINDOW).map_err(|error| violation(error.to_string()))?;
+        let place = self.window(window)?;
+        if place.count() != 0 {
+            return Err(violation(format!("new translation of window {window} with slices")));
+        }
+        *place = Translation::new(len);
+        Ok(())
+    }
+
+    fn announced_bell(&mut self, handle: u64, descriptors: &mut Vec<OwnedFd>) -> Result<(), DownReason> {
+        if self.bells.len() >= MAX_ANNOUNCED {
+            return Err(violation("too many bells".into()));
+        }
+        if self.bells.contains_key(&handle) {
+            return Err(violation(format!("bell {handle} twice")));
+        }
+        let kind = descriptors.last().and_then(is_eventfd);
+        if kind == Some(false) {
+            return Err(violation("bell is not an eventfd".into()));
+        }
+        let bell = if kind == Some(true) { descriptors.pop() } else { None };
+        socket::discard(std::mem::take(descriptors));
+        self.bells.insert(handle, bell);
+        Ok(())
+    }
+
+    fn window(&mut self, window: u32) -> Result<&mut Translation<OwnedFd>, DownReason> {
+        let place = usize::try_from(window).ok().and_then(|window| self.windows.get_mut(window));
+        place.ok_or_else(|| violation(format!("no window {window}")))
+    }
+}
+
+fn violation(what: String) -> DownReason {
+    DownReason::Violation(what)
+}
+
+fn system_error(error: &crosslane_shm::MapError) -> rustix::io::Errno {
+    match error {
+        crosslane_shm::MapError::System(errno) => *errno,
+        _ => rustix::io::Errno::INVAL,
+    }
+}

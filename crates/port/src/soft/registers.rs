@@ -1,0 +1,161 @@
+//! Scratchpads and doorbells as words in two pages, one to each side's reading.
+//!
+//! ```text
+//!   page of R, stored into by W only, loaded by R only
+//!   0x000  scratchpads of R          16 x u32
+//!   0x040  doorbells that W masks    u32
+//!   0x044  last wake-up that W saw   u32
+//!   0x080  times W rang each of R's  32 x u32
+//! ```
+//! A doorbell is pending while its count differs from the one that R last reported, so no word has two writers. W
+//! wakes R by a frame, unless R has masked the doorbell or has yet to see an earlier wake-up. Both sides store, fence
+//! and then load what the other stores, so that one of them notices.
+
+use super::descriptor::check_slice;
+use crate::port::{DOORBELLS, SCRATCHPADS};
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+
+const LEN: u64 = 4096;
+const MASK: usize = 0x40;
+const SEEN: usize = 0x44;
+const COUNTS: usize = 0x80;
+
+/// The page that we read.
+#[derive(Debug)]
+pub(super) struct OwnPage {
+    page: Inbound,
+    reported: [u32; DOORBELLS as usize],
+}
+
+impl OwnPage {
+    /// A fresh page and its descriptor, for the peer.
+    pub(super) fn new() -> Result<(Self, OwnedFd), MapError> {
+        let fd = new_slice("crosslane-registers", LEN)?;
+        let page = Inbound::map(&fd, LEN)?;
+        Ok((Self { page, reported: [0; DOORBELLS as usize] }, fd))
+    }
+
+    /// One of our scratchpads.
+    pub(super) fn scratchpad(&self, index: usize) -> u32 {
+        assert!(index < SCRATCHPADS, "no scratchpad {index}");
+        self.page.load_u32(index * 4)
+    }
+
+    /// The doorbells that the peer does not want to hear.
+    pub(super) fn peer_mask(&self) -> u32 {
+        self.page.load_u32(MASK)
+    }
+
+    /// The last wake-up that the peer saw.
+    pub(super) fn peer_saw(&self) -> u32 {
+        self.page.load_u32(SEEN)
+    }
+
+    /// Pending doorbells.
+    pub(super) fn pending(&self) -> u32 {
+        self.reported.iter().enumerate().fold(0, |bits, (bell, reported)| {
+            bits | u32::from(self.page.load_u32(COUNTS + 4 * bell) != *reported) << bell
+        })
+    }
+
+    /// Takes the pending doorbells that are not masked.
+    pub(super) fn take(&mut self, mask: u32) -> u32 {
+        let mut taken = 0;
+        for (bell, reported) in self.reported.iter_mut().enumerate().filter(|(bell, _)| mask >> bell & 1 == 0)
+        {
+            let count = self.page.load_u32(COUNTS + 4 * bell);
+            if count != *reported {
+                *reported = count;
+                taken |= 1 << bell;
+            }
+        }
+        taken
+    }
+}
+
+/// The peer's page.
+#[derive(Debug)]
+pub(super) struct PeerPage {
+    page: Outbound,
+    rung: [Cell<u32>; DOORBELLS as usize],
+    wakes: Cell<u32>,
+}
+
+impl PeerPage {
+    /// Maps a page that the peer sent, after checking it.
+    pub(super) fn map(fd: &OwnedFd) -> Result<Self, String> {
+        check_slice(fd, LEN)?;
+        let page = Outbound::map(fd, LEN, Caching::WriteBack).map_err(|error| error.to_string())?;
+        Ok(Self { page, rung: [const { Cell::new(0) }; DOORBELLS as usize], wakes: Cell::new(0) })
+    }
+
+    /// Stores into a scratchpad of the peer's.
+    pub(super) fn set_scratchpad(&self, index: usize, value: u32) {
+        assert!(index < SCRATCHPADS, "no scratchpad {index}");
+        self.page.store_u32(index * 4, value);
+    }
+
+    /// Says which doorbells we do not want to hear. What was rung before can be seen now.
+    pub(super) fn set_mask(&self, mask: u32) {
+        self.page.store_u32(MASK, mask);
+        self.page.fence();
+    }
+
+    /// Says which wake-up we saw. What was rung before can be seen now.
+    pub(super) fn saw(&self, number: u32) {
+        self.page.store_u32(SEEN, number);
+        self.page.fence();
+    }
+
+    /// Counts these doorbells up. What the peer has said before can be seen now.
+    pub(super) fn ring(&self, bits: u32) {
+        self.page.store_fence();
+        for (bell, count) in self.rung.iter().enumerate().filter(|(bell, _)| bits >> bell & 1 != 0) {
+            count.set(count.get().wrapping_add(1));
+            self.page.store_u32(COUNTS + 4 * bell, count.get());
+        }
+        self.page.fence();
+    }
+
+    /// The number of the last wake-up that we sent.
+    pub(super) fn wakes(&self) -> u32 {
+        self.wakes.get()
+    }
+
+    /// Notes that a wake-up was sent.
+    pub(super) fn woke(&self, number: u32) {
+        self.wakes.set(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> (OwnPage, PeerPage) {
+        let (own, fd) = OwnPage::new().unwrap();
+        (own, PeerPage::map(&fd).unwrap())
+    }
+
+    #[test]
+    fn a_bell_is_taken_once_and_a_masked_one_waits() {
+        let (mut own, peer) = pages();
+        peer.ring(0b1010);
+        peer.ring(0b0010);
+        assert_eq!(own.take(0b1000), 0b0010);
+        assert_eq!(own.take(0b1000), 0);
+        assert_eq!(own.pending(), 0b1000);
+        assert_eq!(own.take(0), 0b1000);
+    }
+
+    #[test]
+    fn scratchpads_lie_beside_the_doorbells() {
+        let (mut own, peer) = pages();
+        (0..SCRATCHPADS).for_each(|index| peer.set_scratchpad(index, 100 + u32::try_from(index).unwrap()));
+        assert_eq!((own.scratchpad(0), own.scratchpad(15)), (100, 115));
+        assert_eq!((own.take(0), own.peer_mask()), (0, 0));
+    }
+}

@@ -1,0 +1,168 @@
+//! How the two sides of a soft cable find each other: one listens at a path, the other tries it again and again.
+
+use crate::{DownReason, PortError};
+use rustix::fs::{FileType, Mode, chmod, fchmod, lstat, unlink};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Connections that wait to be accepted: the next peer's, and what is left of dead ones.
+const BACKLOG: i32 = 8;
+
+/// The listening socket and its file, which goes with it.
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Device and inode of the file, so that only our own is removed.
+    file: (u64, u64),
+}
+
+impl Listener {
+    /// Listens at `path`, in place of a socket file of which the owner is gone.
+    pub(super) fn new(path: &Path, mode: u32) -> Result<Self, PortError> {
+        let address = address(path)?;
+        let socket = new_socket().map_err(|errno| failed("socket", path, errno))?;
+        let mode = Mode::from_raw_mode(mode & 0o777);
+        // The file gets the socket's own mode, less the umask, so it is never open wider than asked for.
+        fchmod(&socket, mode).map_err(|errno| failed("chmod", path, errno))?;
+        match bind(&socket, &address) {
+            Err(Errno::ADDRINUSE) => {
+                remove_stale(path, &address)?;
+                bind(&socket, &address).map_err(|errno| failed("bind", path, errno))?;
+            }
+            outcome => outcome.map_err(|errno| failed("bind", path, errno))?,
+        }
+        chmod(path, mode).map_err(|errno| failed("chmod", path, errno))?;
+        let file = identity(path).map_err(|errno| failed("stat", path, errno))?;
+        listen(&socket, BACKLOG).map_err(|errno| failed("listen", path, errno))?;
+        Ok(Self { socket, path: path.to_owned(), file })
+    }
+
+    /// The socket, for polling.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The next connection, if one waits.
+    pub(super) fn accept(&self) -> Result<Option<OwnedFd>, DownReason> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match rustix::io::retry_on_intr(|| accept_with(&self.socket, flags)) {
+            Ok(connection) => Ok(Some(connection)),
+            Err(Errno::AGAIN | Errno::CONNABORTED) => Ok(None),
+            Err(errno) => Err(DownReason::System { what: "accept", errno }),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if identity(&self.path) == Ok(self.file) {
+            let _ = unlink(&self.path);
+        }
+    }
+}
+
+/// Connects to whoever listens at `path`.
+pub(super) fn connect_to(path: &Path) -> Result<OwnedFd, DownReason> {
+    let address = SocketAddrUnix::new(path).map_err(|errno| DownReason::System { what: "path", errno })?;
+    let socket = new_socket().map_err(|errno| DownReason::System { what: "socket", errno })?;
+    match rustix::io::retry_on_intr(|| connect(&socket, &address)) {
+        Ok(()) => Ok(socket),
+        Err(Errno::NOENT | Errno::CONNREFUSED) => Err(DownReason::Nobody(path.display().to_string())),
+        Err(Errno::AGAIN) => Err(DownReason::Stuck),
+        Err(errno) => Err(DownReason::System { what: "connect", errno }),
+    }
+}
+
+/// The path as a socket address; fails if it is too long for one.
+pub(super) fn address(path: &Path) -> Result<SocketAddrUnix, PortError> {
+    SocketAddrUnix::new(path).map_err(|errno| failed("address", path, errno))
+}
+
+/// Waits that double from 50 ms up to 1 s.
+#[derive(Debug)]
+pub(super) struct BackOff(Duration);
+
+impl BackOff {
+    /// The first wait again.
+    pub(super) fn new() -> Self {
+        Self(FIRST_WAIT)
+    }
+
+    /// How long to wait now.
+    pub(super) fn next(&mut self) -> Duration {
+        let wait = self.0;
+        self.0 = (wait * 2).min(LONGEST_WAIT);
+        wait
+    }
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Removes the file of a listener that is no more. Anything else at the path stays, and is an error.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), PortError> {
+    let in_use = || PortError::InUse(path.display().to_string());
+    let stat = lstat(path).map_err(|errno| failed("stat", path, errno))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+        return Err(failed("bind, at a file that is no socket,", path, Errno::EXIST));
+    }
+    let probe = new_socket().map_err(|errno| failed("socket", path, errno))?;
+    match connect(&probe, address) {
+        Err(Errno::CONNREFUSED) => unlink(path).map_err(|errno| failed("remove", path, errno)),
+        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Err(in_use()),
+        Err(errno) => Err(failed("connect", path, errno)),
+    }
+}
+
+fn identity(path: &Path) -> Result<(u64, u64), Errno> {
+    lstat(path).map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+fn failed(what: &str, path: &Path, errno: Errno) -> PortError {
+    PortError::System { what: format!("{what} {}", path.display()), errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_file_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cable");
+        // The standard library's listener leaves its file behind, as a killed process does.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let live = Listener::new(&path, 0o640).unwrap();
+        assert_eq!(lstat(&path).unwrap().st_mode & 0o777, 0o640);
+        assert!(matches!(Listener::new(&path, 0o600), Err(PortError::InUse(_))));
+        drop(live);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cable");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(matches!(Listener::new(&path, 0o600), Err(PortError::System { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn waits_double_up_to_a_second() {
+        let mut back_off = BackOff::new();
+        let waits: Vec<_> = (0..7).map(|_| back_off.next().as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1000, 1000]);
+    }
+}

@@ -1,0 +1,131 @@
+//! What lies behind one window: its length and the slices carved from it.
+
+use crate::PortError;
+use crosslane_wire::SliceRange;
+use std::collections::BTreeMap;
+
+/// The memory behind one window; `T` is what is kept for each slice.
+#[derive(Debug)]
+pub(crate) struct Translation<T> {
+    len: u64,
+    slices: BTreeMap<u64, (u64, T)>,
+}
+
+impl<T> Translation<T> {
+    /// A window of `len` bytes without slices; 0 = no memory behind it.
+    pub(crate) fn new(len: u64) -> Self {
+        Self { len, slices: BTreeMap::new() }
+    }
+
+    /// Bytes behind the window.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Number of slices.
+    pub(crate) fn count(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// Whether `range` could be carved now.
+    pub(crate) fn check(&self, range: SliceRange) -> Result<(), PortError> {
+        let SliceRange { offset, len } = range;
+        let (true, Some(end)) = (range.fits(self.len), range.end()) else {
+            return Err(PortError::Range { offset, len, window: self.len });
+        };
+        match self.slices.range(..end).next_back() {
+            Some((before, (its_len, _))) if before + its_len > offset => {
+                Err(PortError::Overlap { offset, len })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Carves `range`.
+    pub(crate) fn insert(&mut self, range: SliceRange, value: T) -> Result<(), PortError> {
+        self.check(range)?;
+        self.slices.insert(range.offset, (range.len, value));
+        Ok(())
+    }
+
+    /// The slice of exactly this range.
+    pub(crate) fn get(&self, range: SliceRange) -> Option<&T> {
+        self.slices.get(&range.offset).filter(|(len, _)| *len == range.len).map(|(_, value)| value)
+    }
+
+    /// Frees the slice of exactly this range.
+    pub(crate) fn remove(&mut self, range: SliceRange) -> Option<T> {
+        self.get(range)?;
+        self.slices.remove(&range.offset).map(|(_, value)| value)
+    }
+
+    /// Frees all slices.
+    pub(crate) fn clear(&mut self) {
+        self.slices.clear();
+    }
+}
+
+/// Refuses a translation that a window of `window_bytes` cannot have.
+pub(crate) fn check_len(len: u64, window_bytes: u64) -> Result<(), PortError> {
+    if len % crosslane_wire::slice::PAGE == 0 && len <= window_bytes {
+        Ok(())
+    } else {
+        Err(PortError::Range { offset: 0, len, window: window_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pages(offset: u64, len: u64) -> SliceRange {
+        SliceRange { offset: offset * 4096, len: len * 4096 }
+    }
+
+    #[test]
+    fn only_the_very_range_that_was_carved_is_found_and_freed() {
+        let mut window = Translation::new(16 * 4096);
+        window.insert(pages(2, 2), 'a').unwrap();
+        assert_eq!(window.get(pages(2, 2)), Some(&'a'));
+        for other in [pages(2, 1), pages(3, 1), pages(1, 2), pages(2, 3)] {
+            assert_eq!(window.get(other), None);
+            assert_eq!(window.remove(other), None);
+        }
+        assert_eq!(window.remove(pages(2, 2)), Some('a'));
+        window.insert(pages(1, 4), 'b').unwrap();
+    }
+
+    #[test]
+    fn a_range_that_wraps_or_leaves_the_window_is_refused() {
+        let window = Translation::<()>::new(4 * 4096);
+        let wrap = SliceRange { offset: u64::MAX - 4095, len: 8192 };
+        for bad in [wrap, pages(4, 1), pages(0, 5), pages(0, 0), SliceRange { offset: 1, len: 4096 }] {
+            assert!(matches!(window.check(bad), Err(PortError::Range { .. })), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        /// Against a plain map of pages.
+        #[test]
+        fn ranges_never_overlap(steps in prop::collection::vec((0u64..20, 0u64..6, any::<bool>()), 0..60)) {
+            let mut window = Translation::new(16 * 4096);
+            let mut used = [None; 16];
+            for (id, (at, len, free)) in steps.into_iter().enumerate() {
+                let range = pages(at, len);
+                if free {
+                    if let Some(id) = window.remove(range) {
+                        used.iter_mut().filter(|page| **page == Some(id)).for_each(|page| *page = None);
+                    }
+                    continue;
+                }
+                let (from, to) = (usize::try_from(at).unwrap(), usize::try_from(at + len).unwrap());
+                let fits = len > 0 && to <= 16 && used[from..to].iter().all(Option::is_none);
+                prop_assert_eq!(window.insert(range, id).is_ok(), fits);
+                if fits {
+                    used[from..to].fill(Some(id));
+                }
+            }
+        }
+    }
+}
