@@ -17,6 +17,8 @@ pub(crate) struct Order {
     pub(crate) rules: Vec<String>,
     pub(crate) log: String,
     pub(crate) daemon: std::path::PathBuf,
+    pub(crate) keeper: std::path::PathBuf,
+    pub(crate) sockets: Option<std::path::PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -85,6 +87,8 @@ mod tests {
             rules: vec!["use tcp client * 0.0.0.0/0:*".into()],
             log: "info".into(),
             daemon: "/bin/true".into(),
+            keeper: "/bin/true".into(),
+            sockets: None,
         };
         let text = text(&order, Path::new("/run/l \"x"), 1, true, &cables(3, Topology::Ring)).expect("text");
         let read: toml::Table = text.parse().expect("is TOML");

@@ -8,7 +8,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 /// What to become, and where.
@@ -59,7 +59,7 @@ fn prepare(entry: &Entry) -> Result<Command, LabError> {
     let mut command = Command::new(program);
     command.args(args).env("CROSSLANE_LAB", &state.mark).env("CROSSLANE_SOCKET", &host.control);
     match entry.preload {
-        Preload::On => command.env("LD_PRELOAD", with_library(&library()?)),
+        Preload::On => command.env("LD_PRELOAD", with_library(library(state)?)),
         Preload::Off => match without_library() {
             Some(rest) => command.env("LD_PRELOAD", rest),
             None => command.env_remove("LD_PRELOAD"),
@@ -75,15 +75,18 @@ fn die_with_parent() -> Result<(), LabError> {
     if getppid() == parent { Ok(()) } else { Err(LabError::Options("the parent process is gone".to_owned())) }
 }
 
-fn library() -> Result<PathBuf, LabError> {
-    crate::folder::sockets().ok_or_else(|| LabError::Missing {
+pub(crate) fn library(state: &State) -> Result<&Path, LabError> {
+    state.sockets.as_deref().ok_or_else(|| LabError::Missing {
         what: "libcrosslane_sockets.so".to_owned(),
-        places: "the folder of this executable and ../lib/crosslane".to_owned(),
+        places: format!(
+            "{} when the lab was made",
+            state.program.parent().unwrap_or(Path::new("?")).display()
+        ),
     })
 }
 
 /// The preload list with our library first.
-fn with_library(library: &std::path::Path) -> OsString {
+fn with_library(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(rest) = without_library() {
         list.push(":");
@@ -104,5 +107,5 @@ fn without_library() -> Option<OsString> {
 }
 
 fn last(path: &str) -> &OsStr {
-    std::path::Path::new(path).file_name().unwrap_or_default()
+    Path::new(path).file_name().unwrap_or_default()
 }

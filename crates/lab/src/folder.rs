@@ -49,29 +49,27 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Finds them: in `$CROSSLANE_BIN`, else beside the running executable (of a test: in the folder above its
+    /// Finds them in `bin`, if given; else in `$CROSSLANE_BIN`; else beside the running executable (of a test: in the folder above its
     /// own), the library also in `../lib/crosslane`.
     ///
     /// # Errors
     /// [`LabError::Missing`] if daemon or keeper are in none of the places.
-    pub fn find() -> Result<Self, LabError> {
-        let places = places();
+    pub fn find(bin: Option<&Path>) -> Result<Self, LabError> {
+        let places = bin.map_or_else(places, |bin| vec![bin.to_owned()]);
         let need = |what: &str| {
             first(&places, what).ok_or_else(|| LabError::Missing {
                 what: what.to_owned(),
                 places: places.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
             })
         };
-        Ok(Self { daemon: need("crosslaned")?, keeper: need("crosslane-keeper")?, sockets: sockets() })
+        Ok(Self { daemon: need("crosslaned")?, keeper: need("crosslane-keeper")?, sockets: sockets(&places) })
     }
 }
 
-/// The socket library, if it is in one of the places.
-pub(crate) fn sockets() -> Option<PathBuf> {
+fn sockets(places: &[PathBuf]) -> Option<PathBuf> {
     const LIBRARY: &str = "libcrosslane_sockets.so";
-    let places = places();
     let installed: Vec<PathBuf> = places.iter().map(|p| p.join("../lib/crosslane")).collect();
-    first(&places, LIBRARY).or_else(|| first(&installed, LIBRARY))
+    first(places, LIBRARY).or_else(|| first(&installed, LIBRARY))
 }
 
 fn places() -> Vec<PathBuf> {

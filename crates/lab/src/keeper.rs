@@ -172,11 +172,10 @@ impl Keeper {
 
     fn start_daemon(&mut self, index: usize) -> Result<(), LabError> {
         let host = &self.state.hosts[index];
-        let own = std::env::current_exe().map_err(LabError::io("find the keeper's program"))?;
         let log = fs::OpenOptions::new().create(true).append(true).open(&host.log);
         let log = log.map_err(LabError::io(format!("open {}", host.log.display())))?;
         let error_log = log.try_clone().map_err(LabError::io("duplicate a descriptor"))?;
-        let child = Spawn::new(own)
+        let child = Spawn::new(&self.order.keeper)
             .arg("enter")
             .arg(&self.folder.path)
             .args([host.name.as_str(), "off", "tied"])
@@ -383,6 +382,8 @@ fn describe(
         keeper,
         user: user.map(AsRawFd::as_raw_fd),
         tun,
+        program: order.keeper.clone(),
+        sockets: order.sockets.clone(),
         hosts,
         cables: cables(order.hosts, order.topology),
     })

@@ -7,7 +7,7 @@ use crate::plan::{Options, Preload};
 use crate::process::{self, Identity};
 use crate::query;
 use crate::state::{HostState, State};
-use crate::{LabError, folder};
+use crate::{LabError, enter, folder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl Lab {
     /// [`LabError::NotReady`]; nothing is left behind.
     pub fn up(options: &Options) -> Result<Self, LabError> {
         options.check()?;
-        let programs = Programs::find()?;
+        let programs = Programs::find(options.bin.as_deref())?;
         let folder = Folder::new(options.base.as_deref(), &options.name);
         clear(&folder, options)?;
         create(&folder, options)?;
@@ -56,6 +56,8 @@ impl Lab {
             rules: options.rules.clone(),
             log: options.log.clone(),
             daemon: programs.daemon.clone(),
+            keeper: programs.keeper.clone(),
+            sockets: programs.sockets.clone(),
         };
         let started = start_keeper(&programs.keeper, &folder, &order, options.patience);
         let (keeper, state) = match started {
@@ -136,14 +138,10 @@ impl Lab {
         program: impl AsRef<OsStr>,
     ) -> Result<Command, LabError> {
         let host = &self.state.host(host)?.name;
-        let programs = Programs::find()?;
-        if preload == Preload::On && programs.sockets.is_none() {
-            return Err(LabError::Missing {
-                what: "libcrosslane_sockets.so".to_owned(),
-                places: programs.daemon.parent().unwrap_or(Path::new("?")).display().to_string(),
-            });
+        if preload == Preload::On {
+            enter::library(&self.state)?;
         }
-        let mut command = Command::new(programs.keeper);
+        let mut command = Command::new(&self.state.program);
         command
             .arg("enter")
             .arg(&self.folder.path)

@@ -57,6 +57,9 @@ pub struct Options {
     pub patience: Duration,
     /// Folder of all labs; `None` for [`crate::default_base`].
     pub base: Option<PathBuf>,
+    /// Folder with `crosslaned`, `crosslane-keeper` and the socket library; `None` to find them
+    /// ([`crate::Programs::find`]).
+    pub bin: Option<PathBuf>,
 }
 
 impl Options {
@@ -74,6 +77,7 @@ impl Options {
             force: false,
             patience: Duration::from_secs(20),
             base: None,
+            bin: None,
         }
     }
 

@@ -24,6 +24,10 @@ pub struct State {
     /// Whether the fabric addresses are on the daemons' own interfaces (else, without a usable
     /// `/dev/net/tun`, on the veth pairs).
     pub tun: bool,
+    /// The keeper's program, which also enters hosts.
+    pub program: PathBuf,
+    /// The socket library, if it was built when the lab was made.
+    pub sockets: Option<PathBuf>,
     /// Its hosts, `h1` first.
     pub hosts: Vec<HostState>,
     /// Its cables.

@@ -1,0 +1,219 @@
+//! A lab with a stand-in for the daemon: what the lab itself does, from `up` to the last file removed.
+
+use crosslane_lab::{Identity, Lab, LabError, Options, Preload};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Answers `Hello` with `Done` and everything else with a status whose links are up.
+const STAND_IN: &str = r#"#!/usr/bin/env python3
+import json, os, socket, sys, threading
+text = open(sys.argv[sys.argv.index("--config") + 1]).read()
+def value(key): return [l.split("=")[1].strip().strip('"') for l in text.splitlines() if l.startswith(key + " ")][0]
+me, path = int(value("host")), value("control")
+if os.environ.get("STAND_IN_FAILS"): sys.exit("stand-in gives up")
+if os.path.exists(path): os.unlink(path)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(path); listener.listen()
+status = json.dumps({"host": me, "ports": [{"name": "right", "link": "up"}],
+                     "hosts": [{"id": n} for n in range(1, 9) if n != me]}).encode()
+def varint(n): return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+def serve(peer):
+    peer.recv(9000); peer.send(b"\x01")
+    while peer.recv(9000): peer.send(b"\x07" + varint(len(status)) + status + b"\x01")
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"#;
+
+struct Place {
+    base: TempDir,
+    bin: TempDir,
+}
+
+impl Place {
+    fn new(daemon: &str) -> Self {
+        let base = tempfile::tempdir().expect("folder");
+        let bin = tempfile::tempdir().expect("folder");
+        let path = bin.path().join("crosslaned");
+        fs::write(&path, daemon).expect("stand-in");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        symlink(env!("CARGO_BIN_EXE_crosslane-keeper"), bin.path().join("crosslane-keeper")).expect("link");
+        fs::write(bin.path().join("libcrosslane_sockets.so"), "").expect("library");
+        Self { base, bin }
+    }
+
+    fn options(&self, hosts: u8) -> Options {
+        Options {
+            hosts,
+            base: Some(self.base.path().to_owned()),
+            bin: Some(self.bin.path().to_owned()),
+            ..Options::named("t")
+        }
+    }
+
+    /// Brings a lab up; `None`, loudly, where the kernel lets us make no namespaces.
+    fn up(&self, hosts: u8) -> Option<Lab> {
+        match Lab::up(&self.options(hosts)) {
+            Ok(lab) => Some(lab),
+            Err(LabError::Keeper(why)) if why.contains("does not let you") => {
+                println!("SKIPPED: {why}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn output(lab: &Lab, host: &str, preload: Preload, script: &str) -> String {
+    let mut command = lab.command(host, preload, "/bin/sh").expect("host");
+    let output = command.args(["-c", script]).stdin(Stdio::null()).output().expect("runs");
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text").trim().to_owned()
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_ring_is_up_wired_and_gone() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(3) else { return };
+    for (from, to) in [("h1", "h2"), ("h2", "h3"), ("h3", "h1")] {
+        let address = lab.baseline(from, to).expect("neighbours");
+        let route = output(&lab, from, Preload::Off, &format!("ip route get {address}"));
+        assert!(route.contains(" dev c"), "{route}");
+    }
+    let names = output(&lab, "h2", Preload::Off, "ip -br addr show up | cut -d' ' -f1");
+    assert!(names.contains("lo") && names.contains("c1@") && names.contains("c2@"), "{names}");
+    let config = fs::read_to_string(&lab.host("h3").expect("host").config).expect("config");
+    assert_eq!(config.matches("[[port]]").count(), 2, "{config}");
+    let daemons: Vec<Identity> =
+        ["h1", "h2", "h3"].map(|host| lab.daemon(host).expect("host").expect("runs")).into();
+    let keeper = lab.state().keeper;
+    lab.down().expect("down");
+    assert!(!keeper.alive() && daemons.iter().all(|daemon| !daemon.alive()));
+    assert_eq!(fs::read_dir(place.base.path()).expect("base").count(), 0);
+    assert!(!Lab::clean("t", Some(place.base.path())).expect("idempotent"));
+}
+
+#[test]
+fn what_runs_in_a_host_is_the_program_itself() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(2) else { return };
+    let on = output(&lab, "h1", Preload::On, "echo $LD_PRELOAD $CROSSLANE_SOCKET 2>/dev/null");
+    assert!(on.contains("libcrosslane_sockets.so") && on.contains("h1.sock"), "{on}");
+    let off = output(&lab, "h1", Preload::Off, "echo =$LD_PRELOAD=");
+    assert_eq!(off, "==");
+    let code = lab.command("h2", Preload::Off, "/bin/sh").expect("host").args(["-c", "exit 7"]).status();
+    assert_eq!(code.expect("runs").code(), Some(7));
+    let missing = lab.command("h2", Preload::Off, "/no/such/program").expect("host").output().expect("runs");
+    assert_eq!(missing.status.code(), Some(127));
+    let mut child = lab.command("h2", Preload::Off, "sleep").expect("host").arg("60").spawn().expect("spawn");
+    let name = format!("/proc/{}/comm", child.id());
+    wait_for("exec", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
+    child.kill().expect("kill");
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(child.wait().expect("wait").signal(), Some(9));
+    assert!(matches!(lab.command("h9", Preload::Off, "true"), Err(LabError::NoHost { .. })));
+}
+
+#[test]
+fn a_lab_takes_its_programs_with_it() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(1) else { return };
+    // Ignores SIGTERM, and has left its parent.
+    let mut child = lab
+        .command("h1", Preload::Off, "/bin/sh")
+        .expect("host")
+        .args(["-c", "trap '' TERM; sleep 60; sleep 60"])
+        .spawn()
+        .expect("spawn");
+    let it = Identity::of(i32::try_from(child.id()).expect("pid")).expect("runs");
+    let network = lab.host("h1").expect("host").inode;
+    wait_for("it is in the host", || {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(format!("/proc/{}/ns/net", it.pid)).is_ok_and(|m| m.ino() == network)
+    });
+    drop(lab);
+    assert!(!it.alive());
+    child.wait().expect("reaped");
+}
+
+#[test]
+fn a_lab_whose_keeper_was_killed_is_cleaned_up() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(2) else { return };
+    let daemon = lab.daemon("h1").expect("host").expect("runs");
+    let mut child = lab.command("h1", Preload::Off, "sleep").expect("host").arg("60").spawn().expect("spawn");
+    let it = Identity::of(i32::try_from(child.id()).expect("pid")).expect("runs");
+    let name = format!("/proc/{}/comm", it.pid);
+    wait_for("exec", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
+    assert!(lab.state().keeper.signal(Signal::KILL));
+    assert!(daemon.wait_gone(PATIENCE), "daemons end with their keeper");
+    assert!(it.alive());
+    assert!(matches!(Lab::attach("t", Some(place.base.path())), Err(LabError::NotUp { .. })));
+    assert!(Lab::clean("t", Some(place.base.path())).expect("cleaned"));
+    assert!(!it.alive());
+    child.wait().expect("reaped");
+    assert_eq!(fs::read_dir(place.base.path()).expect("base").count(), 0);
+}
+
+#[test]
+fn a_second_lab_of_a_name_is_refused_unless_forced() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(1) else { return };
+    lab.detach().expect("detached");
+    assert!(matches!(Lab::up(&place.options(1)), Err(LabError::AlreadyUp { .. })));
+    let second = Lab::up(&Options { force: true, ..place.options(2) }).expect("replaced");
+    assert_eq!(second.state().hosts.len(), 2);
+    let attached = Lab::attach("t", Some(place.base.path())).expect("attached");
+    assert_eq!(attached.state(), second.state());
+    drop(attached);
+    assert!(second.state().keeper.alive(), "dropping an attached lab leaves it up");
+}
+
+#[test]
+fn a_daemon_is_killed_and_started_again() {
+    let place = Place::new(STAND_IN);
+    let Some(mut lab) = place.up(2) else { return };
+    let before = lab.daemon("h2").expect("host").expect("runs");
+    lab.kill_daemon("h2", Signal::KILL).expect("killed");
+    assert!(!before.alive());
+    assert_eq!(lab.daemon("h2").expect("host"), None);
+    assert!(lab.kill_daemon("h2", Signal::KILL).is_err());
+    lab.start_daemon("h2").expect("started");
+    lab.wait_links(PATIENCE).expect("up again");
+    assert!(lab.start_daemon("h2").is_err());
+    let status = lab.wait_until("h2", PATIENCE, |status| status["host"] == 2).expect("status");
+    assert_eq!(status["ports"][0]["link"], "up");
+}
+
+#[test]
+fn a_lab_that_does_not_come_up_says_why_and_leaves_nothing() {
+    let place = Place::new("#!/bin/sh\necho no port of mine; exit 1\n");
+    let options = Options { patience: Duration::from_millis(300), ..place.options(2) };
+    match Lab::up(&options) {
+        Err(LabError::Keeper(why)) if why.contains("does not let you") => println!("SKIPPED: {why}"),
+        Err(error) => assert!(error.to_string().contains("no port of mine"), "{error}"),
+        Ok(_) => panic!("it cannot be up"),
+    }
+    assert_eq!(fs::read_dir(place.base.path()).expect("base").count(), 0);
+}
+
+#[test]
+fn missing_programs_are_named() {
+    let place = Place::new(STAND_IN);
+    let options = Options { bin: Some(Path::new("/nowhere").to_owned()), ..place.options(2) };
+    assert!(Lab::up(&options).is_err_and(|error| error.to_string().contains("crosslaned")));
+}
