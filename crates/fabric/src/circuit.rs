@@ -19,7 +19,7 @@
 
 use crosslane_wire::control::{Control, Refusal};
 use crosslane_wire::{CircuitId, Epoch, HostId, PortId, SliceRange, Tuple};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 /// Which side of the connection an end is.
@@ -152,6 +152,7 @@ pub struct Circuits {
     ends: BTreeMap<CircuitId, End>,
     by_tuple: HashMap<(Tuple, Role), CircuitId>,
     outputs: VecDeque<Output>,
+    deadlines: BTreeSet<(Duration, CircuitId)>,
     last: u64,
     pending: HashMap<HostId, usize>,
     pending_max: usize,
@@ -164,6 +165,7 @@ impl Circuits {
             ends: BTreeMap::new(),
             by_tuple: HashMap::new(),
             outputs: VecDeque::new(),
+            deadlines: BTreeSet::new(),
             last: 0,
             pending: HashMap::new(),
             pending_max,
@@ -342,12 +344,13 @@ impl Circuits {
 
     /// Ends whose time is over.
     pub fn handle_time(&mut self, now: Duration) {
-        let late: Vec<CircuitId> = self
-            .ends
-            .iter()
-            .filter(|(_, end)| matches!(end.state, State::Opening(until) if until <= now))
-            .map(|(circuit, _)| *circuit)
-            .collect();
+        let mut late = Vec::new();
+        while let Some(&(until, circuit)) = self.deadlines.first().filter(|(until, _)| *until <= now) {
+            self.deadlines.remove(&(until, circuit));
+            if self.ends.get(&circuit).is_some_and(|end| end.state == State::Opening(until)) {
+                late.push(circuit);
+            }
+        }
         for circuit in late {
             if let Some(end) = self.ends.get_mut(&circuit) {
                 end.state = State::Abandoned;
@@ -361,6 +364,11 @@ impl Circuits {
         self.outputs.pop_front()
     }
 
+    /// When [`Self::handle_time`] shall be called next.
+    pub fn poll_deadline(&self) -> Option<Duration> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+
     /// How many ends no program has accepted yet.
     pub fn pending(&self) -> usize {
         self.pending.values().sum()
@@ -370,6 +378,9 @@ impl Circuits {
         self.last += 1;
         let circuit = CircuitId(self.last);
         self.by_tuple.insert((tuple, role), circuit);
+        if let State::Opening(until) = state {
+            self.deadlines.insert((until, circuit));
+        }
         if state == State::Pending {
             *self.pending.entry(far_host(&far)).or_default() += 1;
         }

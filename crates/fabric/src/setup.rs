@@ -121,7 +121,7 @@ impl CableSetup {
         }
         let setup = match Setup::from_words(words) {
             Ok(Some(setup)) => setup,
-            Ok(None) => return,
+            Ok(None) => return self.begin_anew(key),
             Err(error) => return self.refuse(format!("peer's scratchpads make no sense: {error}")),
         };
         let same = self.seen.is_some_and(|seen| same_life(&seen, &setup));
@@ -139,9 +139,24 @@ impl CableSetup {
         self.confirm(&setup);
     }
 
+    /// Takes our words back, so that the peer stops using the cable, and forgets it until [`Self::handle_link_up`].
+    pub fn withdraw(&mut self) {
+        self.handle_link_down();
+        self.write(0, 0);
+        self.outputs.push_back(Output::Ring);
+    }
+
     /// What shall be done next, in this order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    /// The peer took its words back, or has not written them yet.
+    fn begin_anew(&mut self, key: u32) {
+        if self.state != State::Announced {
+            self.leave_up();
+            self.announce(key);
+        }
     }
 
     fn leave_up(&mut self) {
@@ -340,6 +355,18 @@ mod tests {
             pair.sides[1].handle_link_down();
             pair.drain();
         }
+    }
+
+    #[test]
+    fn a_side_that_withdraws_takes_the_other_down_and_comes_back() {
+        let mut pair = Pair::new(1, 2);
+        pair.up(0);
+        pair.up(1);
+        pair.sides[0].withdraw();
+        pair.drain();
+        assert_eq!(*pair.sides[1].state(), State::Announced);
+        pair.up(0);
+        assert_eq!((pair.agreement(0).epoch, pair.agreement(1).epoch), (Epoch(2), Epoch(2)));
     }
 
     #[test]
