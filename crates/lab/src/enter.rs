@@ -59,7 +59,7 @@ fn prepare(entry: &Entry) -> Result<Command, LabError> {
     let mut command = Command::new(program);
     command.args(args).env("CROSSLANE_LAB", &state.mark).env("CROSSLANE_SOCKET", &host.control);
     match entry.preload {
-        Preload::On => command.env("LD_PRELOAD", with_library(library(state)?)),
+        Preload::On => command.env("LD_PRELOAD", preload_list(library(state)?)),
         Preload::Off => match without_library() {
             Some(rest) => command.env("LD_PRELOAD", rest),
             None => command.env_remove("LD_PRELOAD"),
@@ -85,8 +85,8 @@ pub(crate) fn library(state: &State) -> Result<&Path, LabError> {
     })
 }
 
-/// The preload list with our library first.
-fn with_library(library: &Path) -> OsString {
+/// A value of `LD_PRELOAD`: the socket library first, then what the environment has there already.
+pub fn preload_list(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(rest) = without_library() {
         list.push(":");

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const LOCK: &str = "lock";
 /// The lab's [`State`], JSON.
 pub(crate) const STATE: &str = "state.json";
+/// File name of the socket library.
+const LIBRARY: &str = "libcrosslane_sockets.so";
 /// The keeper's control socket.
 pub(crate) const KEEPER: &str = "keeper.sock";
 
@@ -55,19 +57,31 @@ impl Programs {
     /// # Errors
     /// [`LabError::Missing`] if daemon or keeper are in none of the places.
     pub fn find(bin: Option<&Path>) -> Result<Self, LabError> {
-        let places = bin.map_or_else(places, |bin| vec![bin.to_owned()]);
-        let need = |what: &str| {
-            first(&places, what).ok_or_else(|| LabError::Missing {
-                what: what.to_owned(),
-                places: places.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
-            })
-        };
+        let places = places_of(bin);
+        let need = |what: &str| first(&places, what).ok_or_else(|| missing(what, &places));
         Ok(Self { daemon: need("crosslaned")?, keeper: need("crosslane-keeper")?, sockets: sockets(&places) })
     }
 }
 
+/// The socket library, from the places of [`Programs::find`].
+///
+/// # Errors
+/// [`LabError::Missing`].
+pub fn socket_library(bin: Option<&Path>) -> Result<PathBuf, LabError> {
+    let places = places_of(bin);
+    sockets(&places).ok_or_else(|| missing(LIBRARY, &places))
+}
+
+fn missing(what: &str, places: &[PathBuf]) -> LabError {
+    let places = places.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
+    LabError::Missing { what: what.to_owned(), places }
+}
+
+fn places_of(bin: Option<&Path>) -> Vec<PathBuf> {
+    bin.map_or_else(places, |bin| vec![bin.to_owned()])
+}
+
 fn sockets(places: &[PathBuf]) -> Option<PathBuf> {
-    const LIBRARY: &str = "libcrosslane_sockets.so";
     let installed: Vec<PathBuf> = places.iter().map(|p| p.join("../lib/crosslane")).collect();
     first(places, LIBRARY).or_else(|| first(&installed, LIBRARY))
 }

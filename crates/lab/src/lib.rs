@@ -39,9 +39,9 @@ mod query;
 mod state;
 mod wiring;
 
-pub use enter::{Entry, enter};
+pub use enter::{Entry, enter, preload_list};
 pub use error::LabError;
-pub use folder::{Programs, default_base, list};
+pub use folder::{Programs, default_base, list, socket_library};
 pub use keeper::keep;
 pub use lab::Lab;
 pub use plan::{Cable, Options, Preload, Topology};

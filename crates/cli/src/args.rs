@@ -1,0 +1,215 @@
+//! What was typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    failed, or (ping) no answer came at all
+  2    the command line was not understood, or its values make no sense
+  3    no daemon answers at the control socket
+  4    there is no lab of that name, or it has no such host
+  125  run, lab exec: the program could not be prepared
+  126  run, lab exec: the program cannot be run
+  127  run, lab exec: the program was not found
+  Otherwise run and lab exec become the program: its exit code and its signals are its own.
+
+Environment:
+  CROSSLANE_SOCKET  control socket of the daemon (as --socket)
+  CROSSLANE_BIN     folder of crosslaned, crosslane-keeper and libcrosslane_sockets.so";
+
+/// One network of hosts joined by PCIe NTB cables, or by software ports on one machine.
+#[derive(Debug, Parser)]
+#[command(name = "crosslane", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Crosslane {
+    /// Control socket of this host's daemon [default: $CROSSLANE_SOCKET, or /run/crosslane/crosslaned.sock]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Hosts on this machine: each a network namespace with its own daemon
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Run a program accelerated on this host
+    Run(RunArgs),
+    /// Show hosts, ports, circuits and counters
+    Status(JsonArgs),
+    /// Measure round trips to a host through the fabric
+    Ping(PingArgs),
+    /// Show rates of ports and circuits, live
+    Top(TopArgs),
+    /// Tell which way the connections of a program go, and why
+    Explain(ExplainArgs),
+    /// Print names and addresses of all hosts, in the form of /etc/hosts
+    Hosts(JsonArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write all pages into a folder
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JsonArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// Host id, name (h2), or fabric address
+    pub(crate) host: String,
+    /// How many probes
+    #[arg(short = 'c', long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: u32,
+    /// Pause between probes, ms
+    #[arg(short = 'i', long, default_value_t = 100)]
+    pub(crate) interval: u64,
+    /// Print only the summary
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// How many times to refresh [default: until Ctrl-C]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) refreshes: Option<u32>,
+    /// Time between refreshes, s
+    #[arg(short = 'd', long, default_value_t = 1.0)]
+    pub(crate) delay: f64,
+    /// Print one JSON line each refresh
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Process id, and one descriptor of it
+    #[arg(value_name = "PID[:FD]")]
+    pub(crate) target: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Folder to write all pages into
+    pub(crate) folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Bring up a lab and wait until all its links are up
+    Up(UpArgs),
+    /// Run a program in a host of the lab, accelerated
+    Exec(ExecArgs),
+    /// Show hosts and links of the lab
+    Status(NamedArgs),
+    /// End the lab and everything that runs in it
+    Down(DownArgs),
+    /// List the labs of this user
+    List(JsonArgs),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TopologyArg {
+    /// Each host to the next, the last to the first
+    Ring,
+    /// Two hosts and one cable
+    Pair,
+    /// Each host to the next
+    Chain,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// How many hosts
+    #[arg(long, default_value_t = 3)]
+    pub(crate) hosts: u8,
+    /// How they are cabled
+    #[arg(long, value_enum, default_value = "ring")]
+    pub(crate) topology: TopologyArg,
+    /// Name of the lab
+    #[arg(long, default_value = "default")]
+    pub(crate) name: String,
+    /// Replace a lab of that name
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Inbound memory of each port (sparse)
+    #[arg(long, default_value = "16G")]
+    pub(crate) window: String,
+    /// Largest ring of a stream [default: the daemon's]
+    #[arg(long)]
+    pub(crate) ring_max: Option<String>,
+    /// Longest spin before a sleep, us [default: the daemon's]
+    #[arg(long)]
+    pub(crate) spin_us: Option<u32>,
+    /// A rule for all hosts, libsdp form; may be given several times
+    #[arg(long = "rule", value_name = "RULE")]
+    pub(crate) rules: Vec<String>,
+    /// Log level of the daemons (as RUST_LOG)
+    #[arg(long, default_value = "info")]
+    pub(crate) log: String,
+    /// How long to wait for the links, s
+    #[arg(long, default_value_t = 20)]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    /// Name of the host: h1, h2, ..
+    pub(crate) host: String,
+    /// Do not accelerate: only the kernel's sockets
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Name of the lab
+    #[arg(long, default_value = "default")]
+    pub(crate) name: String,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NamedArgs {
+    /// Name of the lab
+    #[arg(long, default_value = "default")]
+    pub(crate) name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// Name of the lab
+    #[arg(long, default_value = "default", conflicts_with = "all")]
+    pub(crate) name: String,
+    /// All labs of this user
+    #[arg(long)]
+    pub(crate) all: bool,
+}

@@ -1,0 +1,82 @@
+//! Exit codes.
+
+use anyhow::Error;
+use crosslane_client::session::SessionError;
+use crosslane_lab::LabError;
+use std::fmt;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const NO_DAEMON: u8 = 3;
+const NO_LAB: u8 = 4;
+
+/// An error that brings its exit code.
+#[derive(Debug)]
+pub(crate) struct Coded {
+    code: u8,
+    text: String,
+}
+
+impl fmt::Display for Coded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Coded {}
+
+/// An error with an exit code of its own; an empty text prints nothing.
+pub(crate) fn with_code(code: u8, text: impl Into<String>) -> Error {
+    Coded { code, text: text.into() }.into()
+}
+
+/// The command line makes no sense.
+pub(crate) fn usage(text: impl Into<String>) -> Error {
+    with_code(USAGE, text)
+}
+
+/// Says what went wrong, if anything did, and gives the exit code for it.
+pub(crate) fn code(outcome: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    // Whoever reads our output has read enough (`crosslane status | head`).
+    if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    let text = format!("{error:#}");
+    if !text.is_empty() {
+        eprintln!("crosslane: {text}");
+    }
+    ExitCode::from(code_of(&error))
+}
+
+fn code_of(error: &Error) -> u8 {
+    if let Some(coded) = error.downcast_ref::<Coded>() {
+        return coded.code;
+    }
+    match error.downcast_ref::<LabError>() {
+        Some(LabError::NotUp { .. } | LabError::NoHost { .. }) => return NO_LAB,
+        Some(LabError::Options(_)) => return USAGE,
+        Some(LabError::NoDaemon { .. }) => return NO_DAEMON,
+        _ => {}
+    }
+    match error.downcast_ref::<SessionError>() {
+        Some(SessionError::NoDaemon { .. }) => NO_DAEMON,
+        _ => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_its_code() {
+        assert_eq!(code_of(&usage("x")), USAGE);
+        assert_eq!(code_of(&anyhow::anyhow!("x")), FAILED);
+        assert_eq!(code_of(&LabError::NotUp { name: "x".into(), folder: "/".into() }.into()), NO_LAB);
+        let wrapped = Error::from(LabError::Options("x".into())).context("while");
+        assert_eq!(code_of(&wrapped), USAGE);
+    }
+}

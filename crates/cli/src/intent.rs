@@ -1,0 +1,194 @@
+//! What the command line means: every value checked and every default filled in, before anything is done.
+
+use crate::args::{
+    Command, Crosslane, ExecArgs, ExplainArgs, LabCommand, PingArgs, TopArgs, TopologyArg, UpArgs,
+};
+use crate::{exit, explain, lab, pages, ping, run, status, top};
+use anyhow::Result;
+use crosslane_client::session::socket_path;
+use crosslane_lab::{Options, Preload, Topology};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Something to do.
+#[derive(Debug)]
+pub(crate) enum Action {
+    LabUp(Box<Options>),
+    LabExec { name: String, host: String, preload: Preload, command: Vec<OsString> },
+    LabStatus { name: String, json: bool },
+    LabDown { name: Option<String> },
+    LabList { json: bool },
+    Run { socket: Option<PathBuf>, command: Vec<OsString> },
+    Status { socket: PathBuf, json: bool },
+    Ping { socket: PathBuf, ping: ping::Ping },
+    Top { socket: PathBuf, top: top::Top },
+    Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
+    Hosts { socket: PathBuf, json: bool },
+    Completions { shell: clap_complete::Shell },
+    Man { folder: Option<PathBuf> },
+}
+
+impl Action {
+    /// The meaning of `typed`.
+    ///
+    /// # Errors
+    /// A value makes no sense; exit code 2.
+    pub(crate) fn of(typed: Crosslane) -> Result<Self> {
+        let given = typed.socket.clone();
+        let socket = typed.socket.unwrap_or_else(socket_path);
+        Ok(match typed.command {
+            Command::Lab(command) => Self::of_lab(command)?,
+            Command::Run(args) => Self::Run { socket: given, command: args.command },
+            Command::Status(args) => Self::Status { socket, json: args.json },
+            Command::Ping(args) => Self::Ping { socket, ping: ping_of(&args) },
+            Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
+            Command::Explain(args) => explain_of(socket, &args)?,
+            Command::Hosts(args) => Self::Hosts { socket, json: args.json },
+            Command::Completions(args) => Self::Completions { shell: args.shell },
+            Command::Man(args) => Self::Man { folder: args.folder },
+        })
+    }
+
+    fn of_lab(command: LabCommand) -> Result<Self> {
+        Ok(match command {
+            LabCommand::Up(args) => Self::LabUp(Box::new(up_of(args)?)),
+            LabCommand::Exec(ExecArgs { host, plain, name, command }) => {
+                let preload = if plain { Preload::Off } else { Preload::On };
+                Self::LabExec { name, host, preload, command }
+            }
+            LabCommand::Status(args) => Self::LabStatus { name: args.name, json: args.json },
+            LabCommand::Down(args) => Self::LabDown { name: (!args.all).then_some(args.name) },
+            LabCommand::List(args) => Self::LabList { json: args.json },
+        })
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`exit::code`].
+    pub(crate) fn run(self) -> Result<()> {
+        match self {
+            Self::LabUp(options) => lab::up(&options),
+            Self::LabExec { name, host, preload, command } => lab::exec(&name, host, preload, command),
+            Self::LabStatus { name, json } => lab::status(&name, json),
+            Self::LabDown { name } => lab::down(name.as_deref()),
+            Self::LabList { json } => lab::list(json),
+            Self::Run { socket, command } => run::run(socket.as_deref(), &command),
+            Self::Status { socket, json } => status::status(&socket, json),
+            Self::Ping { socket, ping } => ping::ping(&socket, &ping),
+            Self::Top { socket, top } => top::top(&socket, &top),
+            Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),
+            Self::Hosts { socket, json } => status::hosts(&socket, json),
+            Self::Completions { shell } => pages::completions(shell),
+            Self::Man { folder } => pages::man(folder.as_deref()),
+        }
+    }
+}
+
+fn up_of(args: UpArgs) -> Result<Options> {
+    let topology = match args.topology {
+        TopologyArg::Ring => Topology::Ring,
+        TopologyArg::Pair => Topology::Pair,
+        TopologyArg::Chain => Topology::Chain,
+    };
+    let options = Options {
+        hosts: args.hosts,
+        topology,
+        window: args.window,
+        ring_max: args.ring_max,
+        spin_us: args.spin_us,
+        rules: args.rules,
+        log: args.log,
+        force: args.force,
+        patience: Duration::from_secs(args.timeout),
+        ..Options::named(&args.name)
+    };
+    options.check()?;
+    Ok(options)
+}
+
+fn ping_of(args: &PingArgs) -> ping::Ping {
+    ping::Ping {
+        host: args.host.clone(),
+        count: args.count,
+        interval: Duration::from_millis(args.interval),
+        quiet: args.quiet || args.json,
+        json: args.json,
+    }
+}
+
+fn top_of(args: &TopArgs) -> Result<top::Top> {
+    let delay = Duration::try_from_secs_f64(args.delay)
+        .ok()
+        .filter(|delay| !delay.is_zero())
+        .ok_or_else(|| exit::usage(format!("--delay {}: give seconds above 0", args.delay)))?;
+    Ok(top::Top { refreshes: args.refreshes, delay, json: args.json })
+}
+
+fn explain_of(socket: PathBuf, args: &ExplainArgs) -> Result<Action> {
+    let bad = || exit::usage(format!("`{}` is no process: give PID, or PID:FD", args.target));
+    let (pid, fd) = match args.target.split_once(':') {
+        Some((pid, fd)) => (pid, Some(fd.parse().map_err(|_| bad())?)),
+        None => (args.target.as_str(), None),
+    };
+    Ok(Action::Explain { socket, pid: pid.parse().map_err(|_| bad())?, fd, json: args.json })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    fn meaning(line: &str) -> Result<Action> {
+        Action::of(Crosslane::try_parse_from(line.split(' ')).map_err(|e| exit::usage(e.to_string()))?)
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Crosslane::command().debug_assert();
+    }
+
+    #[test]
+    fn exec_takes_everything_behind_the_host() {
+        let Ok(Action::LabExec { host, preload, command, .. }) =
+            meaning("crosslane lab exec --plain h2 -- iperf3 -c 10.86.0.1 --json")
+        else {
+            panic!("not an exec");
+        };
+        assert_eq!((host.as_str(), preload), ("h2", Preload::Off));
+        assert_eq!(command, ["iperf3", "-c", "10.86.0.1", "--json"]);
+        assert!(meaning("crosslane lab exec h2").is_err());
+    }
+
+    #[test]
+    fn plain_may_stand_behind_the_host() {
+        let Ok(Action::LabExec { preload, command, .. }) = meaning("crosslane lab exec h1 --plain -- true")
+        else {
+            panic!("not an exec");
+        };
+        assert_eq!(preload, Preload::Off);
+        assert_eq!(command, ["true"]);
+    }
+
+    #[test]
+    fn values_are_checked_before_anything_is_done() {
+        assert!(meaning("crosslane lab up --hosts 3 --topology pair").is_err());
+        assert!(meaning("crosslane lab up --hosts 0").is_err());
+        assert!(meaning("crosslane lab up --name ../x").is_err());
+        assert!(meaning("crosslane top -d 0").is_err());
+        assert!(meaning("crosslane explain x:1").is_err());
+        assert!(matches!(
+            meaning("crosslane explain 12:3"),
+            Ok(Action::Explain { pid: 12, fd: Some(3), .. })
+        ));
+    }
+
+    #[test]
+    fn the_socket_may_stand_anywhere() {
+        let Ok(Action::Status { socket, json: true }) = meaning("crosslane status --json --socket /x") else {
+            panic!("not a status");
+        };
+        assert_eq!(socket, PathBuf::from("/x"));
+    }
+}

@@ -1,0 +1,193 @@
+//! `crosslane ping`: probes from daemon to daemon through the fabric.
+
+use crate::screen::Stop;
+use crate::{exit, status};
+use anyhow::{Result, bail};
+use crosslane_client::session::Session;
+use crosslane_wire::HostId;
+use crosslane_wire::local::{Reply, Request};
+use serde_json::{Value, json};
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+/// What to measure.
+#[derive(Debug)]
+pub(crate) struct Ping {
+    /// Host id, name, or fabric address.
+    pub(crate) host: String,
+    /// How many probes.
+    pub(crate) count: u32,
+    /// Pause between them.
+    pub(crate) interval: Duration,
+    /// No line for each probe.
+    pub(crate) quiet: bool,
+    /// A summary in JSON.
+    pub(crate) json: bool,
+}
+
+/// Probes a host and prints round trips and their percentiles.
+///
+/// # Errors
+/// No such host; no daemon; no answer at all (exit code 1).
+pub(crate) fn ping(socket: &Path, ping: &Ping) -> Result<()> {
+    let session = status::session(socket)?;
+    let to = find(&status::ask(&session)?, &ping.host)?;
+    let stop = Stop::watch()?;
+    let mut out = stdout().lock();
+    let (mut sent, mut times, mut hops) = (0_u32, Vec::new(), None);
+    while sent < ping.count {
+        if sent > 0 && stop.within(ping.interval) {
+            break;
+        }
+        sent += 1;
+        let (time, far) = probe(&session, to)?;
+        if let Some(ns) = time {
+            times.push(ns);
+            hops = Some(far);
+        }
+        if !ping.quiet {
+            match time {
+                Some(ns) => writeln!(out, "host {to}: seq={sent} hops={far} round trip {} us", us(ns))?,
+                None => writeln!(out, "host {to}: seq={sent} no answer")?,
+            }
+        }
+    }
+    times.sort_unstable();
+    let summary = Summary { host: to, sent, hops, times };
+    if ping.json {
+        writeln!(out, "{:#}", summary.json())?
+    } else {
+        summary.print(&mut out)?
+    }
+    if summary.times.is_empty() {
+        return Err(exit::with_code(1, format!("host {to} did not answer: see `crosslane status`")));
+    }
+    Ok(())
+}
+
+fn probe(session: &Session, to: HostId) -> Result<(Option<u64>, u8)> {
+    match session.request(&Request::Echo { to }, &[])?.0 {
+        Reply::Echo { round_trip_ns, hops } => Ok((round_trip_ns, hops)),
+        Reply::Error { text } => bail!(text),
+        other => bail!("the daemon answered a probe with {other:?}"),
+    }
+}
+
+/// The host that `name` means: an id, `hN`, or an address out of the daemon's status.
+fn find(status: &Value, name: &str) -> Result<HostId> {
+    if let Some(id) = name.strip_prefix('h').unwrap_or(name).parse().ok().filter(|id| *id > 0) {
+        return Ok(HostId(id));
+    }
+    let has = |host: &&Value, key: &str| {
+        host[key].as_array().is_some_and(|all| all.iter().any(|address| address.as_str() == Some(name)))
+    };
+    let id = if has(&status, "addresses") {
+        status["host"].as_u64()
+    } else {
+        let hosts = status["hosts"].as_array().into_iter().flatten();
+        hosts.clone().find(|host| has(host, "addresses")).and_then(|host| host["id"].as_u64())
+    };
+    match id.and_then(|id| u16::try_from(id).ok()) {
+        Some(id) => Ok(HostId(id)),
+        None => Err(exit::usage(format!(
+            "no host `{name}`: give an id (2), a name (h2) or one of `crosslane hosts`"
+        ))),
+    }
+}
+
+struct Summary {
+    host: HostId,
+    sent: u32,
+    hops: Option<u8>,
+    /// Round trips, ns, sorted.
+    times: Vec<u64>,
+}
+
+impl Summary {
+    /// Nearest-rank percentile, ns.
+    fn percentile(&self, percent: usize) -> u64 {
+        let rank = (self.times.len() * percent).div_ceil(100).max(1);
+        self.times.get(rank - 1).copied().unwrap_or_default()
+    }
+
+    fn figures(&self) -> [(&'static str, u64); 4] {
+        [
+            ("min", self.percentile(0)),
+            ("median", self.percentile(50)),
+            ("p99", self.percentile(99)),
+            ("max", self.percentile(100)),
+        ]
+    }
+
+    fn print(&self, out: &mut impl Write) -> Result<()> {
+        writeln!(out, "host {}: {} sent, {} answered", self.host, self.sent, self.times.len())?;
+        if self.times.is_empty() {
+            return Ok(());
+        }
+        let line = |half: f64| {
+            let all = self.figures().map(|(name, ns)| format!("{name} {}", us_of(ns, half)));
+            all.join("  ")
+        };
+        writeln!(out, "round trip, us:         {}", line(1.0))?;
+        writeln!(out, "one way (half), us:     {}", line(0.5))?;
+        Ok(())
+    }
+
+    fn json(&self) -> Value {
+        let figures = |half: f64| {
+            let value = |ns: u64| if self.times.is_empty() { Value::Null } else { json!(as_us(ns, half)) };
+            self.figures()
+                .into_iter()
+                .map(|(name, ns)| (name.to_owned(), value(ns)))
+                .collect::<serde_json::Map<_, _>>()
+        };
+        json!({
+            "host": self.host.0, "hops": self.hops, "sent": self.sent, "answered": self.times.len(),
+            "round_trip_us": figures(1.0), "one_way_us": figures(0.5),
+        })
+    }
+}
+
+fn as_us(ns: u64, share: f64) -> f64 {
+    // Exact up to 2^53 ns, which is 104 days.
+    #[allow(clippy::cast_precision_loss)]
+    let ns = ns as f64;
+    ns * share / 1000.0
+}
+
+fn us_of(ns: u64, share: f64) -> String {
+    format!("{:.2}", as_us(ns, share))
+}
+
+fn us(ns: u64) -> String {
+    us_of(ns, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_found_by_any_name() {
+        let status = json!({"host": 1, "addresses": ["10.86.0.1"],
+                            "hosts": [{"id": 2, "addresses": ["10.86.0.2", "fd86::2"]}]});
+        assert_eq!(find(&status, "2").expect("id"), HostId(2));
+        assert_eq!(find(&status, "h7").expect("name"), HostId(7));
+        assert_eq!(find(&status, "fd86::2").expect("address"), HostId(2));
+        assert_eq!(find(&status, "10.86.0.1").expect("own address"), HostId(1));
+        assert!(find(&status, "10.86.0.9").is_err());
+        assert!(find(&status, "h0").is_err());
+    }
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let summary = Summary { host: HostId(2), sent: 100, hops: Some(1), times: (1..=100).collect() };
+        assert_eq!(summary.figures().map(|f| f.1), [1, 50, 99, 100]);
+        let one = Summary { host: HostId(2), sent: 1, hops: Some(1), times: vec![7] };
+        assert_eq!(one.figures().map(|f| f.1), [7, 7, 7, 7]);
+        assert_eq!(one.json()["one_way_us"]["max"], 0.0035);
+        let none = Summary { host: HostId(2), sent: 1, hops: None, times: vec![] };
+        assert_eq!(none.json()["round_trip_us"]["max"], Value::Null);
+    }
+}

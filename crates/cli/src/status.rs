@@ -1,0 +1,194 @@
+//! `crosslane status` and `crosslane hosts`.
+
+use crate::table::{Table, bytes, cell};
+use anyhow::{Context, Result};
+use crosslane_client::session::Session;
+use crosslane_wire::local::Request;
+use serde_json::{Value, json};
+use std::io::{Write, stdout};
+use std::path::Path;
+
+/// A session of this tool with the daemon at `socket`.
+///
+/// # Errors
+/// No daemon answers, or it refuses us.
+pub(crate) fn session(socket: &Path) -> Result<Session> {
+    let session = Session::connect(socket)?;
+    session.hello("crosslane")?;
+    Ok(session)
+}
+
+/// The daemon's status.
+///
+/// # Errors
+/// The daemon is gone, or its answer is not JSON.
+pub(crate) fn ask(session: &Session) -> Result<Value> {
+    serde_json::from_str(&session.text(&Request::Status)?).context("the daemon's status is not JSON")
+}
+
+/// Prints the status.
+pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
+    let status = ask(&session(socket)?)?;
+    let mut out = stdout().lock();
+    if as_json {
+        writeln!(out, "{status:#}")?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "host {}  {}  crosslaned {}  up {}  sessions {}\n",
+        cell(&status["host"]),
+        cell(&status["addresses"]),
+        cell(&status["version"]),
+        age(&status["uptime_s"]),
+        cell(&status["sessions"])
+    )?;
+    for table in [hosts_table(&status), ports_table(&status), circuits_table(&status)] {
+        if !table.is_empty() {
+            table.print(&mut out)?;
+            writeln!(out)?;
+        }
+    }
+    counters_table(&status).print(&mut out)
+}
+
+fn rows<'a>(status: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    status[key].as_array().into_iter().flatten()
+}
+
+fn hosts_table(status: &Value) -> Table {
+    let mut table = Table::new(&["host", ">hops", "via", "addresses"]);
+    for host in rows(status, "hosts") {
+        table.row([cell(&host["id"]), cell(&host["hops"]), cell(&host["via"]), cell(&host["addresses"])]);
+    }
+    table
+}
+
+fn ports_table(status: &Value) -> Table {
+    let mut table = Table::new(&[
+        "port",
+        "kind",
+        "link",
+        ">peer",
+        ">epoch",
+        ">window",
+        ">in use",
+        ">sent",
+        ">received",
+        "why",
+    ]);
+    for port in rows(status, "ports") {
+        table.row([
+            cell(&port["name"]),
+            cell(&port["kind"]),
+            cell(&port["link"]),
+            cell(&port["peer"]),
+            cell(&port["epoch"]),
+            size(&port["window"]),
+            size(&port["window_used"]),
+            size(&port["tx_bytes"]),
+            size(&port["rx_bytes"]),
+            port["why"].as_str().unwrap_or_default().to_owned(),
+        ]);
+    }
+    table
+}
+
+fn circuits_table(status: &Value) -> Table {
+    let mut table = Table::new(&[
+        ">circuit",
+        "client",
+        "server",
+        ">peer",
+        "role",
+        "program",
+        ">pid",
+        "state",
+        ">sent",
+        ">received",
+    ]);
+    for circuit in rows(status, "circuits") {
+        table.row([
+            cell(&circuit["id"]),
+            cell(&circuit["client"]),
+            cell(&circuit["server"]),
+            cell(&circuit["peer"]),
+            cell(&circuit["role"]),
+            cell(&circuit["program"]),
+            cell(&circuit["pid"]),
+            cell(&circuit["state"]),
+            size(&circuit["tx_bytes"]),
+            size(&circuit["rx_bytes"]),
+        ]);
+    }
+    table
+}
+
+fn counters_table(status: &Value) -> Table {
+    let mut table = Table::new(&["counter", ">value"]);
+    for (name, value) in status["counters"].as_object().into_iter().flatten() {
+        match value.as_object() {
+            // A group of counters, as why connections went plain.
+            Some(group) => {
+                group.iter().for_each(|(part, value)| table.row([format!("{name}.{part}"), cell(value)]));
+            }
+            None => table.row([name.clone(), cell(value)]),
+        }
+    }
+    table
+}
+
+fn size(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), bytes)
+}
+
+fn age(seconds: &Value) -> String {
+    let Some(seconds) = seconds.as_f64() else { return "-".to_owned() };
+    let (days, rest) = ((seconds / 86400.0).floor(), seconds % 86400.0);
+    let (hours, minutes) = ((rest / 3600.0).floor(), (rest % 3600.0 / 60.0).floor());
+    if seconds < 60.0 { format!("{seconds:.1} s") } else { format!("{days}d {hours:02}:{minutes:02}") }
+}
+
+/// Prints the names and addresses of all hosts.
+pub(crate) fn hosts(socket: &Path, as_json: bool) -> Result<()> {
+    let text = session(socket)?.text(&Request::Hosts)?;
+    let mut out = stdout().lock();
+    if !as_json {
+        write!(out, "{text}")?;
+        return Ok(());
+    }
+    let list: Vec<Value> = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let address = words.next()?;
+            Some(json!({"address": address, "names": words.collect::<Vec<_>>()}))
+        })
+        .collect();
+    writeln!(out, "{:#}", Value::from(list))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_counters_are_spread() {
+        let status = json!({"counters": {"bells": 3, "plain": {"Rule": 1, "NoListener": 2}}});
+        let mut out = Vec::new();
+        counters_table(&status).print(&mut out).expect("printed");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("plain.NoListener") && text.contains("bells"), "{text}");
+    }
+
+    #[test]
+    fn a_status_with_holes_still_prints() {
+        let status = json!({"ports": [{"name": "right"}], "hosts": [{}]});
+        assert!(!ports_table(&status).is_empty());
+        assert!(!hosts_table(&status).is_empty());
+        assert!(circuits_table(&status).is_empty());
+        assert_eq!(age(&status["uptime_s"]), "-");
+    }
+}

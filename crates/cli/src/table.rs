@@ -1,0 +1,112 @@
+//! Plain tables of text.
+
+use anyhow::Result;
+use serde_json::Value;
+use std::io::Write;
+
+/// A table that grows by rows; columns are as wide as their widest cell.
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<bool>,
+}
+
+impl Table {
+    /// A table with the columns `names`; a name that starts with `>` is of a column of numbers.
+    pub(crate) fn new(names: &[&str]) -> Self {
+        let right = names.iter().map(|name| name.starts_with('>')).collect();
+        let head = names.iter().map(|name| name.trim_start_matches('>').to_uppercase()).collect();
+        Self { rows: vec![head], right }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.into());
+    }
+
+    /// Adds a row of as many cells as there are columns.
+    pub(crate) fn cells(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Whether there are no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
+    /// Prints it.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub(crate) fn print(&self, out: &mut impl Write) -> Result<()> {
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.right.len()).map(width).collect();
+        for row in &self.rows {
+            let cell = |(at, text): (usize, &String)| {
+                if self.right[at] {
+                    format!("{text:>w$}", w = widths[at])
+                } else {
+                    format!("{text:<w$}", w = widths[at])
+                }
+            };
+            let line = row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A JSON value as a cell: texts bare, nothing as `-`, lists joined.
+pub(crate) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(cell).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
+}
+
+/// A number of bytes for people, powers of 1024.
+pub(crate) fn bytes(value: f64) -> String {
+    scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+}
+
+/// A rate of bytes as bits a second, powers of 1000.
+pub(crate) fn bit_rate(bytes_per_second: f64) -> String {
+    scaled(bytes_per_second * 8.0, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"])
+}
+
+fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut at = 0;
+    while value >= step && at + 1 < units.len() {
+        value /= step;
+        at += 1;
+    }
+    if at == 0 { format!("{value:.0} {}", units[at]) } else { format!("{value:.1} {}", units[at]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["name", ">bytes"]);
+        table.row(["right".into(), "7".into()]);
+        table.row(["l".into(), "1234567".into()]);
+        let mut out = Vec::new();
+        table.print(&mut out).expect("printed");
+        assert_eq!(String::from_utf8(out).expect("text"), "NAME     BYTES\nright        7\nl      1234567\n");
+    }
+
+    #[test]
+    fn cells_and_units_are_for_people() {
+        assert_eq!(cell(&json!(null)), "-");
+        assert_eq!(cell(&json!(["a", 1])), "a 1");
+        assert_eq!(bytes(512.0), "512 B");
+        assert_eq!(bytes(16.0 * 1024.0 * 1024.0), "16.0 MiB");
+        assert_eq!(bit_rate(1.25e9), "10.0 Gb/s");
+    }
+}
