@@ -25,7 +25,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod port;
+pub mod sim;
 pub mod soft;
 
 mod translation;

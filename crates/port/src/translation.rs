@@ -63,6 +63,11 @@ impl<T> Translation<T> {
     pub(crate) fn clear(&mut self) {
         self.slices.clear();
     }
+
+    /// What is kept for each slice.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.slices.values().map(|(_, value)| value)
+    }
 }
 
 /// Refuses a translation that a window of `window_bytes` cannot have.
