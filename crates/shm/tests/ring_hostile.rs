@@ -1,0 +1,230 @@
+//! A peer that lies: arbitrary bytes in the consumer's memory, words that change between two looks, arbitrary
+//! credit. Nothing may panic (the test memory panics when it is left), and nothing may go on for ever.
+//!
+//! These are bolero targets: `cargo test` runs them on random inputs, `cargo bolero test` fuzzes them.
+
+mod memory;
+
+use crosslane_shm::ring::{Consumer, Producer, Violation};
+use crosslane_shm::{Load, Store};
+use crosslane_wire::record::{Header, Kind, MAX_MESSAGE, mark};
+use crosslane_wire::slice::{CREDIT, LINE, RING, slice_len};
+use std::cell::Cell;
+
+const KEY: u64 = 0x1234_5678;
+
+/// Reads the fuzzer's bytes as choices; zeros when they are used up.
+struct Choices<'a>(Cell<&'a [u8]>);
+
+impl Choices<'_> {
+    fn byte(&self) -> u8 {
+        let bytes = self.0.get();
+        let Some((&first, rest)) = bytes.split_first() else { return 0 };
+        self.0.set(rest);
+        first
+    }
+
+    fn word(&self) -> u64 {
+        u64::from_le_bytes([0; 8].map(|_: u8| self.byte()))
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.get().is_empty()
+    }
+
+    /// A word that is likely to pass one check or another.
+    fn record(&self) -> u64 {
+        if self.byte() % 8 == 0 {
+            return self.word();
+        }
+        let len = match self.byte() % 4 {
+            0 => u64::from(self.byte()),
+            1 => u64::from(self.byte()) * 128,
+            2 => (LINE * u64::from(self.byte())).saturating_sub(16 + u64::from(self.byte() % 2)),
+            _ => self.word() & 0xffff_ffff,
+        };
+        (len & 0xffff_ffff) | u64::from(self.byte() % 10) << 32 | u64::from(self.byte() % 3) << 40
+    }
+}
+
+/// Memory whose words change from one look to the next. `position` is where the reader stands: this peer knows the
+/// key and forges marks.
+struct Shifting<'a> {
+    choices: &'a Choices<'a>,
+    position: Cell<u64>,
+    len: usize,
+}
+
+impl Load for Shifting<'_> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn load_u32(&self, offset: usize) -> u32 {
+        assert!(offset + 4 <= self.len);
+        u32::from(self.choices.byte())
+    }
+
+    fn load_u64(&self, offset: usize) -> u64 {
+        assert!(offset % 8 == 0 && offset + 8 <= self.len, "read at {offset} of {}", self.len);
+        if offset % 64 == 8 {
+            return self.choices.record();
+        }
+        if self.choices.byte() % 8 == 0 { self.choices.word() } else { mark(KEY, self.position.get()) }
+    }
+
+    fn read(&self, offset: usize, target: &mut [u8]) {
+        assert!(offset >= RING && offset + target.len() <= self.len, "read outside the ring");
+        target.fill(self.choices.byte());
+    }
+}
+
+/// Does with the ring what a program may, until it is over. Every step consumes a choice.
+fn consume(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
+    let back = memory::slice(slice_len(64));
+    let mut target = vec![0; 40_000];
+    while !memory.choices.is_over() {
+        memory.position.set(consumer.position());
+        match memory.choices.byte() % 6 {
+            0 => drop(consumer.head(memory)?),
+            1 => drop(consumer.take(memory, &mut target)?),
+            2 => drop(consumer.take(memory, &mut target[..usize::from(memory.choices.byte())])?),
+            3 if consumer.head(memory)?.is_some() => consumer.consume()?,
+            4 => drop(consumer.give_credit(&back.0, memory.choices.byte() % 2 == 0)),
+            _ => walk(consumer, memory)?,
+        }
+    }
+    Ok(())
+}
+
+fn walk(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
+    let mut cursor = consumer.cursor();
+    for _ in 0..8 {
+        memory.position.set(cursor.position());
+        let Some(header) = cursor.look(memory)? else { break };
+        let mut bytes = vec![0; header.len as usize];
+        cursor.read(memory, 0, &mut bytes);
+        cursor.pass(header);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_consumer_survives_words_that_change_under_it() {
+    bolero::check!().for_each(|input: &[u8]| {
+        let choices = Choices(Cell::new(input));
+        let (cap, doublings) = (1 << (8 + choices.byte() % 9), choices.byte() % 4);
+        let ring_max: u64 = cap << doublings;
+        let consumer = Consumer::default();
+        consumer.reset(cap, ring_max, KEY);
+        let len = usize::try_from(slice_len(ring_max)).unwrap();
+        let memory = Shifting { choices: &choices, position: Cell::new(0), len };
+        let _ = consume(&consumer, &memory);
+    });
+}
+
+#[test]
+fn a_consumer_of_rubbish_waits_or_refuses() {
+    bolero::check!().for_each(|input: &[u8]| {
+        let (out, inb) = memory::slice(slice_len(4096));
+        let consumer = Consumer::default();
+        consumer.reset(4096, 4096, KEY);
+        out.write(RING, &input[..input.len().min(4096)]);
+        let mut forged = 0;
+        loop {
+            match consumer.head(&inb) {
+                Ok(Some(_)) => consumer.consume().unwrap(),
+                Ok(None) if forged < 200 => {
+                    let at = RING + usize::try_from(consumer.position() % 4096).unwrap();
+                    out.store_u64(at, mark(KEY, consumer.position()));
+                    forged += 1;
+                }
+                Ok(None) | Err(_) => break,
+            }
+        }
+    });
+}
+
+#[test]
+fn a_producer_survives_any_credit() {
+    bolero::check!().for_each(|input: &[u8]| {
+        let choices = Choices(Cell::new(input));
+        let (cap, doublings) = (1 << (8 + choices.byte() % 9), choices.byte() % 4);
+        let ring_max: u64 = cap << doublings;
+        let producer = Producer::default();
+        producer.reset(cap, ring_max, KEY);
+        let ((ring, _), (back, credits)) = (memory::slice(slice_len(ring_max)), memory::slice(slice_len(64)));
+        let bytes = vec![7; 40_000];
+        while !choices.is_over() {
+            if produce(&producer, &ring, &credits, &choices, &bytes).is_err() {
+                return;
+            }
+            assert!(producer.cap() <= ring_max);
+            back.store_u64(CREDIT, lie(&choices, producer.position()));
+        }
+    });
+}
+
+/// A credit word: often possible, sometimes not.
+fn lie(choices: &Choices<'_>, position: u64) -> u64 {
+    match choices.byte() % 8 {
+        0 => choices.word(),
+        1..4 => position,
+        _ => position.saturating_sub(u64::from(choices.byte()) * 16),
+    }
+}
+
+fn produce(
+    producer: &Producer,
+    ring: &impl Store,
+    credits: &impl Load,
+    choices: &Choices<'_>,
+    bytes: &[u8],
+) -> Result<(), Violation> {
+    let len = (usize::from(choices.byte()) << (choices.byte() % 8)).min(bytes.len());
+    match choices.byte() % 4 {
+        0 => drop(producer.push_control(ring, credits, Kind::DisConn, 0)?),
+        1 => {
+            let len = len.min(usize::try_from(MAX_MESSAGE).unwrap());
+            producer.push_message(ring, credits, &bytes[..len], 0)?;
+        }
+        2 => drop(producer.unconfirmed(credits)?),
+        _ => drop(producer.push(ring, credits, Kind::Data, &bytes[..len], 0)?),
+    }
+    Ok(())
+}
+
+#[test]
+fn credit_that_was_never_sent_or_goes_back_is_refused() {
+    let producer = Producer::default();
+    producer.reset(4096, 4096, KEY);
+    let ((ring, _), (back, credits)) = (memory::slice(slice_len(4096)), memory::slice(slice_len(64)));
+    producer.push(&ring, &credits, Kind::Data, &[1; 200], 0).unwrap();
+    back.store_u64(CREDIT, 257);
+    assert_eq!(producer.unconfirmed(&credits), Err(Violation::Credit { got: 257, least: 0, most: 256 }));
+    back.store_u64(CREDIT, 256);
+    assert_eq!(producer.unconfirmed(&credits), Ok(0));
+    back.store_u64(CREDIT, 255);
+    assert!(producer.unconfirmed(&credits).is_err());
+}
+
+#[test]
+fn growth_beyond_the_slice_or_inside_the_ring_is_refused() {
+    for (cap, ring_max, offset, len) in [(256, 256, 192, 48), (256, 512, 0, 48), (256, 512, 128, 48)] {
+        let (out, inb) = memory::slice(slice_len(ring_max));
+        let consumer = Consumer::default();
+        consumer.reset(cap, ring_max, KEY);
+        for position in (0..=offset).step_by(64) {
+            let flags = u8::from(position == offset);
+            let header = Header { len, kind: Kind::Data, flags, cpu: 0 };
+            let at = RING + usize::try_from(position).unwrap();
+            out.store_u64(at + 8, header.to_word());
+            out.store_u64(at, mark(KEY, position));
+            let seen = consumer.head(&inb);
+            assert_eq!(seen.is_err(), position == offset, "record at {position} of {cap} (max {ring_max})");
+            if seen.is_ok() {
+                consumer.consume().unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The ring and its sleeping protocol under loom: every order that the memory model allows is tried.
+//!
+//! The views are traits, so the shared words are modelled by loom's atomics and the payload by its checked cells,
+//! which notice a copy that races with a store. Each property is also tried with one ordering weakened, and must
+//! then fail: else the test would prove nothing.
+
+use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::{Load, Store};
+use crosslane_wire::record::Kind;
+use crosslane_wire::slice::{CREDIT, LINE, RING, WANT_DATA, WANT_ROOM};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::sync::{Arc, Notify};
+
+/// Lines of the modelled ring; records stay within one line.
+const LINES: usize = 4;
+const CAP: u64 = LINES as u64 * LINE;
+const PAYLOAD: usize = 48;
+
+/// How strong the modelled memory is; the real one has all four.
+#[derive(Clone, Copy)]
+struct Strength {
+    release: bool,
+    acquire: bool,
+    full_fence: bool,
+}
+
+const REAL: Strength = Strength { release: true, acquire: true, full_fence: true };
+
+/// One slice: the words beside the ring, and lines of mark, word and payload.
+struct Slice {
+    words: [AtomicU64; 3],
+    lines: Vec<(AtomicU64, AtomicU64, UnsafeCell<[u8; PAYLOAD]>)>,
+    strength: Strength,
+}
+
+impl Slice {
+    fn new(strength: Strength, lines: usize) -> Arc<Self> {
+        let line = |_| (AtomicU64::new(0), AtomicU64::new(0), UnsafeCell::new([0; PAYLOAD]));
+        let words = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
+        Arc::new(Self { words, lines: (0..lines).map(line).collect(), strength })
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        match offset {
+            CREDIT => &self.words[0],
+            WANT_DATA => &self.words[1],
+            WANT_ROOM => &self.words[2],
+            _ if offset % 64 == 0 => &self.lines[(offset - RING) / 64].0,
+            _ if offset % 64 == 8 => &self.lines[(offset - RING) / 64].1,
+            _ => panic!("no word at {offset}"),
+        }
+    }
+
+    fn payload(&self, offset: usize) -> &UnsafeCell<[u8; PAYLOAD]> {
+        assert_eq!(offset % 64, 16);
+        &self.lines[(offset - RING) / 64].2
+    }
+}
+
+struct Out(Arc<Slice>);
+struct In(Arc<Slice>);
+
+impl Store for Out {
+    fn len(&self) -> usize {
+        RING + self.0.lines.len() * 64
+    }
+
+    fn store_u32(&self, _: usize, _: u32) {
+        unreachable!("the ring has no short words")
+    }
+
+    fn store_u64(&self, offset: usize, value: u64) {
+        let order = if self.0.strength.release { Ordering::Release } else { Ordering::Relaxed };
+        self.0.word(offset).store(value, order);
+    }
+
+    fn write(&self, offset: usize, source: &[u8]) {
+        if !source.is_empty() {
+            // SAFETY: loom gives a valid pointer and fails the model if another thread uses the cell now.
+            self.0
+                .payload(offset)
+                .with_mut(|line| unsafe { (&mut *line)[..source.len()].copy_from_slice(source) });
+        }
+    }
+
+    fn store_fence(&self) {
+        if self.0.strength.release {
+            fence(Ordering::Release);
+        }
+    }
+
+    fn fence(&self) {
+        self.store_fence();
+        if self.0.strength.full_fence {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+impl Load for In {
+    fn len(&self) -> usize {
+        RING + self.0.lines.len() * 64
+    }
+
+    fn load_u32(&self, _: usize) -> u32 {
+        unreachable!("the ring has no short words")
+    }
+
+    fn load_u64(&self, offset: usize) -> u64 {
+        let order = if self.0.strength.acquire { Ordering::Acquire } else { Ordering::Relaxed };
+        self.0.word(offset).load(order)
+    }
+
+    fn read(&self, offset: usize, target: &mut [u8]) {
+        if !target.is_empty() {
+            // SAFETY: loom gives a valid pointer and fails the model if another thread stores into the cell now.
+            self.0.payload(offset).with(|line| target.copy_from_slice(unsafe { &(&*line)[..target.len()] }));
+        }
+    }
+}
+
+/// The producing side: its state, the ring that it stores into, the words that it reads.
+struct Sender {
+    state: Producer,
+    ring: Out,
+    words: In,
+    bell: Arc<Notify>,
+    mine: Arc<Notify>,
+}
+
+/// The consuming side.
+struct Receiver {
+    state: Consumer,
+    ring: In,
+    words: Out,
+    bell: Arc<Notify>,
+    mine: Arc<Notify>,
+}
+
+fn pair(strength: Strength) -> (Sender, Receiver) {
+    let (there, back) = (Slice::new(strength, LINES), Slice::new(strength, 0));
+    let (data, room) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (producer, consumer) = (Producer::default(), Consumer::default());
+    producer.reset(CAP, CAP, 9);
+    consumer.reset(CAP, CAP, 9);
+    (
+        Sender {
+            state: producer,
+            ring: Out(there.clone()),
+            words: In(back.clone()),
+            bell: data.clone(),
+            mine: room.clone(),
+        },
+        Receiver { state: consumer, ring: In(there), words: Out(back), bell: room, mine: data },
+    )
+}
+
+impl Sender {
+    fn push(&self, byte: u8) -> bool {
+        self.state.push(&self.ring, &self.words, Kind::Data, &[byte; PAYLOAD], 0).unwrap() == PAYLOAD
+    }
+
+    /// Publish, fence, look whether the reader sleeps.
+    fn push_and_ring(&self, byte: u8) {
+        assert!(self.push(byte));
+        self.ring.fence();
+        if self.words.load_u64(WANT_DATA) != 0 {
+            self.bell.notify();
+        }
+    }
+
+    /// Arm, fence, look once more, sleep.
+    fn push_or_sleep(&self, byte: u8) {
+        while !self.push(byte) {
+            self.ring.store_u64(WANT_ROOM, 1);
+            self.ring.fence();
+            if self.push(byte) {
+                break;
+            }
+            self.mine.wait();
+        }
+    }
+}
+
+impl Receiver {
+    /// Takes the next record, if it is there, and checks that it is all of one value.
+    fn take(&self) -> Option<u8> {
+        self.state.head(&self.ring).unwrap()?;
+        let mut bytes = [0; PAYLOAD];
+        assert_eq!(self.state.take(&self.ring, &mut bytes), Ok(PAYLOAD));
+        assert!(bytes.iter().all(|&byte| byte == bytes[0]), "a torn record");
+        Some(bytes[0])
+    }
+
+    /// Arm, fence, look once more, sleep.
+    fn take_or_sleep(&self) -> u8 {
+        loop {
+            if let Some(byte) = self.take() {
+                return byte;
+            }
+            self.words.store_u64(WANT_DATA, 1);
+            self.words.fence();
+            if let Some(byte) = self.take() {
+                return byte;
+            }
+            self.mine.wait();
+        }
+    }
+
+    /// Publish credit, fence, look whether the writer sleeps.
+    fn credit_and_ring(&self) {
+        if self.state.give_credit(&self.words, true) {
+            self.words.fence();
+            if self.ring.load_u64(WANT_ROOM) != 0 {
+                self.bell.notify();
+            }
+        }
+    }
+}
+
+/// Payload, word, mark: a record that is seen is whole.
+fn publish(strength: Strength) {
+    loom::model(move || {
+        let (sender, receiver) = pair(strength);
+        let thread = loom::thread::spawn(move || {
+            assert!(sender.push(1) && sender.push(2));
+        });
+        let seen: Vec<u8> = (0..3).filter_map(|_| receiver.take()).collect();
+        assert!([&[][..], &[1], &[1, 2]].contains(&&seen[..]), "saw {seen:?}");
+        thread.join().unwrap();
+    });
+}
+
+/// A line is written again only after its reader has copied it: the credit says so.
+fn reuse(strength: Strength) {
+    loom::model(move || {
+        let (sender, receiver) = pair(strength);
+        assert!(sender.push(1) && sender.push(2) && sender.push(3) && !sender.push(4));
+        let thread = loom::thread::spawn(move || {
+            for byte in [4, 5] {
+                sender.push(byte);
+            }
+        });
+        assert_eq!((receiver.take(), receiver.take()), (Some(1), Some(2)));
+        receiver.state.give_credit(&receiver.words, true);
+        assert_eq!(receiver.take(), Some(3));
+        thread.join().unwrap();
+    });
+}
+
+/// A reader that goes to sleep while a record is published is woken.
+fn sleep_for_data(strength: Strength) {
+    loom::model(move || {
+        let (sender, receiver) = pair(strength);
+        let thread = loom::thread::spawn(move || sender.push_and_ring(7));
+        assert_eq!(receiver.take_or_sleep(), 7);
+        thread.join().unwrap();
+    });
+}
+
+/// A writer that goes to sleep while credit is published is woken.
+fn sleep_for_room(strength: Strength) {
+    loom::model(move || {
+        let (sender, receiver) = pair(strength);
+        assert!(sender.push(1) && sender.push(2) && sender.push(3));
+        let thread = loom::thread::spawn(move || {
+            assert_eq!(receiver.take(), Some(1));
+            receiver.credit_and_ring();
+        });
+        sender.push_or_sleep(4);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_record_that_is_seen_is_whole() {
+    publish(REAL);
+}
+
+#[test]
+#[should_panic(expected = "record kind")]
+fn without_release_a_record_is_torn() {
+    publish(Strength { release: false, ..REAL });
+}
+
+#[test]
+#[should_panic(expected = "record kind")]
+fn without_acquire_a_record_is_torn() {
+    publish(Strength { acquire: false, ..REAL });
+}
+
+#[test]
+fn a_line_is_reused_only_after_it_was_copied() {
+    reuse(REAL);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn without_release_of_the_credit_a_line_is_reused_too_early() {
+    reuse(Strength { release: false, ..REAL });
+}
+
+#[test]
+fn no_wake_up_for_data_is_lost() {
+    sleep_for_data(REAL);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_fence_a_wake_up_for_data_is_lost() {
+    sleep_for_data(Strength { full_fence: false, ..REAL });
+}
+
+#[test]
+fn no_wake_up_for_room_is_lost() {
+    sleep_for_room(REAL);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_fence_a_wake_up_for_room_is_lost() {
+    sleep_for_room(Strength { full_fence: false, ..REAL });
+}

@@ -1,0 +1,78 @@
+//! The ring over real mappings between two threads, byte for byte; the sanitizers run this too.
+#![cfg(not(miri))]
+
+use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::{Caching, Inbound, Outbound, mem};
+use crosslane_wire::record::Kind;
+use crosslane_wire::slice::{RING_MIN, slice_len};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TOTAL: u64 = 8 << 20;
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn slice(len: u64) -> (Outbound, Inbound) {
+    let fd = mem::new_slice("crosslane-test", len).unwrap();
+    (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap())
+}
+
+/// The byte of the stream at `position`; a prime period, so that no lap of the ring equals another.
+fn byte(position: u64) -> u8 {
+    u8::try_from(position % 251).unwrap_or(0)
+}
+
+/// Lengths between 1 and 131072 that look random and are the same at each run.
+fn length(step: u64) -> usize {
+    let mixed = crosslane_wire::record::mark(1, step);
+    usize::try_from(mixed % (1 << (mixed % 18))).unwrap().max(1)
+}
+
+fn produce(producer: &Producer, ring: &Outbound, credits: &Inbound) {
+    let (mut sent, mut step, start) = (0, 0, Instant::now());
+    while sent < TOTAL {
+        let end = (sent + length(step) as u64).min(TOTAL);
+        let bytes: Vec<u8> = (sent..end).map(byte).collect();
+        let mut done = 0;
+        while done < bytes.len() {
+            let count = producer.push(ring, credits, Kind::Data, &bytes[done..], 0).unwrap();
+            done += count;
+            if count == 0 {
+                assert!(start.elapsed() < LIMIT, "stuck after {sent} bytes");
+                thread::yield_now();
+            }
+        }
+        (sent, step) = (end, step + 1);
+    }
+}
+
+fn consume(consumer: &Consumer, ring: &Inbound, back: &Outbound) {
+    let (mut received, mut step, start) = (0, 7, Instant::now());
+    let mut target = vec![0; 1 << 17];
+    while received < TOTAL {
+        let len = length(step);
+        let count = consumer.take(ring, &mut target[..len]).unwrap();
+        let wrong = target[..count].iter().zip(received..).position(|(&got, at)| got != byte(at));
+        assert_eq!(wrong, None, "wrong byte near {received}");
+        consumer.give_credit(back, step % 16 == 0);
+        if count == 0 {
+            assert!(start.elapsed() < LIMIT, "stuck after {received} bytes");
+            thread::yield_now();
+        }
+        (received, step) = (received + count as u64, step + 1);
+    }
+}
+
+#[test]
+fn every_byte_arrives_in_order() {
+    for (cap, ring_max) in [(RING_MIN, RING_MIN), (RING_MIN, 1 << 20), (256, 4096)] {
+        let ((out, inb), (back, credits)) = (slice(slice_len(ring_max)), slice(slice_len(4096)));
+        let (producer, consumer) = (Producer::default(), Consumer::default());
+        producer.reset(cap, ring_max, 77);
+        consumer.reset(cap, ring_max, 77);
+        thread::scope(|scope| {
+            scope.spawn(|| produce(&producer, &out, &credits));
+            scope.spawn(|| consume(&consumer, &inb, &back));
+        });
+        assert!(producer.position() >= TOTAL);
+    }
+}
