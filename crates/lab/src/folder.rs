@@ -88,7 +88,7 @@ fn sockets(places: &[PathBuf]) -> Option<PathBuf> {
 
 fn places() -> Vec<PathBuf> {
     if let Some(given) = env::var_os("CROSSLANE_BIN").map(PathBuf::from) {
-        let folder = if given.is_dir() { Some(given) } else { given.parent().map(Path::to_owned) };
+        let folder = if given.is_file() { given.parent().map(Path::to_owned) } else { Some(given) };
         return folder.into_iter().collect();
     }
     let Some(own) = env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned)) else {
@@ -136,6 +136,11 @@ impl Folder {
     /// The state that the keeper wrote last, if there is one.
     pub(crate) fn state(&self) -> Option<State> {
         serde_json::from_slice(&std::fs::read(self.file(STATE)).ok()?).ok()
+    }
+
+    /// Whether its daemons have been started.
+    pub(crate) fn ready(&self) -> bool {
+        self.state().is_some_and(|state| state.ready)
     }
 
     /// Removes the folder; it may be gone already.

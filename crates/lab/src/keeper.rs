@@ -118,8 +118,10 @@ impl Keeper {
         self.write_configs()?;
         self.store()?;
         for index in 0..self.networks.len() {
+            maker_waits()?;
             self.start_daemon(index)?;
         }
+        self.state.ready = true;
         self.store()?;
         writeln!(std::io::stdout(), "{READY}").map_err(LabError::io("tell the maker"))?;
         self.serve(&watch)
@@ -131,6 +133,7 @@ impl Keeper {
             self.inside(host, || wiring::run(&wiring::host(host.id, tun)))?;
         }
         for cable in &self.state.cables {
+            maker_waits()?;
             let (a, b) = (&hosts[usize::from(cable.a) - 1], &hosts[usize::from(cable.b) - 1]);
             let peer = format!("/proc/{}/fd/{}", std::process::id(), b.network);
             self.inside(a, || wiring::run(&(wiring::veth(cable, &peer) + &wiring::veth_end(cable, a.id))))?;
@@ -294,6 +297,8 @@ impl Keeper {
 
     /// Ends programs, then daemons, and removes the files.
     fn finish(&mut self) {
+        // From here on the lab is not up; who wants one of its name waits for our lock.
+        let _ = fs::remove_file(self.folder.file(folder::STATE));
         // We hold the namespaces, so their inodes are no others'.
         let daemons: Vec<Identity> = self.state.hosts.iter().filter_map(|h| h.daemon).collect();
         let networks = self.state.networks();
@@ -335,6 +340,14 @@ impl Watch {
             UnixListener::bind(folder.file(folder::KEEPER)).map_err(LabError::io("listen for requests"))?;
         Ok(Self { end, child, socket })
     }
+}
+
+/// Fails if the maker is gone, as after Ctrl-C.
+fn maker_waits() -> Result<(), LabError> {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let gone = poll(&mut fds, Some(&Default::default())).is_ok_and(|ready| ready > 0);
+    if gone { Err(LabError::Keeper("it is not wanted any more".to_owned())) } else { Ok(()) }
 }
 
 fn drain(mut pipe: &UnixStream) {
@@ -380,6 +393,7 @@ fn describe(
         topology: order.topology,
         mark: format!("{}:{}:{}", order.name, keeper.pid, keeper.start),
         keeper,
+        ready: false,
         user: user.map(AsRawFd::as_raw_fd),
         tun,
         program: order.keeper.clone(),

@@ -79,7 +79,9 @@ impl Lab {
     pub fn attach(name: &str, base: Option<&Path>) -> Result<Self, LabError> {
         let folder = Folder::new(base, name);
         match folder.state() {
-            Some(state) if folder.kept() => Ok(Self { name: name.to_owned(), folder, state, keeper: None }),
+            Some(state) if state.ready && folder.kept() => {
+                Ok(Self { name: name.to_owned(), folder, state, keeper: None })
+            }
             _ => Err(LabError::NotUp { name: name.to_owned(), folder: folder.path }),
         }
     }
@@ -323,10 +325,19 @@ fn clear(folder: &Folder, options: &Options) -> Result<(), LabError> {
     if !folder.path.exists() {
         return Ok(());
     }
+    settle(folder);
     if folder.kept() && !options.force {
         return Err(LabError::AlreadyUp { name: options.name.clone() });
     }
     take_down(folder)
+}
+
+/// Waits, for a while, for a keeper that is about to end, or has just begun: it has no state then.
+fn settle(folder: &Folder) {
+    let deadline = Instant::now() + DOWN_PATIENCE;
+    while folder.kept() && !folder.ready() && Instant::now() < deadline {
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 fn create(folder: &Folder, options: &Options) -> Result<(), LabError> {
@@ -399,9 +410,13 @@ fn read_word(mut pipe: impl Read + AsFd, patience: Duration) -> String {
 
 /// Takes down whatever is left of a lab, with its keeper's help or without.
 fn take_down(folder: &Folder) -> Result<(), LabError> {
+    settle(folder);
     let Some(state) = folder.state() else {
         if folder.kept() {
-            return Err(LabError::Keeper(format!("its keeper has just started; {}", folder.path.display())));
+            return Err(LabError::Keeper(format!(
+                "its keeper neither begins nor ends: {}",
+                folder.path.display()
+            )));
         }
         return folder.remove();
     };

@@ -19,6 +19,8 @@ pub struct State {
     pub mark: String,
     /// The process that holds the namespaces.
     pub keeper: Identity,
+    /// Whether all daemons have been started.
+    pub ready: bool,
     /// Descriptor of the user namespace in the keeper, of an ordinary user's lab.
     pub user: Option<i32>,
     /// Whether the fabric addresses are on the daemons' own interfaces (else, without a usable

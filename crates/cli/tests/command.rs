@@ -1,0 +1,64 @@
+//! The command as its users meet it: words and exit codes.
+
+use std::process::{Command, Output};
+
+fn crosslane(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_crosslane"))
+        .args(args)
+        .env_remove("CROSSLANE_SOCKET")
+        .env("CROSSLANE_BIN", "/no/such/folder")
+        .output()
+        .expect("runs")
+}
+
+fn fails(args: &[&str], code: i32, words: &str) {
+    let output = crosslane(args);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+    assert!(text.contains(words), "{args:?}: {text}");
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn without_a_daemon_it_says_what_to_do() {
+    for command in
+        [["status"].as_slice(), &["ping", "h2"], &["hosts"], &["top", "-n", "1"], &["explain", "1"]]
+    {
+        let args = [command, &["--socket", "/no/such/socket"]].concat();
+        fails(&args, 3, "start `crosslaned --config FILE`");
+    }
+}
+
+#[test]
+fn without_a_lab_it_says_what_to_do() {
+    let name = format!("no-such-{}", std::process::id());
+    fails(&["lab", "status", "--name", &name], 4, "crosslane lab up");
+    fails(&["lab", "exec", "--name", &name, "h1", "--", "true"], 4, "crosslane lab up");
+    let down = crosslane(&["lab", "down", "--name", &name]);
+    assert!(down.status.success(), "down is idempotent");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    fails(&["lab", "up", "--hosts", "3", "--topology", "pair"], 2, "a pair has 2 hosts");
+    fails(&["lab", "up", "--name", "a/b"], 2, "no name for a lab");
+    fails(&["explain", "me"], 2, "PID:FD");
+    fails(&["nonsense"], 2, "Usage");
+}
+
+#[test]
+fn missing_parts_are_named() {
+    fails(&["lab", "up", "--name", "never"], 1, "make build");
+    fails(&["run", "--", "true"], 125, "libcrosslane_sockets.so");
+}
+
+#[test]
+fn completions_and_pages_are_there_for_every_shell() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = crosslane(&["completions", shell]);
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("crosslane"), "{shell}");
+    }
+    let page = crosslane(&["man"]);
+    assert!(String::from_utf8_lossy(&page.stdout).contains("Exit codes"));
+}
