@@ -1,0 +1,200 @@
+//! The soft port: the conformance suite, and what belongs to it alone.
+
+mod support;
+
+use crosslane_port::conformance::{self, Cable};
+use crosslane_port::soft::{SoftConfig, SoftPort};
+use crosslane_port::{DownReason, Event, Port, PortError};
+use crosslane_shm::Store;
+use crosslane_wire::SliceRange;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Instant;
+use support::{DEADLINE, Stranger, cable_path, joined, next_event, wait};
+use tempfile::TempDir;
+
+/// Under test: which side dies and comes back is the listening or the connecting one.
+struct Soft {
+    _dir: TempDir,
+    path: PathBuf,
+    b_listens: bool,
+    a: SoftPort,
+    b: Option<SoftPort>,
+}
+
+impl Soft {
+    fn new(b_listens: bool) -> Self {
+        let (dir, path) = cable_path();
+        let (a, b) = (plug(&path, !b_listens), plug(&path, b_listens));
+        Self { _dir: dir, path, b_listens, a, b: Some(b) }
+    }
+}
+
+fn plug(path: &std::path::Path, listens: bool) -> SoftPort {
+    let config = SoftConfig { windows: 3, ..SoftConfig::new(path) };
+    if listens { SoftPort::listen(config).unwrap() } else { SoftPort::connect(config).unwrap() }
+}
+
+impl Cable for Soft {
+    type Port = SoftPort;
+
+    fn a(&mut self) -> &mut SoftPort {
+        &mut self.a
+    }
+
+    fn b(&mut self) -> &mut SoftPort {
+        self.b.as_mut().expect("side b lives")
+    }
+
+    fn pass(&mut self) {
+        let ports: Vec<_> = [&self.a].into_iter().chain(&self.b).collect();
+        wait(&ports);
+    }
+
+    fn kill_b(&mut self) {
+        self.b = None;
+    }
+
+    fn revive_b(&mut self) {
+        self.b = Some(plug(&self.path, self.b_listens));
+    }
+
+    fn rubbish_from_b(&mut self) {
+        if self.b_listens {
+            // Its port stays; what a lying listener can send is the same frames.
+            return;
+        }
+        self.kill_b();
+        while self.a.is_up() {
+            let _ = self.a.poll_event();
+        }
+        let stranger = Stranger::connect(&self.path);
+        let registers = stranger.greet(&mut self.a);
+        for offset in (0..4096).step_by(4) {
+            registers.store_u32(offset, 0x5bd1_e995_u32.wrapping_mul(u32::try_from(offset).unwrap() | 1));
+        }
+        assert!(matches!(next_event(&mut self.a), Event::Doorbell(_)));
+        stranger.send(b"rubbish", &[]);
+        assert!(matches!(next_event(&mut self.a), Event::LinkDown(DownReason::Violation(_))));
+        self.revive_b();
+    }
+}
+
+#[test]
+fn conforms() {
+    conformance::run(|| Soft::new(false));
+}
+
+#[test]
+fn conforms_the_other_way_round() {
+    conformance::run(|| Soft::new(true));
+}
+
+#[test]
+fn the_socket_file_comes_with_its_mode_and_goes_with_its_port() {
+    let (_dir, path) = cable_path();
+    for mode in [0o600, 0o666] {
+        let port = SoftPort::listen(SoftConfig { mode, ..SoftConfig::new(&path) }).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        assert!(matches!(SoftPort::listen(SoftConfig::new(&path)), Err(PortError::InUse(_))));
+        drop(port);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn a_probe_for_a_live_listener_does_not_disturb_its_link() {
+    let (_dir, path) = cable_path();
+    let (mut a, mut b) = joined(&path);
+    for _ in 0..20 {
+        assert!(matches!(SoftPort::listen(SoftConfig::new(&path)), Err(PortError::InUse(_))));
+    }
+    assert_eq!((a.poll_event(), b.poll_event()), (None, None));
+    assert!(a.is_up() && b.is_up());
+}
+
+#[test]
+fn a_second_peer_waits_for_the_first_one_to_go() {
+    let (_dir, path) = cable_path();
+    let (mut a, b) = joined(&path);
+    let mut second = SoftPort::connect(SoftConfig::new(&path)).unwrap();
+    for _ in 0..5 {
+        wait(&[&second]);
+        assert_eq!((second.poll_event(), a.poll_event()), (None, None));
+    }
+    assert_eq!(second.down_reason(), Some(DownReason::Stuck));
+    drop(b);
+    assert_eq!(next_event(&mut a), Event::LinkDown(DownReason::PeerGone));
+    assert_eq!(next_event(&mut a), Event::LinkUp);
+    assert_eq!(next_event(&mut second), Event::LinkUp);
+}
+
+#[test]
+fn bad_configurations_are_named() {
+    let (dir, path) = cable_path();
+    let long = dir.path().join("x".repeat(120));
+    for outcome in [SoftPort::listen(SoftConfig::new(&long)), SoftPort::connect(SoftConfig::new(&long))] {
+        assert!(matches!(outcome, Err(PortError::System { .. })));
+    }
+    assert!(SoftPort::listen(SoftConfig::new(dir.path().join("no/such/place"))).is_err());
+    for windows in [0, 9] {
+        assert!(SoftPort::connect(SoftConfig { windows, ..SoftConfig::new(&path) }).is_err());
+    }
+    assert!(SoftPort::connect(SoftConfig { window_bytes: 5, ..SoftConfig::new(&path) }).is_err());
+    let mut nobody = SoftPort::connect(SoftConfig::new(&path)).unwrap();
+    assert_eq!(nobody.poll_event(), None);
+    assert!(matches!(nobody.down_reason(), Some(DownReason::Nobody(_))));
+    assert!(nobody.timeout().is_some_and(|wait| wait <= std::time::Duration::from_millis(50)));
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_thrown_out_and_nothing_blocks() {
+    let (_dir, path) = cable_path();
+    let (mut a, b) = joined(&path);
+    a.set_inbound(0, 1 << 30).unwrap();
+    let mut carved = 0;
+    let outcome = loop {
+        match a.map_inbound(0, SliceRange { offset: carved * 4096, len: 4096 }) {
+            Ok(_) => carved += 1,
+            Err(error) => break error,
+        }
+        // As a daemon that is short of descriptors would: freed at once, announced all the same.
+        a.free_inbound(0, SliceRange { offset: (carved - 1) * 4096, len: 4096 });
+        assert!(carved < 100_000, "the queue has no bound");
+    };
+    assert!(matches!(outcome, PortError::Down), "{outcome}");
+    assert_eq!(next_event(&mut a), Event::LinkDown(DownReason::Stuck));
+    drop(b);
+}
+
+#[test]
+fn a_slow_peer_gets_everything_in_order() {
+    let (_dir, path) = cable_path();
+    let (mut a, mut b) = joined(&path);
+    a.set_inbound(0, 1 << 30).unwrap();
+    let range = |index: u64| SliceRange { offset: index * 4096, len: 4096 };
+    // More than the socket holds.
+    for index in 0..1500 {
+        a.map_inbound(0, range(index)).unwrap();
+        a.free_inbound(0, range(index));
+    }
+    a.map_inbound(0, range(7)).unwrap();
+    let deadline = Instant::now() + DEADLINE;
+    while b.map_outbound(0, range(7)).is_err() {
+        assert!(Instant::now() < deadline && a.is_up() && b.is_up());
+        assert_eq!((a.poll_event(), b.poll_event()), (None, None));
+    }
+    assert!(matches!(b.map_outbound(0, range(8)), Err(PortError::NotThere)));
+}
+
+#[test]
+fn an_idle_port_sleeps() {
+    let (_dir, path) = cable_path();
+    let (mut a, mut b) = joined(&path);
+    while a.poll_event().is_some() || b.poll_event().is_some() {}
+    assert_eq!((a.timeout(), b.timeout()), (None, None));
+    drop(b);
+    assert!(matches!(next_event(&mut a), Event::LinkDown(_)));
+    assert_eq!(a.poll_event(), None);
+    assert_eq!(a.timeout(), None);
+}

@@ -1,0 +1,52 @@
+//! Descriptors do not pile up over many lives. Alone in its process, since it counts them.
+
+mod support;
+
+use crosslane_port::soft::{SoftConfig, SoftPort};
+use crosslane_port::{Event, Port};
+use crosslane_wire::SliceRange;
+use rustix::event::{EventfdFlags, eventfd};
+use support::{cable_path, joined, next_event};
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Uses all that holds descriptors, and frees half of it.
+fn live(a: &mut SoftPort, b: &mut SoftPort) {
+    a.set_inbound(0, 1 << 20).unwrap();
+    for index in 0..50 {
+        let range = SliceRange { offset: index * 4096, len: 4096 };
+        a.carve_inbound(0, range).unwrap();
+        b.carve_outbound(0, range).unwrap();
+        let bell = a.export_bell(eventfd(0, EventfdFlags::CLOEXEC).unwrap()).unwrap();
+        b.import_bell(bell).unwrap();
+        if index % 2 == 0 {
+            a.free_inbound(0, range);
+            a.withdraw_bell(bell);
+        }
+    }
+    (0..50).for_each(|index| a.free_inbound(0, SliceRange { offset: index * 4096, len: 4096 }));
+}
+
+#[test]
+fn descriptors_do_not_pile_up() {
+    let (_dir, path) = cable_path();
+    let (mut a, mut b) = joined(&path);
+    live(&mut a, &mut b);
+    drop(b);
+    assert!(matches!(next_event(&mut a), Event::LinkDown(_)));
+    let before = open_descriptors();
+    for _ in 0..20 {
+        let mut b = SoftPort::connect(SoftConfig::new(&path)).unwrap();
+        assert_eq!(b.poll_event(), None);
+        assert_eq!(next_event(&mut a), Event::LinkUp);
+        assert_eq!(next_event(&mut b), Event::LinkUp);
+        live(&mut a, &mut b);
+        drop(b);
+        assert!(matches!(next_event(&mut a), Event::LinkDown(_)));
+        assert_eq!(open_descriptors(), before);
+    }
+    drop(a);
+    assert!(open_descriptors() < before);
+}
