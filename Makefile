@@ -1,0 +1,50 @@
+# Everything ends up under target/release. `make help` lists what there is.
+
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+export PATH := $(PATH):$(HOME)/.cargo/bin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
+CROSSLANE := $(RELEASE)/crosslane
+BINARIES := crosslane crosslaned crosslane-keeper
+LIBRARIES := libcrosslane_sockets.so
+
+.DEFAULT_GOAL := build
+.PHONY: build demo test bench clean install uninstall packages help toolchain
+
+build: toolchain ## build all programs and libraries
+	cargo build --release --locked --workspace
+
+demo: packages build ## unmodified programs between three hosts, with a table of figures (about two minutes)
+	$(CROSSLANE) demo
+
+test: ## all checks and tests, as .ci/run
+	scripts/test.sh
+
+bench: packages build ## the figures that the project is held to, also as JSON
+	$(CROSSLANE) bench quick
+
+clean: ## remove what was built
+	cargo clean
+
+install: build ## install below PREFIX (default /usr/local); DESTDIR is honoured
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/crosslane $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 755 $(BINARIES:%=$(RELEASE)/%) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(LIBRARIES:%=$(RELEASE)/%) $(DESTDIR)$(PREFIX)/lib/crosslane
+	$(CROSSLANE) man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(CROSSLANE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crosslane
+
+uninstall: ## remove what `make install` installed below PREFIX
+	rm -f $(BINARIES:%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(PREFIX)/share/man/man1/crosslane*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crosslane
+	rm -rf $(DESTDIR)$(PREFIX)/lib/crosslane
+
+packages: ## install the Debian packages that the demo runs
+	scripts/install-packages.sh demo
+
+toolchain:
+	@command -v cargo >/dev/null || { echo "make: cargo was not found: install Rust 1.85 or newer (stable)" >&2; exit 1; }
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18

@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# All checks and tests, one stage after the other; every stage runs, also after one that failed.
+#
+#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit memory release e2e
+#
+# Ends with what was skipped and why, the time of each stage, and `N passed, N failed, N skipped` over all tests.
+# Exit code 0 only if nothing failed. Logs of the stages are left in target/test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin" CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+target=${CARGO_TARGET_DIR:-target}
+logs=$target/test
+mkdir -p "$logs"
+
+all=(packages format lints docs structure advisories unit memory release e2e)
+failed=()
+skipped=()
+times=()
+running=
+
+# A stage that cannot run on this machine says so here, and its reason is repeated at the end.
+skip() {
+    skipped+=("$1: $2")
+    echo "    SKIPPED: $2"
+}
+
+# Runs a command with a time limit of $1 seconds; Ctrl-C ends it and all that it started.
+limited() {
+    local limit=$1
+    shift
+    timeout -k 10 "$limit" "$@" &
+    running=$!
+    local code=0
+    wait "$running" || code=$?
+    running=
+    if [[ $code -eq 124 ]]; then echo "not done after $limit s"; fi
+    return "$code"
+}
+
+interrupted() {
+    if [[ -n $running ]]; then kill "$running" 2>/dev/null && wait "$running" || true; fi
+    echo "interrupted"
+    exit 130
+}
+trap interrupted INT TERM
+
+has_component() {
+    cargo "$1" --version >/dev/null 2>&1
+}
+
+stage_packages() {
+    limited 900 scripts/install-packages.sh test
+}
+
+stage_format() {
+    if ! has_component fmt; then
+        skip format "this toolchain has no rustfmt: rustup component add rustfmt"
+        return 0
+    fi
+    limited 60 cargo fmt --all --check
+}
+
+stage_lints() {
+    if ! has_component clippy; then
+        skip lints "this toolchain has no clippy: rustup component add clippy"
+        return 0
+    fi
+    limited 900 cargo clippy --locked --workspace --all-targets -- -D warnings
+}
+
+stage_docs() {
+    RUSTDOCFLAGS="-D warnings" limited 600 cargo doc --locked --workspace --no-deps
+}
+
+stage_structure() {
+    local script
+    limited 300 cargo xtask all
+    for script in scripts/*.sh .ci/run; do bash -n "$script"; done
+}
+
+stage_advisories() {
+    local ran=
+    if [[ -f deny.toml ]] && cargo deny --version >/dev/null 2>&1; then
+        limited 300 cargo deny check
+        ran=1
+    fi
+    if cargo audit --version >/dev/null 2>&1; then
+        limited 300 cargo audit
+        ran=1
+    fi
+    if [[ -z $ran ]]; then skip advisories "neither cargo-deny nor cargo-audit is installed"; fi
+}
+
+# Unit, property, model, fuzz and conformance tests, and loom's models, in one build with all assertions.
+stage_unit() {
+    limited 1200 cargo test --locked --workspace --exclude crosslane-e2e --no-fail-fast -- --show-output
+}
+
+stage_memory() {
+    if ! cargo +nightly --version >/dev/null 2>&1 && ! command -v valgrind >/dev/null; then
+        skip memory "no nightly toolchain (miri, sanitizers) and no valgrind"
+        return 0
+    fi
+    limited 600 crates/shm/tests/sanitize.sh
+}
+
+stage_release() {
+    limited 1200 cargo build --release --locked --workspace
+}
+
+stage_e2e() {
+    limited 1200 cargo test --release --locked -p crosslane-e2e --no-fail-fast -- --show-output --test-threads=1
+}
+
+# The lines of a log that a reader wants to see as they come.
+interesting() {
+    grep --line-buffered -E '^(test result|error|warning: unused|failures:|    SKIPPED|SKIPPED|packages:|deps:|lines:|unsafe:|sanitize)|FAILED|panicked at|not done after|^ +Running' || true
+}
+
+run_stage() {
+    local name=$1 begin=$SECONDS code=0
+    echo "=== $name"
+    # In this shell, so that it can note what it skips; its output goes through a pipe of its own.
+    exec 3> >(tee "$logs/$name.log" | interesting)
+    local filter=$!
+    set +e
+    (
+        set -e
+        skipped=()
+        "stage_$name"
+        if [[ ${#skipped[@]} -gt 0 ]]; then printf '%s\n' "${skipped[@]}" >"$logs/$name.skipped"; fi
+    ) >&3 2>&1
+    code=$?
+    set -e
+    exec 3>&-
+    wait "$filter" || true
+    if [[ -f $logs/$name.skipped ]]; then mapfile -t -O "${#skipped[@]}" skipped <"$logs/$name.skipped"; fi
+    times+=("$name $((SECONDS - begin)) s")
+    if [[ $code -ne 0 ]]; then
+        failed+=("$name")
+        echo "--- $name failed (exit code $code); the end of $logs/$name.log:"
+        tail -n 60 "$logs/$name.log"
+    fi
+}
+
+# Sums `test result: .. N passed; N failed; N ignored` over all logs; a test that says SKIPPED was not a pass.
+sum_up() {
+    awk '/^test result:/ { for (i = 2; i <= NF; i++) {
+             if ($i ~ /^passed/) p += $(i-1); if ($i ~ /^failed/) f += $(i-1); if ($i ~ /^ignored/) s += $(i-1) } }
+         /^SKIPPED:/ { s++; p-- }
+         END { printf "%d %d %d\n", p, f, s }' "$@"
+}
+
+main() {
+    local stages=("$@") name passed lost ignored ran=()
+    if [[ ${#stages[@]} -eq 0 ]]; then stages=("${all[@]}"); fi
+    for name in "${stages[@]}"; do
+        if ! declare -F "stage_$name" >/dev/null; then
+            echo "no stage $name; there are: ${all[*]}" >&2
+            exit 2
+        fi
+    done
+    for name in "${stages[@]}"; do
+        rm -f "$logs/$name.log" "$logs/$name.skipped"
+        run_stage "$name"
+        ran+=("$logs/$name.log")
+    done
+    read -r passed lost ignored < <(sum_up "${ran[@]}")
+    echo "=== summary"
+    printf 'time: %s\n' "${times[@]}" "all $SECONDS s"
+    grep -hE '^SKIPPED:' "${ran[@]}" | sort | uniq -c | sed 's/^ *\([0-9]*\) SKIPPED:/SKIPPED \1 times:/' || true
+    if [[ ${#skipped[@]} -gt 0 ]]; then printf 'SKIPPED STAGE %s\n' "${skipped[@]}"; fi
+    if [[ ${#failed[@]} -gt 0 ]]; then printf 'FAILED STAGE: %s\n' "${failed[@]}"; fi
+    # A stage that failed without a failed test (format, lints, a build) counts as one.
+    local extra=0 stage
+    for stage in "${failed[@]}"; do
+        if [[ $(sum_up "$logs/$stage.log" | cut -d' ' -f2) -eq 0 ]]; then extra=$((extra + 1)); fi
+    done
+    echo "$passed passed, $((lost + extra)) failed, $((ignored + ${#skipped[@]})) skipped"
+    [[ ${#failed[@]} -eq 0 && $lost -eq 0 ]]
+}
+
+main "$@"
