@@ -7,6 +7,9 @@
 //!
 //! All that the peer sends is checked; what breaks the rules ends the link with [`DownReason::Violation`]. Both sides
 //! may run as different users, and in different network namespaces.
+//!
+//! Each slice and bell of the peer's costs this process a descriptor: up to a quarter of its limit (`RLIMIT_NOFILE`) for
+//! one cable. What comes above that cannot be carved or imported, and hurts nothing else.
 
 pub mod frame;
 
@@ -36,7 +39,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(5);
 /// How long a new connection may take to greet.
 const GREETING: Duration = Duration::from_secs(1);
-/// A life shorter than this does not shorten the next wait for a connection.
+/// A life shorter than this that ended by a fault makes the next wait longer.
 const GOOD_LIFE: Duration = Duration::from_secs(1);
 /// Most frames that one look at the socket handles, so that a flood does not hold up the other ports.
 const FRAMES_AT_ONCE: usize = 256;
@@ -173,10 +176,10 @@ impl SoftPort {
         let Some(link) = self.link.take() else { return };
         self.own.iter_mut().for_each(Translation::clear);
         self.exported.clear();
-        if link.since.elapsed() >= GOOD_LIFE {
+        let orderly = matches!(reason, DownReason::PeerGone);
+        if link.up() && (orderly || link.since.elapsed() >= GOOD_LIFE) {
             self.back_off = BackOff::new();
         }
-        let orderly = matches!(reason, DownReason::PeerGone);
         if self.listener.is_none() || !orderly {
             self.retry_at = Some(Instant::now() + self.back_off.next());
         }
@@ -438,8 +441,9 @@ impl Port for SoftPort {
         if window >= self.config.windows {
             return Err(PortError::NoWindow(window));
         }
-        let copy = self.await_announced(|link| link.slice(window, range).map(OwnedFd::try_clone))?;
-        copy.map_err(|error| system_error("dup", &error))
+        let copy =
+            self.await_announced(|link| link.slice(window, range).map(|fd| fd.map(OwnedFd::try_clone)))?;
+        copy.ok_or_else(no_room)?.map_err(|error| system_error("dup", &error))
     }
 
     fn map_inbound(&mut self, window: usize, range: SliceRange) -> Result<Inbound, PortError> {
@@ -455,10 +459,9 @@ impl Port for SoftPort {
             return Err(PortError::NoWindow(window));
         }
         let caching = self.info().caching;
-        let view = self.await_announced(|link| {
-            link.slice(window, range).map(|fd| Outbound::map(fd, range.len, caching))
-        })?;
-        Ok(view?)
+        let map = |fd: &OwnedFd| Outbound::map(fd, range.len, caching);
+        let view = self.await_announced(|link| link.slice(window, range).map(|fd| fd.map(map)))?;
+        Ok(view.ok_or_else(no_room)??)
     }
 
     fn export_bell(&mut self, bell: OwnedFd) -> Result<u64, PortError> {
@@ -479,6 +482,11 @@ impl Port for SoftPort {
         let copy = self.await_announced(|link| link.bell(handle).map(|bell| bell.map(OwnedFd::try_clone)))?;
         copy.transpose().map_err(|error| system_error("dup", &error))
     }
+}
+
+/// The peer's slice came when this process, or this cable's share of it, had no room for its descriptor.
+fn no_room() -> PortError {
+    PortError::System { what: "descriptor of the peer's slice".into(), errno: Errno::MFILE }
 }
 
 fn system_error(what: &str, error: &std::io::Error) -> PortError {

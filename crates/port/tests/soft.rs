@@ -4,8 +4,8 @@ mod support;
 
 use crosslane_port::conformance::{self, Cable};
 use crosslane_port::soft::{SoftConfig, SoftPort};
-use crosslane_port::{DownReason, Event, Port, PortError};
-use crosslane_shm::Store;
+use crosslane_port::{DownReason, Event, Mapped, Port, PortError};
+use crosslane_shm::{Load, Store};
 use crosslane_wire::SliceRange;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -185,6 +185,18 @@ fn a_slow_peer_gets_everything_in_order() {
         assert_eq!((a.poll_event(), b.poll_event()), (None, None));
     }
     assert!(matches!(b.map_outbound(0, range(8)), Err(PortError::NotThere)));
+}
+
+#[test]
+fn a_port_is_an_object() {
+    let (_dir, path) = cable_path();
+    let (a, b) = joined(&path);
+    let mut ports: Vec<Box<Mapped>> = vec![Box::new(a), Box::new(b)];
+    let range = SliceRange { offset: 0, len: 4096 };
+    ports[0].set_inbound(0, 4096).unwrap();
+    let memory = ports[0].map_inbound(0, range).unwrap();
+    ports[1].map_outbound(0, range).unwrap().store_u64(0, 1);
+    assert_eq!(memory.load_u64(0), 1);
 }
 
 #[test]

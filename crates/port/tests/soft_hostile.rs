@@ -173,7 +173,9 @@ fn floods_are_bounded() {
         let deadline = Instant::now() + DEADLINE;
         for number in 0.. {
             assert!(Instant::now() < deadline);
-            while !stranger.send(&frame(number).encode(), &[descriptor.as_fd()]) {
+            let frame = frame(number);
+            let descriptors = &[descriptor.as_fd()][..frame.descriptors()];
+            while !stranger.send(&frame.encode(), descriptors) {
                 match victim.poll_event() {
                     Some(Event::LinkDown(reason)) => return reason,
                     event => assert_eq!(event, None),
@@ -183,9 +185,17 @@ fn floods_are_bounded() {
         unreachable!("numbers do not end")
     };
     let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-    // The bound, or this process's own limit of descriptors, whichever is less.
     let reason = flood(|handle| Frame::Bell { handle }, &bell);
-    assert!(matches!(reason, DownReason::Violation(_)), "{reason:?}");
+    assert_eq!(reason, DownReason::Violation("too many bells".into()));
+    let memory = new_slice("test", 4096).unwrap();
+    let reason = flood(
+        |number| match number {
+            0 => Frame::Translation { window: 0, len: 1 << 40 },
+            number => slice(0, pages(number, 1)),
+        },
+        &memory,
+    );
+    assert_eq!(reason, DownReason::Violation("too many slices".into()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// Most slices, and most bells, that a peer may have announced at one time: each holds a descriptor of ours.
+/// Most slices, and most bells, that a peer may have announced at one time.
 pub(super) const MAX_ANNOUNCED: usize = 16 * 1024;
 /// Most frames that wait for a peer that does not read.
 const MAX_QUEUED: usize = 4096;
@@ -35,8 +35,12 @@ pub(super) struct Link {
     socket: OwnedFd,
     own: OwnPage,
     peer: Option<PeerPage>,
-    windows: Vec<Translation<OwnedFd>>,
+    windows: Vec<Translation<Option<OwnedFd>>>,
     announced: usize,
+    /// Descriptors of the peer's that we hold, and may hold at most; what comes above that is not kept, so that no
+    /// peer can use up what other cables need.
+    held: usize,
+    hold_most: usize,
     bells: BTreeMap<u64, Option<OwnedFd>>,
     queue: VecDeque<(Frame, Option<OwnedFd>)>,
     next_bell: u64,
@@ -56,6 +60,8 @@ impl Link {
             peer: None,
             windows: Vec::new(),
             announced: 0,
+            held: 0,
+            hold_most: hold_most(),
             bells: BTreeMap::new(),
             queue: VecDeque::new(),
             next_bell: 1,
@@ -168,9 +174,9 @@ impl Link {
         self.send(Frame::BellGone { handle }, None)
     }
 
-    /// The peer's slice of exactly this range.
-    pub(super) fn slice(&self, window: usize, range: SliceRange) -> Option<&OwnedFd> {
-        self.windows.get(window)?.get(range)
+    /// The peer's slice of exactly this range; `Some(None)` if there was no room for its descriptor.
+    pub(super) fn slice(&self, window: usize, range: SliceRange) -> Option<Option<&OwnedFd>> {
+        self.windows.get(window)?.get(range).map(Option::as_ref)
     }
 
     /// A bell of the peer's; `Some(None)` if it cannot be given out.
@@ -180,12 +186,12 @@ impl Link {
 
     /// Receives and handles at most one frame.
     pub(super) fn step(&mut self, mask: u32) -> Result<Step, DownReason> {
-        let (bytes, mut descriptors) = match socket::receive(self.socket())? {
+        let (bytes, mut descriptors, lost) = match socket::receive(self.socket())? {
             Received::Nothing => return Ok(Step::Idle),
-            Received::Packet { bytes, descriptors } => (bytes, descriptors),
+            Received::Packet { bytes, descriptors, lost } => (bytes, descriptors, lost),
         };
         let outcome = Frame::decode(&bytes).map_err(|error| error.to_string()).and_then(|frame| {
-            if frame.descriptors() != descriptors.len() {
+            if frame.descriptors() != descriptors.len() + usize::from(lost) {
                 return Err(format!("{} descriptors with {frame:?}", descriptors.len()));
             }
             Ok(frame)
@@ -215,23 +221,12 @@ impl Link {
             Frame::Hello { .. } => {}
             Frame::Wake { number } => peer.saw(number),
             Frame::Translation { window, len } => self.translated(window, len)?,
-            Frame::Slice { window, range } => {
-                if self.announced >= MAX_ANNOUNCED {
-                    return Err(violation("too many slices".into()));
-                }
-                let window = self.window(window)?;
-                window.check(range).map_err(|error| violation(error.to_string()))?;
-                let fd = descriptors.last().ok_or_else(|| violation("slice without memory".into()))?;
-                check_slice(fd, range.len).map_err(violation)?;
-                if let Some(fd) = descriptors.pop() {
-                    window.insert(range, fd).map_err(|error| violation(error.to_string()))?;
-                    self.announced += 1;
-                }
-            }
+            Frame::Slice { window, range } => self.carved(window, range, descriptors)?,
             Frame::Freed { window, range } => {
                 let gone = self.window(window)?.remove(range);
-                gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?;
+                let gone = gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?;
                 self.announced -= 1;
+                self.held -= usize::from(gone.is_some());
             }
             Frame::Bell { handle } => self.announced_bell(handle, descriptors)?,
             Frame::BellGone { handle } => {
@@ -262,7 +257,9 @@ impl Link {
         for len in translations {
             check_len(*len, MAX_WINDOW).map_err(|error| violation(error.to_string()))?;
         }
-        let fd = descriptors.first().ok_or_else(|| violation("hello without registers".into()))?;
+        let fd = descriptors
+            .first()
+            .ok_or(DownReason::System { what: "register page", errno: rustix::io::Errno::MFILE })?;
         let peer = PeerPage::map(fd).map_err(violation)?;
         peer.set_mask(mask);
         self.windows = translations.iter().map(|len| Translation::new(*len)).collect();
@@ -280,6 +277,25 @@ impl Link {
         Ok(())
     }
 
+    fn carved(
+        &mut self,
+        window: u32,
+        range: SliceRange,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), DownReason> {
+        if self.announced >= MAX_ANNOUNCED {
+            return Err(violation("too many slices".into()));
+        }
+        self.window(window)?.check(range).map_err(|error| violation(error.to_string()))?;
+        if let Some(fd) = descriptors.last() {
+            check_slice(fd, range.len).map_err(violation)?;
+        }
+        let kept = self.hold(descriptors);
+        self.window(window)?.insert(range, kept).map_err(|error| violation(error.to_string()))?;
+        self.announced += 1;
+        Ok(())
+    }
+
     fn announced_bell(&mut self, handle: u64, descriptors: &mut Vec<OwnedFd>) -> Result<(), DownReason> {
         if self.bells.len() >= MAX_ANNOUNCED {
             return Err(violation("too many bells".into()));
@@ -287,20 +303,37 @@ impl Link {
         if self.bells.contains_key(&handle) {
             return Err(violation(format!("bell {handle} twice")));
         }
-        let kind = descriptors.last().and_then(is_eventfd);
-        if kind == Some(false) {
-            return Err(violation("bell is not an eventfd".into()));
+        match descriptors.last().and_then(is_eventfd) {
+            Some(true) => {}
+            Some(false) => return Err(violation("bell is not an eventfd".into())),
+            // What cannot be told is not given out.
+            None => socket::discard(std::mem::take(descriptors)),
         }
-        let bell = if kind == Some(true) { descriptors.pop() } else { None };
-        socket::discard(std::mem::take(descriptors));
-        self.bells.insert(handle, bell);
+        let kept = self.hold(descriptors);
+        self.bells.insert(handle, kept);
         Ok(())
     }
 
-    fn window(&mut self, window: u32) -> Result<&mut Translation<OwnedFd>, DownReason> {
+    /// The checked descriptor, if there is one and room for it.
+    fn hold(&mut self, descriptors: &mut Vec<OwnedFd>) -> Option<OwnedFd> {
+        let fd = descriptors.pop()?;
+        if self.held >= self.hold_most {
+            return None;
+        }
+        self.held += 1;
+        Some(fd)
+    }
+
+    fn window(&mut self, window: u32) -> Result<&mut Translation<Option<OwnedFd>>, DownReason> {
         let place = usize::try_from(window).ok().and_then(|window| self.windows.get_mut(window));
         place.ok_or_else(|| violation(format!("no window {window}")))
     }
+}
+
+/// A quarter of what this process may open.
+fn hold_most() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }
 
 fn violation(what: String) -> DownReason {

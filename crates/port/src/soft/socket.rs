@@ -25,6 +25,8 @@ pub(super) enum Received {
         bytes: Vec<u8>,
         /// Its descriptors, of whatever kind.
         descriptors: Vec<OwnedFd>,
+        /// Whether it had descriptors that this process has no room for.
+        lost: bool,
     },
 }
 
@@ -49,7 +51,10 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Received, DownReason> {
             descriptors.extend(rights);
         }
     }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    // The kernel cuts descriptors off where our buffer ends, or where this process may open no more.
+    let cut = message.flags.contains(ReturnFlags::CTRUNC);
+    let lost = cut && descriptors.is_empty();
+    if message.flags.contains(ReturnFlags::TRUNC) || (cut && !lost) {
         discard(descriptors);
         return Err(DownReason::Violation("packet or descriptors cut off".into()));
     }
@@ -57,7 +62,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Received, DownReason> {
         discard(descriptors);
         return Err(DownReason::PeerGone);
     }
-    Ok(Received::Packet { bytes: bytes[..message.bytes].to_vec(), descriptors })
+    Ok(Received::Packet { bytes: bytes[..message.bytes].to_vec(), descriptors, lost })
 }
 
 /// Sends one packet. `Ok(false)` if there is no room for it now.
