@@ -62,10 +62,10 @@ pub enum LabError {
     #[error("the lab did not come up: {0}")]
     Keeper(String),
     /// The lab was not ready in time.
-    #[error("the lab was not ready within {seconds} s: {why}{logs}")]
+    #[error("the lab was not ready after {seconds:.1} s: {why}{logs}")]
     NotReady {
         /// How long it was waited for, s.
-        seconds: u64,
+        seconds: f64,
         /// What was still missing.
         why: String,
         /// Ends of the daemons' logs, or nothing.

@@ -100,12 +100,12 @@ impl Keeper {
         let order = fs::read(folder.file(ORDER)).map_err(LabError::io("read the lab's order"))?;
         let order: Order =
             serde_json::from_slice(&order).map_err(|e| LabError::Options(format!("the lab's order: {e}")))?;
-        let user = become_root()?;
+        let (user, home) = leave_home()?;
         let mut networks = Vec::new();
         for _ in 0..order.hosts {
             networks.push(new_network()?);
         }
-        let home = new_network()?;
+        enter_network(home.as_fd())?;
         let tun = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).is_ok();
         let state = describe(&folder, &order, user.as_ref(), &networks, tun)?;
         let daemons = networks.iter().map(|_| None).collect();
@@ -303,8 +303,8 @@ impl Keeper {
         let daemons: Vec<Identity> = self.state.hosts.iter().filter_map(|h| h.daemon).collect();
         let networks = self.state.networks();
         let others = |pid| !daemons.iter().any(|d| d.pid == pid);
-        if let Ok(programs) = process::members(&networks, others) {
-            process::end(&programs, GRACE);
+        if let Err(error) = process::end_members(&networks, others, GRACE) {
+            eprintln!("crosslane-keeper: {error}");
         }
         process::end(&daemons, GRACE);
         for child in self.daemons.iter_mut().flatten() {
@@ -353,6 +353,18 @@ fn maker_waits() -> Result<(), LabError> {
 fn drain(mut pipe: &UnixStream) {
     let mut bytes = [0; 64];
     while matches!(pipe.read(&mut bytes), Ok(n) if n > 0) {}
+}
+
+/// Moves into a network namespace of our own, in a user namespace of our own where that takes one.
+fn leave_home() -> Result<(Option<OwnedFd>, OwnedFd), LabError> {
+    if rustix::process::geteuid().is_root() {
+        // Root in a container may lack the right.
+        if let Ok(home) = new_network() {
+            return Ok((None, home));
+        }
+    }
+    let user = become_root()?;
+    Ok((Some(user), new_network()?))
 }
 
 fn lock(folder: &Folder) -> Result<OwnedFd, LabError> {

@@ -229,15 +229,14 @@ impl Lab {
         patience: Duration,
         mut ready: impl FnMut(&Value) -> bool,
     ) -> Result<Value, LabError> {
-        let mut last = String::new();
         let mut found = None;
-        self.look_until(patience, || {
-            match self.status(host) {
-                Ok(status) if ready(&status) => found = Some(status),
-                Ok(status) => last = format!("last status of {host}: {status}"),
-                Err(error) => last = error.to_string(),
+        self.look_until(patience, || match self.status(host) {
+            Ok(status) if ready(&status) => {
+                found = Some(status);
+                Ok(())
             }
-            if found.is_some() { Ok(()) } else { Err(last.clone()) }
+            Ok(status) => Err(Wait::More(format!("last status of {host}: {status}"))),
+            Err(error) => Err(Wait::More(error.to_string())),
         })?;
         found.ok_or_else(|| LabError::Options("status was lost".to_owned()))
     }
@@ -245,32 +244,45 @@ impl Lab {
     /// Waits until the links of all hosts are up and every host knows every other.
     ///
     /// # Errors
-    /// [`LabError::NotReady`] after `patience`, with what is missing and the ends of the logs.
+    /// [`LabError::NotReady`] after `patience`, or as soon as a daemon has ended, with what is missing and the
+    /// ends of the logs.
     pub fn wait_links(&self, patience: Duration) -> Result<(), LabError> {
         let hosts = u8::try_from(self.state.hosts.len()).unwrap_or(u8::MAX);
         self.look_until(patience, || {
             for host in &self.state.hosts {
-                let status = query::status(&host.control).map_err(|e| e.to_string())?;
-                query::missing(&status, hosts).map_or(Ok(()), Err)?;
+                let status = query::status(&host.control).map_err(|error| self.waits_for(host, &error))?;
+                query::missing(&status, hosts).map_or(Ok(()), |why| Err(Wait::More(why)))?;
             }
             Ok(())
         })
     }
 
+    /// What to make of a daemon that does not answer: it may not have got so far yet, or be gone for good.
+    fn waits_for(&self, host: &HostState, error: &LabError) -> Wait {
+        let now = self.folder.state();
+        let runs = now.is_none_or(|now| now.host(&host.name).is_ok_and(|now| now.daemon.is_some()));
+        if runs {
+            Wait::More(error.to_string())
+        } else {
+            Wait::Never(format!("the daemon of {} has ended", host.name))
+        }
+    }
+
     fn look_until(
         &self,
         patience: Duration,
-        mut look: impl FnMut() -> Result<(), String>,
+        mut look: impl FnMut() -> Result<(), Wait>,
     ) -> Result<(), LabError> {
-        let deadline = Instant::now() + patience;
+        let begin = Instant::now();
         loop {
-            let Err(why) = look() else { return Ok(()) };
-            if Instant::now() >= deadline || !self.folder.kept() {
-                return Err(LabError::NotReady {
-                    seconds: patience.as_secs(),
-                    why,
-                    logs: log_ends(&self.state),
-                });
+            let (why, hope) = match look() {
+                Ok(()) => return Ok(()),
+                Err(Wait::More(why)) => (why, true),
+                Err(Wait::Never(why)) => (why, false),
+            };
+            if !hope || begin.elapsed() >= patience || !self.folder.kept() {
+                let seconds = begin.elapsed().as_secs_f64();
+                return Err(LabError::NotReady { seconds, why, logs: log_ends(&self.state) });
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -309,6 +321,14 @@ impl Lab {
         self.state = State::read(&self.folder.path)?;
         Ok(())
     }
+}
+
+/// Why what was looked for is not there.
+enum Wait {
+    /// It may come.
+    More(String),
+    /// It will not.
+    Never(String),
 }
 
 impl Drop for Lab {
@@ -428,8 +448,8 @@ fn take_down(folder: &Folder) -> Result<(), LabError> {
     let daemons: Vec<Identity> = state.hosts.iter().filter_map(|h| h.daemon).filter(|d| d.alive()).collect();
     let mark = state.mark_entry();
     // Nobody holds the namespaces for sure any more, so their inodes may be others': the mark must agree.
-    let programs = process::members(&state.networks(), |pid| process::started_with(pid, &mark))?;
-    process::end(&programs, Duration::from_secs(2));
+    let ours = |pid| process::started_with(pid, &mark);
+    process::end_members(&state.networks(), ours, Duration::from_secs(2))?;
     process::end(&daemons, Duration::from_secs(2));
     folder.remove()
 }

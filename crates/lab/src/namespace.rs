@@ -8,16 +8,12 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Leaves the user namespace for a new one in which this process is root, if it is not root already; returns
-/// the new namespace.
+/// Leaves the user namespace for a new one in which this process is root; returns the new namespace.
 ///
 /// # Errors
 /// [`LabError::Forbidden`] where the kernel does not allow it.
-pub(crate) fn become_root() -> Result<Option<OwnedFd>, LabError> {
+pub(crate) fn become_root() -> Result<OwnedFd, LabError> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    if uid.is_root() {
-        return Ok(None);
-    }
     detach(UnshareFlags::NEWUSER).map_err(forbidden("user namespaces"))?;
     let map = |file: &str, text: String| {
         fs::write(format!("/proc/self/{file}"), text)
@@ -26,7 +22,7 @@ pub(crate) fn become_root() -> Result<Option<OwnedFd>, LabError> {
     map("setgroups", "deny".to_owned())?;
     map("uid_map", format!("0 {} 1\n", uid.as_raw()))?;
     map("gid_map", format!("0 {} 1\n", gid.as_raw()))?;
-    own("user").map(Some)
+    own("user")
 }
 
 /// Moves this process into a new network namespace and returns that.

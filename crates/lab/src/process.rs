@@ -9,6 +9,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
+/// How often newly started processes are looked for before giving up.
+const ROUNDS: u32 = 50;
+
 /// A process, told from a later one of the same id by its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -92,6 +95,28 @@ pub(crate) fn members(networks: &[u64], also: impl Fn(i32) -> bool) -> Result<Ve
         .filter(|&pid| network_of(pid).is_some_and(|net| networks.contains(&net)) && also(pid))
         .filter_map(Identity::of)
         .collect())
+}
+
+/// Ends everything that [`members`] finds, also what it starts meanwhile: SIGTERM and `grace` once, then SIGKILL
+/// for as long as there is something, in bounded time.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub(crate) fn end_members(
+    networks: &[u64],
+    also: impl Fn(i32) -> bool,
+    grace: Duration,
+) -> Result<(), LabError> {
+    let mut grace = grace;
+    for _ in 0..ROUNDS {
+        let all = members(networks, &also)?;
+        if all.is_empty() {
+            break;
+        }
+        end(&all, grace);
+        grace = Duration::ZERO;
+    }
+    Ok(())
 }
 
 /// Whether the environment that `pid` was started with holds `entry` (`NAME=value`).

@@ -77,6 +77,16 @@ fn output(lab: &Lab, host: &str, preload: Preload, script: &str) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
+/// Processes in the network namespace of inode `network`.
+fn still_in(network: u64) -> Vec<String> {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    entries
+        .filter(|entry| fs::metadata(entry.path().join("ns/net")).is_ok_and(|m| m.ino() == network))
+        .map(|entry| fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default())
+        .collect()
+}
+
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -147,6 +157,7 @@ fn a_lab_takes_its_programs_with_it() {
     });
     drop(lab);
     assert!(!it.alive());
+    assert_eq!(still_in(network), Vec::<String>::new());
     child.wait().expect("reaped");
 }
 
@@ -202,12 +213,14 @@ fn a_daemon_is_killed_and_started_again() {
 #[test]
 fn a_lab_that_does_not_come_up_says_why_and_leaves_nothing() {
     let place = Place::new("#!/bin/sh\necho no port of mine; exit 1\n");
-    let options = Options { patience: Duration::from_millis(300), ..place.options(2) };
+    let options = place.options(2);
+    let begin = Instant::now();
     match Lab::up(&options) {
         Err(LabError::Keeper(why)) if why.contains("does not let you") => println!("SKIPPED: {why}"),
         Err(error) => assert!(error.to_string().contains("no port of mine"), "{error}"),
         Ok(_) => panic!("it cannot be up"),
     }
+    assert!(begin.elapsed() < options.patience, "nobody waits for a daemon that has ended");
     assert_eq!(fs::read_dir(place.base.path()).expect("base").count(), 0);
 }
 
