@@ -130,7 +130,10 @@ impl Keeper {
     fn wire(&self) -> Result<(), LabError> {
         let (hosts, tun) = (&self.state.hosts, self.state.tun);
         for host in hosts {
-            self.inside(host, || wiring::run(&wiring::host(host.id, tun)))?;
+            self.inside(host, || {
+                wiring::trust_addresses()?;
+                wiring::run(&wiring::host(host.id, tun))
+            })?;
         }
         for cable in &self.state.cables {
             maker_waits()?;

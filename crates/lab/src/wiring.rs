@@ -4,6 +4,7 @@ use crate::LabError;
 use crate::plan::{Cable, address, address6, next_cables};
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Commands that a host needs before its cables: loopback, and without a TUN the fabric addresses on it.
@@ -47,6 +48,8 @@ pub(crate) fn routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
 /// # Errors
 /// `ip` is missing, or refuses a command: the error has its words.
 pub(crate) fn run(batch: &str) -> Result<(), LabError> {
+    let shorter = if has_ipv6() { None } else { Some(without_ipv6(batch)) };
+    let batch = shorter.as_deref().unwrap_or(batch);
     if batch.is_empty() {
         return Ok(());
     }
@@ -71,16 +74,43 @@ pub(crate) fn run(batch: &str) -> Result<(), LabError> {
 
 /// Lets the host pass packets on, for a lab without a TUN.
 pub(crate) fn forward() -> Result<(), LabError> {
-    for file in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
-        std::fs::write(file, "1\n").map_err(LabError::io(format!("write {file}")))?;
+    set("net/ipv4/ip_forward", "1")?;
+    if has_ipv6() { set("net/ipv6/conf/all/forwarding", "1") } else { Ok(()) }
+}
+
+/// Makes addresses usable at once: nobody else is on these links who could have the same.
+pub(crate) fn trust_addresses() -> Result<(), LabError> {
+    if !has_ipv6() {
+        return Ok(());
     }
-    Ok(())
+    set("net/ipv6/conf/all/accept_dad", "0")?;
+    set("net/ipv6/conf/default/accept_dad", "0")
+}
+
+fn set(setting: &str, value: &str) -> Result<(), LabError> {
+    let file = format!("/proc/sys/{setting}");
+    std::fs::write(&file, value).map_err(LabError::io(format!("write {file}")))
+}
+
+/// Whether this kernel has IPv6; a lab does without, if need be.
+fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+/// The batch without its lines of IPv6 addresses.
+fn without_ipv6(batch: &str) -> String {
+    batch.lines().filter(|line| !line.contains("::")).flat_map(|line| [line, "\n"]).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::{Topology, cables};
+
+    #[test]
+    fn a_kernel_without_ipv6_gets_none() {
+        assert_eq!(without_ipv6(&host(1, false)), "link set lo up\naddr add 10.86.0.1/32 dev lo\n");
+    }
 
     #[test]
     fn the_middle_of_a_chain_lies_on_the_way() {
