@@ -78,7 +78,8 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// [`PortError::Down`], [`PortError::NoWindow`], [`PortError::Range`], [`PortError::Overlap`] with a range carved
-    /// before and not freed, [`PortError::Full`], [`PortError::Unsupported`] if `info().descriptors` is false, or a
+    /// before and not freed, [`PortError::Full`] (also while the peer does not read: it must know of the slice before
+    /// it hears of it by another way), [`PortError::Unsupported`] if `info().descriptors` is false, or a
     /// system error.
     fn carve_inbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError>;
 

@@ -227,21 +227,34 @@ impl SoftPort {
         Ok(())
     }
 
-    /// Receives what waits and sends what has room now.
-    fn pump(&mut self) {
+    /// Receives what waits and sends what has room now. Whether more may wait to be received.
+    fn pump(&mut self) -> bool {
+        let mut more = true;
         for _ in 0..FRAMES_AT_ONCE {
-            let Some(link) = &mut self.link else { return };
+            let Some(link) = &mut self.link else { return false };
             match link.step(self.mask) {
-                Ok(Step::Idle) => break,
+                Ok(Step::Idle) => {
+                    more = false;
+                    break;
+                }
                 Ok(Step::Handled) => {}
                 Ok(Step::Up) => {
                     self.reason = None;
                     self.events.push_back(Event::LinkUp);
                     break;
                 }
-                Err(reason) => return self.fail(reason),
+                Err(reason) => {
+                    self.fail(reason);
+                    return false;
+                }
             }
         }
+        self.tend();
+        more
+    }
+
+    /// Sends what waits; ends a connection that never became a link.
+    fn tend(&mut self) {
         let Some(link) = &mut self.link else { return };
         if !link.up() && link.since.elapsed() >= GREETING && self.listener.is_some() {
             return self.fail(DownReason::Stuck);
@@ -278,25 +291,26 @@ impl SoftPort {
         }
     }
 
-    /// What `look` finds at the link, now or within a few milliseconds, as the peer announces it.
+    /// What `look` finds at the link when all that the peer has sent is read: it may have freed what is there, and
+    /// carved anew. Waits a few milliseconds for it.
     fn await_announced<T>(&mut self, look: impl Fn(&Link) -> Option<T>) -> Result<T, PortError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(found) = look(self.live()?) {
-                return Ok(found);
-            }
-            self.pump();
+            let more = self.live().is_ok() && self.pump();
             // A wake-up may just have been taken off the socket.
             self.draw_attention();
-            if let Some(found) = look(self.live()?) {
-                return Ok(found);
-            }
+            let link = self.live()?;
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(PortError::NotThere);
+            if more && !left.is_zero() {
+                continue;
+            }
+            match look(link).filter(|_| !more) {
+                Some(found) => return Ok(found),
+                None if left.is_zero() => return Err(PortError::NotThere),
+                None => {}
             }
             let timeout = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
-            let _ = poll(&mut [PollFd::new(&self.live()?.socket(), PollFlags::IN)], Some(&timeout));
+            let _ = poll(&mut [PollFd::new(&link.socket(), PollFlags::IN)], Some(&timeout));
         }
     }
 
@@ -407,7 +421,7 @@ impl Port for SoftPort {
         self.own[window] = Translation::new(len);
         if let Some(link) = &mut self.link {
             let number = u32::try_from(window).map_err(|_| PortError::NoWindow(window))?;
-            let outcome = link.send(frame::Frame::Translation { window: number, len }, None);
+            let outcome = link.send(frame::Frame::Translation { window: number, len });
             // Without a peer it is enough that the next one will be told.
             let _ = self.sent(outcome);
         }
@@ -422,8 +436,10 @@ impl Port for SoftPort {
         let number = u32::try_from(window).map_err(|_| PortError::NoWindow(window))?;
         let link = self.live()?;
         let slice = new_slice("crosslane-slice", range.len)?;
-        let outcome = link.send(frame::Frame::Slice { window: number, range }, Some(slice.as_fd()));
-        self.sent(outcome)?;
+        let outcome = link.announce(&frame::Frame::Slice { window: number, range }, slice.as_fd());
+        if !self.sent(outcome)? {
+            return Err(PortError::Full("frames to a peer that does not read"));
+        }
         self.own[window].insert(range, ())?;
         Ok(slice)
     }
@@ -432,7 +448,7 @@ impl Port for SoftPort {
         let Ok(number) = u32::try_from(window) else { return };
         let carved = self.own.get_mut(window).and_then(|window| window.remove(range));
         if let (Some(()), Some(link)) = (carved, &mut self.link) {
-            let outcome = link.send(frame::Frame::Freed { window: number, range }, None);
+            let outcome = link.send(frame::Frame::Freed { window: number, range });
             let _ = self.sent(outcome);
         }
     }

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 /// Most slices, and most bells, that a peer may have announced at one time.
 pub(super) const MAX_ANNOUNCED: usize = 16 * 1024;
-/// Most frames that wait for a peer that does not read.
-const MAX_QUEUED: usize = 4096;
+/// Most frames that wait for a peer that does not read: all that can be freed and taken back, and as much again.
+const MAX_QUEUED: usize = 4 * MAX_ANNOUNCED;
 /// Largest window that a peer may claim, bytes.
 const MAX_WINDOW: u64 = 1 << 46;
 
@@ -42,7 +42,7 @@ pub(super) struct Link {
     held: usize,
     hold_most: usize,
     bells: BTreeMap<u64, Option<OwnedFd>>,
-    queue: VecDeque<(Frame, Option<OwnedFd>)>,
+    queue: VecDeque<Frame>,
     next_bell: u64,
     exported: usize,
     /// When the connection was made.
@@ -68,8 +68,11 @@ impl Link {
             exported: 0,
             since: Instant::now(),
         };
-        link.send(Frame::Hello { version: VERSION, translations }, Some(page.as_fd()))?;
-        Ok(link)
+        // A fresh socket has room.
+        match link.announce(&Frame::Hello { version: VERSION, translations }, page.as_fd())? {
+            true => Ok(link),
+            false => Err(DownReason::Stuck),
+        }
     }
 
     /// The connection, for polling.
@@ -125,30 +128,29 @@ impl Link {
         }
     }
 
+    /// Sends a frame with a descriptor, behind all others. `Ok(false)` if there is no room: the peer must find it in
+    /// the socket when it hears of it by another way.
+    pub(super) fn announce(&mut self, frame: &Frame, descriptor: BorrowedFd<'_>) -> Result<bool, DownReason> {
+        self.flush()?;
+        Ok(self.queue.is_empty() && socket::send(self.socket.as_fd(), &frame.encode(), Some(descriptor))?)
+    }
+
     /// Sends a frame, or keeps it until there is room.
-    pub(super) fn send(
-        &mut self,
-        frame: Frame,
-        descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<(), DownReason> {
-        if self.queue.is_empty() && socket::send(self.socket.as_fd(), &frame.encode(), descriptor)? {
+    pub(super) fn send(&mut self, frame: Frame) -> Result<(), DownReason> {
+        if self.queue.is_empty() && socket::send(self.socket.as_fd(), &frame.encode(), None)? {
             return Ok(());
         }
         if self.queue.len() >= MAX_QUEUED {
             return Err(DownReason::Stuck);
         }
-        let kept = descriptor.map(|fd| fd.try_clone_to_owned()).transpose().map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
-            DownReason::System { what: "dup", errno }
-        })?;
-        self.queue.push_back((frame, kept));
+        self.queue.push_back(frame);
         Ok(())
     }
 
     /// Sends what waits, as far as there is room.
     pub(super) fn flush(&mut self) -> Result<(), DownReason> {
-        while let Some((frame, descriptor)) = self.queue.front() {
-            if !socket::send(self.socket.as_fd(), &frame.encode(), descriptor.as_ref().map(AsFd::as_fd))? {
+        while let Some(frame) = self.queue.front() {
+            if !socket::send(self.socket.as_fd(), &frame.encode(), None)? {
                 break;
             }
             self.queue.pop_front();
@@ -162,7 +164,9 @@ impl Link {
             return Ok(Err(PortError::Full("bells")));
         }
         let handle = self.next_bell;
-        self.send(Frame::Bell { handle }, Some(bell.as_fd()))?;
+        if !self.announce(&Frame::Bell { handle }, bell.as_fd())? {
+            return Ok(Err(PortError::Full("frames to a peer that does not read")));
+        }
         self.next_bell += 1;
         self.exported += 1;
         Ok(Ok(handle))
@@ -171,7 +175,7 @@ impl Link {
     /// Takes a bell back. The caller knows that it was exported in this life and not taken back.
     pub(super) fn withdraw_bell(&mut self, handle: u64) -> Result<(), DownReason> {
         self.exported = self.exported.saturating_sub(1);
-        self.send(Frame::BellGone { handle }, None)
+        self.send(Frame::BellGone { handle })
     }
 
     /// The peer's slice of exactly this range; `Some(None)` if there was no room for its descriptor.

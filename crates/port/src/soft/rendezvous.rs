@@ -1,6 +1,7 @@
 //! How the two sides of a soft cable find each other: one listens at a path, the other tries it again and again.
 
 use crate::{DownReason, PortError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, chmod, fchmod, lstat, unlink};
 use rustix::io::Errno;
 use rustix::net::{
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// How long a listener that was killed may take to be gone.
+const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Connections that wait to be accepted: the next peer's, and what is left of dead ones.
 const BACKLOG: i32 = 8;
 
@@ -116,12 +119,24 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), PortError> 
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
         return Err(failed("bind, at a file that is no socket,", path, Errno::EXIST));
     }
-    let probe = new_socket().map_err(|errno| failed("socket", path, errno))?;
-    match connect(&probe, address) {
-        Err(Errno::CONNREFUSED) => unlink(path).map_err(|errno| failed("remove", path, errno)),
-        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Err(in_use()),
-        Err(errno) => Err(failed("connect", path, errno)),
+    loop {
+        let probe = new_socket().map_err(|errno| failed("socket", path, errno))?;
+        match connect(&probe, address) {
+            Err(Errno::CONNREFUSED) => return unlink(path).map_err(|errno| failed("remove", path, errno)),
+            Ok(()) if dies_within(&probe, DYING) => {}
+            Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => return Err(in_use()),
+            Err(errno) => return Err(failed("connect", path, errno)),
+        }
     }
+}
+
+/// Whether the far end of a connection goes without a word in the next `patience`: a process that was killed closes
+/// its sockets one after the other, and its successor may be there before the last one. A live port greets, or keeps
+/// us waiting.
+fn dies_within(connection: &OwnedFd, patience: Timespec) -> bool {
+    let mut polled = [PollFd::new(connection, PollFlags::IN)];
+    let ended = poll(&mut polled, Some(&patience)).is_ok_and(|ready| ready > 0);
+    ended && polled[0].revents().contains(PollFlags::HUP)
 }
 
 fn identity(path: &Path) -> Result<(u64, u64), Errno> {
