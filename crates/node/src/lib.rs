@@ -1,1 +1,41 @@
-//! The daemon: ports, routes, circuits, IP, control socket
+//! What runs on a host: the daemon `crosslaned`.
+//!
+//! One thread, one epoll ([`engine`]), over one struct that holds everything ([`host`]). It sets cables up over the
+//! scratchpads ([`cable`]), speaks with its neighbours through message channels ([`channel`], [`neighbour`]), gives
+//! programs their slices of circuits ([`request`], [`circuit`]) and wake events ([`bell`]), carries IP ([`tun`],
+//! [`ip`]), and tells about itself ([`status`], [`metrics`]). Who is where and what becomes of a circuit is decided
+//! in `crosslane_fabric`, which is pure.
+
+pub mod address;
+pub mod bell;
+pub mod cable;
+pub mod channel;
+pub mod circuit;
+pub mod config;
+pub mod control;
+pub mod counter;
+pub mod daemon;
+pub mod doubt;
+pub mod echo;
+pub mod engine;
+pub mod host;
+pub mod ip;
+pub mod life;
+pub mod listener;
+pub mod metrics;
+pub mod neighbour;
+pub mod netlink;
+pub mod packet;
+pub mod proof;
+pub mod random;
+pub mod request;
+pub mod rule;
+pub mod session;
+pub mod signal;
+pub mod socket_table;
+pub mod source;
+pub mod status;
+pub mod tun;
+pub mod window;
+
+pub use daemon::{Arguments, run};

@@ -1,2 +1,9 @@
 //! The Crosslane daemon.
-fn main() {}
+
+use clap::Parser;
+use crosslane_node::{Arguments, run};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    run(&Arguments::parse())
+}

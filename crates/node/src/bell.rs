@@ -1,0 +1,203 @@
+//! Wake events: programs ring each other directly where they can, and through their daemons where they cannot.
+
+use crate::host::{Host, Waiter};
+use crate::proof::is_eventfd;
+use crate::session::{SessionId, Waiting};
+use crosslane_fabric::circuit::Far;
+use crosslane_wire::control::Control;
+use crosslane_wire::local::Reply;
+use crosslane_wire::{CircuitId, PortId, WaiterId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Most wake events of one session.
+const SESSION_MAX: usize = 4096;
+/// How long a neighbour may take to say how its waiter is rung.
+const ANSWER: Duration = Duration::from_millis(500);
+
+impl Host {
+    /// `Waiter`: registers a wake event.
+    pub fn add_waiter(&mut self, session: SessionId, bell: OwnedFd) -> Reply {
+        let error = |text: &str| Reply::Error { text: text.to_owned() };
+        if !is_eventfd(&bell) {
+            return error("a wake event must be an eventfd");
+        }
+        let number = self.new_waiter();
+        let Some(owner) = self.sessions.get_mut(&session) else { return error("no session") };
+        if owner.waiters.len() >= SESSION_MAX {
+            return error("this program has too many wake events");
+        }
+        owner.waiters.insert(number);
+        self.waiters.insert(number, Waiter { session, bell });
+        Reply::Waiter { waiter: number }
+    }
+
+    /// `WantBell`: answers, now or when the neighbour has.
+    pub fn want_bell(&mut self, session: SessionId, circuit: CircuitId, waiter: WaiterId) {
+        let holds = self.sessions.get(&session).is_some_and(|session| session.held.contains(&circuit));
+        let far = self.circuits.get(circuit).filter(|_| holds).map(|end| end.far);
+        match far {
+            None => self.answer_bell(session, None),
+            Some(Far::Here(other)) => {
+                let bell = self.waiter_of(other, waiter).and_then(|bell| bell.try_clone_to_owned().ok());
+                self.answer_bell(session, bell);
+            }
+            Some(Far::Cable { port, name, .. }) => {
+                let known = self.cable(port).and_then(|cable| {
+                    cable.bells.imported.get(&waiter).and_then(|bell| bell.try_clone().ok())
+                });
+                match (known, name) {
+                    (Some(bell), _) => self.answer_bell(session, Some(bell)),
+                    (None, Some(name)) => self.ask_bell(session, port, name, waiter),
+                    (None, None) => self.answer_bell(session, None),
+                }
+            }
+        }
+    }
+
+    /// `Ring`: rings the far side's waiter for a program that cannot.
+    pub fn ring_far(&mut self, session: SessionId, circuit: CircuitId, waiter: WaiterId) {
+        if !self.sessions.get(&session).is_some_and(|session| session.held.contains(&circuit)) {
+            return;
+        }
+        match self.circuits.get(circuit).map(|end| end.far) {
+            Some(Far::Here(other)) => self.ring_waiter(other, waiter),
+            Some(Far::Cable { port, name: Some(name), .. }) => {
+                if let Some(cable) = self.cable(port) {
+                    cable.send(&Control::Ring { circuit: name, waiter });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A neighbour's program wants to ring a waiter that sleeps on `circuit`.
+    pub fn handle_want_bell(&mut self, port: PortId, circuit: CircuitId, waiter: WaiterId) {
+        let bell = if self.is_far(port, circuit) {
+            self.waiter_of(circuit, waiter).and_then(|bell| bell.try_clone_to_owned().ok())
+        } else {
+            None
+        };
+        let Some(cable) = self.cable(port) else { return };
+        let doorbell = bell.and_then(|bell| cable.export_bell(waiter, bell.as_fd()));
+        cable.send(&Control::Bell { waiter, doorbell });
+    }
+
+    /// A neighbour says how its waiter is rung.
+    pub fn handle_bell(&mut self, port: PortId, waiter: WaiterId, handle: Option<u64>) {
+        let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, waiter: which, .. }) if at == port && which == waiter);
+        let sessions: Vec<SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| asked(session.waiting))
+            .map(|session| session.id)
+            .collect();
+        if sessions.is_empty() {
+            return;
+        }
+        let bell = handle.and_then(|handle| {
+            let cable = self.cable(port)?;
+            cable.import_bell(waiter, handle)?.try_clone_to_owned().ok()
+        });
+        for session in sessions {
+            self.wake_session(session);
+            self.answer_bell(session, bell.as_ref().and_then(|bell| bell.try_clone().ok()));
+        }
+    }
+
+    /// A neighbour rings a waiter of ours.
+    pub fn handle_ring(&mut self, port: PortId, circuit: CircuitId, waiter: WaiterId) {
+        if self.is_far(port, circuit) {
+            self.ring_waiter(circuit, waiter);
+        }
+    }
+
+    /// Rings all waiters of a session: something happened that all of its sleepers must look at.
+    pub fn ring_session(&mut self, session: SessionId) {
+        let Some(session) = self.sessions.get(&session) else { return };
+        for waiter in &session.waiters {
+            if let Some(waiter) = self.waiters.get(waiter) {
+                ring(waiter.bell.as_fd());
+                self.counters.bells += 1;
+            }
+        }
+    }
+
+    /// A cable is down: nobody answers for its waiters.
+    pub fn fail_bells(&mut self, port: PortId) {
+        let asked = |waiting: &Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, .. }) if *at == port);
+        let sessions: Vec<SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| asked(&session.waiting))
+            .map(|session| session.id)
+            .collect();
+        for session in sessions {
+            self.wake_session(session);
+            self.answer_bell(session, None);
+        }
+    }
+
+    /// A session is gone, with its waiters.
+    pub fn remove_waiters(&mut self, waiters: impl IntoIterator<Item = WaiterId>) {
+        for waiter in waiters {
+            self.waiters.remove(&waiter);
+            for cable in &mut self.cables {
+                cable.withdraw_bell(waiter);
+            }
+        }
+    }
+
+    /// Answers `WantBell`.
+    pub fn answer_bell(&mut self, session: SessionId, bell: Option<OwnedFd>) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        let fds: Vec<BorrowedFd<'_>> = bell.iter().map(AsFd::as_fd).collect();
+        session.reply(&Reply::Bell { found: bell.is_some() }, &fds);
+    }
+
+    fn ask_bell(&mut self, session: SessionId, port: PortId, circuit: CircuitId, waiter: WaiterId) {
+        let until = self.now + ANSWER;
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.waiting = Some(Waiting::Bell { port, waiter, until });
+        }
+        if let Some(cable) = self.cable(port) {
+            cable.send(&Control::WantBell { circuit, waiter });
+        }
+    }
+
+    /// The bell of a waiter, if it belongs to a session that holds the end.
+    fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
+        let waiter = self.waiters.get(&waiter)?;
+        let parts = self.parts.get(&circuit)?;
+        let holds = parts.holders.iter().any(|(session, _)| *session == waiter.session);
+        holds.then(|| waiter.bell.as_fd())
+    }
+
+    fn ring_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
+        if let Some(bell) = self.waiter_of(circuit, waiter) {
+            ring(bell);
+            self.counters.bells += 1;
+        }
+    }
+
+    fn is_far(&self, port: PortId, circuit: CircuitId) -> bool {
+        let far = self.circuits.get(circuit).map(|end| end.far);
+        matches!(far, Some(Far::Cable { port: at, .. }) if at == port)
+    }
+}
+
+/// Adds one to an eventfd, unless its counter is full: then it is awake anyway. Its program may have made it block.
+fn ring(bell: BorrowedFd<'_>) {
+    if let Ok(flags) = fcntl_getfl(bell) {
+        if !flags.contains(OFlags::NONBLOCK) {
+            let _ = fcntl_setfl(bell, flags | OFlags::NONBLOCK);
+        }
+    }
+    let mut ready = [PollFd::from_borrowed_fd(bell, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut ready, Some(&now)) == Ok(1) {
+        let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+    }
+}

@@ -1,0 +1,473 @@
+//! One cable: its port, set-up, the two message channels at the start of the window, and the window's slices.
+//!
+//! ```text
+//!   window:  | control channel | IP channel | slices of circuits ...
+//!            0                 IP_RANGE     CIRCUITS
+//! ```
+
+use crate::channel::{Channel, Sent};
+use crate::config::PortConfig;
+use crate::random;
+use crate::window::Window;
+use crosslane_fabric::circuit::Death;
+use crosslane_fabric::setup::{Agreement, CableSetup, Output, State};
+use crosslane_port::soft::{SoftConfig, SoftPort};
+use crosslane_port::{Event, Mapped, PortError};
+use crosslane_shm::ring::Violation;
+use crosslane_shm::{Inbound, Outbound};
+use crosslane_wire::control::Control;
+use crosslane_wire::scratchpad::{BELL_CHANNEL, BELL_SETUP, WORDS};
+use crosslane_wire::slice::{RING_MIN, slice_len};
+use crosslane_wire::{Epoch, HostId, PortId, SliceRange, WaiterId, codec};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Window that everything goes through.
+const WINDOW: usize = 0;
+const IP_RING: u64 = 1 << 20;
+const IP_RING_MAX: u64 = 4 << 20;
+const CONTROL_RANGE: SliceRange = SliceRange { offset: 0, len: slice_len(RING_MIN) };
+const IP_RANGE: SliceRange = SliceRange { offset: CONTROL_RANGE.len, len: slice_len(IP_RING_MAX) };
+/// Where the slices of circuits begin, bytes.
+pub const CIRCUITS: u64 = IP_RANGE.offset + IP_RANGE.len;
+/// Messages that may wait for room in the control channel; more means that the peer is stuck.
+const CONTROL_QUEUE: usize = 4096;
+/// Packets that may wait for room in the IP channel.
+const IP_QUEUE: usize = 256;
+/// How long a cable whose peer broke the protocol stays down.
+const PENANCE: Duration = Duration::from_secs(1);
+
+/// What happened to a cable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CableEvent {
+    /// It is up.
+    Up(Agreement),
+    /// It was up and is down now: why, and for people.
+    Down(Death, String),
+    /// It will not come up; for people.
+    Refused(String),
+}
+
+/// Bytes and packets that the daemon itself moved over a cable.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Payload of streams that were closed, sent, bytes.
+    pub closed_tx_bytes: u64,
+    /// Payload of streams that were closed, received, bytes.
+    pub closed_rx_bytes: u64,
+}
+
+/// Bells that went over a cable in its present epoch.
+#[derive(Debug, Default)]
+pub struct Bells {
+    /// Our waiters that the peer may ring: the port's handles.
+    pub exported: HashMap<WaiterId, u64>,
+    /// The peer's waiters that we may ring.
+    pub imported: HashMap<WaiterId, OwnedFd>,
+}
+
+type Messages = Channel<Inbound, Outbound>;
+
+struct Live {
+    agreement: Agreement,
+    control: Messages,
+    ip: Messages,
+}
+
+/// One of this host's ports and what is on it.
+pub struct Cable {
+    /// Number of the port.
+    pub id: PortId,
+    /// What the configuration says.
+    pub config: PortConfig,
+    /// What the daemon moved.
+    pub traffic: Traffic,
+    /// Bells of this epoch.
+    pub bells: Bells,
+    port: Box<Mapped>,
+    setup: CableSetup,
+    window: Window,
+    prepared: Option<[Inbound; 2]>,
+    live: Option<Live>,
+    events: VecDeque<CableEvent>,
+    broken: Option<(Death, String)>,
+    retry_at: Option<Duration>,
+    why: Option<String>,
+}
+
+impl Cable {
+    /// Opens the port.
+    pub fn open(id: PortId, host: HostId, config: PortConfig) -> Result<Self, PortError> {
+        let mut soft = SoftConfig::new(config.cable.clone());
+        soft.mode = config.mode;
+        soft.window_bytes = soft.window_bytes.max(config.window);
+        let port = if config.listens { SoftPort::listen(soft)? } else { SoftPort::connect(soft)? };
+        Self::with_port(id, host, config, Box::new(port))
+    }
+
+    /// As [`Self::open`], with a port of any kind.
+    pub fn with_port(
+        id: PortId,
+        host: HostId,
+        config: PortConfig,
+        mut port: Box<Mapped>,
+    ) -> Result<Self, PortError> {
+        port.set_inbound(WINDOW, config.window)?;
+        Ok(Self {
+            id,
+            traffic: Traffic::default(),
+            bells: Bells::default(),
+            setup: CableSetup::new(host, config.window, Epoch(0)),
+            window: Window::new(CIRCUITS, config.window),
+            config,
+            port,
+            prepared: None,
+            live: None,
+            events: VecDeque::new(),
+            broken: None,
+            retry_at: None,
+            why: None,
+        })
+    }
+
+    /// Readable when [`Self::poll_event`] may have something.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.port.event_fd()
+    }
+
+    /// When, on the daemon's clock, [`Self::poll_event`] shall be called even if nothing happens.
+    pub fn deadline(&self, now: Duration) -> Option<Duration> {
+        let port = self.port.timeout().map(|wait| now + wait);
+        [port, self.retry_at].into_iter().flatten().min()
+    }
+
+    /// What both sides agreed upon, while the cable is up.
+    pub fn agreement(&self) -> Option<&Agreement> {
+        self.live.as_ref().map(|live| &live.agreement)
+    }
+
+    /// The last epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.setup.epoch()
+    }
+
+    /// `up`, `down` or `refused`, and why.
+    pub fn link(&self) -> (&'static str, Option<String>) {
+        match self.setup.state() {
+            State::Up(_) => ("up", None),
+            State::Refused(why) => ("refused", Some(why.clone())),
+            _ => ("down", self.why.clone().or_else(|| self.port.down_reason().map(|why| why.to_string()))),
+        }
+    }
+
+    /// How much of the window is given out.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// How long a posted write may be under way, ns.
+    pub fn posted_ns(&self) -> u32 {
+        self.port.info().posted_ns
+    }
+
+    /// The next thing that happened. Handles all events of the port first.
+    pub fn poll_event(&mut self, now: Duration) -> Option<CableEvent> {
+        self.settle(now);
+        while let Some(event) = self.port.poll_event() {
+            self.handle_port(event, now);
+            self.settle(now);
+        }
+        self.events.pop_front()
+    }
+
+    /// Sends a control message. A peer that does not read for so long that the queue is full loses the cable.
+    pub fn send(&mut self, message: &Control) {
+        let Some(live) = &mut self.live else { return };
+        let bytes = match codec::encode(message) {
+            Ok(bytes) => bytes,
+            Err(error) => return tracing::error!(%error, "control message not sent"),
+        };
+        match live.control.send(&bytes) {
+            Ok(Sent::Taken) => self.traffic.tx_bytes += bytes.len() as u64,
+            Ok(Sent::Dropped) => {
+                self.break_off(Death::Cable, "the peer does not read its control channel".to_owned())
+            }
+            Err(violation) => self.violated(violation),
+        }
+    }
+
+    /// Whether control messages could be sent without queueing.
+    pub fn has_room(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.control.is_flushed())
+    }
+
+    /// Sends an IP packet; `false` if it was dropped.
+    pub fn send_ip(&mut self, packet: &[u8]) -> bool {
+        let Some(live) = &mut self.live else { return false };
+        match live.ip.send(packet) {
+            Ok(sent) => {
+                if sent == Sent::Taken {
+                    self.traffic.tx_bytes += packet.len() as u64;
+                }
+                sent == Sent::Taken
+            }
+            Err(violation) => {
+                self.violated(violation);
+                false
+            }
+        }
+    }
+
+    /// The next control message, decoded.
+    pub fn receive(&mut self, buffer: &mut Vec<u8>) -> Option<Control> {
+        let live = self.live.as_mut()?;
+        match live.control.receive(buffer) {
+            Ok(false) => None,
+            Ok(true) => {
+                self.traffic.rx_bytes += buffer.len() as u64;
+                match codec::decode(buffer) {
+                    Ok(message) => Some(message),
+                    Err(error) => {
+                        self.break_off(Death::Violation, format!("control message: {error}"));
+                        None
+                    }
+                }
+            }
+            Err(violation) => {
+                self.violated(violation);
+                None
+            }
+        }
+    }
+
+    /// The next IP packet into `buffer`; `false` if there is none.
+    pub fn receive_ip(&mut self, buffer: &mut Vec<u8>) -> bool {
+        let Some(live) = &mut self.live else { return false };
+        match live.ip.receive(buffer) {
+            Ok(got) => {
+                if got {
+                    self.traffic.rx_bytes += buffer.len() as u64;
+                }
+                got
+            }
+            Err(violation) => {
+                self.violated(violation);
+                false
+            }
+        }
+    }
+
+    /// Moves what waits for room, and rings the peer if it sleeps for what was sent.
+    pub fn flush(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        if let Err(violation) = live.control.flush().and_then(|()| live.ip.flush()) {
+            return self.violated(violation);
+        }
+        if live.control.poll_bell() | live.ip.poll_bell() {
+            self.port.ring_peer_doorbell(1 << BELL_CHANNEL);
+        }
+    }
+
+    /// Whether a message waits: one load for each channel.
+    pub fn arrived(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.control.arrived() || live.ip.arrived())
+    }
+
+    /// Asks for bells before a sleep; `true` if something has arrived meanwhile.
+    pub fn arm(&mut self) -> bool {
+        let Some(live) = &mut self.live else { return false };
+        if let Err(violation) = live.control.arm().and_then(|()| live.ip.arm()) {
+            self.violated(violation);
+            return true;
+        }
+        self.arrived()
+    }
+
+    /// Wants no more bells.
+    pub fn disarm(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.control.disarm();
+            live.ip.disarm();
+        }
+    }
+
+    /// Takes the cable down because the peer did what it must not, or cannot go on. It comes back after a while.
+    pub fn break_off(&mut self, death: Death, why: String) {
+        if self.broken.is_none() {
+            self.broken = Some((death, why));
+        }
+    }
+
+    /// Gives out a slice of inbound memory for the peer to write, as a descriptor.
+    pub fn carve_inbound(&mut self, len: u64) -> Result<(SliceRange, OwnedFd), PortError> {
+        let range = self.window.allot(len).ok_or(PortError::Full("slices"))?;
+        match self.port.carve_inbound(WINDOW, range) {
+            Ok(fd) => Ok((range, fd)),
+            Err(error) => {
+                self.window.free(range);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a slice back that nobody writes any more.
+    pub fn free_inbound(&mut self, range: SliceRange) {
+        self.window.free(range);
+        self.port.free_inbound(WINDOW, range);
+    }
+
+    /// A slice of the peer's memory, as a descriptor.
+    pub fn carve_outbound(&mut self, range: SliceRange) -> Result<OwnedFd, PortError> {
+        self.port.carve_outbound(WINDOW, range)
+    }
+
+    /// Lets the peer ring one of our waiters directly: the handle, or `None` if the port cannot.
+    pub fn export_bell(&mut self, waiter: WaiterId, bell: BorrowedFd<'_>) -> Option<u64> {
+        if let Some(handle) = self.bells.exported.get(&waiter) {
+            return Some(*handle);
+        }
+        let copy = bell.try_clone_to_owned().ok()?;
+        let handle = self.port.export_bell(copy).ok()?;
+        self.bells.exported.insert(waiter, handle);
+        Some(handle)
+    }
+
+    /// A waiter is gone.
+    pub fn withdraw_bell(&mut self, waiter: WaiterId) {
+        if let Some(handle) = self.bells.exported.remove(&waiter) {
+            self.port.withdraw_bell(handle);
+        }
+    }
+
+    /// The bell under a handle that the peer named.
+    pub fn import_bell(&mut self, waiter: WaiterId, handle: u64) -> Option<BorrowedFd<'_>> {
+        let bell = self.port.import_bell(handle).ok().flatten()?;
+        self.bells.imported.insert(waiter, bell);
+        self.bells.imported.get(&waiter).map(AsFd::as_fd)
+    }
+
+    fn handle_port(&mut self, event: Event, now: Duration) {
+        match event {
+            Event::LinkUp => {
+                self.retry_at = None;
+                let words = self.words();
+                self.setup.handle_link_up(words, random::u32());
+            }
+            Event::LinkDown(reason) => {
+                self.retry_at = None;
+                self.why = Some(reason.to_string());
+                self.broken = None;
+                self.setup.handle_link_down();
+                self.run_setup(now, Death::Cable);
+                self.release();
+            }
+            Event::Doorbell(bits) if bits & 1 << BELL_SETUP != 0 => {
+                let words = self.words();
+                self.setup.handle_words(words, random::u32());
+            }
+            Event::Doorbell(_) => {}
+        }
+    }
+
+    /// Does what set-up wants, takes a broken cable down, and brings it back when its time has come.
+    fn settle(&mut self, now: Duration) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            let words = self.words();
+            self.setup.handle_link_up(words, random::u32());
+        }
+        self.run_setup(now, Death::Cable);
+        if let Some((death, why)) = self.broken.take() {
+            self.why = Some(why);
+            self.setup.withdraw();
+            self.run_setup(now, death);
+            self.release();
+            self.retry_at = Some(now + PENANCE);
+        }
+    }
+
+    fn run_setup(&mut self, now: Duration, death: Death) {
+        while let Some(output) = self.setup.poll_output() {
+            match output {
+                Output::Prepare => self.prepare(),
+                Output::Write { index, value } => self.port.write_peer_scratchpad(index, value),
+                Output::Ring => self.port.ring_peer_doorbell(1 << BELL_SETUP),
+                Output::Up(agreement) => self.begin(agreement, now),
+                Output::Down => {
+                    self.live = None;
+                    self.release();
+                    let why = self.why.clone().unwrap_or_else(|| "the peer began anew".to_owned());
+                    self.events.push_back(CableEvent::Down(death, why));
+                }
+                Output::Refused(why) => self.events.push_back(CableEvent::Refused(why)),
+            }
+        }
+    }
+
+    /// Fresh memory for the channels, before our words announce it.
+    fn prepare(&mut self) {
+        self.release();
+        let control = self.port.map_inbound(WINDOW, CONTROL_RANGE);
+        let ip = self.port.map_inbound(WINDOW, IP_RANGE);
+        match (control, ip) {
+            (Ok(control), Ok(ip)) => self.prepared = Some([control, ip]),
+            (Err(error), _) | (_, Err(error)) => {
+                self.break_off(Death::Cable, format!("no memory for channels: {error}"))
+            }
+        }
+    }
+
+    fn begin(&mut self, agreement: Agreement, now: Duration) {
+        match self.open_channels(&agreement) {
+            Ok(live) => {
+                self.live = Some(live);
+                self.why = None;
+                self.events.push_back(CableEvent::Up(agreement));
+            }
+            Err(error) => {
+                tracing::warn!(port = %self.config.name, %error, ?now, "channels cannot be mapped");
+                self.break_off(Death::Cable, format!("channels cannot be mapped: {error}"));
+            }
+        }
+    }
+
+    fn open_channels(&mut self, agreement: &Agreement) -> Result<Live, PortError> {
+        let [control_in, ip_in] = self.prepared.take().ok_or(PortError::NotThere)?;
+        let control_out = self.port.map_outbound(WINDOW, CONTROL_RANGE)?;
+        let ip_out = self.port.map_outbound(WINDOW, IP_RANGE)?;
+        let keys = |channel: u64| {
+            let key = |key: u32| u64::from(key) << 32 | channel;
+            (key(agreement.rx_key), key(agreement.tx_key))
+        };
+        Ok(Live {
+            agreement: *agreement,
+            control: Channel::new(control_in, control_out, RING_MIN, RING_MIN, keys(1), CONTROL_QUEUE),
+            ip: Channel::new(ip_in, ip_out, IP_RING, IP_RING_MAX, keys(2), IP_QUEUE),
+        })
+    }
+
+    /// Takes all inbound memory back: the epoch is over.
+    fn release(&mut self) {
+        self.prepared = None;
+        self.live = None;
+        self.bells = Bells::default();
+        let mut ranges = self.window.clear();
+        ranges.extend([CONTROL_RANGE, IP_RANGE]);
+        for range in ranges {
+            self.port.free_inbound(WINDOW, range);
+        }
+    }
+
+    fn words(&self) -> [u32; WORDS] {
+        std::array::from_fn(|index| self.port.read_scratchpad(index))
+    }
+
+    fn violated(&mut self, violation: Violation) {
+        self.break_off(Death::Violation, violation.to_string());
+    }
+}

@@ -1,0 +1,284 @@
+//! A message channel between two daemons: two slices, a ring of messages each way, a bounded queue before the ring.
+//!
+//! ```text
+//!   awake --- nothing arrives ---> arm: WANT_DATA = sequence, fence, look once more --- still nothing ---> sleep
+//!     ^                                                                                                     |
+//!     +---- doorbell BELL_CHANNEL: the writer publishes, fences, looks at WANT_DATA, rings once for each sequence
+//! ```
+
+use crosslane_shm::ring::{Consumer, Producer, Violation};
+use crosslane_shm::{Load, Store};
+use crosslane_wire::DecodeError;
+use crosslane_wire::record::{Kind, MAX_MESSAGE};
+use crosslane_wire::slice::{WANT_DATA, WANT_ROOM};
+use std::collections::VecDeque;
+
+/// Low half of a WANT word: daemons have but one waiter.
+const DAEMON: u64 = 1;
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in the ring, or will be as soon as there is room.
+    Taken,
+    /// The queue is full; the message is dropped.
+    Dropped,
+}
+
+/// One end of a channel.
+#[derive(Debug)]
+pub struct Channel<I, O> {
+    inbound: I,
+    outbound: O,
+    tx: Producer,
+    rx: Consumer,
+    queue: VecDeque<Vec<u8>>,
+    queue_max: usize,
+    cpu: u16,
+    sequence: u32,
+    armed: bool,
+    wants_room: bool,
+    published: bool,
+    credited: bool,
+    rung_data: u64,
+    rung_room: u64,
+}
+
+impl<I: Load, O: Store> Channel<I, O> {
+    /// A fresh channel over fresh slices. `cap` bytes of each ring are used at first, `max` at most; `keys` are those
+    /// of what is read and what is written; at most `queue_max` messages wait for room.
+    pub fn new(inbound: I, outbound: O, cap: u64, max: u64, keys: (u64, u64), queue_max: usize) -> Self {
+        let (tx, rx) = (Producer::default(), Consumer::default());
+        rx.reset(cap, max, keys.0);
+        tx.reset(cap, max, keys.1);
+        Self {
+            inbound,
+            outbound,
+            tx,
+            rx,
+            queue: VecDeque::new(),
+            queue_max,
+            cpu: 0,
+            sequence: 0,
+            armed: false,
+            wants_room: false,
+            published: false,
+            credited: false,
+            rung_data: 0,
+            rung_room: 0,
+        }
+    }
+
+    /// Sends a message, or queues it. One that no channel can carry is dropped: a neighbour may have sent it to be
+    /// passed on.
+    pub fn send(&mut self, message: &[u8]) -> Result<Sent, Violation> {
+        if message.len() as u64 > MAX_MESSAGE {
+            return Ok(Sent::Dropped);
+        }
+        self.flush()?;
+        if self.queue.is_empty() && self.push(message)? {
+            return Ok(Sent::Taken);
+        }
+        if self.queue.len() >= self.queue_max {
+            return Ok(Sent::Dropped);
+        }
+        self.queue.push_back(message.to_vec());
+        Ok(Sent::Taken)
+    }
+
+    /// Moves queued messages into the ring as far as there is room.
+    pub fn flush(&mut self) -> Result<(), Violation> {
+        while let Some(message) = self.queue.pop_front() {
+            if !self.push(&message)? {
+                self.queue.push_front(message);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no message waits for room.
+    pub fn is_flushed(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether something has arrived: one load.
+    pub fn arrived(&self) -> bool {
+        self.rx.arrived(&self.inbound)
+    }
+
+    /// Takes the next message into `message`; `false` if there is none.
+    pub fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool, Violation> {
+        loop {
+            let Some(head) = self.rx.head(&self.inbound)? else {
+                self.credited |= self.rx.give_credit(&self.outbound, true);
+                return Ok(false);
+            };
+            match head.kind {
+                Kind::Message => {
+                    message.resize(head.left, 0);
+                    self.rx.take(&self.inbound, message)?;
+                    self.credited |= self.rx.give_credit(&self.outbound, false);
+                    return Ok(true);
+                }
+                Kind::Filler => self.rx.consume()?,
+                _ => return Err(DecodeError::Range("record kind on a message channel").into()),
+            }
+        }
+    }
+
+    /// Whether the peer sleeps for what was sent or freed since this was asked last: then its doorbell must be rung.
+    pub fn poll_bell(&mut self) -> bool {
+        if !self.published && !self.credited {
+            return false;
+        }
+        self.outbound.fence();
+        let data = self.published && news(self.inbound.load_u64(WANT_DATA), &mut self.rung_data);
+        let room = self.credited && news(self.inbound.load_u64(WANT_ROOM), &mut self.rung_room);
+        self.published = false;
+        self.credited = false;
+        data || room
+    }
+
+    /// Asks the peer for a bell, before a sleep. The caller then looks at [`Self::arrived`] once more.
+    pub fn arm(&mut self) -> Result<(), Violation> {
+        if !self.armed {
+            self.sequence = self.sequence.wrapping_add(1).max(1);
+            self.outbound.store_u64(WANT_DATA, want(self.sequence));
+            self.armed = true;
+        }
+        if !self.queue.is_empty() && !self.wants_room {
+            self.outbound.store_u64(WANT_ROOM, want(self.sequence));
+            self.wants_room = true;
+        }
+        self.outbound.fence();
+        self.flush()
+    }
+
+    /// Wants no more bells.
+    pub fn disarm(&mut self) {
+        if self.armed {
+            self.outbound.store_u64(WANT_DATA, 0);
+            self.armed = false;
+        }
+        if self.wants_room {
+            self.outbound.store_u64(WANT_ROOM, 0);
+            self.wants_room = false;
+        }
+    }
+
+    fn push(&mut self, message: &[u8]) -> Result<bool, Violation> {
+        let done = self.tx.push_message(&self.outbound, &self.inbound, message, self.cpu)?;
+        self.published |= done;
+        Ok(done)
+    }
+}
+
+fn want(sequence: u32) -> u64 {
+    u64::from(sequence) << 32 | DAEMON
+}
+
+/// Whether the word asks for a bell that was not rung yet.
+fn news(word: u64, rung: &mut u64) -> bool {
+    let fresh = word != 0 && word != *rung;
+    if fresh {
+        *rung = word;
+    }
+    fresh
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crosslane_shm::{Caching, Inbound, Outbound, mem::new_slice};
+    use crosslane_wire::slice::{RING_MIN, slice_len};
+
+    type Mapped = Channel<Inbound, Outbound>;
+
+    fn pair(queue: usize) -> (Mapped, Mapped, Outbound) {
+        let len = slice_len(RING_MIN);
+        let (a, b) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
+        let out = |fd| Outbound::map(fd, len, Caching::WriteBack).unwrap();
+        let rubbish = out(&a);
+        let end = |inb, outb, keys| {
+            Channel::new(Inbound::map(inb, len).unwrap(), out(outb), RING_MIN, RING_MIN, keys, queue)
+        };
+        (end(&a, &b, (1, 2)), end(&b, &a, (2, 1)), rubbish)
+    }
+
+    #[test]
+    fn messages_arrive_whole_and_in_order_through_queue_and_ring() {
+        let (mut a, mut b, _) = pair(1000);
+        let mut message = Vec::new();
+        for lap in 0..20_u8 {
+            for number in 0..100_u8 {
+                let bytes = vec![number ^ lap; usize::from(number) * 40];
+                assert_eq!(a.send(&bytes).unwrap(), Sent::Taken);
+            }
+            for number in 0..100_u8 {
+                a.flush().unwrap();
+                assert!(b.receive(&mut message).unwrap(), "message {number} of lap {lap}");
+                assert_eq!(message, vec![number ^ lap; usize::from(number) * 40]);
+            }
+            assert!(!b.receive(&mut message).unwrap());
+            assert!(a.is_flushed());
+        }
+    }
+
+    #[test]
+    fn the_queue_is_bounded() {
+        let (mut a, _b, _) = pair(3);
+        let taken = (0..100).filter(|_| a.send(&[0; 8000]).unwrap() == Sent::Taken).count();
+        assert!((6..=12).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn what_no_channel_can_carry_is_dropped() {
+        let (mut a, _b, _) = pair(3);
+        assert_eq!(a.send(&vec![0; 20_000]).unwrap(), Sent::Dropped);
+    }
+
+    #[test]
+    fn a_sleeper_is_rung_once() {
+        let (mut a, mut b, _) = pair(3);
+        a.send(b"x").unwrap();
+        assert!(!a.poll_bell(), "nobody sleeps");
+        let mut message = Vec::new();
+        assert!(b.receive(&mut message).unwrap());
+        b.arm().unwrap();
+        assert!(!b.arrived());
+        a.send(b"y").unwrap();
+        assert!(a.poll_bell());
+        a.send(b"z").unwrap();
+        assert!(!a.poll_bell(), "rung already");
+        b.disarm();
+        b.arm().unwrap();
+        assert!(b.arrived());
+    }
+
+    #[test]
+    fn a_sender_that_sleeps_for_room_is_rung() {
+        let (mut a, mut b, _) = pair(100);
+        for _ in 0..20 {
+            a.send(&[1; 8000]).unwrap();
+        }
+        assert!(!a.is_flushed());
+        a.arm().unwrap();
+        let mut message = Vec::new();
+        while b.receive(&mut message).unwrap() {}
+        assert!(b.poll_bell());
+    }
+
+    #[test]
+    fn rubbish_is_a_violation() {
+        let (mut a, _b, rubbish) = pair(3);
+        rubbish.store_u64(crosslane_wire::slice::CREDIT, 99);
+        let outcomes: Vec<_> = (0..20).map(|_| a.send(&[0; 8000])).collect();
+        assert!(outcomes.iter().any(Result::is_err));
+        let (mut a, _b, rubbish) = pair(3);
+        let at = crosslane_wire::slice::RING;
+        rubbish.store_u64(at + 8, u64::MAX);
+        rubbish.store_u64(at, crosslane_wire::record::mark(1, 0));
+        assert!(a.receive(&mut Vec::new()).is_err());
+    }
+}

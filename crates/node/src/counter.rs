@@ -1,0 +1,50 @@
+//! What the daemon counts.
+
+use crosslane_wire::local::Plain;
+use std::collections::BTreeMap;
+
+/// Counters since the daemon started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Stream ends that programs got.
+    pub streams_opened: u64,
+    /// Of those, ends that were closed in order.
+    pub streams_closed: u64,
+    /// Of those, ends that were broken off here.
+    pub streams_aborted: u64,
+    /// Payload sent by streams that are closed, bytes.
+    pub closed_tx_bytes: u64,
+    /// Payload received by streams that are closed, bytes.
+    pub closed_rx_bytes: u64,
+    /// Bells that programs rang for streams that are closed.
+    pub closed_bells: u64,
+    /// IP packets from the interface into the fabric.
+    pub ip_tx_packets: u64,
+    /// Their bytes.
+    pub ip_tx_bytes: u64,
+    /// IP packets from the fabric to the interface.
+    pub ip_rx_packets: u64,
+    /// Their bytes.
+    pub ip_rx_bytes: u64,
+    /// IP packets passed on to another host.
+    pub ip_forwarded_packets: u64,
+    /// IP packets dropped: no way, no room, or no packet.
+    pub ip_dropped_packets: u64,
+    /// Bells that the daemon rang for programs.
+    pub bells: u64,
+    /// Times that a neighbour or a program broke the protocol.
+    pub violations: u64,
+    /// Connections that stayed plain TCP, by reason.
+    pub plain: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// Counts a connection that stayed plain TCP.
+    pub fn count_plain(&mut self, why: Plain) {
+        let name = match why {
+            Plain::Refused(refusal) => format!("{refusal:?}"),
+            other => format!("{other:?}"),
+        };
+        *self.plain.entry(name).or_default() += 1;
+    }
+}

@@ -1,0 +1,109 @@
+//! The command `crosslaned`: arguments, start, exit codes.
+
+use crate::cable::Cable;
+use crate::config::Config;
+use crate::control::{ControlError, ControlSocket};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::metrics::MetricsServer;
+use crate::signal::{Signals, raise_descriptor_limit};
+use crate::tun::Tun;
+use anyhow::Context;
+use clap::Parser;
+use crosslane_wire::PortId;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Exit code: something failed.
+pub const EXIT_FAILED: u8 = 1;
+/// Exit code: the configuration (or the command line) is wrong.
+pub const EXIT_CONFIG: u8 = 2;
+/// Exit code: another daemon has the control socket.
+pub const EXIT_IN_USE: u8 = 3;
+
+/// The Crosslane daemon: joins this host's NTB ports into the network and serves its programs.
+///
+/// Exit codes: 0 stopped in order, 1 failed, 2 wrong configuration or arguments, 3 another daemon has the control
+/// socket. Logs go to standard error; CROSSLANE_LOG chooses what is logged (for example `debug`).
+#[derive(Debug, Parser)]
+#[command(name = "crosslaned", version)]
+pub struct Arguments {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Only check the configuration.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Runs the daemon with these arguments until it is told to stop.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    init_log();
+    let config = match Config::read(&arguments.config) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("crosslaned: {error}");
+            return ExitCode::from(EXIT_CONFIG);
+        }
+    };
+    if arguments.check {
+        println!(
+            "{}: good, host {}, {} ports",
+            arguments.config.display(),
+            config.addresses.me,
+            config.ports.len()
+        );
+        return ExitCode::SUCCESS;
+    }
+    match serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("crosslaned: {error:#}");
+            match error.downcast_ref::<ControlError>() {
+                Some(ControlError::InUse(_)) => ExitCode::from(EXIT_IN_USE),
+                _ => ExitCode::from(EXIT_FAILED),
+            }
+        }
+    }
+}
+
+fn init_log() {
+    let filter = std::env::var("CROSSLANE_LOG").unwrap_or_else(|_| "info".to_owned());
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "info".into());
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+fn serve(config: Config) -> anyhow::Result<()> {
+    raise_descriptor_limit();
+    let signals = Signals::open().context("signals")?;
+    let control = ControlSocket::open(&config.control)?;
+    let tun = config.interface.as_deref().map(|name| Tun::open(name, &config)).transpose()?;
+    let cables = open_cables(&config)?;
+    let metrics = match config.metrics {
+        Some(address) => Some(MetricsServer::open(address).with_context(|| format!("metrics at {address}"))?),
+        None => None,
+    };
+    let (host, path) = (config.addresses.me, config.control.clone());
+    let mut engine =
+        Engine::new(Host::new(config, cables, tun), control, signals, metrics).context("epoll")?;
+    tracing::info!(%host, control = %path.display(), "ready");
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
+    let outcome = engine.run().context("engine");
+    let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Stopping]);
+    outcome
+}
+
+fn open_cables(config: &Config) -> anyhow::Result<Vec<Cable>> {
+    let mut cables = Vec::new();
+    for (index, port) in config.ports.iter().enumerate() {
+        let id = PortId(u8::try_from(index).context("too many ports")?);
+        if let Some(folder) = port.cable.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("port {}: {}", port.name, folder.display()))?;
+        }
+        let cable = Cable::open(id, config.addresses.me, port.clone())
+            .with_context(|| format!("port {}: cable {}", port.name, port.cable.display()))?;
+        cables.push(cable);
+    }
+    Ok(cables)
+}

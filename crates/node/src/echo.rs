@@ -1,0 +1,78 @@
+//! Echo: a probe through the fabric, passed on from host to host by the daemons.
+
+use crate::host::Host;
+use crate::session::{SessionId, Waiting};
+use crosslane_wire::HostId;
+use crosslane_wire::control::Control;
+use crosslane_wire::local::Reply;
+use std::time::Duration;
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Most hops of a probe.
+const TTL: u8 = 64;
+
+impl Host {
+    /// `Echo`: answers at once where no cable is needed, else when the probe comes back.
+    pub fn echo(&mut self, session: SessionId, to: HostId) {
+        if to == self.me() {
+            return self.answer_echo(session, Some(Duration::ZERO), 0);
+        }
+        let Some(way) = self.links.next_hop(to) else { return self.answer_echo(session, None, 0) };
+        let token = crate::random::u64();
+        let sent = self.elapsed();
+        let from = self.me();
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.waiting = Some(Waiting::Echo { token, sent, hops: way.hops, until: sent + ANSWER });
+        }
+        if let Some(cable) = self.cable(way.port) {
+            cable.send(&Control::Echo { from, to, token, ttl: TTL, stamp: 0, reply: false });
+            cable.flush();
+        }
+    }
+
+    /// A probe came by: it is answered, passed on, or it is the answer to one of ours.
+    pub fn handle_echo(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
+        if to != self.me() {
+            self.pass_on(from, to, token, ttl, stamp, reply);
+        } else if reply {
+            self.finish_echo(token);
+        } else {
+            let stamp = u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.pass_on(to, from, token, TTL, stamp, true);
+        }
+    }
+
+    /// Answers `Echo`.
+    pub fn answer_echo(&mut self, session: SessionId, round_trip: Option<Duration>, hops: u8) {
+        let round_trip_ns = round_trip.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.reply(&Reply::Echo { round_trip_ns, hops }, &[]);
+        }
+    }
+
+    fn pass_on(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
+        let Some(ttl) = ttl.checked_sub(1).filter(|ttl| *ttl > 0) else { return };
+        let Some(way) = self.links.next_hop(to) else { return };
+        if let Some(cable) = self.cable(way.port) {
+            if cable.has_room() {
+                cable.send(&Control::Echo { from, to, token, ttl, stamp, reply });
+                cable.flush();
+            }
+        }
+    }
+
+    fn finish_echo(&mut self, token: u64) {
+        let now = self.elapsed();
+        let found = self.sessions.values().find_map(|session| match session.waiting {
+            Some(Waiting::Echo { token: mine, sent, hops, .. }) if mine == token => {
+                Some((session.id, sent, hops))
+            }
+            _ => None,
+        });
+        if let Some((session, sent, hops)) = found {
+            self.wake_session(session);
+            self.answer_echo(session, Some(now.saturating_sub(sent)), hops);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The engine: one thread, one epoll, everything in turns.
+//!
+//! ```text
+//!   +-> wait for events --> ports, control socket, sessions, TUN, signals
+//!   |                            |
+//!   |                            v
+//!   |                       neighbours' messages, IP packets, deadlines; answers and bells go out
+//!   |                            |
+//!   |      something moved       v
+//!   +---------------------- spin for a while (as long as that has paid lately) --+
+//!   |                            | nothing                                       | arrived
+//!   +-- sleep <-- look again <-- arm all channels                                +--> next turn
+//! ```
+
+use crate::control::ControlSocket;
+use crate::host::Host;
+use crate::metrics::MetricsServer;
+use crate::session::SessionId;
+use crate::signal::{Signal, Signals};
+use crosslane_wire::control::Control;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+const CONTROL: u64 = 1;
+const SIGNALS: u64 = 2;
+const TUN: u64 = 3;
+const METRICS: u64 = 4;
+const PORTS: u64 = 0x100;
+const SESSIONS: u64 = 1 << 32;
+/// How long no session is accepted after descriptors ran out.
+const FULL: Duration = Duration::from_millis(500);
+/// Spins between two looks at the kernel's events.
+const LOOKS: u32 = 64;
+
+/// How long it has paid to spin before a sleep, lately.
+#[derive(Debug)]
+struct Spin {
+    most: Duration,
+    budget: Duration,
+}
+
+impl Spin {
+    fn new(most: Duration) -> Self {
+        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+        Self { most: if alone { Duration::ZERO } else { most }, budget: Duration::ZERO }
+    }
+
+    /// A spin ended; `hit`: something came.
+    fn spun(&mut self, hit: bool) {
+        self.budget = if hit { self.most } else { self.budget / 2 };
+        if self.budget < Duration::from_micros(2) {
+            self.budget = Duration::ZERO;
+        }
+    }
+
+    /// A sleep ended after `slept`: one so short would have been better spent spinning.
+    fn slept(&mut self, slept: Duration) {
+        if slept < self.most * 2 {
+            self.budget = self.most;
+        }
+    }
+}
+
+/// The daemon at work.
+pub struct Engine {
+    host: Host,
+    epoll: OwnedFd,
+    control: ControlSocket,
+    signals: Signals,
+    metrics: Option<MetricsServer>,
+    /// Sessions in the epoll, with what is waited for.
+    watched: HashMap<SessionId, epoll::EventFlags>,
+    spin: Spin,
+    last_session: u64,
+    accept_at: Option<Duration>,
+    stopping: bool,
+}
+
+impl Engine {
+    /// Puts everything into one epoll.
+    pub fn new(
+        host: Host,
+        control: ControlSocket,
+        signals: Signals,
+        metrics: Option<MetricsServer>,
+    ) -> Result<Self, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let add = |fd: &dyn AsFdObject, token| {
+            epoll::add(&epoll, fd.object(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)
+        };
+        add(&control.socket(), CONTROL)?;
+        add(&signals.event_fd(), SIGNALS)?;
+        if let Some(tun) = &host.tun {
+            add(&tun.as_fd(), TUN)?;
+        }
+        if let Some(metrics) = &metrics {
+            add(&metrics.event_fd(), METRICS)?;
+        }
+        for cable in &host.cables {
+            add(&cable.event_fd(), PORTS + u64::from(cable.id.0))?;
+        }
+        let spin = Spin::new(Duration::from_micros(host.config.spin_us.into()));
+        Ok(Self {
+            host,
+            epoll,
+            control,
+            signals,
+            metrics,
+            watched: HashMap::new(),
+            spin,
+            last_session: 0,
+            accept_at: None,
+            stopping: false,
+        })
+    }
+
+    /// Runs until a signal says to stop; neighbours and programs are told then.
+    pub fn run(&mut self) -> Result<(), Errno> {
+        let mut events = Vec::with_capacity(256);
+        self.poll_ports();
+        while !self.stopping {
+            let moved = self.turn();
+            if moved || self.spin_a_while() {
+                self.wait(&mut events, Some(Duration::ZERO))?;
+            } else {
+                self.sleep(&mut events)?;
+            }
+            for event in events.drain(..) {
+                self.dispatch(event.data.u64(), event.flags);
+            }
+        }
+        self.say_goodbye();
+        Ok(())
+    }
+
+    /// Handles what has arrived; whether anything had.
+    fn turn(&mut self) -> bool {
+        let host = &mut self.host;
+        host.tick();
+        let mut moved = host.hear_neighbours();
+        moved |= host.receive_packets();
+        let now = host.now;
+        host.circuits.handle_time(now);
+        host.run_circuits();
+        host.expire_waiting();
+        host.resolve_doubts();
+        self.poll_ports();
+        self.host.tell_neighbours();
+        self.watch_sessions();
+        if self.accept_at.is_some_and(|at| at <= now) {
+            self.accept_at = None;
+            self.watch_control(true);
+        }
+        if let Some(metrics) = &mut self.metrics {
+            if metrics.deadline().is_some_and(|at| at <= now) {
+                let host = &self.host;
+                metrics.serve(now, || host.metrics());
+            }
+        }
+        moved
+    }
+
+    fn dispatch(&mut self, token: u64, flags: epoll::EventFlags) {
+        self.host.tick();
+        match token {
+            CONTROL => self.accept(),
+            SIGNALS => self.handle_signals(),
+            TUN => {
+                self.host.send_packets();
+            }
+            METRICS => {
+                let (host, now) = (&self.host, self.host.now);
+                if let Some(metrics) = &mut self.metrics {
+                    metrics.serve(now, || host.metrics());
+                }
+            }
+            token if token >= SESSIONS => {
+                let hung_up = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+                self.host.serve(SessionId(token - SESSIONS), hung_up);
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles the events of all ports. There are few, and looking costs little.
+    fn poll_ports(&mut self) {
+        for index in 0..self.host.cables.len() {
+            let now = self.host.now;
+            while let Some(event) = self.host.cables[index].poll_event(now) {
+                let port = self.host.cables[index].id;
+                self.host.handle_cable(port, event);
+            }
+        }
+        self.host.run_circuits();
+    }
+
+    fn handle_signals(&mut self) {
+        while let Some(signal) = self.signals.poll() {
+            match signal {
+                Signal::Stop => {
+                    tracing::info!("stopping");
+                    self.stopping = true;
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.control.accept() {
+                Ok(Some(socket)) => {
+                    self.last_session += 1;
+                    let id = SessionId(self.last_session);
+                    self.host.add_session(id, socket);
+                    self.host.touched.insert(id);
+                }
+                Ok(None) => return,
+                Err(errno) => {
+                    tracing::warn!(%errno, "cannot accept sessions");
+                    self.accept_at = Some(self.host.now + FULL);
+                    return self.watch_control(false);
+                }
+            }
+        }
+    }
+
+    fn watch_control(&mut self, on: bool) {
+        let flags = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        let data = epoll::EventData::new_u64(CONTROL);
+        if let Err(errno) = epoll::modify(&self.epoll, self.control.socket(), data, flags) {
+            tracing::error!(%errno, "control socket cannot be watched");
+        }
+    }
+
+    /// Watches each session for what it can do next.
+    fn watch_sessions(&mut self) {
+        while let Some(id) = self.host.touched.pop_first() {
+            let Some(session) = self.host.sessions.get(&id) else {
+                self.watched.remove(&id);
+                continue;
+            };
+            let mut flags = epoll::EventFlags::empty();
+            if session.is_ready() {
+                flags |= epoll::EventFlags::IN;
+            }
+            if session.is_clogged() || session.is_dead() {
+                flags |= epoll::EventFlags::OUT;
+            }
+            let data = epoll::EventData::new_u64(SESSIONS + id.0);
+            let outcome = match self.watched.insert(id, flags) {
+                Some(old) if old == flags => Ok(()),
+                Some(_) => epoll::modify(&self.epoll, session.socket(), data, flags),
+                None => epoll::add(&self.epoll, session.socket(), data, flags),
+            };
+            if let Err(errno) = outcome {
+                tracing::warn!(%errno, session = id.0, "session cannot be watched");
+                self.host.end_session(id);
+            }
+        }
+    }
+
+    /// Spins as long as that has paid lately; whether anything arrived.
+    fn spin_a_while(&mut self) -> bool {
+        if self.spin.budget.is_zero() || self.host.cables.iter().all(|cable| cable.agreement().is_none()) {
+            return false;
+        }
+        let end = Instant::now() + self.spin.budget;
+        let mut hit = false;
+        while !hit && Instant::now() < end {
+            for _ in 0..LOOKS {
+                core::hint::spin_loop();
+            }
+            hit = self.host.cables.iter().any(crate::cable::Cable::arrived) || self.kernel_has_events();
+        }
+        self.spin.spun(hit);
+        hit
+    }
+
+    /// Whether the epoll has something; an epoll is itself readable then.
+    fn kernel_has_events(&self) -> bool {
+        let mut ready = [rustix::event::PollFd::new(&self.epoll, rustix::event::PollFlags::IN)];
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut ready, Some(&zero)) == Ok(1)
+    }
+
+    /// Arms all channels, looks once more, and sleeps until something happens.
+    fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Errno> {
+        let mut arrived = false;
+        for cable in &mut self.host.cables {
+            arrived |= cable.arm();
+        }
+        self.host.tick();
+        let timeout = if arrived { Some(Duration::ZERO) } else { self.timeout() };
+        let before = Instant::now();
+        let outcome = self.wait(events, timeout);
+        if !arrived {
+            self.spin.slept(before.elapsed());
+        }
+        for cable in &mut self.host.cables {
+            cable.disarm();
+        }
+        outcome
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let metrics = self.metrics.as_ref().and_then(MetricsServer::deadline);
+        let at = [self.host.deadline(), metrics, self.accept_at].into_iter().flatten().min()?;
+        Some(at.saturating_sub(self.host.now))
+    }
+
+    fn wait(&mut self, events: &mut Vec<epoll::Event>, timeout: Option<Duration>) -> Result<(), Errno> {
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Neighbours hear it at once, and programs see it in their life pages.
+    fn say_goodbye(&mut self) {
+        for cable in &mut self.host.cables {
+            cable.send(&Control::Goodbye);
+            cable.flush();
+        }
+        self.host.shut_down();
+    }
+}
+
+/// Anything with a descriptor.
+trait AsFdObject {
+    fn object(&self) -> rustix::fd::BorrowedFd<'_>;
+}
+
+impl<T: AsFd> AsFdObject for T {
+    fn object(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinning_stops_when_it_does_not_pay_and_begins_again_when_it_would() {
+        let most = Duration::from_micros(50);
+        let mut spin = Spin { most, budget: most };
+        (0..10).for_each(|_| spin.spun(false));
+        assert_eq!(spin.budget, Duration::ZERO);
+        spin.slept(Duration::from_millis(3));
+        assert_eq!(spin.budget, Duration::ZERO);
+        spin.slept(Duration::from_micros(60));
+        assert_eq!(spin.budget, most);
+    }
+}

@@ -1,0 +1,204 @@
+//! This host: everything that the daemon knows and holds. The modules beside this one add what it does.
+
+use crate::cable::{Cable, CableEvent};
+use crate::circuit::Parts;
+use crate::config::{Config, own_addresses};
+use crate::counter::Counters;
+use crate::listener::Listeners;
+use crate::random;
+use crate::session::{Session, SessionId, netns_of};
+use crate::tun::Tun;
+use crosslane_fabric::circuit::Death;
+use crosslane_fabric::{Circuits, Links};
+use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
+use crosslane_wire::{CircuitId, HostId, PortId, WaiterId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Ends that each host may have here before a program accepts them.
+const PENDING_MAX: usize = 1024;
+
+/// A wake event of a session.
+#[derive(Debug)]
+pub struct Waiter {
+    /// Whose it is.
+    pub session: SessionId,
+    /// An eventfd.
+    pub bell: OwnedFd,
+}
+
+/// Everything.
+pub struct Host {
+    /// The configuration.
+    pub config: Config,
+    /// Time since the daemon started, as of this turn of the engine.
+    pub now: Duration,
+    /// Our ports, in the order of their ids.
+    pub cables: Vec<Cable>,
+    /// Who is where.
+    pub links: Links,
+    /// Ends of circuits.
+    pub circuits: Circuits,
+    /// What the ends hold.
+    pub parts: HashMap<CircuitId, Parts>,
+    /// Sessions.
+    pub sessions: BTreeMap<SessionId, Session>,
+    /// Accelerated listeners.
+    pub listeners: Listeners,
+    /// Wake events of all sessions.
+    pub waiters: HashMap<WaiterId, Waiter>,
+    /// Ends that perhaps nobody holds; how many looks said so already.
+    pub doubts: BTreeMap<CircuitId, u32>,
+    /// When doubts are looked into next.
+    pub doubt_at: Option<Duration>,
+    /// When all ends are looked at next, in doubt or not.
+    pub sweep_at: Duration,
+    /// The interface.
+    pub tun: Option<Tun>,
+    /// Counters.
+    pub counters: Counters,
+    /// Sessions whose readiness may have changed since the engine looked.
+    pub touched: BTreeSet<SessionId>,
+    /// Our network namespace.
+    pub netns: Option<(u64, u64)>,
+    /// Fabric buffer for messages.
+    pub buffer: Vec<u8>,
+    start: Instant,
+    last_waiter: u32,
+}
+
+impl Host {
+    /// A host with its ports and its interface; nobody is there yet.
+    pub fn new(config: Config, cables: Vec<Cable>, tun: Option<Tun>) -> Self {
+        let me = config.addresses.me;
+        Self {
+            now: Duration::ZERO,
+            cables,
+            links: Links::new(me, incarnation()),
+            circuits: Circuits::new(PENDING_MAX),
+            parts: HashMap::new(),
+            sessions: BTreeMap::new(),
+            listeners: Listeners::default(),
+            waiters: HashMap::new(),
+            doubts: BTreeMap::new(),
+            doubt_at: None,
+            sweep_at: crate::doubt::SWEEP,
+            tun,
+            counters: Counters::default(),
+            touched: BTreeSet::new(),
+            netns: netns_of("self"),
+            buffer: Vec::new(),
+            start: Instant::now(),
+            last_waiter: 0,
+            config,
+        }
+    }
+
+    /// This host's id.
+    pub fn me(&self) -> HostId {
+        self.config.addresses.me
+    }
+
+    /// Reads the clock.
+    pub fn tick(&mut self) {
+        self.now = self.start.elapsed();
+    }
+
+    /// Time since the start, read now.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// A cable by its port.
+    pub fn cable(&mut self, port: PortId) -> Option<&mut Cable> {
+        self.cables.get_mut(usize::from(port.0))
+    }
+
+    /// A program or tool connected.
+    pub fn add_session(&mut self, id: SessionId, socket: OwnedFd) {
+        match Session::new(id, socket) {
+            Ok(session) => drop(self.sessions.insert(id, session)),
+            Err(errno) => tracing::warn!(%errno, "session without credentials"),
+        }
+    }
+
+    /// The daemon goes down: all circuits are dead, and the programs see it.
+    pub fn shut_down(&mut self) {
+        let ends: Vec<CircuitId> = self.parts.keys().copied().collect();
+        for circuit in ends {
+            self.circuits.kill(circuit, Death::Shutdown);
+        }
+        self.run_circuits();
+    }
+
+    /// A number for a new waiter.
+    pub fn new_waiter(&mut self) -> WaiterId {
+        loop {
+            self.last_waiter = self.last_waiter.wrapping_add(1);
+            let waiter = WaiterId(self.last_waiter);
+            if self.last_waiter != 0 && !self.waiters.contains_key(&waiter) {
+                return waiter;
+            }
+        }
+    }
+
+    /// What a new session is told.
+    pub fn welcome(&self) -> Reply {
+        let subnet = |network: crate::address::Network| (network.address, network.prefix);
+        Reply::Welcome {
+            host: self.me(),
+            addresses: own_addresses(&self.config),
+            subnets: vec![subnet(self.config.addresses.v4), subnet(self.config.addresses.v6)],
+            rules: self.config.rules.clone(),
+            spin_ns: self.config.spin_us.saturating_mul(1000),
+            posted_ns: self.cables.iter().map(Cable::posted_ns).max().unwrap_or(0),
+        }
+    }
+
+    /// A cable came up or went down.
+    pub fn handle_cable(&mut self, port: PortId, event: CableEvent) {
+        let name =
+            self.cables.get(usize::from(port.0)).map(|cable| cable.config.name.clone()).unwrap_or_default();
+        match event {
+            CableEvent::Up(agreement) => {
+                tracing::info!(port = %name, peer = %agreement.peer, epoch = %agreement.epoch, "cable is up");
+                self.links.handle_cable_up(port, agreement.peer);
+            }
+            CableEvent::Down(death, why) => {
+                tracing::warn!(port = %name, %why, "cable is down");
+                if death == Death::Violation {
+                    self.counters.violations += 1;
+                }
+                self.links.handle_cable_down(port);
+                self.circuits.handle_link_down(port, death);
+                self.fail_bells(port);
+            }
+            CableEvent::Refused(why) => tracing::error!(port = %name, %why, "cable is refused"),
+        }
+    }
+
+    /// When the daemon must act even if nothing happens.
+    pub fn deadline(&self) -> Option<Duration> {
+        let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
+        let sweep = (!self.parts.is_empty()).then_some(self.sweep_at);
+        let waiting = self.waiting_deadline();
+        [cables, sweep, waiting, self.doubt_at, self.circuits.poll_deadline()].into_iter().flatten().min()
+    }
+}
+
+/// The number that programs see in the life page.
+pub fn life_word(death: Death) -> u32 {
+    match death {
+        Death::Cable => LIFE_CABLE,
+        Death::Abort => LIFE_PEER_ABORT,
+        Death::Shutdown => LIFE_SHUTDOWN,
+        Death::Violation => LIFE_VIOLATION,
+    }
+}
+
+/// Later lives have greater numbers: milliseconds of the wall clock above random bits.
+fn incarnation() -> u64 {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    u64::try_from(millis).unwrap_or(0) << 20 | u64::from(random::u32() >> 12)
+}

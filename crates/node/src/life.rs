@@ -1,0 +1,84 @@
+//! The life page of a session: one word for each of its circuit ends, written by the daemon, read by the programs.
+
+use crosslane_shm::{Caching, MapError, Outbound, Store};
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_WORDS};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use std::os::fd::OwnedFd;
+
+/// Bytes of a life page.
+const LEN: u64 = LIFE_WORDS as u64 * 4;
+
+/// A page of which only the daemon can write: it was sealed against writing after the daemon mapped it.
+#[derive(Debug)]
+pub struct LifePage {
+    words: Outbound,
+    next: u32,
+    free: Vec<u32>,
+}
+
+impl LifePage {
+    /// Makes a page; the descriptor is for the session's programs.
+    pub fn create() -> Result<(Self, OwnedFd), MapError> {
+        let fd = memfd_create("crosslane-life", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, LEN)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+        let words = Outbound::map(&fd, LEN, Caching::WriteBack)?;
+        fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+        Ok((Self { words, next: 0, free: Vec::new() }, fd))
+    }
+
+    /// Gives out a word, alive; `None` if the session has too many ends.
+    pub fn allot(&mut self) -> Option<u32> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.next < LIFE_WORDS => {
+                self.next += 1;
+                self.next - 1
+            }
+            None => return None,
+        };
+        self.set(index, LIFE_ALIVE);
+        Some(index)
+    }
+
+    /// Sets a word that was given out to one of the `LIFE_` numbers.
+    pub fn set(&self, index: u32, reason: u32) {
+        self.words.store_u32(index as usize * 4, reason);
+    }
+
+    /// Takes a word back.
+    pub fn release(&mut self, index: u32) {
+        self.free.push(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crosslane_wire::local::LIFE_CABLE;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn the_daemon_writes_and_nobody_else() {
+        let (mut page, fd) = LifePage::create().unwrap();
+        let (a, b) = (page.allot().unwrap(), page.allot().unwrap());
+        page.set(b, LIFE_CABLE);
+        let file = std::fs::File::from(fd);
+        let mut words = [0; 8];
+        file.read_exact_at(&mut words, 0).unwrap();
+        assert_eq!((a, b, words), (0, 1, [0, 0, 0, 0, 1, 0, 0, 0]));
+        assert!(file.write_at(&[1], 0).is_err());
+        assert!(file.set_len(1).is_err());
+        page.release(b);
+        assert_eq!(page.allot(), Some(b));
+        file.read_exact_at(&mut words, 0).unwrap();
+        assert_eq!(words, [0; 8]);
+    }
+
+    #[test]
+    fn words_run_out() {
+        let (mut page, _fd) = LifePage::create().unwrap();
+        assert_eq!((0..LIFE_WORDS).filter_map(|_| page.allot()).count(), LIFE_WORDS as usize);
+        assert_eq!(page.allot(), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! The accelerated listeners of this host.
+
+use crate::proof::Listening;
+use crate::session::SessionId;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Most listeners of one session.
+const SESSION_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    session: SessionId,
+    dual: bool,
+    count: u32,
+}
+
+/// Who listens where. Several sessions, and several processes of one, may listen at one address.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    by_address: HashMap<SocketAddr, Vec<Entry>>,
+    held: HashMap<SessionId, usize>,
+}
+
+impl Listeners {
+    /// A session listens; `false` if it has too many listeners.
+    pub fn add(&mut self, session: SessionId, listening: Listening) -> bool {
+        let entries = self.by_address.entry(key(listening.address)).or_default();
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.session == session) {
+            entry.count = entry.count.saturating_add(1);
+            return true;
+        }
+        let held = self.held.entry(session).or_default();
+        if *held >= SESSION_MAX {
+            return false;
+        }
+        *held += 1;
+        entries.push(Entry { session, dual: listening.dual, count: 1 });
+        true
+    }
+
+    /// A session closed one of its listeners at an address; whether that was its last one there.
+    pub fn remove(&mut self, session: SessionId, address: SocketAddr) -> bool {
+        let Some(entries) = self.by_address.get_mut(&key(address)) else { return false };
+        let Some(at) = entries.iter().position(|entry| entry.session == session) else { return false };
+        entries[at].count -= 1;
+        if entries[at].count > 0 {
+            return false;
+        }
+        entries.swap_remove(at);
+        if entries.is_empty() {
+            self.by_address.remove(&key(address));
+        }
+        if let Some(held) = self.held.get_mut(&session) {
+            *held -= 1;
+        }
+        true
+    }
+
+    /// A session is gone; whether it had listeners.
+    pub fn remove_session(&mut self, session: SessionId) -> bool {
+        self.by_address.retain(|_, entries| {
+            entries.retain(|entry| entry.session != session);
+            !entries.is_empty()
+        });
+        self.held.remove(&session).is_some_and(|held| held > 0)
+    }
+
+    /// The sessions that take connections to `server` (in plain form), and whether by that very address.
+    pub fn find(&self, server: SocketAddr) -> impl Iterator<Item = (SessionId, bool)> + '_ {
+        let port = server.port();
+        let v4_any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+        let v6_any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
+        let wildcard = if server.is_ipv4() { v4_any } else { v6_any };
+        let exact = self.at(server).map(|entry| (entry.session, true));
+        let any = self.at(wildcard).map(|entry| (entry.session, false));
+        let dual = self.at(v6_any).filter(move |entry| server.is_ipv4() && entry.dual);
+        exact.chain(any).chain(dual.map(|entry| (entry.session, false)))
+    }
+
+    fn at(&self, address: SocketAddr) -> impl Iterator<Item = &Entry> + '_ {
+        self.by_address.get(&address).into_iter().flatten()
+    }
+}
+
+/// Scope and flow label do not count. `::ffff:a.b.c.d` is the IPv4 address; `::ffff:0.0.0.0` its wildcard.
+fn key(address: SocketAddr) -> SocketAddr {
+    crate::address::plain(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str, dual: bool) -> Listening {
+        Listening { address: address.parse().unwrap(), dual }
+    }
+
+    fn found(listeners: &Listeners, server: &str) -> Vec<u64> {
+        listeners.find(server.parse().unwrap()).map(|(session, _)| session.0).collect()
+    }
+
+    #[test]
+    fn exact_wildcard_and_dual_listeners() {
+        let mut listeners = Listeners::default();
+        listeners.add(SessionId(1), at("10.86.0.1:80", false));
+        listeners.add(SessionId(2), at("0.0.0.0:81", false));
+        listeners.add(SessionId(3), at("[::]:82", true));
+        listeners.add(SessionId(4), at("[::]:83", false));
+        listeners.add(SessionId(5), at("[::ffff:10.86.0.1]:84", false));
+        assert_eq!(found(&listeners, "10.86.0.1:80"), [1]);
+        assert_eq!(found(&listeners, "10.86.0.2:80"), [] as [u64; 0]);
+        assert_eq!(found(&listeners, "10.86.0.1:81"), [2]);
+        assert_eq!(found(&listeners, "10.86.0.1:82"), [3]);
+        assert_eq!(found(&listeners, "[fd86::1]:82"), [3]);
+        assert_eq!(found(&listeners, "10.86.0.1:83"), [] as [u64; 0]);
+        assert_eq!(found(&listeners, "10.86.0.1:84"), [5]);
+    }
+
+    #[test]
+    fn listeners_are_counted_and_leave_with_their_session() {
+        let mut listeners = Listeners::default();
+        let address: SocketAddr = "10.86.0.1:80".parse().unwrap();
+        for session in [1, 1, 2] {
+            assert!(listeners.add(SessionId(session), at("10.86.0.1:80", false)));
+        }
+        assert!(!listeners.remove(SessionId(1), address));
+        assert!(listeners.remove(SessionId(1), address));
+        assert!(!listeners.remove(SessionId(1), address));
+        assert_eq!(found(&listeners, "10.86.0.1:80"), [2]);
+        assert!(listeners.remove_session(SessionId(2)));
+        assert!(listeners.by_address.is_empty());
+    }
+
+    #[test]
+    fn a_session_has_bounded_listeners() {
+        let mut listeners = Listeners::default();
+        let one = |port: usize| at(&format!("10.86.0.1:{port}"), false);
+        assert_eq!((1..=5000).filter(|port| listeners.add(SessionId(1), one(*port))).count(), SESSION_MAX);
+    }
+}

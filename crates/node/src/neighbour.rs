@@ -1,0 +1,97 @@
+//! What the neighbours' daemons say, and what is owed to them.
+
+use crate::host::Host;
+use crosslane_fabric::circuit::{Contradiction, Death};
+use crosslane_wire::PortId;
+use crosslane_wire::control::Control;
+
+/// Most messages that are taken from one cable in one turn, so that none keeps the others waiting.
+const BATCH: usize = 256;
+
+impl Host {
+    /// Handles the messages that wait on all cables; whether there were any.
+    pub fn hear_neighbours(&mut self) -> bool {
+        let mut heard = false;
+        for index in 0..self.cables.len() {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            for _ in 0..BATCH {
+                let cable = &mut self.cables[index];
+                let port = cable.id;
+                let Some(message) = cable.receive(&mut buffer) else { break };
+                heard = true;
+                self.handle_message(port, message);
+            }
+            self.buffer = buffer;
+        }
+        heard
+    }
+
+    /// Sends the link states that are owed, as far as there is room, and rings neighbours that sleep.
+    pub fn tell_neighbours(&mut self) {
+        for cable in &mut self.cables {
+            while cable.has_room() {
+                let Some(records) = self.links.poll_output(cable.id) else { break };
+                cable.send(&Control::LinkStates(records));
+            }
+            cable.flush();
+        }
+        if self.links.poll_changed() {
+            let hosts: Vec<u16> = self.links.hosts().map(|(host, _)| host.0).collect();
+            tracing::info!(?hosts, "hosts in reach");
+            if self.links.has_twin() {
+                tracing::error!(host = %self.me(), "another host in the network has our id: give each its own");
+            }
+        }
+    }
+
+    fn handle_message(&mut self, port: PortId, message: Control) {
+        match message {
+            Control::LinkStates(records) => {
+                if let Err(error) = self.links.handle_link_states(port, records) {
+                    self.distrust(port, error.to_string());
+                }
+            }
+            Control::Open { circuit, tuple, slice, key, route } => {
+                self.handle_open(port, circuit, tuple, slice, key, !route.is_empty());
+            }
+            Control::Opened { circuit, peer, slice, key } => {
+                let outcome = self.circuits.handle_opened(port, circuit, peer, slice, key);
+                self.note_contradiction(outcome);
+            }
+            Control::Refused { circuit, why } => {
+                let outcome = self.circuits.handle_refused(port, circuit, why);
+                self.note_contradiction(outcome);
+            }
+            Control::Closed { circuit, abort } => {
+                let outcome = self.circuits.handle_closed(port, circuit, abort);
+                self.note_contradiction(outcome);
+            }
+            Control::WantBell { circuit, waiter } => self.handle_want_bell(port, circuit, waiter),
+            Control::Bell { waiter, doorbell } => self.handle_bell(port, waiter, doorbell),
+            Control::Ring { circuit, waiter } => self.handle_ring(port, circuit, waiter),
+            Control::Echo { from, to, token, ttl, stamp, reply } => {
+                self.handle_echo(from, to, token, ttl, stamp, reply);
+            }
+            Control::Goodbye => {
+                if let Some(cable) = self.cable(port) {
+                    cable.break_off(Death::Shutdown, "the neighbour shuts down".to_owned());
+                }
+            }
+        }
+        self.run_circuits();
+    }
+
+    /// The neighbour contradicts what was before: that circuit is left as it is, and it is counted.
+    fn note_contradiction(&mut self, outcome: Result<(), Contradiction>) {
+        if let Err(error) = outcome {
+            self.counters.violations += 1;
+            tracing::warn!(%error, "neighbour breaks the protocol");
+        }
+    }
+
+    fn distrust(&mut self, port: PortId, why: String) {
+        if let Some(cable) = self.cable(port) {
+            cable.break_off(Death::Violation, why);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What sessions ask, and what they get.
+
+use crate::host::Host;
+use crate::packet::{self, Received};
+use crate::proof;
+use crate::session::{Note, Session, SessionId, Waiting};
+use crosslane_wire::codec::{self, MAX_MESSAGE};
+use crosslane_wire::local::{Plain, Reply, Request};
+use crosslane_wire::{DecodeError, PROTOCOL_VERSION};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Most requests of one session in one turn.
+const BATCH: usize = 64;
+
+impl Host {
+    /// Reads and handles what a session asks. `hung_up`: nobody is at the other end, so nothing is waited for.
+    pub fn serve(&mut self, id: SessionId, hung_up: bool) {
+        let mut buffer = [0; MAX_MESSAGE];
+        self.touched.insert(id);
+        if hung_up {
+            self.forsake(id);
+        }
+        for _ in 0..BATCH {
+            let Some(session) = self.sessions.get_mut(&id) else { return };
+            session.flush();
+            if session.is_dead() {
+                break;
+            }
+            if !session.is_ready() {
+                return;
+            }
+            match packet::receive(session.socket(), &mut buffer) {
+                Received::Nothing => return,
+                Received::Packet(len, fds) => self.handle_packet(id, codec::decode(&buffer[..len]), fds),
+                Received::Truncated => session.kill(),
+                Received::Closed => {
+                    session.kill();
+                    break;
+                }
+            }
+            self.run_circuits();
+        }
+        if self.sessions.get(&id).is_some_and(Session::is_dead) {
+            self.end_session(id);
+        }
+    }
+
+    /// A session is over: all that it held is given back.
+    pub fn end_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        tracing::debug!(session = id.0, program = %session.program, pid = session.pid, "session ends");
+        if self.listeners.remove_session(id) {
+            self.abort_unheard();
+        }
+        self.remove_waiters(session.waiters);
+        self.release_held(id, session.held);
+        self.run_circuits();
+        self.touched.insert(id);
+    }
+
+    /// The session's answer has come: it is served again.
+    pub fn wake_session(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.waiting = None;
+            self.touched.insert(id);
+        }
+    }
+
+    /// Answers with the reason why a connection stays plain.
+    pub fn refuse(&mut self, id: SessionId, why: Plain) {
+        self.counters.count_plain(why);
+        self.reply(id, &Reply::Plain { why });
+    }
+
+    /// When the first waiting session has waited long enough.
+    pub fn waiting_deadline(&self) -> Option<Duration> {
+        self.sessions.values().filter_map(|session| waits_until(session.waiting?)).min()
+    }
+
+    /// Answers the sessions that have waited long enough.
+    pub fn expire_waiting(&mut self) {
+        let late: Vec<(SessionId, Waiting)> = self
+            .sessions
+            .values()
+            .filter_map(|session| Some((session.id, session.waiting?)))
+            .filter(|(_, waiting)| waits_until(*waiting).is_some_and(|until| until <= self.now))
+            .collect();
+        for (session, waiting) in late {
+            self.wake_session(session);
+            match waiting {
+                Waiting::Bell { .. } => self.answer_bell(session, None),
+                Waiting::Echo { .. } => self.answer_echo(session, None, 0),
+                Waiting::Circuit(_) => {}
+            }
+        }
+    }
+
+    /// Nobody waits for the answer any more.
+    fn forsake(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some(Waiting::Circuit(circuit)) = session.waiting.take() {
+            self.close_end(circuit, true);
+            self.run_circuits();
+        }
+    }
+
+    fn reply(&mut self, id: SessionId, reply: &Reply) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.reply(reply, &[]);
+        }
+    }
+
+    fn fail(&mut self, id: SessionId, text: &str) {
+        self.reply(id, &Reply::Error { text: text.to_owned() });
+    }
+
+    fn handle_packet(&mut self, id: SessionId, request: Result<Request, DecodeError>, fds: Vec<OwnedFd>) {
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => {
+                self.fail(
+                    id,
+                    &format!("request not understood: {error}; is this program of another release?"),
+                );
+                return;
+            }
+        };
+        let greeted = self.sessions.get(&id).is_some_and(|session| session.greeted);
+        match request {
+            Request::Hello { version, program } => self.hello(id, version, &program, fds),
+            _ if !greeted => self.fail(id, "say Hello first"),
+            Request::Listen => self.listen(id, &fds),
+            Request::Unlisten { address } => {
+                if self.listeners.remove(id, address) {
+                    self.abort_unheard();
+                }
+            }
+            Request::Connect { remote, slot } => match fds.first() {
+                Some(socket) => {
+                    if let Some(why) = self.connect(id, remote, slot, socket.as_fd()) {
+                        self.refuse(id, why);
+                    }
+                }
+                None => self.fail(id, "Connect needs the socket"),
+            },
+            Request::Accept { slot } => match fds.first() {
+                Some(socket) => {
+                    if let Some(why) = self.accept(id, slot, socket.as_fd()) {
+                        self.refuse(id, why);
+                    }
+                }
+                None => self.fail(id, "Accept needs the socket"),
+            },
+            Request::Adopt => match fds.first() {
+                Some(socket) => {
+                    if let Some(why) = self.adopt(id, socket.as_fd()) {
+                        self.reply(id, &Reply::Plain { why });
+                    }
+                }
+                None => self.fail(id, "Adopt needs the socket"),
+            },
+            Request::Close { circuit, token, abort } => self.close(circuit, token, abort),
+            Request::Violated { circuit, token, text } => self.violated(circuit, token, &text),
+            Request::Waiter => {
+                let reply = match fds.into_iter().next() {
+                    Some(bell) => self.add_waiter(id, bell),
+                    None => Reply::Error { text: "Waiter needs an eventfd".to_owned() },
+                };
+                self.reply(id, &reply);
+            }
+            Request::WantBell { circuit, waiter } => self.want_bell(id, circuit, waiter),
+            Request::Ring { circuit, waiter } => self.ring_far(id, circuit, waiter),
+            Request::Note { fd, remote, why } => self.note(id, Note { fd, remote, why }),
+            Request::Status => self.reply_text(id, Self::status),
+            Request::Metrics => self.reply_text(id, Self::metrics),
+            Request::Explain { pid } => self.reply_text(id, move |host| host.explain(pid)),
+            Request::Echo { to } => self.echo(id, to),
+            Request::Hosts => self.reply_text(id, Self::hosts),
+        }
+    }
+
+    fn hello(&mut self, id: SessionId, version: u32, program: &str, fds: Vec<OwnedFd>) {
+        if version != PROTOCOL_VERSION {
+            let text = format!(
+                "this program speaks version {version} of the protocol, the daemon {PROTOCOL_VERSION}: install the same release of both"
+            );
+            return self.fail(id, &text);
+        }
+        let welcome = self.welcome();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if session.greeted {
+            return self.fail(id, "Hello was said already");
+        }
+        match session.greet(program, fds.into_iter().next()) {
+            Ok(life) => session.reply(&welcome, &[life.as_fd()]),
+            Err(error) => {
+                let text = format!("the arena cannot be used: {error}");
+                self.fail(id, &text);
+            }
+        }
+    }
+
+    fn listen(&mut self, id: SessionId, fds: &[OwnedFd]) {
+        let Some(socket) = fds.first() else { return self.fail(id, "Listen needs the socket") };
+        match proof::listening(socket.as_fd()) {
+            Ok(listening) if self.listeners.add(id, listening) => self.reply(id, &Reply::Done),
+            Ok(_) => self.fail(id, "this program has too many listeners"),
+            Err(error) => self.fail(id, &format!("this is no listening TCP socket: {error}")),
+        }
+    }
+
+    /// Refusals were counted when they were answered.
+    fn note(&mut self, id: SessionId, note: Note) {
+        if !matches!(note.why, Plain::Refused(_) | Plain::NotAnnounced) {
+            self.counters.count_plain(note.why);
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.note(note);
+        }
+    }
+
+    fn reply_text(&mut self, id: SessionId, text: impl FnOnce(&Self) -> String) {
+        let text = text(self);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.reply_text(&text);
+        }
+    }
+}
+
+/// Circuits have their own deadlines.
+fn waits_until(waiting: Waiting) -> Option<Duration> {
+    match waiting {
+        Waiting::Bell { until, .. } | Waiting::Echo { until, .. } => Some(until),
+        Waiting::Circuit(_) => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! Rules in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`.
+
+use crate::address::{Addresses, Network};
+use crosslane_wire::local::{Role, Rule, Use};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Longest program glob, bytes.
+const GLOB_MAX: usize = 64;
+
+/// Reads one rule. An address of `*` means every address of both families, which makes two rules.
+///
+/// # Errors
+/// A text that says what is wrong with which word.
+pub fn parse(line: &str) -> Result<Vec<Rule>, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [verb, action, role, program, target] = words[..] else {
+        return Err(format!(
+            "rule `{line}` has {} words; write `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`",
+            words.len()
+        ));
+    };
+    if verb != "use" {
+        return Err(format!("rule `{line}` does not begin with `use`"));
+    }
+    let action = match action {
+        "crosslane" => Use::Crosslane,
+        "tcp" => Use::Tcp,
+        "both" => Use::Both,
+        other => return Err(format!("rule `{line}`: `{other}` is none of crosslane, tcp, both")),
+    };
+    let role = match role {
+        "server" => Role::Server,
+        "client" => Role::Client,
+        other => return Err(format!("rule `{line}`: `{other}` is neither server nor client")),
+    };
+    if program.len() > GLOB_MAX {
+        return Err(format!("rule `{line}`: the program is longer than {GLOB_MAX} bytes"));
+    }
+    let (address, ports) = target
+        .rsplit_once(':')
+        .ok_or_else(|| format!("rule `{line}`: `{target}` has no `:<ports>` (`:*` for all)"))?;
+    let (port_min, port_max) = parse_ports(ports).map_err(|why| format!("rule `{line}`: {why}"))?;
+    let networks = parse_networks(address).map_err(|why| format!("rule `{line}`: {why}"))?;
+    let rule = |network: Network| Rule {
+        action,
+        role,
+        program: program.to_owned(),
+        address: network.address,
+        prefix: network.prefix,
+        port_min,
+        port_max,
+    };
+    Ok(networks.into_iter().map(rule).collect())
+}
+
+/// The rules that stand behind the configured ones: the fabric's own subnets, and listeners on all addresses, are
+/// `both`; all else is TCP.
+pub fn defaults(addresses: &Addresses) -> Vec<Rule> {
+    let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    let full = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+    let rule = |action, role, address, prefix| Rule {
+        action,
+        role,
+        program: "*".to_owned(),
+        address,
+        prefix,
+        port_min: 0,
+        port_max: u16::MAX,
+    };
+    let mut rules = Vec::new();
+    for role in [Role::Client, Role::Server] {
+        for network in [addresses.v4, addresses.v6] {
+            rules.push(rule(Use::Both, role, network.address, network.prefix));
+        }
+    }
+    rules.extend(any.map(|address| rule(Use::Both, Role::Server, address, full(address))));
+    for role in [Role::Client, Role::Server] {
+        rules.extend(any.map(|address| rule(Use::Tcp, role, address, 0)));
+    }
+    rules
+}
+
+fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
+    if text == "*" {
+        return Ok(vec![Network::parse("0.0.0.0/0")?, Network::parse("::/0")?]);
+    }
+    Ok(vec![Network::parse(&text.replace(['[', ']'], ""))?])
+}
+
+fn parse_ports(text: &str) -> Result<(u16, u16), String> {
+    if text == "*" {
+        return Ok((0, u16::MAX));
+    }
+    let port = |text: &str| text.parse::<u16>().map_err(|_| format!("`{text}` is no port"));
+    let (min, max) = match text.split_once('-') {
+        Some((min, max)) => (port(min)?, port(max)?),
+        None => (port(text)?, port(text)?),
+    };
+    if min > max {
+        return Err(format!("ports `{text}` run backwards"));
+    }
+    Ok((min, max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read() {
+        let rules = parse("use both client redis* 127.0.0.1/32:6379-6380").unwrap();
+        assert_eq!(rules.len(), 1);
+        assert_eq!((rules[0].action, rules[0].role, rules[0].prefix), (Use::Both, Role::Client, 32));
+        assert_eq!((rules[0].port_min, rules[0].port_max), (6379, 6380));
+        assert_eq!(parse("use tcp server * *:*").unwrap().len(), 2);
+        assert_eq!(parse("use tcp server * [fd86::]/64:80").unwrap()[0].prefix, 64);
+        assert_eq!(parse("use crosslane server * fd86::1:80").unwrap()[0].prefix, 128);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, word) in [
+            ("use both client *", "words"),
+            ("take both client * *:*", "use"),
+            ("use all client * *:*", "all"),
+            ("use both peer * *:*", "peer"),
+            ("use both client * 10.0.0.0/33:*", "33"),
+            ("use both client * 10.0.0.0/8:90-80", "backwards"),
+            ("use both client * 10.0.0.0/8:x", "`x`"),
+        ] {
+            assert!(parse(line).unwrap_err().contains(word), "{line}");
+        }
+    }
+}

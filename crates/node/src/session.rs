@@ -1,0 +1,251 @@
+//! One program's (or tool's) session on the control socket.
+
+use crate::life::LifePage;
+use crate::packet;
+use crosslane_shm::MapError;
+use crosslane_shm::arena::ArenaView;
+use crosslane_wire::codec::{self, MAX_MESSAGE};
+use crosslane_wire::local::{Plain, Reply};
+use crosslane_wire::{CircuitId, PortId, WaiterId};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Most notes that are kept for `explain`; the oldest goes first.
+const NOTES_MAX: usize = 256;
+/// Longest program name that is kept, bytes.
+const PROGRAM_MAX: usize = 64;
+/// Text in one packet, bytes; the rest of the packet is its head.
+const PART: usize = MAX_MESSAGE - 64;
+
+/// A session, unique within one life of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// The arena that a program handed over: for its counters, and for whoever adopts its ends.
+#[derive(Debug)]
+pub struct ProgramArena {
+    /// The memory.
+    pub fd: OwnedFd,
+    /// Its counters.
+    pub view: ArenaView,
+}
+
+/// What a session waits for; it is served again when that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// A neighbour's answer about this circuit.
+    Circuit(CircuitId),
+    /// A neighbour's answer about its waiter.
+    Bell {
+        /// The neighbour's port.
+        port: PortId,
+        /// The waiter.
+        waiter: WaiterId,
+        /// Until then.
+        until: Duration,
+    },
+    /// An echo.
+    Echo {
+        /// Its number.
+        token: u64,
+        /// When it was sent.
+        sent: Duration,
+        /// Cables on the way.
+        hops: u8,
+        /// Until then.
+        until: Duration,
+    },
+}
+
+/// A connection that went by TCP.
+#[derive(Clone, Copy, Debug)]
+pub struct Note {
+    /// The program's descriptor.
+    pub fd: i32,
+    /// The far address.
+    pub remote: SocketAddr,
+    /// Why.
+    pub why: Plain,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its name.
+    pub id: SessionId,
+    /// The process that opened it.
+    pub pid: i32,
+    /// Its user.
+    pub uid: u32,
+    /// The program's name.
+    pub program: String,
+    /// Whether `Hello` was said.
+    pub greeted: bool,
+    /// Network namespace of the process, if it can be known.
+    pub netns: Option<(u64, u64)>,
+    /// The program's arena.
+    pub arena: Option<Rc<ProgramArena>>,
+    /// Words that tell of dead circuits.
+    pub life: Option<LifePage>,
+    /// Its wake events.
+    pub waiters: BTreeSet<WaiterId>,
+    /// Circuit ends that it holds.
+    pub held: BTreeSet<CircuitId>,
+    /// Connections that went by TCP.
+    pub notes: VecDeque<Note>,
+    /// What it waits for.
+    pub waiting: Option<Waiting>,
+    socket: OwnedFd,
+    out: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    dead: bool,
+}
+
+impl Session {
+    /// A session on an accepted socket.
+    pub fn new(id: SessionId, socket: OwnedFd) -> Result<Self, Errno> {
+        let peer = sockopt::socket_peercred(&socket)?;
+        let pid = peer.pid.as_raw_nonzero().get();
+        Ok(Self {
+            id,
+            pid,
+            uid: peer.uid.as_raw(),
+            program: String::new(),
+            greeted: false,
+            netns: netns_of(&pid.to_string()),
+            arena: None,
+            life: None,
+            waiters: BTreeSet::new(),
+            held: BTreeSet::new(),
+            notes: VecDeque::new(),
+            waiting: None,
+            socket,
+            out: VecDeque::new(),
+            dead: false,
+        })
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// `Hello` was said: takes the arena, and returns the life page's descriptor.
+    pub fn greet(&mut self, program: &str, arena: Option<OwnedFd>) -> Result<OwnedFd, MapError> {
+        let arena = match arena {
+            Some(fd) => Some(Rc::new(ProgramArena { view: ArenaView::map(&fd)?, fd })),
+            None => None,
+        };
+        let (life, fd) = LifePage::create()?;
+        self.arena = arena;
+        self.life = Some(life);
+        self.program = program.chars().filter(|c| !c.is_control()).collect();
+        let end =
+            (0..=PROGRAM_MAX.min(self.program.len())).rev().find(|at| self.program.is_char_boundary(*at));
+        self.program.truncate(end.unwrap_or(0));
+        self.greeted = true;
+        Ok(fd)
+    }
+
+    /// Answers. What the program does not take at once is kept; it is not served until it did.
+    pub fn reply(&mut self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
+        let bytes = match codec::encode(reply) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::error!(%error, session = self.id.0, "reply cannot be encoded");
+                self.dead = true;
+                return;
+            }
+        };
+        let outcome =
+            if self.out.is_empty() { packet::send(&self.socket, &bytes, fds) } else { Err(Errno::AGAIN) };
+        match outcome {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => {
+                let copies: Result<Vec<OwnedFd>, _> =
+                    fds.iter().map(BorrowedFd::try_clone_to_owned).collect();
+                match copies {
+                    Ok(copies) => self.out.push_back((bytes, copies)),
+                    Err(_) => self.dead = true,
+                }
+            }
+            Err(_) => self.dead = true,
+        }
+    }
+
+    /// Answers with a text, in as many packets as it takes.
+    pub fn reply_text(&mut self, text: &str) {
+        let mut rest = text;
+        loop {
+            let end =
+                (0..=PART.min(rest.len())).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+            let (part, behind) = rest.split_at(end);
+            rest = behind;
+            self.reply(&Reply::Text { part: part.to_owned(), last: rest.is_empty() }, &[]);
+            if rest.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Sends what is kept, as far as the program takes it.
+    pub fn flush(&mut self) {
+        while let Some((bytes, fds)) = self.out.front() {
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match packet::send(&self.socket, bytes, &fds) {
+                Ok(()) => {
+                    self.out.pop_front();
+                }
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    self.dead = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether replies wait for the program to take them.
+    pub fn is_clogged(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Whether requests may be read now.
+    pub fn is_ready(&self) -> bool {
+        self.waiting.is_none() && self.out.is_empty() && !self.dead
+    }
+
+    /// Whether the session is of no more use.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Ends the session at the next opportunity.
+    pub fn kill(&mut self) {
+        self.dead = true;
+    }
+
+    /// Keeps a note.
+    pub fn note(&mut self, note: Note) {
+        if self.notes.len() == NOTES_MAX {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(note);
+    }
+
+    /// Whether its sockets are those that this daemon sees.
+    pub fn shares_network(&self, own: Option<(u64, u64)>) -> bool {
+        self.netns.is_some() && self.netns == own
+    }
+}
+
+/// Device and inode of a process's network namespace (`self` for ours), if the kernel tells us.
+pub fn netns_of(process: &str) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?;
+    Some((meta.dev(), meta.ino()))
+}

@@ -1,0 +1,264 @@
+//! What the daemon tells about itself: status and explanations as JSON, hosts in `/etc/hosts` form.
+
+use crate::cable::Cable;
+use crate::circuit::Parts;
+use crate::host::Host;
+use crate::session::{Session, SessionId};
+use crosslane_fabric::circuit::{End, Far, Role, State};
+use crosslane_wire::{CircuitId, PortId};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Most ancestors that are looked at to find a process's session.
+const ANCESTORS: usize = 16;
+
+/// All streams, open and closed.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct StreamTotals {
+    /// Ends that programs hold.
+    pub open: u64,
+    /// Payload sent, bytes.
+    pub tx_bytes: u64,
+    /// Payload received, bytes.
+    pub rx_bytes: u64,
+    /// Bells rung by programs.
+    pub bells: u64,
+}
+
+impl Host {
+    /// `Status`.
+    pub fn status(&self) -> String {
+        json!({
+            "host": self.me(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "addresses": self.config.addresses.of(self.me()),
+            "uptime_s": self.now.as_secs_f64(),
+            "sessions": self.sessions.values().filter(|session| session.greeted).count(),
+            "twin": self.links.has_twin(),
+            "hosts": self.hosts_json(),
+            "ports": self.cables.iter().map(|cable| self.port_json(cable)).collect::<Vec<_>>(),
+            "circuits": self.circuits_json(|_| true),
+            "counters": self.counters_json(),
+        })
+        .to_string()
+    }
+
+    /// `Explain`: sessions of a process, or of the nearest ancestor that has one.
+    pub fn explain(&self, pid: u32) -> String {
+        let (owner, sessions) = self.sessions_of(pid);
+        let held: BTreeSet<SessionId> = sessions.iter().map(|session| session.id).collect();
+        let streams =
+            self.circuits_json(|parts| parts.holders.iter().any(|(session, _)| held.contains(session)));
+        json!({
+            "pid": pid,
+            "session_pid": owner,
+            "sessions": sessions.iter().map(|session| session_json(session)).collect::<Vec<_>>(),
+            "circuits": streams,
+        })
+        .to_string()
+    }
+
+    /// `Hosts`.
+    pub fn hosts(&self) -> String {
+        let known = self.links.hosts().map(|(host, _)| host);
+        let all: BTreeSet<_> = known.chain([self.me()]).collect();
+        let mut text = String::new();
+        for host in all {
+            for address in self.config.addresses.of(host) {
+                text.push_str(&format!("{address} h{host}\n"));
+            }
+        }
+        text
+    }
+
+    /// All streams, open and closed.
+    pub fn stream_totals(&self) -> StreamTotals {
+        let mut totals = StreamTotals {
+            open: 0,
+            tx_bytes: self.counters.closed_tx_bytes,
+            rx_bytes: self.counters.closed_rx_bytes,
+            bells: self.counters.closed_bells,
+        };
+        for (_, _, parts) in self.open_ends() {
+            let moved = parts.traffic();
+            totals.open += 1;
+            totals.tx_bytes = totals.tx_bytes.wrapping_add(moved.tx_bytes);
+            totals.rx_bytes = totals.rx_bytes.wrapping_add(moved.rx_bytes);
+            totals.bells = totals.bells.wrapping_add(moved.bells);
+        }
+        totals
+    }
+
+    /// Bytes that went over a cable: the daemon's own, and those of streams. Sent, received.
+    pub fn port_bytes(&self, cable: &Cable) -> (u64, u64) {
+        let mut tx = cable.traffic.tx_bytes.wrapping_add(cable.traffic.closed_tx_bytes);
+        let mut rx = cable.traffic.rx_bytes.wrapping_add(cable.traffic.closed_rx_bytes);
+        for (_, end, parts) in self.open_ends() {
+            if matches!(end.far, Far::Cable { port, .. } if port == cable.id) {
+                let moved = parts.traffic();
+                tx = tx.wrapping_add(moved.tx_bytes);
+                rx = rx.wrapping_add(moved.rx_bytes);
+            }
+        }
+        (tx, rx)
+    }
+
+    fn open_ends(&self) -> impl Iterator<Item = (CircuitId, &End, &Parts)> {
+        self.circuits
+            .iter()
+            .filter(|(_, end)| end.state == State::Open)
+            .filter_map(|(circuit, end)| Some((circuit, end, self.parts.get(&circuit)?)))
+            .filter(|(_, _, parts)| !parts.holders.is_empty())
+    }
+
+    fn hosts_json(&self) -> Vec<Value> {
+        self.links
+            .hosts()
+            .map(|(host, way)| {
+                let ways: Vec<Value> = self
+                    .links
+                    .ways(host)
+                    .iter()
+                    .map(|way| json!({"hops": way.hops, "via": self.port_name(way.port)}))
+                    .collect();
+                json!({
+                    "id": host,
+                    "hops": way.hops,
+                    "via": self.port_name(way.port),
+                    "addresses": self.config.addresses.of(host),
+                    "ways": ways,
+                })
+            })
+            .collect()
+    }
+
+    fn port_name(&self, port: PortId) -> &str {
+        self.cables.get(usize::from(port.0)).map_or("?", |cable| cable.config.name.as_str())
+    }
+
+    fn port_json(&self, cable: &Cable) -> Value {
+        let (link, why) = cable.link();
+        let (tx_bytes, rx_bytes) = self.port_bytes(cable);
+        json!({
+            "name": cable.config.name,
+            "kind": "soft",
+            "link": link,
+            "why": why,
+            "epoch": cable.epoch(),
+            "peer": cable.agreement().map(|agreement| agreement.peer),
+            "window": cable.window().bytes(),
+            "window_used": cable.window().used_bytes(),
+            "tx_bytes": tx_bytes,
+            "rx_bytes": rx_bytes,
+        })
+    }
+
+    fn circuits_json(&self, wanted: impl Fn(&Parts) -> bool) -> Vec<Value> {
+        self.circuits
+            .iter()
+            .filter_map(|(circuit, end)| {
+                let parts = self.parts.get(&circuit).filter(|parts| wanted(parts))?;
+                Some(self.circuit_json(circuit, end, parts))
+            })
+            .collect()
+    }
+
+    fn circuit_json(&self, circuit: CircuitId, end: &End, parts: &Parts) -> Value {
+        let moved = parts.traffic();
+        let peer = match end.far {
+            Far::Here(_) => self.me(),
+            Far::Cable { host, .. } => host,
+        };
+        let state = match end.state {
+            State::Opening(_) | State::Pending => "pending",
+            State::Open => "open",
+            State::Abandoned | State::Closing => "closing",
+        };
+        json!({
+            "id": circuit,
+            "client": end.tuple.client.to_string(),
+            "server": end.tuple.server.to_string(),
+            "peer": peer,
+            "role": if end.role == Role::Client { "client" } else { "server" },
+            "program": parts.program,
+            "pid": parts.pid,
+            "state": state,
+            "dead": end.death.map(|death| format!("{death:?}")),
+            "tx_bytes": moved.tx_bytes,
+            "rx_bytes": moved.rx_bytes,
+        })
+    }
+
+    fn counters_json(&self) -> Value {
+        let (totals, counters) = (self.stream_totals(), &self.counters);
+        json!({
+            "streams_opened": counters.streams_opened,
+            "streams_open": totals.open,
+            "streams_closed": counters.streams_closed,
+            "streams_aborted": counters.streams_aborted,
+            "stream_tx_bytes": totals.tx_bytes,
+            "stream_rx_bytes": totals.rx_bytes,
+            "ip_tx_packets": counters.ip_tx_packets,
+            "ip_rx_packets": counters.ip_rx_packets,
+            "ip_tx_bytes": counters.ip_tx_bytes,
+            "ip_rx_bytes": counters.ip_rx_bytes,
+            "ip_forwarded_packets": counters.ip_forwarded_packets,
+            "ip_dropped_packets": counters.ip_dropped_packets,
+            "bells": counters.bells.wrapping_add(totals.bells),
+            "violations": counters.violations,
+            "plain": counters.plain,
+        })
+    }
+
+    fn sessions_of(&self, pid: u32) -> (i32, Vec<&Session>) {
+        let mut process = i32::try_from(pid).unwrap_or(0);
+        for _ in 0..ANCESTORS {
+            let sessions: Vec<&Session> =
+                self.sessions.values().filter(|session| session.pid == process && session.greeted).collect();
+            if !sessions.is_empty() {
+                return (process, sessions);
+            }
+            match parent_of(process) {
+                Some(parent) if parent > 1 => process = parent,
+                _ => break,
+            }
+        }
+        (0, Vec::new())
+    }
+}
+
+fn session_json(session: &Session) -> Value {
+    let notes: Vec<Value> = session
+        .notes
+        .iter()
+        .map(|note| json!({"fd": note.fd, "remote": note.remote.to_string(), "why": note.why}))
+        .collect();
+    json!({
+        "id": session.id.0,
+        "pid": session.pid,
+        "uid": session.uid,
+        "program": session.program,
+        "waiters": session.waiters.len(),
+        "held": session.held.len(),
+        "notes": notes,
+    })
+}
+
+/// The parent of a process: the fourth word of its `stat`, counted behind the name, which may hold anything.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_parent_is_known() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
+        assert_eq!(parent_of(me), Some(parent));
+    }
+}

@@ -1,0 +1,113 @@
+//! Which parts of a port's inbound memory are given out.
+
+use crosslane_wire::SliceRange;
+use std::collections::BTreeMap;
+
+/// First-fit allotment of page-aligned ranges.
+#[derive(Debug)]
+pub struct Window {
+    start: u64,
+    end: u64,
+    /// Ranges in use: offset to length.
+    used: BTreeMap<u64, u64>,
+    used_bytes: u64,
+    /// No gap lies before this offset.
+    hint: u64,
+}
+
+impl Window {
+    /// A window of `end` bytes, of which those before `start` are spoken for.
+    pub fn new(start: u64, end: u64) -> Self {
+        Self { start, end, used: BTreeMap::new(), used_bytes: 0, hint: start }
+    }
+
+    /// Bytes in all.
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes given out, and those spoken for.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes + self.start
+    }
+
+    /// Gives out `len` bytes (a multiple of a page), if there are as many in one piece.
+    pub fn allot(&mut self, len: u64) -> Option<SliceRange> {
+        let mut offset = self.hint;
+        for (&begin, &taken) in self.used.range(self.hint..) {
+            if begin - offset >= len {
+                break;
+            }
+            offset = begin + taken;
+        }
+        if offset.checked_add(len)? > self.end {
+            return None;
+        }
+        self.used.insert(offset, len);
+        self.used_bytes += len;
+        if offset == self.hint {
+            self.hint = offset + len;
+        }
+        Some(SliceRange { offset, len })
+    }
+
+    /// Takes a range back. One that was not given out changes nothing.
+    pub fn free(&mut self, range: SliceRange) {
+        if self.used.get(&range.offset) == Some(&range.len) {
+            self.used.remove(&range.offset);
+            self.used_bytes -= range.len;
+            self.hint = self.hint.min(range.offset);
+        }
+    }
+
+    /// Takes all ranges back and says which they were.
+    pub fn clear(&mut self) -> Vec<SliceRange> {
+        self.used_bytes = 0;
+        self.hint = self.start;
+        std::mem::take(&mut self.used).into_iter().map(|(offset, len)| SliceRange { offset, len }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_do_not_overlap_and_come_back() {
+        let mut window = Window::new(100, 1000);
+        let ranges: Vec<SliceRange> = std::iter::from_fn(|| window.allot(200)).collect();
+        assert_eq!(ranges.iter().map(|range| range.offset).collect::<Vec<_>>(), [100, 300, 500, 700]);
+        assert_eq!(window.used_bytes(), 900);
+        window.free(ranges[1]);
+        window.free(ranges[2]);
+        window.free(SliceRange { offset: 0, len: 100 });
+        assert_eq!(window.allot(400), Some(SliceRange { offset: 300, len: 400 }));
+        assert_eq!(window.allot(1), Some(SliceRange { offset: 900, len: 1 }));
+        assert_eq!(window.clear().len(), 4);
+        assert_eq!((window.used_bytes(), window.allot(900).map(|range| range.offset)), (100, Some(100)));
+    }
+
+    #[test]
+    fn any_order_keeps_the_books() {
+        let mut window = Window::new(0, 1 << 20);
+        let (mut held, mut state, mut bytes) = (Vec::new(), 1_u64, 0);
+        for _ in 0..5000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let pick = usize::try_from(state >> 40).unwrap();
+            if state >> 63 == 0 {
+                if let Some(range) = window.allot(u64::from(u16::try_from(pick % 9 + 1).unwrap()) * 4096) {
+                    assert!(held.iter().all(|other: &SliceRange| {
+                        range.offset + range.len <= other.offset || other.offset + other.len <= range.offset
+                    }));
+                    bytes += range.len;
+                    held.push(range);
+                }
+            } else if !held.is_empty() {
+                let range = held.swap_remove(pick % held.len());
+                bytes -= range.len;
+                window.free(range);
+            }
+            assert_eq!(window.used_bytes(), bytes);
+        }
+    }
+}
