@@ -33,10 +33,13 @@ install: build ## install below PREFIX (default /usr/local); DESTDIR is honoured
 	install -m 755 $(BINARIES:%=$(RELEASE)/%) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(LIBRARIES:%=$(RELEASE)/%) $(DESTDIR)$(PREFIX)/lib/crosslane
 	$(CROSSLANE) man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8
+	mv $(DESTDIR)$(PREFIX)/share/man/man1/crosslaned.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	$(CROSSLANE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crosslane
 
 uninstall: ## remove what `make install` installed below PREFIX
 	rm -f $(BINARIES:%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(PREFIX)/share/man/man1/crosslane*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/crosslaned.8
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crosslane
 	rm -rf $(DESTDIR)$(PREFIX)/lib/crosslane
 

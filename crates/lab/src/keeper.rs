@@ -188,7 +188,7 @@ impl Keeper {
             .arg(&self.order.daemon)
             .arg("--config")
             .arg(&host.config)
-            .env("RUST_LOG", &self.order.log)
+            .env("CROSSLANE_LOG", &self.order.log)
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())
             .stdout(log)

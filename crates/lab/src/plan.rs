@@ -49,7 +49,7 @@ pub struct Options {
     pub spin_us: Option<u32>,
     /// Rules of all hosts, as the daemon's `rules`.
     pub rules: Vec<String>,
-    /// `RUST_LOG` of the daemons.
+    /// `CROSSLANE_LOG` of the daemons.
     pub log: String,
     /// End a lab of the same name first.
     pub force: bool,
