@@ -1,0 +1,198 @@
+//! The forms of a report: a table for people, JSON for programs, Markdown for documents.
+
+use crate::figure::{Bar, Figure, Report, Unit};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A table for a terminal: one block a group, one column a reference.
+pub fn table(report: &Report) -> String {
+    let machine = &report.machine;
+    let mut out = format!(
+        "{}\n{}, {} processors, Linux {}, load {:.1}\n",
+        report.title, machine.processor, machine.processors, machine.kernel, machine.load
+    );
+    for group in groups(report) {
+        let rows = rows(&group);
+        let widths = widths(&rows);
+        out.push('\n');
+        for row in rows {
+            out.push_str(&line(&row, &widths, "  "));
+        }
+    }
+    append_notes(&mut out, report);
+    out
+}
+
+/// The same as Markdown tables.
+pub fn markdown(report: &Report) -> String {
+    let mut out = format!("## {}\n", report.title);
+    for group in groups(report) {
+        let rows = rows(&group);
+        let widths = widths(&rows);
+        out.push('\n');
+        for (number, row) in rows.iter().enumerate() {
+            let _ = writeln!(out, "| {} |", line(row, &widths, " | ").trim_end());
+            if number == 0 {
+                let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+                let _ = writeln!(out, "| {} |", rule.join(" | "));
+            }
+        }
+    }
+    append_notes(&mut out, report);
+    out
+}
+
+/// Everything, every run of every figure too.
+pub fn json(report: &Report) -> serde_json::Result<String> {
+    let mut value = serde_json::to_value(report)?;
+    let figures = value["figures"].as_array_mut().into_iter().flatten();
+    for (json, figure) in figures.zip(&report.figures) {
+        let ratios = figure.references.iter().map(|to| (to.name.clone(), figure.ratio(to)));
+        json["ratios"] = serde_json::to_value(ratios.collect::<BTreeMap<_, _>>())?;
+        json["meets_bar"] = figure.meets_bar().into();
+    }
+    serde_json::to_string_pretty(&value)
+}
+
+/// Figures of one group and the same references stand in one table.
+fn groups(report: &Report) -> Vec<Vec<&Figure>> {
+    let mut groups: Vec<Vec<&Figure>> = Vec::new();
+    for figure in &report.figures {
+        match groups.last_mut() {
+            Some(last) if last[0].group == figure.group => last.push(figure),
+            _ => groups.push(vec![figure]),
+        }
+    }
+    groups
+}
+
+/// Heading and rows of one group.
+fn rows(group: &[&Figure]) -> Vec<Vec<String>> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in group.iter().flat_map(|figure| &figure.references).map(|reference| &*reference.name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let barred = group.iter().any(|figure| figure.bar.is_some());
+    let mut head = vec![group[0].group.clone(), "unit".to_owned(), "crosslane".to_owned()];
+    head.extend(names.iter().flat_map(|name| [(*name).to_owned(), "ratio".to_owned()]));
+    head.extend(barred.then(|| "bar".to_owned()));
+    let mut rows = vec![head];
+    rows.extend(group.iter().map(|figure| row(figure, &names, barred)));
+    rows
+}
+
+fn row(figure: &Figure, names: &[&str], barred: bool) -> Vec<String> {
+    let ours = figure.sample.as_ref().map_or("-".to_owned(), |sample| number(sample.median));
+    let mut row = vec![figure.case.clone(), figure.unit.name().to_owned(), ours];
+    for name in names {
+        let reference = figure.references.iter().find(|reference| reference.name == *name);
+        row.push(reference.map_or(String::new(), |to| number(to.sample.median)));
+        row.push(
+            reference.and_then(|to| figure.ratio(to)).map_or(String::new(), |ratio| format!("{ratio:.2}")),
+        );
+    }
+    if barred {
+        row.push(figure.bar.as_ref().map_or(String::new(), |bar| verdict(figure, bar)));
+    }
+    row
+}
+
+fn verdict(figure: &Figure, bar: &Bar) -> String {
+    let word = match figure.meets_bar() {
+        Some(true) => "met",
+        Some(false) => "MISSED",
+        None => "not measured",
+    };
+    let goal = bar.goal.map(|goal| format!(", goal {goal:.3}")).unwrap_or_default();
+    if figure.unit == Unit::PercentOfCore {
+        return format!("{word} ({})", bar.against);
+    }
+    format!("{word} (at least {:.3} of {}{goal})", bar.bar, bar.against)
+}
+
+/// Three significant places, and no more than two behind the point.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+    (0..rows[0].len()).map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0)).collect()
+}
+
+/// The first and the last column of a table stand left, numbers stand right.
+fn line(row: &[String], widths: &[usize], between: &str) -> String {
+    let mut out = String::new();
+    for (column, (cell, &width)) in row.iter().zip(widths).enumerate() {
+        if column > 0 {
+            out.push_str(between);
+        }
+        let left = column == 0 || cell.starts_with(char::is_alphabetic) && column + 1 == row.len();
+        let _ = if left { write!(out, "{cell:<width$}") } else { write!(out, "{cell:>width$}") };
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+fn append_notes(out: &mut String, report: &Report) {
+    let missing = report.figures.iter().filter_map(|figure| {
+        Some(format!("{}, {}: missing: {}", figure.group, figure.case, figure.missing.as_ref()?))
+    });
+    let mut notes: Vec<String> = missing.chain(report.warnings.iter().cloned()).collect();
+    notes.dedup();
+    if !notes.is_empty() {
+        out.push('\n');
+    }
+    for note in notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Sample;
+
+    fn report() -> Report {
+        let mut report = Report::new("A run");
+        report.warnings.clear();
+        let sample = |value| Sample::new(vec![value]);
+        report.figures.push(
+            Figure::new("iperf3", "one stream", Unit::GigabitsPerSecond, sample(80.0))
+                .against("veth TCP", sample(19.0))
+                .against("loopback TCP", sample(20.0))
+                .bar("loopback TCP", 4.0, Some(8.0)),
+        );
+        let mut absent = Figure::new("nginx", "4 KB", Unit::PerSecond, None);
+        absent.missing = Some("wrk is not installed".to_owned());
+        report.figures.push(absent);
+        report
+    }
+
+    #[test]
+    fn a_table_has_each_reference_with_its_ratio() {
+        let text = table(&report());
+        assert!(text.contains("80.0      19.0   4.21          20.0   4.00  met"), "{text}");
+        assert!(text.contains("note: nginx, 4 KB: missing: wrk is not installed"), "{text}");
+    }
+
+    #[test]
+    fn markdown_has_a_rule_below_the_heading() {
+        assert!(markdown(&report()).lines().any(|line| line.starts_with("| -----")));
+    }
+
+    #[test]
+    fn json_has_ratios_and_verdicts() {
+        let value: serde_json::Value = serde_json::from_str(&json(&report()).unwrap()).unwrap();
+        assert_eq!(value["figures"][0]["ratios"]["loopback TCP"], 4.0);
+        assert_eq!(value["figures"][0]["meets_bar"], true);
+        assert_eq!(value["figures"][0]["unit"], "Gb/s");
+        assert_eq!(value["figures"][1]["sample"], serde_json::Value::Null);
+    }
+}

@@ -1,0 +1,281 @@
+//! What a measurement gives: one struct for all, whatever measured it and however it is shown.
+
+use serde::Serialize;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Gigabits (10^9) in a second.
+    #[serde(rename = "Gb/s")]
+    GigabitsPerSecond,
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Microseconds,
+    /// Times in a second.
+    #[serde(rename = "1/s")]
+    PerSecond,
+    /// Hundredths of one processor.
+    #[serde(rename = "% of a core")]
+    PercentOfCore,
+}
+
+impl Unit {
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GigabitsPerSecond => "Gb/s",
+            Self::Nanoseconds => "ns",
+            Self::Microseconds => "us",
+            Self::PerSecond => "1/s",
+            Self::PercentOfCore => "% core",
+        }
+    }
+
+    /// Whether more is better.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Self::GigabitsPerSecond | Self::PerSecond)
+    }
+}
+
+/// Repeated measurements of one thing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// The median, which stands for all.
+    pub median: f64,
+    /// Distance between the quartiles, as a part of the median.
+    pub spread: f64,
+    /// All of them, in the order they were taken.
+    pub runs: Vec<f64>,
+}
+
+impl Sample {
+    /// Spread above which a figure is called noisy.
+    pub const NOISY: f64 = 0.15;
+
+    /// A sample of these runs; `None` if there is none, or one is no number.
+    pub fn new(runs: Vec<f64>) -> Option<Self> {
+        if runs.is_empty() || runs.iter().any(|run| !run.is_finite()) {
+            return None;
+        }
+        let mut sorted = runs.clone();
+        sorted.sort_by(f64::total_cmp);
+        let median = quantile(&sorted, 1, 2);
+        let distance = quantile(&sorted, 3, 4) - quantile(&sorted, 1, 4);
+        let spread = if median == 0.0 { 0.0 } else { (distance / median).abs() };
+        Some(Self { median, spread, runs })
+    }
+
+    /// Every run and the median multiplied by `factor`.
+    pub fn scaled(&self, factor: f64) -> Self {
+        let runs = self.runs.iter().map(|run| run * factor).collect();
+        Self { median: self.median * factor, spread: self.spread, runs }
+    }
+}
+
+/// The quantile `part / whole` of sorted values, between neighbours where it falls between them.
+fn quantile(sorted: &[f64], part: usize, whole: usize) -> f64 {
+    let (last, rest) = (sorted.len() - 1, ((sorted.len() - 1) * part) % whole);
+    let low = last * part / whole;
+    let high = (low + 1).min(last);
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let weight = rest as f64 / whole as f64;
+    sorted[low] + (sorted[high] - sorted[low]) * weight
+}
+
+/// Something that a figure is held against, from the same run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reference {
+    /// What it is: "loopback TCP", "bare ring".
+    pub name: String,
+    /// What it reached.
+    pub sample: Sample,
+}
+
+/// How good a figure must be, as a ratio to one of its references. A ratio is above 1 where we are better.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bar {
+    /// Name of the reference.
+    pub against: String,
+    /// Least ratio.
+    pub bar: f64,
+    /// The ratio that we want, if it is more.
+    pub goal: Option<f64>,
+}
+
+/// One thing measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// The program or the part of `perf`.
+    pub group: String,
+    /// The case within it.
+    pub case: String,
+    /// Unit of all numbers of this figure.
+    pub unit: Unit,
+    /// What Crosslane reached.
+    pub sample: Option<Sample>,
+    /// Why there is no sample, in one line.
+    pub missing: Option<String>,
+    /// What it is held against.
+    pub references: Vec<Reference>,
+    /// What it must reach.
+    pub bar: Option<Bar>,
+}
+
+impl Figure {
+    /// A figure without references.
+    pub fn new(group: &str, case: impl Into<String>, unit: Unit, sample: Option<Sample>) -> Self {
+        let missing = sample.is_none().then(|| "nothing was measured".to_owned());
+        let (group, case, references) = (group.to_owned(), case.into(), Vec::new());
+        Self { group, case, unit, sample, missing, references, bar: None }
+    }
+
+    /// The same figure held against `sample`, if there is one.
+    pub fn against(mut self, name: &str, sample: Option<Sample>) -> Self {
+        self.references.extend(sample.map(|sample| Reference { name: name.to_owned(), sample }));
+        self
+    }
+
+    /// The same figure with a bar.
+    pub fn bar(mut self, against: &str, bar: f64, goal: Option<f64>) -> Self {
+        self.bar = Some(Bar { against: against.to_owned(), bar, goal });
+        self
+    }
+
+    /// How many times better than `reference` this is; below 1 where it is worse.
+    pub fn ratio(&self, reference: &Reference) -> Option<f64> {
+        let (ours, theirs) = (self.sample.as_ref()?.median, reference.sample.median);
+        let ratio = if self.unit.more_is_better() { ours / theirs } else { theirs / ours };
+        if ours == theirs { Some(1.0) } else { ratio.is_finite().then_some(ratio) }
+    }
+
+    /// The ratio that the bar speaks of.
+    pub fn bar_ratio(&self) -> Option<f64> {
+        let bar = self.bar.as_ref()?;
+        self.ratio(self.references.iter().find(|reference| reference.name == bar.against)?)
+    }
+
+    /// Whether the bar is met; `None` if there is none, or nothing to compare.
+    pub fn meets_bar(&self) -> Option<bool> {
+        Some(self.bar_ratio()? >= self.bar.as_ref()?.bar)
+    }
+}
+
+/// The machine, as far as it explains figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// Model name of the first processor.
+    pub processor: String,
+    /// Processors of the machine.
+    pub processors: usize,
+    /// Kernel name and version.
+    pub kernel: String,
+    /// Load average of the last minute when the run began; other work makes figures noisy.
+    pub load: f64,
+}
+
+impl Machine {
+    /// Looks at this machine. What cannot be read is empty or zero.
+    pub fn here() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let uname = rustix::system::uname();
+        Self {
+            processor: model.map(|(_, name)| name.trim().to_owned()).unwrap_or_default(),
+            processors: info.lines().filter(|line| line.starts_with("processor\t")).count(),
+            kernel: uname.release().to_string_lossy().into_owned(),
+            load: read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+        }
+    }
+}
+
+/// All figures of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// What was run.
+    pub title: String,
+    /// Where.
+    pub machine: Machine,
+    /// What came out.
+    pub figures: Vec<Figure>,
+    /// What the reader should know: noise, missing programs.
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// An empty report of this machine.
+    pub fn new(title: impl Into<String>) -> Self {
+        let (machine, figures) = (Machine::here(), Vec::new());
+        let mut warnings = Vec::new();
+        #[expect(clippy::cast_precision_loss, reason = "a number of processors")]
+        if machine.load > machine.processors as f64 / 2.0 {
+            warnings.push(format!("the machine was busy (load {:.1}) when the run began", machine.load));
+        }
+        Self { title: title.into(), machine, figures, warnings }
+    }
+
+    /// Puts the figures of each group together, groups in the order in which they first appear.
+    pub fn gather_groups(&mut self) {
+        let mut names: Vec<String> = self.figures.iter().map(|figure| figure.group.clone()).collect();
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        self.figures.sort_by_key(|figure| names.iter().position(|name| *name == figure.group));
+    }
+
+    /// Adds a warning for each figure whose runs lie far apart.
+    pub fn warn_of_noise(&mut self) {
+        for figure in &self.figures {
+            let Some(sample) = &figure.sample else { continue };
+            if sample.spread > Sample::NOISY {
+                let percent = sample.spread * 100.0;
+                let text =
+                    format!("{}, {}: noisy, quartiles {percent:.0} % apart", figure.group, figure.case);
+                self.warnings.push(text);
+            }
+        }
+    }
+
+    /// Figures whose bar is not met, or could not be judged though they have one.
+    pub fn failed(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| figure.bar.is_some() && figure.meets_bar() != Some(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(runs: &[f64]) -> Option<Sample> {
+        Sample::new(runs.to_vec())
+    }
+
+    #[test]
+    fn medians_and_quartiles() {
+        let odd = sample(&[5.0, 1.0, 3.0, 2.0, 4.0]).unwrap();
+        assert_eq!((odd.median, odd.spread), (3.0, 2.0 / 3.0));
+        assert_eq!(sample(&[1.0, 2.0]).unwrap().median, 1.5);
+        assert_eq!(sample(&[7.0]).unwrap().spread, 0.0);
+        assert_eq!(sample(&[]), None);
+        assert_eq!(sample(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn a_ratio_above_one_is_better_whatever_the_unit() {
+        let rate = Figure::new("a", "b", Unit::PerSecond, sample(&[30.0])).against("tcp", sample(&[10.0]));
+        let time = Figure::new("a", "b", Unit::Microseconds, sample(&[2.0])).against("tcp", sample(&[50.0]));
+        assert_eq!(rate.ratio(&rate.references[0]), Some(3.0));
+        assert_eq!(time.ratio(&time.references[0]), Some(25.0));
+        assert_eq!(time.clone().bar("tcp", 25.0, Some(50.0)).meets_bar(), Some(true));
+        assert_eq!(time.bar("tcp", 26.0, None).meets_bar(), Some(false));
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_does_not_meet_its_bar() {
+        let mut report = Report::new("test");
+        report.figures.push(Figure::new("a", "b", Unit::PerSecond, None).bar("tcp", 1.0, None));
+        assert_eq!(report.failed().count(), 1);
+    }
+}

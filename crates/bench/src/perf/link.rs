@@ -1,0 +1,104 @@
+//! The memory and the wake events that the two sides of a measurement share.
+
+use anyhow::{Context, Result, bail};
+use crosslane_shm::{Caching, Inbound, Outbound, mem};
+use crosslane_wire::slice::{PAGE, slice_len};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Bytes of the ring in each direction.
+pub const RING_BYTES: u64 = 8 << 20;
+
+/// One side's views.
+#[derive(Debug)]
+pub struct Link {
+    /// The slice that the other side reads.
+    pub out: Outbound,
+    /// The slice that the other side writes.
+    pub inb: Inbound,
+    /// One line that both sides store into and load from.
+    pub line: (Outbound, Inbound),
+    /// What wakes this side.
+    pub mine: OwnedFd,
+    /// What wakes the other side.
+    pub theirs: OwnedFd,
+    /// Whether both sides share a processor.
+    pub shared_core: bool,
+}
+
+/// The five descriptors of a link.
+#[derive(Debug)]
+pub struct Descriptors {
+    there: OwnedFd,
+    back: OwnedFd,
+    line: OwnedFd,
+    near_bell: OwnedFd,
+    far_bell: OwnedFd,
+}
+
+impl Descriptors {
+    /// Fresh memory and events.
+    pub fn create() -> Result<Self> {
+        let slice = |name| mem::new_slice(name, slice_len(RING_BYTES));
+        let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        Ok(Self {
+            there: slice("crosslane-perf-there")?,
+            back: slice("crosslane-perf-back")?,
+            line: mem::new_slice("crosslane-perf-line", PAGE)?,
+            near_bell: bell()?,
+            far_bell: bell()?,
+        })
+    }
+
+    /// All of them, in the order that [`Self::from_all`] wants.
+    pub fn all(&self) -> [BorrowedFd<'_>; 5] {
+        [&self.there, &self.back, &self.line, &self.near_bell, &self.far_bell].map(AsFd::as_fd)
+    }
+
+    /// The descriptors that another process sent, in the order of [`Self::all`].
+    pub fn from_all(all: Vec<OwnedFd>) -> Result<Self> {
+        let Ok([there, back, line, near_bell, far_bell]) = <[OwnedFd; 5]>::try_from(all) else {
+            bail!("five descriptors are wanted")
+        };
+        Ok(Self { there, back, line, near_bell, far_bell })
+    }
+
+    /// Maps one side: the one that measures (`near`) or the one that answers.
+    pub fn link(&self, near: bool, shared_core: bool) -> Result<Link> {
+        let (out, inb) = if near { (&self.there, &self.back) } else { (&self.back, &self.there) };
+        let (mine, theirs) =
+            if near { (&self.near_bell, &self.far_bell) } else { (&self.far_bell, &self.near_bell) };
+        let len = slice_len(RING_BYTES);
+        Ok(Link {
+            out: Outbound::map(out, len, Caching::WriteBack)?,
+            inb: Inbound::map(inb, len)?,
+            line: (Outbound::map(&self.line, PAGE, Caching::WriteBack)?, Inbound::map(&self.line, PAGE)?),
+            mine: mine.try_clone()?,
+            theirs: theirs.try_clone()?,
+            shared_core,
+        })
+    }
+}
+
+impl Link {
+    /// Wakes the other side.
+    pub fn ring(&self) -> Result<()> {
+        match rustix::io::write(&self.theirs, &1u64.to_ne_bytes()) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sleeps until the other side rings, or fails after [`super::transport::PATIENCE`].
+    pub fn sleep(&self) -> Result<()> {
+        let mut polled = [PollFd::new(&self.mine, PollFlags::IN)];
+        let timeout = Timespec::try_from(super::transport::PATIENCE).context("timeout")?;
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) => bail!("the other side has been silent for {:?}", super::transport::PATIENCE),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let _ = rustix::io::read(&self.mine, &mut [0; 8]);
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! The side that answers: a copy of this process that is told case after case.
+
+use super::cases::{Case, Outcome};
+use super::link::{Descriptors, Link};
+use crate::affinity::{Cores, Pin};
+use anyhow::{Context, Result, bail};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
+
+/// What the answering side must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Invitation {
+    core: usize,
+    shared_core: bool,
+}
+
+/// The measuring side's hold of the other.
+#[derive(Debug)]
+pub struct Session {
+    link: Link,
+    from: BufReader<UnixStream>,
+    to: UnixStream,
+    _child: Option<Reaped>,
+    key: u64,
+    _pin: Pin,
+}
+
+/// A child that is ended and waited for when dropped.
+#[derive(Debug)]
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Session {
+    /// Starts the other side: `command`, which must call [`answer`]. Its standard input is a socket through which it
+    /// gets the descriptors, so that none is ever inheritable.
+    pub fn spawn(mut command: Command, cores: Cores) -> Result<Self> {
+        let descriptors = Descriptors::create()?;
+        let (near, far) = UnixStream::pair()?;
+        let child =
+            command.stdin(OwnedFd::from(far)).spawn().context("cannot start the answering process")?;
+        let child = Some(Reaped(child));
+        let invitation = Invitation { core: cores.far, shared_core: cores.is_shared() };
+        send_descriptors(&near, &serde_json::to_vec(&invitation)?, &descriptors)?;
+        let mut session = Self { _child: child, ..Self::new(&descriptors, cores, near)? };
+        session.expect_line("the answering process does not start")?;
+        Ok(session)
+    }
+
+    /// Talks to an other side that was started already, on `descriptors`.
+    pub fn new(descriptors: &Descriptors, cores: Cores, to: UnixStream) -> Result<Self> {
+        let link = descriptors.link(true, cores.is_shared())?;
+        let from = BufReader::new(to.try_clone()?);
+        Ok(Self { link, from, to, _child: None, key: 1, _pin: Pin::to(cores.near)? })
+    }
+
+    /// Runs one case on both sides: what this side saw, and what the other did. `case` gets the mark key.
+    pub fn run(&mut self, case: impl FnOnce(u64) -> Case) -> Result<(Outcome, Outcome)> {
+        // The key guards no secret here: it only tells one case's records from another's.
+        self.key += 1 << 32;
+        let case = case(self.key);
+        case.clear(&self.link);
+        writeln!(self.to, "{}", serde_json::to_string(&case)?)?;
+        self.expect_line("the answering side does not begin")?;
+        let near = case.near(&self.link)?;
+        let far = serde_json::from_str(&self.expect_line("the answering side does not end")?)?;
+        Ok((near, far))
+    }
+
+    fn expect_line(&mut self, complaint: &str) -> Result<String> {
+        let mut line = String::new();
+        if self.from.read_line(&mut line)? == 0 {
+            bail!("{complaint}");
+        }
+        Ok(line)
+    }
+}
+
+fn send_descriptors(to: &UnixStream, invitation: &[u8], descriptors: &Descriptors) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let all = descriptors.all();
+    if !control.push(SendAncillaryMessage::ScmRights(&all)) {
+        bail!("no room for five descriptors");
+    }
+    sendmsg(to, &[IoSlice::new(invitation)], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn receive_descriptors(from: &UnixStream) -> Result<(Invitation, Descriptors)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; 256];
+    let message = recvmsg(from, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let invitation = serde_json::from_slice(&bytes[..message.bytes]).context("not an invitation")?;
+    let all = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok((invitation, Descriptors::from_all(all.flatten().collect())?))
+}
+
+/// Runs the answering side of [`Session::spawn`] until the measuring side hangs up. Standard input must be the
+/// socket that it gave.
+pub fn answer() -> Result<()> {
+    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let (invitation, descriptors) = receive_descriptors(&socket).context("only perf itself starts this")?;
+    let _pin = Pin::to(invitation.core)?;
+    let link = descriptors.link(false, invitation.shared_core)?;
+    writeln!(socket, "here")?;
+    serve(&link, socket)
+}
+
+/// Answers the cases that come in on `socket`, one a line, until it ends.
+pub fn serve(link: &Link, mut socket: UnixStream) -> Result<()> {
+    for line in BufReader::new(socket.try_clone()?).lines() {
+        let case: Case = serde_json::from_str(&line?)?;
+        case.clear(link);
+        writeln!(socket, "ready")?;
+        let outcome = case.far(link)?;
+        writeln!(socket, "{}", serde_json::to_string(&outcome)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::Over;
+
+    /// Runs `body` against an answering side in a thread of this process.
+    fn with_session(body: impl FnOnce(&mut Session)) {
+        let cores = Cores::pick().unwrap();
+        let descriptors = Descriptors::create().unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let link = descriptors.link(false, cores.is_shared()).unwrap();
+        let thread = std::thread::spawn(move || {
+            let _pin = Pin::to(cores.far).unwrap();
+            serve(&link, far)
+        });
+        let mut session = Session::new(&descriptors, cores, near.try_clone().unwrap()).unwrap();
+        body(&mut session);
+        drop(session);
+        near.shutdown(std::net::Shutdown::Both).unwrap();
+        thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn every_case_runs_over_both_rings() {
+        with_session(|session| {
+            let millis = 2;
+            assert!(session.run(|_| Case::Line { millis }).unwrap().0.messages > 0);
+            for over in [Over::Crosslane, Over::Bare] {
+                for size in [1, 8, 48, 49, 5000, 300_000] {
+                    let trip = |key| Case::PingPong { over, size, millis, stamped: false, key };
+                    assert!(session.run(trip).unwrap().0.messages > 0, "{over:?} {size}");
+                    for both in [false, true] {
+                        let (near, far) =
+                            session.run(|key| Case::Stream { over, size, millis, both, key }).unwrap();
+                        assert_eq!(near.messages, far.messages, "{over:?} {size} {both}");
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn stamped_messages_give_percentiles_both_ways() {
+        with_session(|session| {
+            let case = |key| Case::PingPong { over: Over::Crosslane, size: 8, millis: 5, stamped: true, key };
+            let (near, far) = session.run(case).unwrap();
+            assert!(near.round_trip_ns.is_sorted() && far.one_way_ns.is_sorted());
+            assert!(far.one_way_ns[0] <= near.round_trip_ns[0]);
+        });
+    }
+}
