@@ -1,6 +1,7 @@
 //! What was typed.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use crosslane_bench::cli::PerfArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -42,12 +43,17 @@ pub(crate) enum Command {
     Status(JsonArgs),
     /// Measure round trips to a host through the fabric
     Ping(PingArgs),
+    /// Measure direct access from user space, beside the limits of this machine
+    Perf(Box<PerfArgs>),
     /// Show rates of ports and circuits, live
     Top(TopArgs),
     /// Tell which way the connections of a program go, and why
     Explain(ExplainArgs),
     /// Print names and addresses of all hosts, in the form of /etc/hosts
     Hosts(JsonArgs),
+    /// Look at a daemon's configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page, or write all pages into a folder
@@ -107,6 +113,15 @@ pub(crate) struct ExplainArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check a configuration file as the daemon would
+    Check {
+        /// The file
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -171,7 +186,7 @@ pub(crate) struct UpArgs {
     /// A rule for all hosts, libsdp form; may be given several times
     #[arg(long = "rule", value_name = "RULE")]
     pub(crate) rules: Vec<String>,
-    /// Log level of the daemons (as RUST_LOG)
+    /// Log level of the daemons (as CROSSLANE_LOG)
     #[arg(long, default_value = "info")]
     pub(crate) log: String,
     /// How long to wait for the links, s

@@ -1,10 +1,12 @@
 //! What the command line means: every value checked and every default filled in, before anything is done.
 
 use crate::args::{
-    Command, Crosslane, ExecArgs, ExplainArgs, LabCommand, PingArgs, TopArgs, TopologyArg, UpArgs,
+    Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, LabCommand, PingArgs, TopArgs, TopologyArg,
+    UpArgs,
 };
-use crate::{exit, explain, lab, pages, ping, run, status, top};
+use crate::{config, exit, explain, lab, pages, ping, run, status, top};
 use anyhow::Result;
+use crosslane_bench::cli::{PerfArgs, run_perf};
 use crosslane_client::session::socket_path;
 use crosslane_lab::{Options, Preload, Topology};
 use std::ffi::OsString;
@@ -22,9 +24,11 @@ pub(crate) enum Action {
     Run { socket: Option<PathBuf>, command: Vec<OsString> },
     Status { socket: PathBuf, json: bool },
     Ping { socket: PathBuf, ping: ping::Ping },
+    Perf(Box<PerfArgs>),
     Top { socket: PathBuf, top: top::Top },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
     Hosts { socket: PathBuf, json: bool },
+    ConfigCheck { file: PathBuf },
     Completions { shell: clap_complete::Shell },
     Man { folder: Option<PathBuf> },
 }
@@ -42,9 +46,11 @@ impl Action {
             Command::Run(args) => Self::Run { socket: given, command: args.command },
             Command::Status(args) => Self::Status { socket, json: args.json },
             Command::Ping(args) => Self::Ping { socket, ping: ping_of(&args) },
+            Command::Perf(args) => Self::Perf(args),
             Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
             Command::Explain(args) => explain_of(socket, &args)?,
             Command::Hosts(args) => Self::Hosts { socket, json: args.json },
+            Command::Config(ConfigCommand::Check { file }) => Self::ConfigCheck { file },
             Command::Completions(args) => Self::Completions { shell: args.shell },
             Command::Man(args) => Self::Man { folder: args.folder },
         })
@@ -77,9 +83,11 @@ impl Action {
             Self::Run { socket, command } => run::run(socket.as_deref(), &command),
             Self::Status { socket, json } => status::status(&socket, json),
             Self::Ping { socket, ping } => ping::ping(&socket, &ping),
+            Self::Perf(args) => run_perf(&args),
             Self::Top { socket, top } => top::top(&socket, &top),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),
             Self::Hosts { socket, json } => status::hosts(&socket, json),
+            Self::ConfigCheck { file } => config::check(&file),
             Self::Completions { shell } => pages::completions(shell),
             Self::Man { folder } => pages::man(folder.as_deref()),
         }

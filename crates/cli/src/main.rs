@@ -1,6 +1,7 @@
 //! The crosslane command: `args` is what was typed, `intent` what it means, the rest does it.
 
 mod args;
+mod config;
 mod exit;
 mod explain;
 mod intent;

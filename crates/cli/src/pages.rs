@@ -27,11 +27,14 @@ pub(crate) fn man(folder: Option<&Path>) -> Result<()> {
     let mut command = Crosslane::command().disable_help_subcommand(true);
     command.build();
     let Some(folder) = folder else {
-        stdout().lock().write_all(&page(command)?)?;
+        stdout().lock().write_all(&page(command, "1")?)?;
         return Ok(());
     };
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    write_pages(command, folder)
+    write_pages(command, folder)?;
+    let path = folder.join("crosslaned.8");
+    let daemon = crosslane_node::Arguments::command().name("crosslaned");
+    fs::write(&path, page(daemon, "8")?).with_context(|| format!("write {}", path.display()))
 }
 
 fn write_pages(command: Command, folder: &Path) -> Result<()> {
@@ -43,12 +46,12 @@ fn write_pages(command: Command, folder: &Path) -> Result<()> {
         write_pages(usage.name(name), folder)?;
     }
     let path = folder.join(format!("{}.1", command.get_name()));
-    fs::write(&path, page(command)?).with_context(|| format!("write {}", path.display()))
+    fs::write(&path, page(command, "1")?).with_context(|| format!("write {}", path.display()))
 }
 
-fn page(command: Command) -> Result<Vec<u8>> {
+fn page(command: Command, section: &str) -> Result<Vec<u8>> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
+    clap_mangen::Man::new(command).section(section).render(&mut page)?;
     Ok(page)
 }
 
@@ -60,7 +63,9 @@ mod tests {
     fn every_subcommand_has_a_page() {
         let folder = tempfile::tempdir().expect("folder");
         man(Some(folder.path())).expect("written");
-        for name in ["crosslane.1", "crosslane-lab.1", "crosslane-lab-up.1", "crosslane-ping.1"] {
+        for name in
+            ["crosslane.1", "crosslane-lab.1", "crosslane-lab-up.1", "crosslane-ping.1", "crosslaned.8"]
+        {
             let text = fs::read_to_string(folder.path().join(name)).expect(name);
             assert!(text.contains(".TH"), "{name}");
         }
