@@ -1,6 +1,6 @@
 //! Every byte that crosses a cable or the control socket, as checked views. No I/O, no `unsafe`.
 //!
-//! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`slice`] and
+//! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`mod@slice`] and
 //! [`record`] (the layout of a channel in memory), [`control`] (what daemons tell each other through the
 //! control channel), [`local`] (what programs ask of their daemon). `docs/protocol.md` is the prose of all this.
 //!
