@@ -11,6 +11,7 @@ use crate::tun::Tun;
 use anyhow::Context;
 use clap::Parser;
 use crosslane_wire::PortId;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -70,7 +71,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn init_log() {
     let filter = std::env::var("CROSSLANE_LOG").unwrap_or_else(|_| "info".to_owned());
     let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "info".into());
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let _ = log.with_ansi(colours).try_init();
 }
 
 fn serve(config: Config) -> anyhow::Result<()> {

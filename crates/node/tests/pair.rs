@@ -1,0 +1,299 @@
+//! Two daemons on one soft cable, as programs see them.
+
+mod support;
+
+use crosslane_port::Port;
+use crosslane_port::soft::{SoftConfig, SoftPort};
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, Plain, Reply, Request};
+use crosslane_wire::scratchpad::{BELL_SETUP, Setup};
+use crosslane_wire::{Epoch, HostId, PROTOCOL_VERSION};
+use serde_json::Value;
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use support::*;
+
+/// A client on host 1 and a server on host 2, joined.
+struct Joined {
+    client: Client,
+    server: Client,
+    listener: TcpListener,
+    ends: (Circuit, Circuit),
+    sockets: (std::net::TcpStream, std::net::TcpStream),
+}
+
+fn join(lab: &Lab) -> Joined {
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut server = Client::hello(&lab.control(2), "server", None);
+    let listener = TcpListener::bind("127.86.0.2:0").unwrap();
+    server.listen(&listener);
+    let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
+    let near = near.unwrap();
+    let sockets = finish(socket, &listener);
+    let far = server.circuit(&Request::Accept { slot: 2 }, sockets.1.as_fd()).unwrap();
+    Joined { client, server, listener, ends: (near, far), sockets }
+}
+
+#[test]
+fn a_circuit_between_two_hosts() {
+    let lab = Lab::pair();
+    let mut joined = join(&lab);
+    check_joined(&joined.ends.0, &joined.ends.1);
+    let status = lab.status(1);
+    assert_eq!(status["circuits"][0]["state"], "open");
+    assert_eq!(status["circuits"][0]["program"], "client");
+    assert_eq!(status["circuits"][0]["peer"], 2);
+    assert_eq!(status["ports"][0]["window_used"], window_bare() + (1 << 20) + 4096);
+    let unknown = joined.client.circuit(&Request::Accept { slot: 3 }, joined.sockets.1.as_fd());
+    assert_eq!(unknown.unwrap_err(), Reply::Plain { why: Plain::NotAnnounced });
+    joined.client.tell(&Request::Close { circuit: joined.ends.0.id, token: 1, abort: true }, &[]);
+    assert_eq!(lab.status(1)["circuits"][0]["state"], "open", "a wrong token closes nothing");
+    joined.client.close(&joined.ends.0, false);
+    lab.wait(1, "closing", |status| status["circuits"][0]["state"] == "closing");
+    assert_eq!(joined.server.life(&joined.ends.1), LIFE_ALIVE);
+    joined.server.close(&joined.ends.1, false);
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+#[test]
+fn refusals_have_reasons_and_leave_nothing() {
+    let lab = Lab::pair();
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    for (local, remote, why) in [
+        ("127.86.0.1:0", "127.86.0.2:9", Plain::Refused(Refusal::NoListener)),
+        ("127.86.0.1:0", "127.86.0.1:9", Plain::Refused(Refusal::NoListener)),
+        ("127.86.0.1:0", "127.86.0.9:9", Plain::Refused(Refusal::NoRoute)),
+        ("0.0.0.0:0", "192.0.2.1:9", Plain::NotFabric),
+        ("127.86.0.3:0", "127.86.0.2:9", Plain::Refused(Refusal::Protocol)),
+    ] {
+        let (_socket, circuit) = client.connect_to(local, remote.parse().unwrap());
+        assert_eq!(circuit.unwrap_err(), Reply::Plain { why }, "{local} to {remote}");
+    }
+    let loose =
+        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    let remote = "127.86.0.2:9".parse().unwrap();
+    let circuit = client.circuit(&Request::Connect { remote, slot: 1 }, loose.as_fd());
+    assert_eq!(circuit.unwrap_err(), Reply::Plain { why: Plain::NoPort });
+    let plain = lab.status(1)["counters"]["plain"].clone();
+    assert_eq!((plain["NoListener"].as_u64(), plain["NoPort"].as_u64()), (Some(2), Some(1)));
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+#[test]
+fn the_death_of_a_session_frees_everything_and_the_far_end_sees_it() {
+    let lab = Lab::pair();
+    let mut joined = join(&lab);
+    let bell = new_eventfd();
+    assert!(matches!(joined.server.ask(&Request::Waiter, &[bell.as_fd()]).0, Reply::Waiter { .. }));
+    drop(joined.client);
+    drop(joined.sockets);
+    wait_readable(bell.as_fd());
+    assert_eq!(joined.server.life(&joined.ends.1), LIFE_PEER_ABORT);
+    drop(joined.server);
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    let (_socket, circuit) = client.connect_to("127.86.0.1:0", joined.listener.local_addr().unwrap());
+    assert_eq!(circuit.unwrap_err(), Reply::Plain { why: Plain::Refused(Refusal::NoListener) });
+}
+
+#[test]
+fn a_pending_end_goes_with_its_listener() {
+    let lab = Lab::pair();
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut server = Client::hello(&lab.control(2), "server", None);
+    let listener = TcpListener::bind("127.86.0.2:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    server.listen(&listener);
+    let (_socket, circuit) = client.connect_to("127.86.0.1:0", address);
+    let circuit = circuit.unwrap();
+    server.tell(&Request::Unlisten { address }, &[]);
+    until("life word", || (client.life(&circuit) == LIFE_PEER_ABORT).then_some(()));
+    client.close(&circuit, true);
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+#[test]
+fn kill_nine_of_a_daemon_and_its_return() {
+    let mut lab = Lab::pair();
+    let mut joined = join(&lab);
+    let bell = new_eventfd();
+    assert!(matches!(joined.client.ask(&Request::Waiter, &[bell.as_fd()]).0, Reply::Waiter { .. }));
+    let epoch = lab.status(1)["ports"][0]["epoch"].as_u64().unwrap();
+    lab.kill(2);
+    wait_readable(bell.as_fd());
+    assert_eq!(joined.client.life(&joined.ends.0), LIFE_CABLE);
+    let (_socket, circuit) = joined.client.connect_to("127.86.0.1:0", joined.listener.local_addr().unwrap());
+    assert_eq!(circuit.unwrap_err(), Reply::Plain { why: Plain::Refused(Refusal::NoRoute) });
+    joined.client.close(&joined.ends.0, true);
+    lab.start(2);
+    let status = lab.wait(1, "cable up again", |status| status["ports"][0]["link"] == "up");
+    assert!(status["ports"][0]["epoch"].as_u64().unwrap() > epoch);
+    lab.wait_hosts(1, &[2]);
+    lab.wait_hosts(2, &[1]);
+    let again = join(&lab);
+    check_joined(&again.ends.0, &again.ends.1);
+    drop(again);
+    drop(joined);
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+#[test]
+fn an_orderly_stop_is_told_to_programs_and_neighbours() {
+    let mut lab = Lab::pair();
+    let joined = join(&lab);
+    assert_eq!(lab.stop(2), Some(0));
+    assert!(!lab.control(2).exists());
+    assert_eq!(joined.server.life(&joined.ends.1), LIFE_SHUTDOWN);
+    until("life word", || (joined.client.life(&joined.ends.0) != LIFE_ALIVE).then_some(()));
+    lab.wait(1, "host gone", |status| status["hosts"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn bells_are_handed_over_and_rung_by_proxy() {
+    let lab = Lab::pair();
+    let mut joined = join(&lab);
+    let bell = new_eventfd();
+    let Reply::Waiter { waiter } = joined.server.ask(&Request::Waiter, &[bell.as_fd()]).0 else {
+        panic!("no waiter")
+    };
+    let want = Request::WantBell { circuit: joined.ends.0.id, waiter };
+    for _ in 0..2 {
+        let (reply, fds) = joined.client.ask(&want, &[]);
+        assert_eq!(reply, Reply::Bell { found: true });
+        rustix::io::write(&fds[0], &1_u64.to_ne_bytes()).unwrap();
+        wait_readable(bell.as_fd());
+        rustix::io::read(&bell, &mut [0; 8]).unwrap();
+    }
+    joined.client.tell(&Request::Ring { circuit: joined.ends.0.id, waiter }, &[]);
+    wait_readable(bell.as_fd());
+    let wrong = Request::WantBell { circuit: joined.ends.0.id, waiter: crosslane_wire::WaiterId(99) };
+    assert_eq!(joined.client.ask(&wrong, &[]).0, Reply::Bell { found: false });
+    let file = std::fs::File::open("/dev/zero").unwrap();
+    assert!(matches!(joined.client.ask(&Request::Waiter, &[file.as_fd()]).0, Reply::Error { .. }));
+}
+
+#[test]
+fn out_of_window_memory_is_refused_and_comes_back() {
+    let mut lab = Lab::new();
+    let small = |listens| TestPort { cable: "c", listens, window: "16M" };
+    lab.configure(1, 1, &[small(true)], "");
+    lab.configure(2, 2, &[small(false)], "");
+    lab.start(1);
+    lab.start(2);
+    lab.wait_hosts(1, &[2]);
+    lab.wait_hosts(2, &[1]);
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut server = Client::hello(&lab.control(2), "server", None);
+    let listener = TcpListener::bind("127.86.0.2:0").unwrap();
+    server.listen(&listener);
+    let mut held = Vec::new();
+    let why = loop {
+        let (socket, circuit) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
+        match circuit {
+            Ok(circuit) => held.push((socket, circuit)),
+            Err(reply) => break reply,
+        }
+        assert!(held.len() < 16);
+    };
+    assert_eq!(why, Reply::Plain { why: Plain::Refused(Refusal::NoMemory) });
+    assert!(held.len() >= 8);
+    drop((client, server, held));
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+#[test]
+fn two_hosts_of_one_id_refuse_each_other() {
+    let mut lab = Lab::new();
+    lab.configure(1, 7, &[port("c", true)], "");
+    lab.configure(2, 7, &[port("c", false)], "");
+    lab.start(1);
+    lab.start(2);
+    for number in 1..=2 {
+        let status = lab.wait(number, "refused", |status| status["ports"][0]["link"] == "refused");
+        assert!(status["ports"][0]["why"].as_str().unwrap().contains("two hosts have the id 7"));
+    }
+}
+
+/// Words of a neighbour that this test plays.
+fn play(lab: &Lab, setup: Setup) -> SoftPort {
+    let mut port = SoftPort::connect(SoftConfig::new(lab.path("c"))).unwrap();
+    port.set_inbound(0, 1 << 30).unwrap();
+    until("link up", || {
+        while port.poll_event().is_some() {}
+        port.is_up().then_some(())
+    });
+    let words = setup.to_words();
+    for (index, word) in words.into_iter().enumerate().rev() {
+        port.write_peer_scratchpad(index, word);
+    }
+    port.ring_peer_doorbell(1 << BELL_SETUP);
+    port
+}
+
+#[test]
+fn another_protocol_version_and_rubbish_are_refused() {
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[port("c", true)], "");
+    lab.start(1);
+    let good = Setup {
+        version: PROTOCOL_VERSION,
+        host: HostId(2),
+        epoch: Epoch(1),
+        window: 1 << 30,
+        key: 9,
+        flags: 0,
+    };
+    let refused = |status: &Value, word: &str| {
+        status["ports"][0]["link"] == "refused" && status["ports"][0]["why"].as_str().unwrap().contains(word)
+    };
+    for (setup, word) in [
+        (Setup { version: 99, ..good }, "version 99"),
+        (Setup { host: HostId(900), ..good }, "900"),
+        (Setup { window: 0, ..good }, "window"),
+    ] {
+        let neighbour = play(&lab, setup);
+        lab.wait(1, word, |status| refused(status, word));
+        drop(neighbour);
+        lab.wait(1, "down", |status| status["ports"][0]["link"] == "down");
+    }
+}
+
+#[test]
+fn a_thousand_connections_leak_nothing() {
+    let mut lab = Lab::pair();
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut server = Client::hello(&lab.control(2), "server", None);
+    let listener = TcpListener::bind("127.86.0.2:0").unwrap();
+    server.listen(&listener);
+    let descriptors = |lab: &mut Lab, number| {
+        let pid = lab.daemon(number).id();
+        std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    };
+    let mut before = (0, 0);
+    for round in 0..1000 {
+        let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
+        let near = near.unwrap();
+        let (_near, accepted) = finish(socket, &listener);
+        let far = server.circuit(&Request::Accept { slot: 2 }, accepted.as_fd()).unwrap();
+        let (first, second) = if round % 2 == 0 { (&near, &far) } else { (&far, &near) };
+        let (one, two) = if round % 2 == 0 { (&client, &server) } else { (&server, &client) };
+        one.close(first, false);
+        two.close(second, false);
+        if round == 10 {
+            lab.wait_idle(1);
+            lab.wait_idle(2);
+            before = (descriptors(&mut lab, 1), descriptors(&mut lab, 2));
+        }
+    }
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+    assert_eq!((descriptors(&mut lab, 1), descriptors(&mut lab, 2)), before);
+    assert_eq!(lab.status(1)["counters"]["streams_opened"], 1000);
+    assert_eq!(lab.status(2)["counters"]["streams_closed"], 1000);
+}

@@ -1,0 +1,380 @@
+//! Real daemons in a temporary folder, and a small client of their control sockets.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+
+use crosslane_node::packet::{self, Received};
+use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, arena};
+use crosslane_wire::codec::{self, MAX_MESSAGE};
+use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::slice::{RING, slice_len};
+use crosslane_wire::{CircuitId, PROTOCOL_VERSION, Tuple};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde_json::Value;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks again and again until `probe` has a value.
+pub fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = probe() {
+            return value;
+        }
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A folder with daemons; all end when it is dropped.
+pub struct Lab {
+    folder: tempfile::TempDir,
+    daemons: Vec<Option<Child>>,
+}
+
+/// A port of a daemon under test.
+pub struct TestPort {
+    pub cable: &'static str,
+    pub listens: bool,
+    pub window: &'static str,
+}
+
+pub fn port(cable: &'static str, listens: bool) -> TestPort {
+    TestPort { cable, listens, window: "1G" }
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), daemons: Vec::new() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes the configuration of daemon `number` with host id `host`.
+    pub fn configure(&self, number: usize, host: u16, ports: &[TestPort], more: &str) -> PathBuf {
+        let control = self.control(number);
+        let mut text = format!(
+            "host = {host}\nsubnet = \"127.86.0.0/24\"\ncontrol = \"{}\"\ninterface = \"\"\nring_max = \"1M\"\n{more}\n",
+            control.display()
+        );
+        for port in ports {
+            let cable = self.path(port.cable);
+            let side = if port.listens { "a" } else { "b" };
+            text.push_str(&format!(
+                "[[port]]\nname = \"{0}\"\ncable = \"{1}\"\nside = \"{side}\"\nwindow = \"{2}\"\n",
+                port.cable,
+                cable.display(),
+                port.window
+            ));
+        }
+        let file = self.path(&format!("{number}.toml"));
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    pub fn control(&self, number: usize) -> PathBuf {
+        self.path(&format!("{number}.sock"))
+    }
+
+    /// Starts daemon `number` and waits until it answers.
+    pub fn start(&mut self, number: usize) {
+        let file = self.path(&format!("{number}.toml"));
+        let log =
+            std::fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{number}.log")));
+        let child = Command::new(env!("CARGO_BIN_EXE_crosslaned"))
+            .arg("--config")
+            .arg(file)
+            .env("CROSSLANE_LOG", "debug")
+            .stderr(Stdio::from(log.unwrap()))
+            .spawn()
+            .unwrap();
+        while self.daemons.len() <= number {
+            self.daemons.push(None);
+        }
+        self.daemons[number] = Some(child);
+        until("daemon answers", || Client::connect(&self.control(number)));
+    }
+
+    /// Two hosts on one cable, both up.
+    pub fn pair() -> Self {
+        let mut lab = Self::new();
+        lab.configure(1, 1, &[port("c", true)], "");
+        lab.configure(2, 2, &[port("c", false)], "");
+        lab.start(1);
+        lab.start(2);
+        lab.wait_hosts(1, &[2]);
+        lab.wait_hosts(2, &[1]);
+        lab
+    }
+
+    /// Three hosts in a ring.
+    pub fn ring() -> Self {
+        let mut lab = Self::new();
+        lab.configure(1, 1, &[port("c12", true), port("c31", false)], "");
+        lab.configure(2, 2, &[port("c23", true), port("c12", false)], "");
+        lab.configure(3, 3, &[port("c31", true), port("c23", false)], "");
+        for number in 1..=3 {
+            lab.start(number);
+        }
+        lab.wait_hosts(1, &[2, 3]);
+        lab.wait_hosts(2, &[1, 3]);
+        lab.wait_hosts(3, &[1, 2]);
+        for number in 1..=3 {
+            lab.wait(number, "both cables", |status| {
+                let near =
+                    |host: &Value| host["hops"] == 1 && host["ways"].as_array().is_some_and(|w| w.len() == 2);
+                status["hosts"].as_array().unwrap().iter().all(near)
+            });
+        }
+        lab
+    }
+
+    pub fn daemon(&mut self, number: usize) -> &mut Child {
+        self.daemons[number].as_mut().unwrap()
+    }
+
+    pub fn kill(&mut self, number: usize) {
+        let mut child = self.daemons[number].take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Stops a daemon in order and returns its exit code.
+    pub fn stop(&mut self, number: usize) -> Option<i32> {
+        let mut child = self.daemons[number].take().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        until("daemon stops", || child.try_wait().unwrap()).code()
+    }
+
+    pub fn status(&self, number: usize) -> Value {
+        let mut client = Client::hello(&self.control(number), "status", None);
+        serde_json::from_str(&client.text(&Request::Status)).unwrap()
+    }
+
+    pub fn wait_hosts(&self, number: usize, hosts: &[u64]) {
+        self.wait(number, &format!("hosts {hosts:?}"), |status| {
+            let known: Vec<u64> =
+                status["hosts"].as_array().unwrap().iter().map(|host| host["id"].as_u64().unwrap()).collect();
+            known == hosts
+        });
+    }
+
+    /// Waits until the status of a daemon is as wanted, and returns it.
+    pub fn wait(&self, number: usize, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            last = self.status(number);
+            if wanted(&last) {
+                return last;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("not in time: {what}; status of {number} is {last:#}");
+    }
+
+    /// Waits until a daemon has no circuit left, and all window memory back.
+    pub fn wait_idle(&self, number: usize) {
+        self.wait(number, "all given back", |status| {
+            let bare = |port: &Value| port["link"] != "up" || port["window_used"] == window_bare();
+            status["circuits"].as_array().unwrap().is_empty()
+                && status["ports"].as_array().unwrap().iter().all(bare)
+        });
+    }
+
+    pub fn log(&self, number: usize) -> String {
+        std::fs::read_to_string(self.path(&format!("{number}.log"))).unwrap_or_default()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for child in self.daemons.iter_mut().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            for number in 1..self.daemons.len() {
+                eprintln!("--- log of daemon {number}\n{}", self.log(number));
+            }
+        }
+    }
+}
+
+/// Window memory that a cable without circuits takes.
+pub fn window_bare() -> u64 {
+    crosslane_node::cable::CIRCUITS
+}
+
+/// A session.
+pub struct Client {
+    socket: OwnedFd,
+    life: Option<std::fs::File>,
+    pub welcome: Option<Reply>,
+}
+
+/// One end of a circuit, mapped.
+#[derive(Debug)]
+pub struct Circuit {
+    pub id: CircuitId,
+    pub token: u64,
+    pub tuple: Tuple,
+    pub client: bool,
+    pub life: u32,
+    pub slot: u32,
+    pub keys: (u64, u64),
+    pub inbound: Inbound,
+    pub outbound: Outbound,
+    pub fds: Vec<OwnedFd>,
+}
+
+impl Client {
+    pub fn connect(path: &Path) -> Option<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).ok()?;
+        Some(Self { socket, life: None, welcome: None })
+    }
+
+    pub fn hello(path: &Path, program: &str, arena: Option<BorrowedFd<'_>>) -> Self {
+        let mut client = Self::connect(path).expect("a daemon");
+        let request = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned() };
+        let fds: Vec<BorrowedFd<'_>> = arena.into_iter().collect();
+        let (reply, mut fds) = client.ask(&request, &fds);
+        assert!(matches!(reply, Reply::Welcome { .. }), "{reply:?}");
+        client.life = Some(fds.remove(0).into());
+        client.welcome = Some(reply);
+        client
+    }
+
+    pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) {
+        packet::send(&self.socket, &codec::encode(request).unwrap(), fds).unwrap();
+    }
+
+    pub fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> (Reply, Vec<OwnedFd>) {
+        self.tell(request, fds);
+        self.answer()
+    }
+
+    pub fn answer(&mut self) -> (Reply, Vec<OwnedFd>) {
+        wait_readable(self.socket.as_fd());
+        let mut buffer = [0; MAX_MESSAGE];
+        match packet::receive(&self.socket, &mut buffer) {
+            Received::Packet(len, fds) => (codec::decode(&buffer[..len]).unwrap(), fds),
+            other => panic!("no answer but {other:?}"),
+        }
+    }
+
+    pub fn text(&mut self, request: &Request) -> String {
+        let mut text = String::new();
+        let (mut reply, _) = self.ask(request, &[]);
+        loop {
+            match reply {
+                Reply::Text { part, last } => {
+                    text.push_str(&part);
+                    if last {
+                        return text;
+                    }
+                }
+                other => panic!("no text but {other:?}"),
+            }
+            reply = self.answer().0;
+        }
+    }
+
+    /// Announces a listener.
+    pub fn listen(&mut self, listener: &TcpListener) {
+        let (reply, _) = self.ask(&Request::Listen, &[listener.as_fd()]);
+        assert_eq!(reply, Reply::Done);
+    }
+
+    /// Asks for a circuit; a reply that gives none comes back as it is.
+    pub fn circuit(&mut self, request: &Request, socket: BorrowedFd<'_>) -> Result<Circuit, Reply> {
+        let (reply, fds) = self.ask(request, &[socket]);
+        let Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot } = reply
+        else {
+            return Err(reply);
+        };
+        let len = slice_len(ring_max);
+        Ok(Circuit {
+            id: circuit,
+            token,
+            tuple,
+            client,
+            life,
+            slot,
+            keys: (rx_key, tx_key),
+            inbound: Inbound::map(&fds[0], len).unwrap(),
+            outbound: Outbound::map(&fds[1], len, Caching::WriteBack).unwrap(),
+            fds,
+        })
+    }
+
+    pub fn connect_to(&mut self, local: &str, remote: SocketAddr) -> (OwnedFd, Result<Circuit, Reply>) {
+        let socket = bound_socket(local);
+        let circuit = self.circuit(&Request::Connect { remote, slot: 1 }, socket.as_fd());
+        (socket, circuit)
+    }
+
+    pub fn close(&self, circuit: &Circuit, abort: bool) {
+        self.tell(&Request::Close { circuit: circuit.id, token: circuit.token, abort }, &[]);
+    }
+
+    /// The word of a circuit in the life page.
+    pub fn life(&self, circuit: &Circuit) -> u32 {
+        let mut word = [0; 4];
+        self.life.as_ref().unwrap().read_exact_at(&mut word, u64::from(circuit.life) * 4).unwrap();
+        u32::from_ne_bytes(word)
+    }
+}
+
+pub fn wait_readable(fd: BorrowedFd<'_>) {
+    let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(poll(&mut ready, Some(&timeout)), Ok(1), "nothing in time");
+}
+
+pub fn bound_socket(local: &str) -> OwnedFd {
+    let local: SocketAddr = local.parse().unwrap();
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    rustix::net::bind(&socket, &local).unwrap();
+    socket
+}
+
+/// Connects a bound socket and accepts it.
+pub fn finish(socket: OwnedFd, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    rustix::net::connect(&socket, &listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    (socket.into(), server)
+}
+
+pub fn new_eventfd() -> OwnedFd {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
+}
+
+pub fn new_arena() -> (arena::Arena, OwnedFd) {
+    arena::Arena::create().unwrap()
+}
+
+/// Whether what one end stores is what the other loads, both ways, and the keys fit.
+pub fn check_joined(a: &Circuit, b: &Circuit) {
+    for (from, to) in [(a, b), (b, a)] {
+        let word = from.token | 1;
+        from.outbound.store_u64(RING + 4096, word);
+        assert_eq!(to.inbound.load_u64(RING + 4096), word);
+    }
+    assert_eq!((a.keys.0, a.keys.1), (b.keys.1, b.keys.0));
+    assert_eq!(a.tuple, b.tuple);
+    assert!(a.client != b.client);
+}
