@@ -114,7 +114,7 @@ stage_e2e() {
 
 # The lines of a log that a reader wants to see as they come.
 interesting() {
-    grep --line-buffered -E '^(test result|error|warning: unused|failures:|    SKIPPED|SKIPPED|packages:|deps:|lines:|unsafe:|sanitize)|FAILED|panicked at|not done after|^ +Running' || true
+    grep --line-buffered -E '^(test result|error: (could not|test failed)|    SKIPPED|SKIPPED|packages:|deps:|lines:|unsafe:|sanitize)|\.\.\. FAILED|not done after|^ +Running' || true
 }
 
 run_stage() {

@@ -230,3 +230,41 @@ fn missing_programs_are_named() {
     let options = Options { bin: Some(Path::new("/nowhere").to_owned()), ..place.options(2) };
     assert!(Lab::up(&options).is_err_and(|error| error.to_string().contains("crosslaned")));
 }
+
+/// Where the maker below finds its programs and puts its lab.
+const MAKER: &str = "CROSSLANE_TEST_MAKER";
+
+/// Not a test of its own: the process that the next one kills. Makes a lab, says so, and waits for its end.
+#[test]
+fn maker() {
+    let Ok(places) = std::env::var(MAKER) else { return };
+    let (base, bin) = places.split_once(':').expect("two folders");
+    let options = Options { base: Some(base.into()), bin: Some(bin.into()), hosts: 2, ..Options::named("t") };
+    let _lab = Lab::up(&options).expect("up");
+    println!("lab is up");
+    std::io::stdin().read_line(&mut String::new()).expect("waits");
+}
+
+#[test]
+fn a_lab_ends_with_its_maker() {
+    let place = Place::new(STAND_IN);
+    if place.up(1).is_none() {
+        return;
+    }
+    let mut maker = std::process::Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "maker", "--nocapture"])
+        .env(MAKER, format!("{}:{}", place.base.path().display(), place.bin.path().display()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("maker starts");
+    let mut keeper = None;
+    wait_for("the lab is up", || {
+        keeper = Lab::attach("t", Some(place.base.path())).ok().map(|lab| lab.state().keeper);
+        keeper.is_some()
+    });
+    maker.kill().expect("killed");
+    maker.wait().expect("reaped");
+    assert!(keeper.is_some_and(|keeper| keeper.wait_gone(PATIENCE)));
+    assert_eq!(fs::read_dir(place.base.path()).expect("base").count(), 0);
+}
