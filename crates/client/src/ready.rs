@@ -74,6 +74,12 @@ impl End {
         producer.room(self.inbound(), wanted).is_ok_and(|room| room >= wanted)
     }
 
+    /// Payload bytes that a send would surely take now.
+    pub fn room(&self) -> usize {
+        let room = self.shared().producer.room(self.inbound(), u64::MAX).unwrap_or(0);
+        usize::try_from(room.saturating_sub(room / 256 + 256)).unwrap_or(0)
+    }
+
     /// Moves `seen` over what has arrived and returns whether that was anything: an edge for `EPOLLET`.
     pub fn arrivals(&self, seen: &mut Option<Cursor>) -> bool {
         let front = self.shared().consumer.cursor();

@@ -36,6 +36,8 @@ pub struct Status {
     pub client: AtomicU32,
     /// `SO_LINGER`: 0 = off, otherwise seconds + 1.
     pub linger: AtomicU32,
+    /// When the stream began, milliseconds of the monotonic clock.
+    pub born: AtomicU64,
     /// The end's name with the daemon.
     pub circuit: AtomicU64,
     /// Proof for closing it.

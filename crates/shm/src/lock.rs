@@ -22,6 +22,11 @@ pub struct Reentered;
 pub struct Guard<'a>(&'a Lock);
 
 impl Lock {
+    /// A free lock.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
     /// Takes the lock for thread `tid`. Fails only if this very thread holds it already: a signal handler that came
     /// in between.
     #[inline]

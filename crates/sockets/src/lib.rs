@@ -1,1 +1,42 @@
-//! Unmodified socket programs on streams, by LD_PRELOAD
+//! `libcrosslane_sockets.so`: unmodified socket programs on streams, by `LD_PRELOAD`.
+//!
+//! The descriptor stays a real kernel TCP socket; [`attach`] makes it a stream when both ends are ours, [`io`] moves
+//! its bytes, [`wait`], [`poll`], [`select`] and [`epoll`] wait for it, [`end_of_life`] ends it. [`table`] knows the
+//! descriptors, [`process`] the daemon. The C functions that programs call are in [`hook`]: each is a few lines over
+//! a function of the modules above.
+#![allow(unreachable_pub, reason = "a library without a Rust interface")]
+#![allow(clippy::missing_safety_doc, reason = "hooked functions have the C library's contracts")]
+
+mod address;
+mod attach;
+mod end_of_life;
+mod epoll {
+    pub fn upgraded(_fd: i32) {}
+    pub fn closed(_fd: i32) {}
+    pub fn forked_child() {}
+    pub fn duplicated(_old: i32, _new: i32) {}
+}
+mod history;
+mod hook;
+mod io;
+mod options;
+mod own;
+mod process;
+mod real;
+mod rules;
+mod table;
+mod thread;
+mod wait;
+mod waiters;
+
+/// Called by the loader before the program's `main`.
+extern "C" fn start() {
+    table::prepare();
+    process::start();
+    hook::exec::resume();
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;

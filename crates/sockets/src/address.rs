@@ -1,0 +1,81 @@
+//! Socket addresses as C has them, and the families of the Sockets Direct Protocol.
+
+use core::ffi::c_int;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+
+/// `AF_INET_SDP` as OpenFabrics has it.
+pub const AF_INET_SDP: c_int = 27;
+/// `AF_INET_SDP` as the SDP study's programs have it.
+pub const AF_INET_SDP_STUDY: c_int = 26;
+
+/// Whether a family means "a stream of the Sockets Direct Protocol".
+pub fn is_sdp(family: c_int) -> bool {
+    family == AF_INET_SDP || family == AF_INET_SDP_STUDY
+}
+
+/// Reads an Internet address; `None` for other families or a length that is too short.
+///
+/// # Safety
+/// `address` must be valid for `len` bytes, or null.
+pub unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
+    let len = len as usize;
+    if address.is_null() || len < size_of::<libc::sa_family_t>() {
+        return None;
+    }
+    // SAFETY: at least a family is there.
+    let family = c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() });
+    if family == libc::AF_INET6 && len >= size_of::<sockaddr_in6>() {
+        // SAFETY: long enough, as just checked.
+        let v6 = unsafe { address.cast::<sockaddr_in6>().read_unaligned() };
+        let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+        return Some(SocketAddr::new(ip.into(), u16::from_be(v6.sin6_port)));
+    }
+    if (family == libc::AF_INET || is_sdp(family)) && len >= size_of::<sockaddr_in>() {
+        // SAFETY: long enough, as just checked.
+        let v4 = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
+        let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+        return Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)));
+    }
+    None
+}
+
+/// If the address is of an SDP family, the same one of `AF_INET`.
+///
+/// # Safety
+/// `address` must be valid for `len` bytes, or null.
+pub unsafe fn without_sdp(address: *const sockaddr, len: socklen_t) -> Option<sockaddr_in> {
+    if address.is_null() || (len as usize) < size_of::<sockaddr_in>() {
+        return None;
+    }
+    // SAFETY: long enough, as just checked.
+    let mut v4 = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
+    if !is_sdp(c_int::from(v4.sin_family)) {
+        return None;
+    }
+    v4.sin_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default();
+    Some(v4)
+}
+
+/// The socket's own address.
+pub fn local(fd: c_int) -> Option<SocketAddr> {
+    // SAFETY: `getsockname` with a buffer of the length that is told.
+    get(|address, len| unsafe { crate::real::getsockname(fd, address, len) })
+}
+
+/// The address that the socket is connected to.
+pub fn remote(fd: c_int) -> Option<SocketAddr> {
+    // SAFETY: `getpeername` with a buffer of the length that is told.
+    get(|address, len| unsafe { crate::real::getpeername(fd, address, len) })
+}
+
+fn get(call: impl FnOnce(*mut sockaddr, *mut socklen_t) -> c_int) -> Option<SocketAddr> {
+    // SAFETY: all-zero bytes are a valid address of no family.
+    let mut storage: sockaddr_storage = unsafe { core::mem::zeroed() };
+    let mut len = socklen_t::try_from(size_of::<sockaddr_storage>()).ok()?;
+    if call((&raw mut storage).cast(), &raw mut len) != 0 {
+        return None;
+    }
+    // SAFETY: filled by the kernel up to `len`.
+    unsafe { read((&raw const storage).cast(), len) }
+}

@@ -1,0 +1,259 @@
+//! How a kernel socket becomes a stream: announced by its daemon before the SYN, found by the other at `accept`.
+//!
+//! ```text
+//!   client                    daemons                       server
+//!   bind to a free port                                     listen: Request::Listen
+//!   Request::Connect  ------> listener there? two slices
+//!                     <------ Reply::Circuit
+//!   Hello into the ring
+//!   connect (SYN)  .......... kernel TCP ................>  accept
+//!                             the tuple was announced <---- Request::Accept
+//!                             Reply::Circuit ------------>  HelloAck into the ring
+//! ```
+//! The announcement comes before the SYN, so `accept` gets a final answer, and no byte ever has to change its way.
+
+use crate::history::{self, Advice};
+use crate::table::{self, Entry, Held, Kind};
+use crate::{address, end_of_life, epoll, process, real, rules, thread};
+use core::ffi::c_int;
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::{End, Grant};
+use crosslane_shm::arena::Arena;
+use crosslane_wire::local::{Plain, Request, Role, Use};
+use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use rustix::fd::BorrowedFd;
+
+/// A circuit that was granted for a connection that is about to be made.
+pub struct Announced {
+    index: u32,
+}
+
+/// What was decided before `connect`.
+pub enum Decision {
+    /// Go on as plain TCP.
+    Plain,
+    /// The far side knows of this connection; make it, and tell us how that went.
+    Announced(Announced),
+    /// A rule allows streams only, and there can be none.
+    Refused,
+}
+
+/// Before the kernel's `connect` of `fd` to `remote`.
+pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
+    let sdp = table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp);
+    if !is_fresh_tcp(fd) || !process::connected() {
+        return Decision::Plain;
+    }
+    let Some(welcome) = process::welcome() else { return Decision::Plain };
+    let decided = match rules::decide(welcome, Role::Client, remote) {
+        Use::Tcp if !sdp => return Decision::Plain,
+        Use::Tcp => Use::Both,
+        decided => decided,
+    };
+    if decided == Use::Both && !sdp {
+        match history::advise(remote) {
+            Advice::Stream => {}
+            Advice::Tcp => return Decision::Plain,
+            Advice::TcpFirst => {
+                note(fd, remote, Plain::ShortLived);
+                return Decision::Plain;
+            }
+        }
+    }
+    match granted(fd, remote) {
+        Ok(index) => Decision::Announced(Announced { index }),
+        Err(why) => {
+            note(fd, remote, why);
+            if decided == Use::Crosslane { Decision::Refused } else { Decision::Plain }
+        }
+    }
+}
+
+impl Announced {
+    /// The kernel's `connect` returned `outcome` with `errno`; the socket becomes a stream, or the circuit is given
+    /// back.
+    pub fn connected(self, fd: c_int, outcome: c_int, errno: c_int) {
+        let Some(held) = table::at(self.index) else { return };
+        let pending = outcome != 0 && matches!(errno, libc::EINPROGRESS | libc::EINTR);
+        if outcome != 0 && !pending {
+            end_of_life::give_up(&held);
+            return;
+        }
+        held.shared().status.connecting.store(u32::from(pending), Relaxed);
+        become_stream(fd, &held);
+    }
+}
+
+/// After the kernel's `accept` gave `fd`.
+pub fn accepted(fd: c_int) {
+    let Some(slot) = process::arena().and_then(Arena::allot) else { return };
+    match process::circuit(&Request::Accept { slot }, fd) {
+        Ok((grant, life)) => {
+            if let Some(held) = begin(grant, life) {
+                become_stream(fd, &held);
+            }
+        }
+        Err(why) => {
+            free(slot);
+            if let Some(remote) = address::remote(fd) {
+                note(fd, remote, why);
+            }
+        }
+    }
+}
+
+/// After the kernel's `listen` on `fd`: the daemon learns of it if a rule wants streams here.
+pub fn listening(fd: c_int) {
+    let Some(local) = address::local(fd) else { return };
+    if !process::connected() {
+        return;
+    }
+    let Some(welcome) = process::welcome() else { return };
+    let sdp = table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp);
+    if rules::decide(welcome, Role::Server, local) == Use::Tcp && !sdp {
+        return;
+    }
+    register(fd);
+}
+
+/// Before an `accept` on `fd`: a daemon that was restarted meanwhile learns of the listener again.
+pub fn renew(fd: c_int) {
+    if let Some(Entry { kind: Kind::Listener, index }) = table::look(fd)
+        && index != process::sessions()
+    {
+        let errno = real::errno();
+        register(fd);
+        real::set_errno(errno);
+    }
+}
+
+/// A listener is closed: the daemon forgets it.
+pub fn unlisten(fd: c_int) {
+    if let Some(address) = address::local(fd) {
+        process::tell(&Request::Unlisten { address });
+    }
+}
+
+/// Tells the daemon that a stream goes on by TCP.
+pub fn note_downgrade(end: &Held, why: Plain) {
+    let tuple = end.tuple();
+    let client = end.shared().status.client.load(Relaxed) != 0;
+    note(-1, if client { tuple.server } else { tuple.client }, why);
+}
+
+fn register(fd: c_int) {
+    // SAFETY: the program's descriptor, open during this call.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let told = process::with_session(|session, _| session.request(&Request::Listen, &[socket]));
+    if told.is_some() {
+        table::enter(fd, Kind::Listener, process::sessions());
+    }
+}
+
+/// Finds out whether a socket that came by exec or from another process is a stream.
+pub fn adopt(fd: c_int) {
+    table::leave(fd);
+    if !is_tcp(fd) {
+        return;
+    }
+    if is_listening(fd) {
+        listening(fd);
+        return;
+    }
+    let Ok((mut grant, life)) = process::circuit(&Request::Adopt, fd) else { return };
+    let Some(arena) = grant.arena.take().and_then(|fd| Arena::open(&fd).ok()) else { return };
+    let arena: &'static Arena = Box::leak(Box::new(arena));
+    let end = End::resume(grant, arena, life);
+    end.shared().counters.refs.fetch_max(1, Relaxed);
+    end.forget_waiters();
+    if let Some(index) = table::place(end) {
+        table::enter(fd, Kind::Stream, index);
+    }
+}
+
+/// Tells the daemon why a connection is plain TCP.
+pub fn note(fd: c_int, remote: SocketAddr, why: Plain) {
+    process::tell(&Request::Note { fd, remote, why });
+}
+
+fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
+    own_port(fd)?;
+    let slot = process::arena().and_then(Arena::allot).ok_or(Plain::NoSlot)?;
+    match process::circuit(&Request::Connect { remote, slot }, fd) {
+        Ok((grant, life)) => begin(grant, life).map(|held| held.index).ok_or(Plain::NoSlot),
+        Err(why) => {
+            free(slot);
+            Err(why)
+        }
+    }
+}
+
+fn begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
+    let arena = process::arena()?;
+    End::prepare(&grant, arena);
+    let end = End::begin(grant, arena, life).ok()?;
+    end.shared().status.born.store(end_of_life::now_ms(), Relaxed);
+    end.shared().sending.budget.reset(process::spin_ns());
+    end.shared().receiving.budget.reset(process::spin_ns());
+    let index = table::place(end)?;
+    table::at(index)
+}
+
+fn become_stream(fd: c_int, held: &Held) {
+    let status = &held.shared().status;
+    // SAFETY: F_GETFL takes no argument.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) };
+    status.nonblock.store(u32::from(flags & libc::O_NONBLOCK != 0), Relaxed);
+    crate::options::inherit(fd, status);
+    table::enter(fd, Kind::Stream, held.index);
+    held.refresh(thread::tid());
+    epoll::upgraded(fd);
+}
+
+fn free(slot: u32) {
+    if let Some(arena) = process::arena() {
+        arena.counters(slot).refs.store(0, Relaxed);
+    }
+}
+
+/// Gives an unbound socket a port, as `connect` would do by itself, so that the connection can be announced. The
+/// address stays open, so the kernel still chooses the route, and gives the port back if the connection fails.
+fn own_port(fd: c_int) -> Result<(), Plain> {
+    let local = address::local(fd).ok_or(Plain::System)?;
+    if local.port() != 0 {
+        return Ok(());
+    }
+    // SAFETY: all-zero bytes are the wildcard address with port 0, once the family is set.
+    let bound = unsafe {
+        if local.is_ipv4() {
+            let mut any: sockaddr_in = core::mem::zeroed();
+            any.sin_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default();
+            bind(fd, (&raw const any).cast(), size_of::<sockaddr_in>())
+        } else {
+            let mut any: sockaddr_in6 = core::mem::zeroed();
+            any.sin6_family = libc::sa_family_t::try_from(libc::AF_INET6).unwrap_or_default();
+            bind(fd, (&raw const any).cast(), size_of::<sockaddr_in6>())
+        }
+    };
+    let has_port = bound == 0 && address::local(fd).is_some_and(|local| local.port() != 0);
+    has_port.then_some(()).ok_or(Plain::NoPort)
+}
+
+unsafe fn bind(fd: c_int, address: *const sockaddr, len: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { real::bind(fd, address, socklen_t::try_from(len).unwrap_or(0)) }
+}
+
+/// Whether `fd` is a TCP socket.
+pub fn is_tcp(fd: c_int) -> bool {
+    crate::options::number(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP)
+}
+
+fn is_listening(fd: c_int) -> bool {
+    crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1)
+}
+
+fn is_fresh_tcp(fd: c_int) -> bool {
+    is_tcp(fd) && !is_listening(fd) && address::remote(fd).is_none()
+}

@@ -1,0 +1,88 @@
+//! How a stream ends: the last close, a circuit that was not needed, a peer that broke the protocol.
+
+use crate::table::{self, Held};
+use crate::{process, real, thread, waiters};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use crosslane_stream::{Direction, Side};
+use crosslane_wire::local::Request;
+use crosslane_wire::record::Kind;
+
+/// A descriptor of the stream is about to be closed, `fd` still being open. Returns whether bytes that nobody read
+/// ask for a reset instead of a FIN, as the kernel has it.
+pub fn closing(held: &Held) -> bool {
+    let last_anywhere = held.shared().counters.refs.fetch_sub(1, AcqRel) == 1;
+    let unread = last_anywhere && finish(held);
+    table::release(held);
+    unread
+}
+
+/// One more descriptor, of this process or a forked one, refers to the stream.
+pub fn referred(held: &Held) {
+    held.shared().counters.refs.fetch_add(1, Relaxed);
+}
+
+/// A reference is taken back without any of what a close does; for descriptors that exec closes.
+pub fn unreferred(held: &Held) {
+    held.shared().counters.refs.fetch_sub(1, AcqRel);
+}
+
+/// A circuit whose connection did not come about.
+pub fn give_up(held: &Held) {
+    close_circuit(held, true);
+    held.shared().counters.refs.store(0, Relaxed);
+    table::release(held);
+}
+
+/// The peer broke the protocol: the daemon logs it and ends the circuit.
+pub fn violated(held: &Held, text: String) {
+    process::tell(&Request::Violated { circuit: held.circuit(), token: held.token(), text });
+}
+
+/// Sends the end of this direction (`shutdown(SHUT_WR)`, close).
+pub fn end_sending(held: &Held) {
+    if let Ok(moved) = held.turn(thread::tid(), Kind::DisConn) {
+        waiters::ring(held, moved.wake);
+    }
+}
+
+/// Nobody holds the stream any more.
+fn finish(held: &Held) -> bool {
+    let unread = held.rx() == Direction::Open && held.unread(thread::tid()).is_ok_and(|bytes| bytes > 0);
+    let linger_zero = held.shared().status.linger.load(Relaxed) == 1;
+    let abort = unread || linger_zero;
+    if !abort {
+        end_sending(held);
+    }
+    held.leave();
+    close_circuit(held, false);
+    remember(held);
+    unread
+}
+
+/// Milliseconds of the monotonic clock, to the tick.
+pub fn now_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap_or(0)
+}
+
+fn remember(held: &Held) {
+    if held.side() == Side::Client {
+        let (status, counters) = (&held.shared().status, &held.shared().counters);
+        let bytes = counters.tx_bytes.load(Relaxed) + counters.rx_bytes.load(Relaxed);
+        let lived = now_ms().saturating_sub(status.born.load(Relaxed));
+        crate::history::ended(held.tuple().server, lived, bytes);
+    }
+}
+
+fn close_circuit(held: &Held, abort: bool) {
+    process::tell(&Request::Close { circuit: held.circuit(), token: held.token(), abort });
+}
+
+/// Makes the kernel's close send RST: bytes were left unread.
+pub fn reset_on_close(fd: c_int) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let len = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap_or(0);
+    // SAFETY: a `linger` of its own length.
+    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len) };
+}

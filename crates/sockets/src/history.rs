@@ -1,0 +1,104 @@
+//! Which far addresses are not worth a stream: the last connections there were all over at once.
+//!
+//! Setting a circuit up costs more than a connection that carries one request and its answer can win back. After
+//! [`PATIENCE`] such connections in a row, the next ones to that address go by TCP; every [`PROBE`]th is a stream
+//! again, and the first that lives longer or carries more turns this around.
+
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+/// A connection that carried less than this, both ways together, bytes...
+const SHORT_BYTES: u64 = 16 * 1024;
+/// ...and lived less than this is short, milliseconds.
+const SHORT_MS: u64 = 100;
+/// Short connections in a row after which an address is left to TCP.
+const PATIENCE: u64 = 64;
+/// One connection out of so many is a stream all the same.
+const PROBE: u64 = 64;
+/// Addresses that are remembered.
+const PLACES: usize = 256;
+
+/// One word for an address: tag (32 bits), short connections in a row (16), connections left to TCP since (16). Two
+/// addresses that share a place forget each other, which costs nothing but speed.
+static HISTORY: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+
+/// What is advised for one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Make it a stream.
+    Stream,
+    /// Leave it to TCP.
+    Tcp,
+    /// Leave it to TCP, and let people know: the first of a row.
+    TcpFirst,
+}
+
+/// Whether a connection to `remote` should be a stream.
+pub fn advise(remote: SocketAddr) -> Advice {
+    let (place, tag) = place(remote);
+    let (seen, shorts, skipped) = unpack(place.load(Relaxed));
+    if seen != tag || shorts < PATIENCE {
+        return Advice::Stream;
+    }
+    place.store(pack(tag, shorts, (skipped + 1) % PROBE), Relaxed);
+    match skipped + 1 {
+        PROBE => Advice::Stream,
+        1 => Advice::TcpFirst,
+        _ => Advice::Tcp,
+    }
+}
+
+/// A stream to `remote` ended after `ms` milliseconds and `bytes` bytes.
+pub fn ended(remote: SocketAddr, ms: u64, bytes: u64) {
+    let (place, tag) = place(remote);
+    let (seen, shorts, skipped) = unpack(place.load(Relaxed));
+    let short = ms < SHORT_MS && bytes < SHORT_BYTES;
+    let shorts = match (short, seen == tag) {
+        (true, true) => (shorts + 1).min(PATIENCE),
+        (true, false) => 1,
+        (false, _) => 0,
+    };
+    place.store(pack(tag, shorts, skipped), Relaxed);
+}
+
+fn place(remote: SocketAddr) -> (&'static AtomicU64, u64) {
+    let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(remote);
+    let index = usize::try_from(hash % PLACES as u64).unwrap_or(0);
+    (&HISTORY[index], hash >> 32 | 1)
+}
+
+fn pack(tag: u64, shorts: u64, skipped: u64) -> u64 {
+    tag << 32 | shorts << 16 | skipped
+}
+
+fn unpack(word: u64) -> (u64, u64, u64) {
+    (word >> 32, word >> 16 & 0xffff, word & 0xffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_connections_are_left_to_tcp_and_probed() {
+        let remote = SocketAddr::from(([10, 86, 0, 9], 4711));
+        for _ in 0..PATIENCE {
+            assert_eq!(advise(remote), Advice::Stream);
+            ended(remote, 1, 2);
+        }
+        let streams = (0..10 * PROBE).filter(|_| advise(remote) == Advice::Stream).count();
+        assert_eq!(streams, 10);
+        ended(remote, 1, 1 << 20);
+        assert_eq!(advise(remote), Advice::Stream);
+    }
+
+    #[test]
+    fn a_quiet_but_long_connection_is_worth_it() {
+        let remote = SocketAddr::from(([10, 86, 0, 9], 4712));
+        for _ in 0..2 * PATIENCE {
+            ended(remote, 60_000, 2);
+        }
+        assert_eq!(advise(remote), Advice::Stream);
+    }
+}

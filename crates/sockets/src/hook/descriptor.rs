@@ -1,0 +1,225 @@
+//! `close`, `dup`, `fcntl`, `ioctl`, `fork` and their relatives.
+
+use super::hook;
+use crate::table::{self, Entry, Held, Kind};
+use crate::{attach, end_of_life, epoll, options, own, process, real, waiters};
+use core::ffi::{c_int, c_uint, c_ulong, c_void};
+use libc::pid_t;
+
+hook! {
+    /// `close(2)`.
+    fn close(fd: c_int) -> c_int {
+        if let Some(entry) = table::look(fd) {
+            if entry.kind == Kind::Own {
+                return real::fail(libc::EBADF);
+            }
+            closing(fd);
+        }
+        // SAFETY: plain number.
+        unsafe { real::close(fd) }
+    }
+
+    /// `close_range(2)`: our own descriptors stay open.
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        if first > last {
+            return real::fail(libc::EINVAL);
+        }
+        let inside = |fd: c_int| (first..=last).contains(&fd.unsigned_abs());
+        const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
+        if flags & CLOEXEC == 0 {
+            for (fd, entry) in table::entries().filter(|&(fd, _)| inside(fd)) {
+                if entry.kind != Kind::Own {
+                    closing(fd);
+                }
+            }
+        }
+        around_own(first, last, flags)
+    }
+
+    /// `closefrom(3)`.
+    fn closefrom(first: c_int) -> () {
+        // SAFETY: plain numbers.
+        unsafe { close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0) };
+    }
+
+    /// `dup(2)`.
+    fn dup(fd: c_int) -> c_int {
+        // SAFETY: plain number.
+        copied(fd, || unsafe { real::dup(fd) })
+    }
+
+    /// `dup2(2)`, over a live socket too.
+    fn dup2(fd: c_int, to: c_int) -> c_int {
+        if fd == to {
+            // SAFETY: plain numbers.
+            return unsafe { real::dup2(fd, to) };
+        }
+        // SAFETY: plain numbers.
+        replaced(fd, to, || unsafe { real::dup2(fd, to) })
+    }
+
+    /// `dup3(2)`.
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+        // SAFETY: plain numbers.
+        replaced(fd, to, || unsafe { real::dup3(fd, to, flags) })
+    }
+
+    /// `fcntl(2)`; the third argument travels in a register whatever its type.
+    fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+        // SAFETY: the program's promise to `fcntl`.
+        let kernel = || unsafe { real::fcntl(fd, command, argument) };
+        match command {
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, kernel),
+            libc::F_SETFL => {
+                let outcome = kernel();
+                if outcome == 0 && let Some(end) = table::stream(fd) {
+                    let [b0, b1, b2, b3, ..] = (argument as usize).to_le_bytes();
+                    options::flags_changed(&end, c_int::from_le_bytes([b0, b1, b2, b3]));
+                }
+                outcome
+            }
+            _ => kernel(),
+        }
+    }
+
+    /// `fcntl` as programs with large files have it.
+    fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+        // SAFETY: the program's promise.
+        unsafe { fcntl(fd, command, argument) }
+    }
+
+    /// `ioctl(2)`.
+    fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+        // SAFETY: the program's promise to `ioctl`.
+        let kernel = || unsafe { real::ioctl(fd, request, argument) };
+        let Some(end) = table::stream(fd) else { return kernel() };
+        match options::control(&end, request) {
+            Some(Ok(value)) if !argument.is_null() => {
+                // SAFETY: the program's promise to `ioctl` with this request.
+                unsafe { argument.cast::<c_int>().write_unaligned(value) };
+                0
+            }
+            Some(Err(errno)) => real::fail(errno),
+            _ => {
+                let outcome = kernel();
+                if outcome == 0 && request == libc::FIONBIO && !argument.is_null() {
+                    // SAFETY: the kernel has just read it.
+                    options::set_nonblock(&end, unsafe { argument.cast::<c_int>().read_unaligned() } != 0);
+                }
+                outcome
+            }
+        }
+    }
+
+    /// `fork(2)`: each stream has one more holder.
+    fn fork() -> pid_t {
+        let streams = streams();
+        streams.iter().for_each(end_of_life::referred);
+        // SAFETY: no argument.
+        let pid = unsafe { real::fork() };
+        if pid == 0 {
+            process::after_fork();
+            waiters::after_fork();
+            epoll::forked_child();
+        } else if pid < 0 {
+            streams.iter().for_each(end_of_life::unreferred);
+        }
+        pid
+    }
+}
+
+/// One [`Held`] for each descriptor of a stream.
+pub fn streams() -> Vec<Held> {
+    table::entries()
+        .filter(|(_, entry)| entry.kind == Kind::Stream)
+        .filter_map(|(_, entry)| table::at(entry.index))
+        .collect()
+}
+
+/// The program closes `fd`, which is something to us; in a child of `vfork` the tables are the parent's, and stay.
+fn closing(fd: c_int) {
+    if !process::is_owner() {
+        return;
+    }
+    let errno = real::errno();
+    match table::look(fd).map(|entry| entry.kind) {
+        Some(Kind::Listener) => attach::unlisten(fd),
+        Some(Kind::Epoll | Kind::Stream) => epoll::closed(fd),
+        _ => {}
+    }
+    if let Some(Entry { kind: Kind::Stream, index }) = table::leave(fd)
+        && let Some(end) = table::at(index)
+        && end_of_life::closing(&end)
+    {
+        end_of_life::reset_on_close(fd);
+    }
+    real::set_errno(errno);
+}
+
+/// Calls `close_range` on the parts of the range between our own descriptors.
+fn around_own(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let mut from = first;
+    for fd in own::all().into_iter().map(c_int::unsigned_abs).filter(|fd| (first..=last).contains(fd)) {
+        if from < fd {
+            // SAFETY: plain numbers.
+            let outcome = unsafe { real::close_range(from, fd - 1, flags) };
+            if outcome != 0 {
+                return outcome;
+            }
+        }
+        from = fd + 1;
+    }
+    if from > last {
+        return 0;
+    }
+    // SAFETY: plain numbers.
+    unsafe { real::close_range(from, last, flags) }
+}
+
+fn copied(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    if own::is(fd) {
+        return real::fail(libc::EBADF);
+    }
+    let copy = kernel();
+    if copy >= 0 {
+        same(fd, copy);
+    }
+    copy
+}
+
+fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    if own::is(fd) || own::is(to) {
+        return real::fail(libc::EBADF);
+    }
+    // SAFETY: F_GETFD takes no argument.
+    if table::look(to).is_some() && unsafe { real::fcntl(fd, libc::F_GETFD, core::ptr::null_mut()) } >= 0 {
+        closing(to);
+    }
+    let copy = kernel();
+    if copy >= 0 {
+        same(fd, copy);
+    }
+    copy
+}
+
+/// `copy` refers to what `fd` refers to.
+fn same(fd: c_int, copy: c_int) {
+    if !process::is_owner() {
+        return;
+    }
+    match table::look(fd) {
+        Some(Entry { kind: Kind::Stream, index }) => {
+            if let Some(end) = table::at(index) {
+                end_of_life::referred(&end);
+                table::hold(&end);
+                table::enter(copy, Kind::Stream, index);
+                epoll::upgraded(copy);
+            }
+        }
+        Some(Entry { kind: Kind::Epoll, .. }) => epoll::duplicated(fd, copy),
+        Some(Entry { kind, index }) => {
+            table::enter(copy, kind, index);
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,172 @@
+//! `exec`: streams that the new program inherits are found again there; and what else ends the library's sight.
+//!
+//! The new image learns by the environment which descriptors may be streams, and asks the daemon at their first use
+//! (`Request::Adopt`). The old session's socket goes along as a sign of life, so that the daemon keeps the slices.
+//! Standard input, output and error are looked at in any case: `posix_spawn` and `vfork` children get there unseen.
+
+use super::hook;
+use crate::table::{self, Held, Kind};
+use crate::{attach, end_of_life, own, process, real, waiters};
+use core::ffi::{CStr, c_char, c_int, c_ulong};
+use rustix::fd::RawFd;
+use std::ffi::CString;
+
+/// `CROSSLANE_INHERIT=<socket of the session>:<descriptor>,<descriptor>...`
+const VARIABLE: &str = "CROSSLANE_INHERIT";
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+hook! {
+    /// `execve(2)`.
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        // SAFETY: the program's promise to `execve`.
+        unsafe { leaving(envp, |envp| real::execve(path, argv, envp)) }
+    }
+
+    /// `execv(3)`.
+    fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
+        // SAFETY: the program's promise to `execv`.
+        unsafe { leaving(environ, |envp| real::execve(path, argv, envp)) }
+    }
+
+    /// `execvp(3)`.
+    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
+        // SAFETY: the program's promise to `execvp`.
+        unsafe { leaving(environ, |envp| real::execvpe(file, argv, envp)) }
+    }
+
+    /// `execvpe(3)`.
+    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        // SAFETY: the program's promise to `execvpe`.
+        unsafe { leaving(envp, |envp| real::execvpe(file, argv, envp)) }
+    }
+
+    /// `fexecve(3)`.
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        // SAFETY: the program's promise to `fexecve`.
+        unsafe { leaving(envp, |envp| real::fexecve(fd, argv, envp)) }
+    }
+
+    /// `prctl(2)`: a system call filter comes on; what it may forbid is done before.
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+        if option == libc::PR_SET_SECCOMP && table::entries().any(|(_, entry)| entry.kind == Kind::Stream) {
+            waiters::before_sandbox();
+            process::set_sandboxed();
+        }
+        // SAFETY: the program's promise to `prctl`.
+        unsafe { real::prctl(option, a, b, c, d) }
+    }
+}
+
+/// At load: descriptors that may be streams, from the environment and among the first three.
+pub fn resume() {
+    for fd in 0..3 {
+        suspect(fd);
+    }
+    let Some(value) = std::env::var_os(VARIABLE) else { return };
+    // SAFETY: the loader runs us before the program's first thread.
+    unsafe { std::env::remove_var(VARIABLE) };
+    let Some((hold, fds)) = value.to_str().and_then(|value| value.split_once(':')) else { return };
+    if let Some(hold) = hold.parse().ok().filter(|&fd| is_unix_socket(fd)) {
+        let _ = rustix::io::fcntl_setfd(borrow(hold), rustix::io::FdFlags::CLOEXEC);
+        own::inherited(hold);
+    }
+    fds.split(',').filter_map(|fd| fd.parse().ok()).for_each(suspect);
+}
+
+fn suspect(fd: RawFd) {
+    if attach::is_tcp(fd) {
+        table::enter(fd, Kind::Unknown, 0);
+    }
+}
+
+fn is_unix_socket(fd: RawFd) -> bool {
+    crate::options::number(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
+}
+
+fn borrow(fd: RawFd) -> rustix::fd::BorrowedFd<'static> {
+    // SAFETY: used at once, for a descriptor that was just seen to be open.
+    unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }
+}
+
+/// Calls `exec` with the environment that the new image needs; what was given up before is taken back if it fails.
+///
+/// # Safety
+/// `envp` is null or an environment in C's form.
+unsafe fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
+    let (kept, lost) = inheritance();
+    if kept.is_empty() && lost.is_empty() || !process::is_owner() {
+        return exec(envp);
+    }
+    lost.iter().for_each(end_of_life::unreferred);
+    let hold = if kept.is_empty() { None } else { process::session_socket() };
+    set_cloexec(hold, false);
+    let variable = variable(hold, &kept);
+    // SAFETY: the caller's promise.
+    let mut environment = unsafe { without_variable(envp) };
+    if !kept.is_empty() {
+        environment.push(variable.as_ptr());
+    }
+    environment.push(core::ptr::null());
+    let outcome = exec(environment.as_ptr());
+    let errno = real::errno();
+    set_cloexec(hold, true);
+    lost.iter().for_each(end_of_life::referred);
+    real::set_errno(errno);
+    outcome
+}
+
+/// Descriptors that the new image will have and that may be streams or listeners there, and the streams whose
+/// descriptors exec closes.
+fn inheritance() -> (Vec<c_int>, Vec<Held>) {
+    let (mut kept, mut lost) = (Vec::new(), Vec::new());
+    for (fd, entry) in table::entries() {
+        if !matches!(entry.kind, Kind::Stream | Kind::Unknown | Kind::Listener) {
+            continue;
+        }
+        // SAFETY: F_GETFD takes no argument.
+        let flags = unsafe { real::fcntl(fd, libc::F_GETFD, core::ptr::null_mut()) };
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            kept.push(fd);
+        } else if entry.kind == Kind::Stream {
+            lost.extend(table::at(entry.index));
+        }
+    }
+    (kept, lost)
+}
+
+fn set_cloexec(fd: Option<RawFd>, on: bool) {
+    if let Some(fd) = fd {
+        let flags = if on { rustix::io::FdFlags::CLOEXEC } else { rustix::io::FdFlags::empty() };
+        let _ = rustix::io::fcntl_setfd(borrow(fd), flags);
+    }
+}
+
+fn variable(hold: Option<RawFd>, kept: &[c_int]) -> CString {
+    let fds: Vec<String> = kept.iter().map(c_int::to_string).collect();
+    let text = format!("{VARIABLE}={}:{}", hold.unwrap_or(-1), fds.join(","));
+    CString::new(text).unwrap_or_default()
+}
+
+/// # Safety
+/// `envp` is null or an environment in C's form.
+unsafe fn without_variable(envp: *const *const c_char) -> Vec<*const c_char> {
+    let mut kept = Vec::new();
+    if envp.is_null() {
+        return kept;
+    }
+    for index in 0.. {
+        // SAFETY: up to and with the null pointer that ends the environment.
+        let entry = unsafe { *envp.add(index) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: an environment's entries are C strings.
+        if !unsafe { CStr::from_ptr(entry) }.to_bytes().starts_with(VARIABLE.as_bytes()) {
+            kept.push(entry);
+        }
+    }
+    kept
+}

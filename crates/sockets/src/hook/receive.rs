@@ -1,0 +1,195 @@
+//! `read`, `recv` and their relatives.
+
+use super::{hook, slices_mut};
+use crate::table::{self, Held};
+use crate::{io, real};
+use core::ffi::{c_int, c_uint, c_void};
+use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use std::io::IoSliceMut;
+use std::time::{Duration, Instant};
+
+/// Flags that ask for something only the kernel's socket has.
+const KERNEL_ONLY: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
+
+hook! {
+    /// `read(2)`.
+    fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+        match table::stream(fd) {
+            // SAFETY: the program's promise to `read`.
+            Some(end) => unsafe { one(fd, &end, buffer, len, 0) }.finish(|| unsafe { real::read(fd, buffer, len) }),
+            // SAFETY: as above.
+            None => unsafe { real::read(fd, buffer, len) },
+        }
+    }
+
+    /// `read` as `_FORTIFY_SOURCE` has it.
+    fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+        check(len, room);
+        // SAFETY: the program's promise.
+        unsafe { read(fd, buffer, len) }
+    }
+
+    /// `recv(2)`.
+    fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+        match table::stream(fd) {
+            Some(end) if flags & KERNEL_ONLY == 0 => {
+                // SAFETY: the program's promise to `recv`.
+                unsafe { one(fd, &end, buffer, len, flags) }.finish(|| unsafe { real::recv(fd, buffer, len, flags) })
+            }
+            // SAFETY: as above.
+            _ => unsafe { real::recv(fd, buffer, len, flags) },
+        }
+    }
+
+    /// `recv` as `_FORTIFY_SOURCE` has it.
+    fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
+        check(len, room);
+        // SAFETY: the program's promise.
+        unsafe { recv(fd, buffer, len, flags) }
+    }
+
+    /// `recvfrom(2)`; TCP tells no address.
+    fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, fromlen: *mut socklen_t) -> ssize_t {
+        match table::stream(fd) {
+            Some(end) if flags & KERNEL_ONLY == 0 => {
+                if !from.is_null() && !fromlen.is_null() {
+                    // SAFETY: the program's promise to `recvfrom`.
+                    unsafe { *fromlen = 0 };
+                }
+                // SAFETY: as above.
+                unsafe { one(fd, &end, buffer, len, flags) }
+                    .finish(|| unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) })
+            }
+            // SAFETY: as above.
+            _ => unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) },
+        }
+    }
+
+    /// `recvfrom` as `_FORTIFY_SOURCE` has it.
+    fn __recvfrom_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int, from: *mut sockaddr, fromlen: *mut socklen_t) -> ssize_t {
+        check(len, room);
+        // SAFETY: the program's promise.
+        unsafe { recvfrom(fd, buffer, len, flags, from, fromlen) }
+    }
+
+    /// `readv(2)`.
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+        let Some(end) = table::stream(fd) else {
+            // SAFETY: the program's promise to `readv`.
+            return unsafe { real::readv(fd, iov, count) };
+        };
+        // SAFETY: as above.
+        match usize::try_from(count).ok().and_then(|count| unsafe { slices_mut(iov, count) }) {
+            Some(buffers) => io::receive(fd, &end, buffers, 0)
+                // SAFETY: as above.
+                .finish(|| unsafe { real::readv(fd, iov, count) }),
+            None => real::fail(libc::EINVAL),
+        }
+    }
+
+    /// `recvmsg(2)`; TCP tells no address and, without options that a stream does not have, no ancillary data.
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+        match table::stream(fd) {
+            Some(end) if flags & KERNEL_ONLY == 0 => {
+                // SAFETY: the program's promise to `recvmsg`.
+                unsafe { message_in(fd, &end, message, flags) }
+            }
+            Some(_) => {
+                // SAFETY: as above.
+                unsafe { real::recvmsg(fd, message, flags) }
+            }
+            None => {
+                // SAFETY: as above.
+                let received = unsafe { real::recvmsg(fd, message, flags) };
+                if received >= 0 {
+                    // SAFETY: filled by the kernel.
+                    unsafe { super::transfer::descriptors_arrived(message) };
+                }
+                received
+            }
+        }
+    }
+
+    /// `recvmmsg(2)`.
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
+        let Some(end) = table::stream(fd) else {
+            // SAFETY: the program's promise to `recvmmsg`.
+            return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+        };
+        // SAFETY: as above.
+        let deadline = unsafe { timeout.as_ref() }.map(|timeout| Instant::now() + duration(timeout));
+        let mut flags = flags;
+        for done in 0..count.min(1024) {
+            // SAFETY: in range of the program's array.
+            let entry = unsafe { &mut *messages.add(done as usize) };
+            // SAFETY: the program's promise to `recvmmsg`.
+            let received = unsafe { message_in(fd, &end, &raw mut entry.msg_hdr, flags & !libc::MSG_WAITFORONE) };
+            let Ok(received) = c_uint::try_from(received) else {
+                return if done > 0 { c_int::try_from(done).unwrap_or(c_int::MAX) } else { -1 };
+            };
+            entry.msg_len = received;
+            if flags & libc::MSG_WAITFORONE != 0 {
+                flags |= libc::MSG_DONTWAIT;
+            }
+            if received == 0 || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return c_int::try_from(done + 1).unwrap_or(c_int::MAX);
+            }
+        }
+        c_int::try_from(count.min(1024)).unwrap_or(c_int::MAX)
+    }
+}
+
+unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) -> ssize_t {
+    if message.is_null() {
+        return real::fail(libc::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    let header = unsafe { &mut *message };
+    // SAFETY: as above.
+    let Some(buffers) = (unsafe { slices_mut(header.msg_iov, header.msg_iovlen) }) else {
+        return real::fail(libc::EMSGSIZE);
+    };
+    match io::receive(fd, end, buffers, flags) {
+        // SAFETY: as above.
+        io::Outcome::Kernel => unsafe { real::recvmsg(fd, message, flags) },
+        outcome => {
+            header.msg_namelen = 0;
+            header.msg_controllen = 0;
+            header.msg_flags = 0;
+            outcome.finish(|| -1)
+        }
+    }
+}
+
+unsafe fn one(fd: c_int, end: &Held, buffer: *mut c_void, len: size_t, flags: c_int) -> io::Outcome {
+    if len == 0 {
+        return io::Outcome::Bytes(0);
+    }
+    if flags & libc::MSG_TRUNC != 0 && flags & libc::MSG_PEEK == 0 {
+        return discard(fd, end, len, flags & !libc::MSG_TRUNC);
+    }
+    if buffer.is_null() {
+        return io::Outcome::Errno(libc::EFAULT);
+    }
+    // SAFETY: the caller's promise; the kernel's limit keeps the length below `isize::MAX`.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(buffer.cast(), len.min(0x7fff_f000)) };
+    io::receive(fd, end, &mut [IoSliceMut::new(bytes)], flags)
+}
+
+/// `MSG_TRUNC` on TCP: bytes are thrown away, not stored.
+fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
+    let mut bytes = vec![0; len.min(64 * 1024)];
+    io::receive(fd, end, &mut [IoSliceMut::new(&mut bytes)], flags)
+}
+
+/// A length beyond the buffer's own: the program is broken, and says so as the C library would.
+fn check(len: size_t, room: size_t) {
+    if len > room {
+        // SAFETY: ends the process.
+        unsafe { libc::abort() }
+    }
+}
+
+fn duration(time: &timespec) -> Duration {
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}

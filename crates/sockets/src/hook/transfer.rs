@@ -1,0 +1,253 @@
+//! Bytes that move without a `read` or `write` of the program's (`sendfile`, `splice`, stdio), descriptors that go
+//! to other programs, and raw system calls.
+
+use super::hook;
+use crate::table::{self, Held, Kind};
+use crate::{attach, end_of_life, io, process, real};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use libc::{msghdr, off_t, size_t, ssize_t};
+use std::io::{IoSlice, IoSliceMut};
+
+/// Bytes moved at a time.
+const CHUNK: usize = 128 * 1024;
+
+hook! {
+    /// `sendfile(2)`.
+    fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        match table::stream(out) {
+            // SAFETY: the program's promise to `sendfile`.
+            Some(end) => unsafe { file_out(out, &end, input, offset, count) }
+                // SAFETY: as above.
+                .finish(|| unsafe { real::sendfile(out, input, offset, count) }),
+            // SAFETY: as above.
+            None => unsafe { real::sendfile(out, input, offset, count) },
+        }
+    }
+
+    /// `sendfile` as programs with large files have it.
+    fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        // SAFETY: the program's promise; `off_t` has 64 bits.
+        unsafe { sendfile(out, input, offset, count) }
+    }
+
+    /// `splice(2)`, from a pipe into a stream or from a stream into a pipe.
+    fn splice(input: c_int, input_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t {
+        // SAFETY: the program's promise to `splice`.
+        let kernel = || unsafe { real::splice(input, input_offset, out, out_offset, len, flags) };
+        let wait = if flags & libc::SPLICE_F_NONBLOCK != 0 { libc::MSG_DONTWAIT } else { 0 };
+        if let Some(end) = table::stream(out) {
+            return pipe_out(out, &end, input, len, wait).finish(kernel);
+        }
+        match table::stream(input) {
+            Some(end) => pipe_in(input, &end, out, len, wait).finish(kernel),
+            None => kernel(),
+        }
+    }
+
+    /// `fdopen(3)`: stdio over our own calls, since its own ones go past us.
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
+        match table::stream(fd) {
+            // SAFETY: the program's promise to `fdopen`.
+            Some(_) => unsafe { stdio(fd, mode) },
+            // SAFETY: as above.
+            None => unsafe { real::fdopen(fd, mode) },
+        }
+    }
+
+    /// `syscall(2)`: the calls that would go past us, and `io_uring`, which streams do not have.
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+        // SAFETY: the program's promise to `syscall`.
+        unsafe { raw(number, [a, b, c, d, e, f]) }
+    }
+}
+
+/// Descriptors came with a message: TCP sockets among them may be streams.
+///
+/// # Safety
+/// `message` is a message that the kernel has just filled.
+pub unsafe fn descriptors_arrived(message: *const msghdr) {
+    // SAFETY: the caller's promise.
+    unsafe { passed(message) }.filter(|&fd| attach::is_tcp(fd)).for_each(|fd| {
+        table::enter(fd, Kind::Unknown, 0);
+    });
+}
+
+/// Descriptors are about to leave with a message: each stream among them has one more holder, on its way.
+///
+/// # Safety
+/// `message` is a message in the form of `sendmsg`.
+pub unsafe fn descriptors_leave(message: *const msghdr) {
+    // SAFETY: the caller's promise.
+    unsafe { passed(message) }.filter_map(table::stream).for_each(|end| end_of_life::referred(&end));
+}
+
+/// The descriptors in a message's `SCM_RIGHTS`.
+unsafe fn passed(message: *const msghdr) -> impl Iterator<Item = c_int> {
+    let mut fds = Vec::new();
+    // SAFETY: the caller's promise; the macros stay inside the control buffer.
+    unsafe {
+        let mut header = if message.is_null() { core::ptr::null() } else { libc::CMSG_FIRSTHDR(message) };
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let len = (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let data = libc::CMSG_DATA(header).cast::<c_int>();
+                fds.extend((0..len / size_of::<c_int>()).map(|index| data.add(index).read_unaligned()));
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+    fds.into_iter()
+}
+
+unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, count: size_t) -> io::Outcome {
+    // SAFETY: plain numbers, or the program's pointer.
+    let start =
+        if offset.is_null() { unsafe { libc::lseek(input, 0, libc::SEEK_CUR) } } else { unsafe { *offset } };
+    if start < 0 {
+        return io::Outcome::Errno(libc::EINVAL);
+    }
+    let (mut chunk, mut done, mut failed) = (vec![0u8; count.min(CHUNK)], 0usize, None);
+    while done < count {
+        let at = start + off_t::try_from(done).unwrap_or(off_t::MAX - start);
+        let want = chunk.len().min(count - done);
+        // SAFETY: our own buffer.
+        let got = unsafe { libc::pread(input, chunk.as_mut_ptr().cast(), want, at) };
+        let Ok(got) = usize::try_from(got) else {
+            failed = Some(io::Outcome::Errno(real::errno()));
+            break;
+        };
+        if got == 0 {
+            break;
+        }
+        match io::send(out, end, &[IoSlice::new(&chunk[..got])], 0) {
+            io::Outcome::Bytes(sent) => {
+                done += sent;
+                if sent < got {
+                    break;
+                }
+            }
+            other => {
+                failed = Some(other);
+                break;
+            }
+        }
+    }
+    let after = start + off_t::try_from(done).unwrap_or(0);
+    if done == 0
+        && let Some(failed) = failed
+    {
+        return failed;
+    }
+    if offset.is_null() {
+        // SAFETY: plain numbers.
+        unsafe { libc::lseek(input, after, libc::SEEK_SET) };
+    } else {
+        // SAFETY: the program's pointer.
+        unsafe { *offset = after };
+    }
+    io::Outcome::Bytes(done)
+}
+
+/// From a pipe: never reads more than the stream surely takes, unless it may wait.
+fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_int) -> io::Outcome {
+    let nonblocking =
+        flags != 0 || end.shared().status.nonblock.load(core::sync::atomic::Ordering::Relaxed) != 0;
+    let limit = if nonblocking { end.room() } else { CHUNK };
+    let mut chunk = vec![0u8; len.min(limit).min(CHUNK)];
+    if chunk.is_empty() {
+        return io::Outcome::Errno(if len == 0 { 0 } else { libc::EAGAIN });
+    }
+    // SAFETY: our own buffer.
+    let got = unsafe { real::read(pipe, chunk.as_mut_ptr().cast(), chunk.len()) };
+    match usize::try_from(got) {
+        Ok(0) => io::Outcome::Bytes(0),
+        Ok(got) => io::send(out, end, &[IoSlice::new(&chunk[..got])], 0),
+        Err(_) => io::Outcome::Errno(real::errno()),
+    }
+}
+
+/// Into a pipe: takes from the stream only what the pipe took.
+fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_int) -> io::Outcome {
+    let mut chunk = vec![0u8; len.min(CHUNK)];
+    let peeked = match io::receive(input, end, &mut [IoSliceMut::new(&mut chunk)], flags | libc::MSG_PEEK) {
+        io::Outcome::Bytes(peeked) => peeked,
+        other => return other,
+    };
+    // SAFETY: our own buffer.
+    let put = if peeked == 0 { 0 } else { unsafe { real::write(pipe, chunk.as_ptr().cast(), peeked) } };
+    match usize::try_from(put) {
+        Ok(0) => io::Outcome::Bytes(0),
+        Ok(put) => io::receive(input, end, &mut [IoSliceMut::new(&mut chunk[..put])], libc::MSG_WAITALL),
+        Err(_) => io::Outcome::Errno(real::errno()),
+    }
+}
+
+#[repr(C)]
+struct CookieFunctions {
+    read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
+    write: unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
+    seek: Option<unsafe extern "C" fn(*mut c_void, *mut i64, c_int) -> c_int>,
+    close: unsafe extern "C" fn(*mut c_void) -> c_int,
+}
+
+unsafe extern "C" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut libc::FILE;
+}
+
+/// Where glibc keeps the descriptor's number in a `FILE`, bytes; so that `fileno` answers.
+const FILENO: usize = 112;
+
+unsafe fn stdio(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
+    let functions = CookieFunctions { read: stdio_read, write: stdio_write, seek: None, close: stdio_close };
+    let cookie = usize::try_from(fd).unwrap_or(0) as *mut c_void;
+    // SAFETY: `mode` is the program's; the functions take the cookie for what it is, a number.
+    let file = unsafe { fopencookie(cookie, mode, functions) };
+    if !file.is_null() && cfg!(all(target_env = "gnu", target_pointer_width = "64")) {
+        // SAFETY: glibc's `struct _IO_FILE` has `_fileno` there, as its public header shows.
+        unsafe { file.cast::<u8>().add(FILENO).cast::<c_int>().write(fd) };
+    }
+    file
+}
+
+unsafe extern "C" fn stdio_read(cookie: *mut c_void, buffer: *mut c_char, len: size_t) -> ssize_t {
+    // SAFETY: stdio's buffer.
+    unsafe { super::receive::read(number(cookie), buffer.cast(), len) }
+}
+
+unsafe extern "C" fn stdio_write(cookie: *mut c_void, buffer: *const c_char, len: size_t) -> ssize_t {
+    // SAFETY: stdio's buffer.
+    unsafe { super::send::write(number(cookie), buffer.cast(), len) }.max(0)
+}
+
+unsafe extern "C" fn stdio_close(cookie: *mut c_void) -> c_int {
+    // SAFETY: plain number.
+    unsafe { super::descriptor::close(number(cookie)) }
+}
+
+fn number(cookie: *mut c_void) -> c_int {
+    c_int::try_from(cookie as usize).unwrap_or(-1)
+}
+
+/// # Safety
+/// As the system call of that number asks.
+unsafe fn raw(number: c_long, args: [c_long; 6]) -> c_long {
+    let [a, b, c, d, e, f] = args;
+    // SAFETY: the caller's promise.
+    let kernel = || unsafe { real::syscall(number, a, b, c, d, e, f) };
+    if number == libc::SYS_io_uring_setup && process::arena().is_some() {
+        return real::fail(libc::ENOSYS);
+    }
+    let Ok(fd) = c_int::try_from(a) else { return kernel() };
+    let Some(entry) = table::look(fd) else { return kernel() };
+    let len = usize::try_from(c).unwrap_or(0);
+    // SAFETY: the caller's promise, for the same arguments.
+    unsafe {
+        match number {
+            libc::SYS_close => c_long::from(super::descriptor::close(fd)),
+            libc::SYS_read => super::receive::read(fd, b as *mut c_void, len) as c_long,
+            libc::SYS_write => super::send::write(fd, b as *const c_void, len) as c_long,
+            _ if entry.kind == Kind::Own => real::fail(libc::EBADF),
+            _ => kernel(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Sending and receiving on a stream.
+
+use crate::table::Held;
+use crate::wait::{self, For};
+use crate::{end_of_life, real, thread, waiters};
+use core::cell::Cell;
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::Failure;
+use std::io::{IoSlice, IoSliceMut};
+use std::time::Instant;
+
+/// What came of a call on a stream.
+pub enum Outcome {
+    /// It moved so many bytes.
+    Bytes(usize),
+    /// It failed with this error number.
+    Errno(c_int),
+    /// The direction travels by the kernel's TCP: make the kernel's call.
+    Kernel,
+}
+
+/// How often a busy program that never sleeps looks whether the far side has died, in calls without success or in
+/// sends.
+const LOOK_EVERY: u64 = 1024;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Sends all of `buffers`, or what fits if the call must not wait.
+pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Outcome {
+    if let Err(outcome) = connect_first(fd, end, flags) {
+        return outcome;
+    }
+    let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    let deadline = wait::deadline(end.shared().status.send_timeout.load(Relaxed));
+    let mut done = 0;
+    look_now_and_then(fd, end);
+    loop {
+        match end.try_send(thread::tid(), buffers, done) {
+            Ok(moved) => {
+                waiters::ring(end, moved.wake);
+                done += moved.bytes;
+                if done >= total {
+                    return Outcome::Bytes(done);
+                }
+            }
+            Err(Failure::WouldBlock) => {}
+            Err(failure) => return send_failed(end, failure, done, flags),
+        }
+        if must_not_wait(end, flags) {
+            return partial(done, libc::EAGAIN);
+        }
+        if let Err(errno) = wait::wait(fd, end, For::Room, deadline) {
+            return partial(done, errno);
+        }
+    }
+}
+
+/// Receives into `buffers`: what is there, or all of it with `MSG_WAITALL`.
+pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    if let Err(outcome) = connect_first(fd, end, flags) {
+        return outcome;
+    }
+    if buffers.iter().all(|buffer| buffer.is_empty()) {
+        return Outcome::Bytes(0);
+    }
+    if flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 {
+        return receive_all(fd, end, buffers, flags);
+    }
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    loop {
+        match receive_now(end, buffers, flags) {
+            Ok(bytes) => return Outcome::Bytes(bytes),
+            Err(Failure::WouldBlock) => {}
+            Err(failure) => return receive_failed(end, failure),
+        }
+        if let Err(outcome) = wait_for_data(fd, end, flags, deadline) {
+            return outcome;
+        }
+    }
+}
+
+/// Raises `SIGPIPE` in this thread, as a write to a closed stream does.
+pub fn broken_pipe(flags: c_int) -> Outcome {
+    if flags & libc::MSG_NOSIGNAL == 0 {
+        // SAFETY: a signal to ourselves.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    Outcome::Errno(libc::EPIPE)
+}
+
+/// The error that is to be told once, if any.
+pub fn pending_error(end: &Held) -> Option<c_int> {
+    if end.dead().is_some() {
+        end.break_off(libc::ECONNRESET);
+    }
+    match end.shared().status.error.swap(0, Relaxed) {
+        0 => None,
+        errno => c_int::try_from(errno).ok(),
+    }
+}
+
+impl Outcome {
+    /// The value for the program, with `kernel` making the kernel's call if it comes to that.
+    #[inline]
+    pub fn finish<T: TryFrom<usize> + From<i8>>(self, kernel: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Bytes(bytes) => T::try_from(bytes).unwrap_or_else(|_| T::from(-1)),
+            Self::Errno(errno) => real::fail(errno),
+            Self::Kernel => kernel(),
+        }
+    }
+}
+
+fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Failure> {
+    if flags & libc::MSG_PEEK != 0 {
+        return end.try_peek(thread::tid(), buffers);
+    }
+    let moved = end.try_receive(thread::tid(), buffers)?;
+    waiters::ring(end, moved.wake);
+    Ok(moved.bytes)
+}
+
+fn receive_all(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    let mut done = 0;
+    for buffer in buffers {
+        let mut at = 0;
+        while at < buffer.len() {
+            match receive_now(end, &mut [IoSliceMut::new(&mut buffer[at..])], flags) {
+                Ok(bytes) => {
+                    at += bytes;
+                    done += bytes;
+                }
+                Err(Failure::WouldBlock) => match wait_for_data(fd, end, flags, deadline) {
+                    Ok(()) => {}
+                    Err(_) if done > 0 => return Outcome::Bytes(done),
+                    Err(outcome) => return outcome,
+                },
+                Err(_) if done > 0 => return Outcome::Bytes(done),
+                Err(failure) => return receive_failed(end, failure),
+            }
+        }
+    }
+    Outcome::Bytes(done)
+}
+
+fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>) -> Result<(), Outcome> {
+    if must_not_wait(end, flags) {
+        look_now_and_then(fd, end);
+        return Err(Outcome::Errno(libc::EAGAIN));
+    }
+    wait::wait(fd, end, For::Data, deadline).map_err(Outcome::Errno)
+}
+
+fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
+    match failure {
+        _ if done > 0 => Outcome::Bytes(done),
+        Failure::Tcp => Outcome::Kernel,
+        Failure::Ended => broken_pipe(flags),
+        Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
+        Failure::Reset => match pending_error(end) {
+            Some(errno) => Outcome::Errno(errno),
+            None => broken_pipe(flags),
+        },
+        Failure::Violation(_) | Failure::OutOfOrder(_) => {
+            end_of_life::violated(end, failure.to_string());
+            Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
+        }
+    }
+}
+
+fn receive_failed(end: &Held, failure: Failure) -> Outcome {
+    match failure {
+        Failure::Tcp => Outcome::Kernel,
+        Failure::Ended => Outcome::Bytes(0),
+        Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
+        Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
+        Failure::Violation(_) | Failure::OutOfOrder(_) => {
+            end_of_life::violated(end, failure.to_string());
+            Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
+        }
+    }
+}
+
+/// A stream whose `connect` is still under way: a call that must not wait says so, others wait for it.
+#[inline]
+fn connect_first(fd: c_int, end: &Held, flags: c_int) -> Result<(), Outcome> {
+    if end.shared().status.connecting.load(Relaxed) == 0 || wait::is_connected(fd, end) {
+        return Ok(());
+    }
+    if let Some(errno) =
+        crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ERROR).filter(|&errno| errno != 0)
+    {
+        return Err(Outcome::Errno(errno));
+    }
+    if must_not_wait(end, flags) {
+        return Err(Outcome::Errno(libc::EAGAIN));
+    }
+    let mut pollfd = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one pollfd.
+    let polled = unsafe { real::poll(&raw mut pollfd, 1, -1) };
+    if polled < 0 {
+        return Err(Outcome::Errno(real::errno()));
+    }
+    if wait::is_connected(fd, end) { Ok(()) } else { Err(Outcome::Errno(libc::ENOTCONN)) }
+}
+
+#[inline]
+fn must_not_wait(end: &Held, flags: c_int) -> bool {
+    flags & libc::MSG_DONTWAIT != 0 || end.shared().status.nonblock.load(Relaxed) != 0
+}
+
+#[inline]
+fn look_now_and_then(fd: c_int, end: &Held) {
+    let calls = CALLS.try_with(|calls| calls.replace(calls.get() + 1)).unwrap_or(0);
+    if calls % LOOK_EVERY == LOOK_EVERY - 1 {
+        wait::look_at_kernel(fd, end);
+    }
+}
+
+fn partial(done: usize, errno: c_int) -> Outcome {
+    if done > 0 { Outcome::Bytes(done) } else { Outcome::Errno(errno) }
+}

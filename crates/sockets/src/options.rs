@@ -1,0 +1,101 @@
+//! Options, flags and controls that mean something to a stream as well as to the kernel's socket.
+
+use crate::table::Held;
+use crate::{end_of_life, real, thread, wait};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::shared::Status;
+use crosslane_stream::Direction;
+use libc::socklen_t;
+
+/// An option whose value is one int.
+pub fn number(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut len = socklen_t::try_from(size_of::<c_int>()).ok()?;
+    // SAFETY: an int and its length.
+    let outcome = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    (outcome == 0).then_some(value)
+}
+
+/// A socket becomes a stream: the options that were set before count for it too.
+pub fn inherit(fd: c_int, status: &Status) {
+    note_timeout(fd, libc::SO_RCVTIMEO, status);
+    note_timeout(fd, libc::SO_SNDTIMEO, status);
+    note_linger(fd, status);
+}
+
+/// After the kernel accepted an option for `fd`.
+pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
+    let status = &end.shared().status;
+    if level != libc::SOL_SOCKET {
+        return;
+    }
+    match name {
+        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => note_timeout(fd, name, status),
+        libc::SO_LINGER => note_linger(fd, status),
+        _ => {}
+    }
+}
+
+/// After a successful `fcntl(F_SETFL)`.
+pub fn flags_changed(end: &Held, flags: c_int) {
+    set_nonblock(end, flags & libc::O_NONBLOCK != 0);
+}
+
+/// `O_NONBLOCK` by whatever call.
+pub fn set_nonblock(end: &Held, on: bool) {
+    end.shared().status.nonblock.store(u32::from(on), Relaxed);
+}
+
+/// `ioctl` on a stream: `Some` is the answer; `None`: the kernel's, made before or after as the caller likes.
+pub fn control(end: &Held, request: libc::c_ulong) -> Option<Result<c_int, c_int>> {
+    match request {
+        libc::FIONREAD if end.rx() != Direction::Tcp => {
+            let unread = end.unread(thread::tid()).unwrap_or(0);
+            Some(Ok(c_int::try_from(unread).unwrap_or(c_int::MAX)))
+        }
+        libc::TIOCOUTQ if end.tx() != Direction::Tcp => {
+            Some(Ok(c_int::try_from(end.unconfirmed()).unwrap_or(c_int::MAX)))
+        }
+        _ => None,
+    }
+}
+
+/// `shutdown` of a stream, before the kernel's.
+pub fn shutting_down(fd: c_int, end: &Held, how: c_int) {
+    if !wait::is_connected(fd, end) {
+        return;
+    }
+    if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
+        end_of_life::end_sending(end);
+    }
+    if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
+        end.shared().status.read_shut.store(1, Relaxed);
+    }
+}
+
+fn note_timeout(fd: c_int, name: c_int, status: &Status) {
+    // SAFETY: all-zero bytes are a valid timeval.
+    let mut value: libc::timeval = unsafe { core::mem::zeroed() };
+    if !get(fd, name, &mut value) {
+        return;
+    }
+    let ms = value.tv_sec.saturating_mul(1000).saturating_add((value.tv_usec + 999) / 1000);
+    let word = if name == libc::SO_RCVTIMEO { &status.receive_timeout } else { &status.send_timeout };
+    word.store(u32::try_from(ms).unwrap_or(u32::MAX), Relaxed);
+}
+
+fn note_linger(fd: c_int, status: &Status) {
+    let mut value = libc::linger { l_onoff: 0, l_linger: 0 };
+    if get(fd, libc::SO_LINGER, &mut value) {
+        let seconds = u32::try_from(value.l_linger).unwrap_or(0);
+        status.linger.store(if value.l_onoff == 0 { 0 } else { seconds.saturating_add(1) }, Relaxed);
+    }
+}
+
+fn get<T>(fd: c_int, name: c_int, value: &mut T) -> bool {
+    let mut len = socklen_t::try_from(size_of::<T>()).unwrap_or(0);
+    let value: *mut c_void = core::ptr::from_mut(value).cast();
+    // SAFETY: a value and its length.
+    unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, value, &raw mut len) == 0 }
+}

@@ -1,0 +1,264 @@
+//! What this process shares among its threads: the session with the daemon, the arena, the rules.
+
+use crate::{own, thread};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crosslane_client::session::{self, Session};
+use crosslane_client::{Grant, SessionError};
+use crosslane_shm::arena::Arena;
+use crosslane_shm::lock::Lock;
+use crosslane_wire::PROTOCOL_VERSION;
+use crosslane_wire::local::{Plain, Reply, Request, Rule};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::time::{Duration, Instant};
+
+/// After a failed attempt to reach the daemon the next one waits this long.
+const RETRY: Duration = Duration::from_secs(1);
+/// Words of the life page.
+const LIFE_WORDS: usize = 65536;
+
+/// A session with the daemon, and what came with it.
+pub struct Link {
+    socket: RawFd,
+    life: LifePage,
+}
+
+/// The daemon's words on which circuits are dead.
+#[derive(Clone, Copy)]
+struct LifePage(&'static [AtomicU32]);
+
+/// What the daemon said of this host and the configuration; replaced when the session is.
+pub struct Welcome {
+    /// Rules, first match wins.
+    pub rules: Vec<Rule>,
+    /// Longest spin, ns.
+    pub spin_ns: u32,
+}
+
+struct State {
+    link: Option<Link>,
+    tried: Option<Instant>,
+    warned: bool,
+}
+
+struct Global {
+    lock: Lock,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: `state` is only touched with `lock` held.
+unsafe impl Sync for Global {}
+
+static GLOBAL: Global =
+    Global { lock: Lock::new(), state: UnsafeCell::new(State { link: None, tried: None, warned: false }) };
+static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
+static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
+static ARENA_FD: AtomicU32 = AtomicU32::new(0);
+static PID: AtomicU32 = AtomicU32::new(0);
+/// Raised at each new session, so that listeners and waiters are registered again.
+static SESSIONS: AtomicU32 = AtomicU32::new(0);
+/// Set once a system call filter is on: no call that a strict one forbids may be made any more.
+static SANDBOXED: AtomicBool = AtomicBool::new(false);
+
+/// Number of the present session; another number means that the daemon has forgotten what it was told.
+pub fn sessions() -> u32 {
+    SESSIONS.load(Ordering::Relaxed)
+}
+
+/// What the daemon said, if a session was ever made.
+pub fn welcome() -> Option<&'static Welcome> {
+    // SAFETY: set once to a leaked box, replaced by another, never freed.
+    unsafe { WELCOME.load(Ordering::Acquire).as_ref() }
+}
+
+/// Longest spin, ns; 0 with one processor.
+#[inline]
+pub fn spin_ns() -> u32 {
+    welcome().map_or(0, |welcome| welcome.spin_ns)
+}
+
+/// The arena for new streams of this process.
+pub fn arena() -> Option<&'static Arena> {
+    // SAFETY: set once to a leaked box, never freed.
+    unsafe { ARENA.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether we run in the process that made the tables, rather than in a child of `vfork` that borrows its memory.
+pub fn is_owner() -> bool {
+    PID.load(Ordering::Relaxed) == std::process::id()
+}
+
+/// Whether a system call filter is on.
+pub fn sandboxed() -> bool {
+    SANDBOXED.load(Ordering::Relaxed)
+}
+
+/// A system call filter comes on.
+pub fn set_sandboxed() {
+    SANDBOXED.store(true, Ordering::Relaxed);
+}
+
+/// At load: the tables know this process.
+pub fn start() {
+    PID.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// In the child of `fork`: the session is the parent's; keep its socket as a sign of life, and use another.
+pub fn after_fork() {
+    thread::after_fork();
+    PID.store(std::process::id(), Ordering::Relaxed);
+    GLOBAL.lock.reset();
+    // SAFETY: the child has one thread.
+    let state = unsafe { &mut *GLOBAL.state.get() };
+    state.link = None;
+    state.tried = None;
+    SESSIONS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The socket of the session, to be kept over exec.
+pub fn session_socket() -> Option<RawFd> {
+    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
+    // SAFETY: the lock is held.
+    unsafe { &*GLOBAL.state.get() }.link.as_ref().map(|link| link.socket)
+}
+
+/// Makes sure that there is a session. `false`: there is no daemon, everything is plain TCP.
+pub fn connected() -> bool {
+    with_session(|_, _| Ok(())).is_some()
+}
+
+/// Does `work` with the session, connecting first if need be. `None` if there is no daemon or it failed: then the
+/// session is dropped, and made anew a while later.
+pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+    if sandboxed() {
+        return None;
+    }
+    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
+    // SAFETY: the lock is held.
+    let state = unsafe { &mut *GLOBAL.state.get() };
+    if state.link.is_none() {
+        connect(state)?;
+    }
+    let link = state.link.as_ref()?;
+    // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
+    let session =
+        core::mem::ManuallyDrop::new(Session::from_socket(unsafe { OwnedFd::from_raw_fd(link.socket) }));
+    match work(&session, link) {
+        Ok(value) => Some(value),
+        Err(SessionError::Refused(_) | SessionError::Map(_)) => None,
+        Err(_) => {
+            own::close(link.socket);
+            state.link = None;
+            state.tried = Some(Instant::now());
+            None
+        }
+    }
+}
+
+/// Tells the daemon something that has no answer. In a sandbox only `write` is used for it.
+pub fn tell(request: &Request) {
+    if sandboxed() {
+        // SAFETY: a filter came on after the session was made, and in this thread's view it stays.
+        let state = unsafe { &*GLOBAL.state.get() };
+        let Some(link) = &state.link else { return };
+        if let Ok(bytes) = crosslane_wire::codec::encode(request) {
+            // SAFETY: the descriptor stays open: in a sandbox it is closed no more.
+            let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes);
+        }
+        return;
+    }
+    let _ = with_session(|session, _| session.tell(request));
+}
+
+/// Asks for a circuit for `socket`.
+pub fn circuit(request: &Request, socket: RawFd) -> Result<(Grant, &'static AtomicU32), Plain> {
+    // SAFETY: the program's descriptor, which is open during this call of the program's.
+    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+    let answer = with_session(|session, link| {
+        Ok(session.circuit(request, socket)?.map(|grant| (link.life.word(grant.life), grant)))
+    });
+    match answer {
+        Some(Ok((Some(life), grant))) => Ok((grant, life)),
+        Some(Ok((None, _))) | None => Err(Plain::System),
+        Some(Err(why)) => Err(why),
+    }
+}
+
+impl LifePage {
+    fn map(fd: &OwnedFd) -> Option<Self> {
+        let size = usize::try_from(rustix::fs::fstat(fd).ok()?.st_size).ok()?;
+        let words = (size / 4).min(LIFE_WORDS);
+        let seals = rustix::fs::fcntl_get_seals(fd).ok()?;
+        if words == 0 || !seals.contains(rustix::fs::SealFlags::SHRINK) {
+            return None;
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe {
+            rustix::mm::mmap(core::ptr::null_mut(), size, ProtFlags::READ, MapFlags::SHARED, fd, 0).ok()?
+        };
+        // SAFETY: mapped for the life of the process, aligned to a page; atomics may be shared.
+        Some(Self(unsafe { core::slice::from_raw_parts(base.cast::<AtomicU32>(), words) }))
+    }
+
+    fn word(self, index: u32) -> Option<&'static AtomicU32> {
+        self.0.get(index as usize)
+    }
+}
+
+fn connect(state: &mut State) -> Option<()> {
+    if state.tried.is_some_and(|tried| tried.elapsed() < RETRY) {
+        return None;
+    }
+    state.tried = Some(Instant::now());
+    match open() {
+        Ok(link) => {
+            state.link = Some(link);
+            SESSIONS.fetch_add(1, Ordering::Relaxed);
+            Some(())
+        }
+        Err(error) => {
+            if !state.warned && WELCOME.load(Ordering::Relaxed).is_null() {
+                warn(&error);
+            }
+            state.warned = true;
+            None
+        }
+    }
+}
+
+fn open() -> Result<Link, SessionError> {
+    make_arena()?;
+    let session = Session::connect(&session::socket_path())?;
+    let hello = Request::Hello { version: PROTOCOL_VERSION, program: crate::rules::program().to_owned() };
+    let arena_fd = RawFd::try_from(ARENA_FD.load(Ordering::Relaxed)).unwrap_or(-1);
+    // SAFETY: made by `make_arena`, never closed.
+    let arena_fd = unsafe { BorrowedFd::borrow_raw(arena_fd) };
+    let (reply, fds) = session.request(&hello, &[arena_fd])?;
+    match reply {
+        Reply::Welcome { rules, spin_ns, .. } => {
+            let life = fds.first().and_then(LifePage::map).ok_or(SessionError::Unexpected("no life page"))?;
+            let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+            let welcome = Welcome { rules, spin_ns: if alone { 0 } else { spin_ns } };
+            WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
+            Ok(Link { socket: own::hide(session.into_socket()), life })
+        }
+        Reply::Error { text } => Err(SessionError::Refused(text)),
+        _ => Err(SessionError::Unexpected("a welcome was due")),
+    }
+}
+
+fn make_arena() -> Result<(), SessionError> {
+    if ARENA.load(Ordering::Relaxed).is_null() {
+        let (arena, fd) = Arena::create()?;
+        ARENA_FD.store(own::hide(fd).unsigned_abs(), Ordering::Relaxed);
+        ARENA.store(Box::into_raw(Box::new(arena)), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// One line on standard error, once a process.
+fn warn(error: &SessionError) {
+    let line = format!("crosslane: {}: {error}; using TCP\n", crate::rules::program());
+    let _ = rustix::io::write(std::io::stderr().as_fd(), line.as_bytes());
+}

@@ -1,0 +1,213 @@
+//! Blocking calls: spin for a while, then sleep until the far side, the kernel's TCP or a signal has news.
+
+use crate::table::Held;
+use crate::waiters::Waiter;
+use crate::{process, real, thread};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::ready::same_processor;
+use crosslane_shm::wait::{Budget, spin};
+use crosslane_stream::Direction;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::time::{Duration, Instant};
+
+/// What a blocked call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// Data, end of file, or an error.
+    Data,
+    /// Room in the ring, or an error.
+    Room,
+}
+
+/// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
+const BLIND: Duration = Duration::from_millis(5);
+
+/// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, or `EAGAIN` past `deadline`.
+pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
+    let budget = match what {
+        For::Data => &end.shared().receiving.budget,
+        For::Room => &end.shared().sending.budget,
+    };
+    if spin(spin_ns(end, budget), || stirred(end, what)) {
+        budget.spun(process::spin_ns());
+        return Ok(());
+    }
+    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        return Err(libc::EAGAIN);
+    }
+    let start = Instant::now();
+    let outcome = sleep(fd, end, what, deadline);
+    budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), process::spin_ns());
+    outcome
+}
+
+/// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.
+pub fn look_at_kernel(fd: c_int, end: &Held) {
+    let mut fds = [quiet(fd, end)];
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut fds, Some(&zero)).is_ok_and(|count| count > 0) {
+        let revents = fds[0].revents();
+        quiet_news(fd, end, revents);
+    }
+}
+
+/// The kernel's news of a quiet socket: FIN, RST, or bytes that should not be there.
+pub fn quiet_news(fd: c_int, end: &Held, news: PollFlags) {
+    let status = &end.shared().status;
+    if news.intersects(PollFlags::ERR | PollFlags::HUP) {
+        match crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+            Some(0) | None => {}
+            Some(errno) => end.break_off(errno),
+        }
+    }
+    if news.intersects(PollFlags::RDHUP | PollFlags::HUP) {
+        status.fin.store(1, Relaxed);
+    }
+    if news.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
+        stray_bytes(fd, end);
+    }
+}
+
+/// Whether the connection of a non-blocking `connect` is made by now.
+pub fn is_connected(fd: c_int, end: &Held) -> bool {
+    let connecting = &end.shared().status.connecting;
+    if connecting.load(Relaxed) != 0 && crate::address::remote(fd).is_some() {
+        connecting.store(0, Relaxed);
+    }
+    connecting.load(Relaxed) == 0
+}
+
+/// When a timeout of `ms` milliseconds from now ends; 0 is never.
+pub fn deadline(ms: u32) -> Option<Instant> {
+    (ms != 0).then(|| Instant::now() + Duration::from_millis(u64::from(ms)))
+}
+
+/// Time left, for the kernel; `None` is for ever.
+pub fn time_left(deadline: Option<Instant>) -> Option<Timespec> {
+    let left = deadline?.saturating_duration_since(Instant::now());
+    Some(Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    })
+}
+
+/// How long to spin for this end now: not at all if that would keep the far side from running.
+pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
+    let ns = budget.ns(process::spin_ns());
+    if ns > 0 && same_processor(end) { 0 } else { ns }
+}
+
+#[inline]
+fn stirred(end: &Held, what: For) -> bool {
+    match what {
+        For::Data => end.stirred(),
+        For::Room => end.has_room() || end.dead().is_some(),
+    }
+}
+
+fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
+    end.shared().counters.sleeps.fetch_add(1, Relaxed);
+    let waiter = Waiter::take();
+    let armed = waiter.is_some_and(|waiter| match what {
+        For::Data => end.want_data(waiter.id),
+        For::Room => end.want_room(waiter.id),
+    });
+    let outcome = if stirred(end, what) || over(end, what) {
+        Ok(())
+    } else {
+        doze(fd, end, waiter.filter(|_| armed), deadline)
+    };
+    if let Some(waiter) = waiter {
+        match what {
+            For::Data => end.unwant_data(waiter.id),
+            For::Room => end.unwant_room(waiter.id),
+        }
+        waiter.give();
+    }
+    outcome
+}
+
+/// Whether nothing more is to be waited for.
+fn over(end: &Held, what: For) -> bool {
+    let status = &end.shared().status;
+    status.reset.load(Relaxed) != 0
+        || match what {
+            For::Data => {
+                status.fin.load(Relaxed) != 0
+                    || status.read_shut.load(Relaxed) != 0
+                    || !matches!(end.rx(), Direction::Open | Direction::Greeting)
+            }
+            For::Room => end.tx() != Direction::Open,
+        }
+}
+
+fn doze(fd: c_int, end: &Held, waiter: Option<Waiter>, deadline: Option<Instant>) -> Result<(), c_int> {
+    let limit = if waiter.is_none() {
+        let blind = Instant::now() + BLIND;
+        Some(deadline.map_or(blind, |deadline| deadline.min(blind)))
+    } else {
+        deadline
+    };
+    let timeout = time_left(limit);
+    let mut fds = vec![quiet(fd, end)];
+    if let Some(waiter) = waiter {
+        // SAFETY: our own descriptor, open as long as the waiter is.
+        fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(waiter.fd) }, PollFlags::IN));
+    }
+    match rustix::event::poll(&mut fds, timeout.as_ref()) {
+        Ok(0) if waiter.is_some() => Err(libc::EAGAIN),
+        Ok(_) => {
+            let news = fds[0].revents();
+            if !news.is_empty() {
+                quiet_news(fd, end, news);
+            }
+            Ok(())
+        }
+        Err(Errno::INTR) => interrupted(deadline.is_some()),
+        Err(errno) => Err(errno.raw_os_error()),
+    }
+}
+
+/// The quiet socket, asked for what it can still tell: after the FIN, only for a reset.
+fn quiet(fd: c_int, end: &Held) -> PollFd<'static> {
+    let fin = end.shared().status.fin.load(Relaxed) != 0;
+    let events = if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP };
+    // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
+    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, events)
+}
+
+/// After a signal handler ran: a blocked call goes on if every handler that could have been it asks for that
+/// (`SA_RESTART`), as the kernel has it; a call with a timeout never does.
+pub fn interrupted(timed: bool) -> Result<(), c_int> {
+    if timed || process::sandboxed() || any_handler_interrupts() { Err(libc::EINTR) } else { Ok(()) }
+}
+
+fn any_handler_interrupts() -> bool {
+    (1..=64).any(|signal| {
+        // SAFETY: all-zero bytes are a valid action; the kernel fills it.
+        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+        // SAFETY: only asks.
+        let known = unsafe { libc::sigaction(signal, core::ptr::null(), &raw mut action) } == 0;
+        let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+        known && handled && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
+
+/// Bytes on the quiet socket have no place in the order of the stream: somebody wrote past us. Never guess.
+fn stray_bytes(fd: c_int, end: &Held) {
+    end.refresh(thread::tid());
+    if end.rx() == Direction::Tcp {
+        return;
+    }
+    let mut count: c_int = 0;
+    // SAFETY: FIONREAD stores one int.
+    let known = unsafe { real::ioctl(fd, libc::FIONREAD, (&raw mut count).cast()) } == 0;
+    if known && count > 0 {
+        let text = format!("{count} stray bytes on the quiet connection: written past the library");
+        crate::end_of_life::violated(end, text);
+        end.break_off(libc::ECONNRESET);
+    }
+}
