@@ -47,7 +47,7 @@ packages: ## install the Debian packages that the demo runs
 	scripts/install-packages.sh demo
 
 toolchain:
-	@command -v cargo >/dev/null || { echo "make: cargo was not found: install Rust 1.85 or newer (stable)" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "make: cargo was not found: install Rust 1.88 or newer (stable)" >&2; exit 1; }
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
