@@ -77,11 +77,18 @@ pub enum State {
     Closing,
 }
 
+/// Where a connection's addresses mean what they say: a network namespace of this host, 0 for the daemon's own. What
+/// comes by cable is always of the daemon's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope(pub u64);
+
 /// One end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// The connection.
     pub tuple: Tuple,
+    /// Where its addresses are meant.
+    pub scope: Scope,
     /// Which side of it.
     pub role: Role,
     /// The other end.
@@ -150,7 +157,7 @@ pub struct Contradiction(pub CircuitId);
 #[derive(Debug)]
 pub struct Circuits {
     ends: BTreeMap<CircuitId, End>,
-    by_tuple: HashMap<(Tuple, Role), CircuitId>,
+    by_tuple: HashMap<(Tuple, Role, Scope), CircuitId>,
     outputs: VecDeque<Output>,
     deadlines: BTreeSet<(Duration, CircuitId)>,
     last: u64,
@@ -183,8 +190,8 @@ impl Circuits {
     }
 
     /// The newest end of a connection on this host.
-    pub fn find(&self, tuple: &Tuple, role: Role) -> Option<CircuitId> {
-        self.by_tuple.get(&(*tuple, role)).copied()
+    pub fn find(&self, tuple: &Tuple, role: Role, scope: Scope) -> Option<CircuitId> {
+        self.by_tuple.get(&(*tuple, role, scope)).copied()
     }
 
     /// Makes an end towards a neighbour. The caller sends `Open` with the id that comes back. No answer until
@@ -198,16 +205,16 @@ impl Circuits {
         deadline: Duration,
     ) -> CircuitId {
         let far = Far::Cable { port, epoch, host, name: None };
-        self.insert(tuple, Role::Client, far, State::Opening(deadline))
+        self.insert((tuple, Role::Client, Scope(0)), far, State::Opening(deadline))
     }
 
     /// Makes both ends of a connection inside this host: the client's is open, the server's is pending.
-    pub fn local(&mut self, tuple: Tuple) -> Result<(CircuitId, CircuitId), Refusal> {
+    pub fn local(&mut self, tuple: Tuple, scope: Scope) -> Result<(CircuitId, CircuitId), Refusal> {
         self.admit(HostId(0))?;
         let client = CircuitId(self.last + 1);
         let server = CircuitId(self.last + 2);
-        self.insert(tuple, Role::Client, Far::Here(server), State::Open);
-        self.insert(tuple, Role::Server, Far::Here(client), State::Pending);
+        self.insert((tuple, Role::Client, scope), Far::Here(server), State::Open);
+        self.insert((tuple, Role::Server, scope), Far::Here(client), State::Pending);
         Ok((client, server))
     }
 
@@ -222,7 +229,7 @@ impl Circuits {
     ) -> Result<CircuitId, Refusal> {
         self.admit(host)?;
         let far = Far::Cable { port, epoch, host, name: Some(name) };
-        Ok(self.insert(tuple, Role::Server, far, State::Pending))
+        Ok(self.insert((tuple, Role::Server, Scope(0)), far, State::Pending))
     }
 
     /// The neighbour made the circuit that was asked for.
@@ -284,8 +291,8 @@ impl Circuits {
     }
 
     /// A program accepted the connection: its pending end, if there is one, is open from now on.
-    pub fn accept(&mut self, tuple: &Tuple) -> Option<CircuitId> {
-        let circuit = self.find(tuple, Role::Server)?;
+    pub fn accept(&mut self, tuple: &Tuple, scope: Scope) -> Option<CircuitId> {
+        let circuit = self.find(tuple, Role::Server, scope)?;
         let end = self.ends.get_mut(&circuit)?;
         if end.state != State::Pending {
             return None;
@@ -374,17 +381,18 @@ impl Circuits {
         self.pending.values().sum()
     }
 
-    fn insert(&mut self, tuple: Tuple, role: Role, far: Far, state: State) -> CircuitId {
+    fn insert(&mut self, key: (Tuple, Role, Scope), far: Far, state: State) -> CircuitId {
         self.last += 1;
         let circuit = CircuitId(self.last);
-        self.by_tuple.insert((tuple, role), circuit);
+        self.by_tuple.insert(key, circuit);
         if let State::Opening(until) = state {
             self.deadlines.insert((until, circuit));
         }
         if state == State::Pending {
             *self.pending.entry(far_host(&far)).or_default() += 1;
         }
-        self.ends.insert(circuit, End { tuple, role, far, state, far_closed: false, death: None });
+        let (tuple, role, scope) = key;
+        self.ends.insert(circuit, End { tuple, scope, role, far, state, far_closed: false, death: None });
         circuit
     }
 
@@ -459,8 +467,9 @@ impl Circuits {
                 *count = count.saturating_sub(1);
             }
         }
-        if self.by_tuple.get(&(end.tuple, end.role)) == Some(&circuit) {
-            self.by_tuple.remove(&(end.tuple, end.role));
+        let key = (end.tuple, end.role, end.scope);
+        if self.by_tuple.get(&key) == Some(&circuit) {
+            self.by_tuple.remove(&key);
         }
         self.outputs.push_back(Output::Free { circuit, end: Box::new(end) });
     }

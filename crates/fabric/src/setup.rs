@@ -1,7 +1,7 @@
 //! Bringing a cable up: the ring study's procedure on scratchpads and one doorbell.
 //!
 //! ```text
-//!              link up: write words, MAGIC last, ring
+//!              link up: prepare channels, write words, MAGIC last, ring
 //!   [Down] ------------------------------------------> [Announced]
 //!     ^                                                    | peer's words are there and good:
 //!     | link down                                          | write READY and an echo of its key, ring
@@ -23,6 +23,8 @@ use std::collections::VecDeque;
 /// What shall be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
+    /// Put fresh memory behind the channels at the start of the window: the words that follow announce it.
+    Prepare,
     /// Write this word into the peer's scratchpad.
     Write {
         /// Number of the scratchpad.
@@ -170,6 +172,7 @@ impl CableSetup {
         self.seen = None;
         self.state = State::Announced;
         let words = self.words(0);
+        self.outputs.push_back(Output::Prepare);
         self.write(0, 0);
         for (index, value) in words.into_iter().enumerate().skip(1) {
             self.write(index, value);

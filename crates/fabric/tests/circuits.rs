@@ -1,7 +1,7 @@
 //! Lives of circuits between two hosts, orderly and not.
 
 use crosslane_fabric::Circuits;
-use crosslane_fabric::circuit::{Death, Output, State};
+use crosslane_fabric::circuit::{Death, Output, Scope, State};
 use crosslane_wire::control::{Control, Refusal};
 use crosslane_wire::{CircuitId, Epoch, HostId, PortId, SliceRange, Tuple};
 use std::time::Duration;
@@ -68,8 +68,8 @@ impl Pair {
 fn an_orderly_life_leaves_nothing() {
     let mut pair = Pair::new();
     let (client, server) = pair.open(1000);
-    assert_eq!(pair.hosts[1].accept(&tuple(1000)), Some(server));
-    assert_eq!(pair.hosts[1].accept(&tuple(1000)), None);
+    assert_eq!(pair.hosts[1].accept(&tuple(1000), Scope(0)), Some(server));
+    assert_eq!(pair.hosts[1].accept(&tuple(1000), Scope(0)), None);
     pair.hosts[0].close(client, false);
     pair.carry();
     assert!(pair.hosts[0].get(client).is_some(), "freed while the far side may write");
@@ -86,7 +86,7 @@ fn an_abort_reaches_the_far_program_and_frees_after_it_closes() {
     pair.hosts[0].close(client, true);
     pair.carry();
     assert_eq!(pair.died(1), [Death::Abort]);
-    assert_eq!(pair.hosts[1].accept(&tuple(1000)), Some(server), "what was sent can still be read");
+    assert_eq!(pair.hosts[1].accept(&tuple(1000), Scope(0)), Some(server), "what was sent can still be read");
     pair.hosts[1].close(server, false);
     pair.carry();
     assert!(pair.empty());
@@ -111,7 +111,7 @@ fn a_late_answer_is_taken_back() {
 fn a_lost_cable_kills_its_circuits_and_no_others() {
     let mut pair = Pair::new();
     let (client, server) = pair.open(1000);
-    let (here, there) = pair.hosts[0].local(tuple(2000)).unwrap();
+    let (here, there) = pair.hosts[0].local(tuple(2000), Scope(7)).unwrap();
     let opening = pair.dial(3000);
     pair.hosts[0].handle_link_down(PORT, Death::Cable);
     pair.hosts[1].handle_link_down(PORT, Death::Cable);
@@ -135,7 +135,7 @@ fn pending_ends_are_bounded_for_each_host() {
     let third = host.handle_open(tuple(2), PORT, Epoch(1), HostId(1), CircuitId(9));
     assert_eq!(third, Err(Refusal::NoMemory));
     assert!(host.handle_open(tuple(2), PortId(1), Epoch(1), HostId(3), CircuitId(9)).is_ok());
-    host.accept(&tuple(0)).unwrap();
+    host.accept(&tuple(0), Scope(0)).unwrap();
     assert!(host.handle_open(tuple(2), PORT, Epoch(1), HostId(1), CircuitId(9)).is_ok());
 }
 

@@ -146,6 +146,11 @@ impl Cable {
         [port, self.retry_at].into_iter().flatten().min()
     }
 
+    /// Whether [`Self::poll_event`] shall be called though the descriptor is not readable.
+    pub fn is_due(&self, now: Duration) -> bool {
+        self.broken.is_some() || !self.events.is_empty() || self.deadline(now).is_some_and(|at| at <= now)
+    }
+
     /// What both sides agreed upon, while the cable is up.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.live.as_ref().map(|live| &live.agreement)

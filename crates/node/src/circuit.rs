@@ -6,7 +6,7 @@ use crate::proof;
 use crate::random;
 use crate::session::{ProgramArena, SessionId, Waiting};
 use crate::source::source_of;
-use crosslane_fabric::circuit::{End, Far, Output, Role, State};
+use crosslane_fabric::circuit::{End, Far, Output, Role, Scope, State};
 use crosslane_port::PortError;
 use crosslane_shm::arena::Snapshot;
 use crosslane_shm::mem::new_slice;
@@ -14,7 +14,7 @@ use crosslane_wire::control::{Control, Refusal};
 use crosslane_wire::local::{Plain, Reply};
 use crosslane_wire::slice::{ring_max_ok, slice_len};
 use crosslane_wire::{CircuitId, Epoch, PortId, SliceRange, Tuple};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -87,12 +87,15 @@ impl Host {
         slot: u32,
         socket: BorrowedFd<'_>,
     ) -> Option<Plain> {
-        let tuple = match self.tuple_of_connect(remote, socket) {
+        let scope = self.scope_of(socket);
+        let tuple = match self.tuple_of_connect(remote, socket, scope) {
             Ok(tuple) => tuple,
             Err(why) => return Some(why),
         };
-        let outcome = if self.is_local(session, tuple.server) {
-            self.connect_here(session, tuple, slot)
+        let outcome = if self.is_local(tuple.server, scope) {
+            self.connect_here(session, tuple, slot, scope)
+        } else if scope != Scope(0) {
+            Err(Plain::NotFabric)
         } else {
             self.connect_there(session, tuple, slot)
         };
@@ -103,7 +106,9 @@ impl Host {
     pub fn accept(&mut self, session: SessionId, slot: u32, socket: BorrowedFd<'_>) -> Option<Plain> {
         let Ok(names) = proof::connected(socket) else { return Some(Plain::System) };
         let tuple = Tuple { client: names.remote, server: names.local };
-        let Some(circuit) = self.circuits.accept(&tuple) else { return Some(Plain::NotAnnounced) };
+        let Some(circuit) = self.circuits.accept(&tuple, self.scope_of(socket)) else {
+            return Some(Plain::NotAnnounced);
+        };
         self.own(session, circuit, slot);
         self.grant(session, circuit, false)
     }
@@ -113,7 +118,11 @@ impl Host {
         let Ok(names) = proof::connected(socket) else { return Some(Plain::System) };
         let client = Tuple { client: names.local, server: names.remote };
         let server = Tuple { client: names.remote, server: names.local };
-        let circuits = [self.circuits.find(&client, Role::Client), self.circuits.find(&server, Role::Server)];
+        let scope = self.scope_of(socket);
+        let circuits = [
+            self.circuits.find(&client, Role::Client, scope),
+            self.circuits.find(&server, Role::Server, scope),
+        ];
         let open = |circuit: &CircuitId| {
             self.circuits.get(*circuit).is_some_and(|end| end.state == State::Open)
                 && self.parts.get(circuit).is_some_and(|parts| parts.arena.is_some())
@@ -180,7 +189,7 @@ impl Host {
             .circuits
             .iter()
             .filter(|(_, end)| end.state == State::Pending)
-            .filter(|(_, end)| self.listeners.find(end.tuple.server).next().is_none())
+            .filter(|(_, end)| !self.listeners.hears(end.tuple.server, end.scope))
             .map(|(circuit, _)| circuit)
             .collect();
         for circuit in unheard {
@@ -233,7 +242,12 @@ impl Host {
         }
     }
 
-    fn tuple_of_connect(&self, remote: SocketAddr, socket: BorrowedFd<'_>) -> Result<Tuple, Plain> {
+    fn tuple_of_connect(
+        &self,
+        remote: SocketAddr,
+        socket: BorrowedFd<'_>,
+        scope: Scope,
+    ) -> Result<Tuple, Plain> {
         let local = proof::bound(socket).map_err(|_| Plain::System)?;
         let mut server = plain(remote);
         if server.ip().is_unspecified() {
@@ -244,7 +258,7 @@ impl Host {
             return Err(Plain::NoPort);
         }
         let ip = if local.ip().is_unspecified() {
-            source_of(server.ip(), &self.config.addresses).ok_or(Plain::NotFabric)?
+            self.source_in(server.ip(), scope).ok_or(Plain::NotFabric)?
         } else {
             local.ip()
         };
@@ -254,45 +268,43 @@ impl Host {
         Ok(Tuple { client: SocketAddr::new(ip, local.port()), server })
     }
 
-    /// Whether a connection of this session to `server` stays on this host.
-    fn is_local(&self, session: SessionId, server: SocketAddr) -> bool {
-        match self.config.addresses.host_of(server.ip()) {
-            Some(host) => host == self.me(),
-            None => server.ip().is_loopback() || self.listeners_of(session, server, true).next().is_some(),
+    /// The source address of an unbound socket. In another network namespace only its own addresses are of interest,
+    /// and those are reached from themselves.
+    fn source_in(&self, server: IpAddr, scope: Scope) -> Option<IpAddr> {
+        if scope == Scope(0) || server.is_loopback() {
+            source_of(server, &self.config.addresses)
+        } else {
+            Some(server)
         }
     }
 
-    /// Listeners that a connection of this session reaches. Addresses that are not the fabric's mean something only
-    /// within one network namespace.
-    fn listeners_of(
-        &self,
-        session: SessionId,
-        server: SocketAddr,
-        exact: bool,
-    ) -> impl Iterator<Item = SessionId> + '_ {
-        let fabric = self.config.addresses.host_of(server.ip()) == Some(self.me());
-        let netns = self.sessions.get(&session).and_then(|session| session.netns);
-        self.listeners
-            .find(server)
-            .filter(move |(_, by_address)| *by_address || !exact)
-            .map(|(listener, _)| listener)
-            .filter(move |listener| {
-                fabric || self.sessions.get(listener).is_some_and(|other| other.netns == netns)
-            })
+    /// Whether a connection to `server` from a network namespace stays on this host. The fabric's addresses belong to
+    /// the daemon's own namespace.
+    fn is_local(&self, server: SocketAddr, scope: Scope) -> bool {
+        match self.config.addresses.host_of(server.ip()) {
+            Some(host) if scope == Scope(0) => host == self.me(),
+            _ => server.ip().is_loopback() || self.listeners.hears_exactly(server, scope),
+        }
     }
 
     /// Both ends of a connection inside this host.
-    fn connect_here(&mut self, session: SessionId, tuple: Tuple, slot: u32) -> Result<(), Plain> {
-        if self.listeners_of(session, tuple.server, false).next().is_none() {
+    fn connect_here(
+        &mut self,
+        session: SessionId,
+        tuple: Tuple,
+        slot: u32,
+        scope: Scope,
+    ) -> Result<(), Plain> {
+        if !self.listeners.hears(tuple.server, scope) {
             return Err(Plain::Refused(Refusal::NoListener));
         }
-        self.replace(&tuple);
+        self.replace(&tuple, scope);
         let ring_max = self.config.ring_max;
         let slice = || new_slice("crosslane-slice", slice_len(ring_max)).map_err(|_| Plain::System);
         let (forth, back) = (slice()?, slice()?);
         let copy = |fd: &OwnedFd| fd.try_clone().map_err(|_| Plain::System);
         let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
-        let (client, server) = self.circuits.local(tuple).map_err(Plain::Refused)?;
+        let (client, server) = self.circuits.local(tuple, scope).map_err(Plain::Refused)?;
         let (key_forth, key_back) = (random::u64(), random::u64());
         let mut parts = Parts::new(ring_max, key_back, key_forth);
         (parts.inbound, parts.outbound) = (Some(back), Some(forth));
@@ -350,10 +362,10 @@ impl Host {
             return Err(Refusal::Protocol);
         }
         let mine = self.config.addresses.host_of(tuple.server.ip()) == Some(self.me());
-        if !mine || self.listeners.find(tuple.server).next().is_none() {
+        if !mine || !self.listeners.hears(tuple.server, Scope(0)) {
             return Err(Refusal::NoListener);
         }
-        self.replace(&tuple);
+        self.replace(&tuple, Scope(0));
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
         let outbound = cable.carve_outbound(slice).map_err(|_| Refusal::Protocol)?;
         let (range, inbound) = cable.carve_inbound(slice.len).map_err(|_| Refusal::NoMemory)?;
@@ -375,8 +387,8 @@ impl Host {
     }
 
     /// An end of the same connection that nobody ever accepted belongs to an earlier use of the ports.
-    fn replace(&mut self, tuple: &Tuple) {
-        if let Some(old) = self.circuits.find(tuple, Role::Server) {
+    fn replace(&mut self, tuple: &Tuple, scope: Scope) {
+        if let Some(old) = self.circuits.find(tuple, Role::Server, scope) {
             if self.circuits.get(old).is_some_and(|end| end.state == State::Pending) {
                 self.close_end(old, true);
             }

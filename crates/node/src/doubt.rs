@@ -2,9 +2,8 @@
 //! others. The kernel knows: a TCP connection without a socket file has no holder.
 
 use crate::host::Host;
-use crate::session::SessionId;
 use crate::socket_table::{self, Fate};
-use crosslane_fabric::circuit::{Role, State};
+use crosslane_fabric::circuit::{Role, Scope, State};
 use crosslane_wire::CircuitId;
 use std::time::Duration;
 
@@ -60,7 +59,7 @@ impl Host {
             State::Open => false,
             _ => return None,
         };
-        if !self.can_see(circuit) {
+        if end.scope != Scope(0) {
             return None;
         }
         let gone = match socket_table::fate(local, remote) {
@@ -75,16 +74,5 @@ impl Host {
             return None;
         }
         if gone { Some(looks + 1) } else { far_closed.then_some(0) }
-    }
-
-    /// Whether the kernel shows us the sockets of all who hold, or will hold, the end.
-    fn can_see(&self, circuit: CircuitId) -> bool {
-        let Some(parts) = self.parts.get(&circuit) else { return false };
-        let ours =
-            |id: SessionId| self.sessions.get(&id).is_some_and(|session| session.shares_network(self.netns));
-        let server = self.circuits.get(circuit).map(|end| end.tuple.server);
-        parts.holders.iter().all(|(session, _)| ours(*session))
-            && (!parts.holders.is_empty()
-                || server.is_some_and(|server| self.listeners.find(server).all(|(session, _)| ours(session))))
     }
 }

@@ -32,8 +32,8 @@ const PORTS: u64 = 0x100;
 const SESSIONS: u64 = 1 << 32;
 /// How long no session is accepted after descriptors ran out.
 const FULL: Duration = Duration::from_millis(500);
-/// Spins between two looks at the kernel's events.
-const LOOKS: u32 = 64;
+/// Pauses between two looks at the kernel's events.
+const LOOKS: u32 = 16;
 
 /// How long it has paid to spin before a sleep, lately.
 #[derive(Debug)]
@@ -76,6 +76,10 @@ pub struct Engine {
     spin: Spin,
     last_session: u64,
     accept_at: Option<Duration>,
+    /// Ports whose descriptor is readable.
+    rung: Vec<bool>,
+    /// The interface may have more packets.
+    busy: bool,
     stopping: bool,
 }
 
@@ -102,6 +106,7 @@ impl Engine {
         for cable in &host.cables {
             add(&cable.event_fd(), PORTS + u64::from(cable.id.0))?;
         }
+        let ports = host.cables.len();
         let spin = Spin::new(Duration::from_micros(host.config.spin_us.into()));
         Ok(Self {
             host,
@@ -113,6 +118,8 @@ impl Engine {
             spin,
             last_session: 0,
             accept_at: None,
+            rung: vec![true; ports],
+            busy: false,
             stopping: false,
         })
     }
@@ -140,7 +147,8 @@ impl Engine {
     fn turn(&mut self) -> bool {
         let host = &mut self.host;
         host.tick();
-        let mut moved = host.hear_neighbours();
+        let mut moved = std::mem::take(&mut self.busy);
+        moved |= host.hear_neighbours();
         moved |= host.receive_packets();
         let now = host.now;
         host.circuits.handle_time(now);
@@ -168,9 +176,7 @@ impl Engine {
         match token {
             CONTROL => self.accept(),
             SIGNALS => self.handle_signals(),
-            TUN => {
-                self.host.send_packets();
-            }
+            TUN => self.busy |= self.host.send_packets(),
             METRICS => {
                 let (host, now) = (&self.host, self.host.now);
                 if let Some(metrics) = &mut self.metrics {
@@ -181,14 +187,22 @@ impl Engine {
                 let hung_up = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
                 self.host.serve(SessionId(token - SESSIONS), hung_up);
             }
-            _ => {}
+            token => {
+                let port = usize::try_from(token.saturating_sub(PORTS)).unwrap_or(usize::MAX);
+                if let Some(rung) = self.rung.get_mut(port) {
+                    *rung = true;
+                }
+            }
         }
     }
 
-    /// Handles the events of all ports. There are few, and looking costs little.
+    /// Handles the events of the ports that have some.
     fn poll_ports(&mut self) {
         for index in 0..self.host.cables.len() {
             let now = self.host.now;
+            if !std::mem::take(&mut self.rung[index]) && !self.host.cables[index].is_due(now) {
+                continue;
+            }
             while let Some(event) = self.host.cables[index].poll_event(now) {
                 let port = self.host.cables[index].id;
                 self.host.handle_cable(port, event);
@@ -264,7 +278,7 @@ impl Engine {
 
     /// Spins as long as that has paid lately; whether anything arrived.
     fn spin_a_while(&mut self) -> bool {
-        if self.spin.budget.is_zero() || self.host.cables.iter().all(|cable| cable.agreement().is_none()) {
+        if self.spin.budget.is_zero() {
             return false;
         }
         let end = Instant::now() + self.spin.budget;
@@ -273,6 +287,7 @@ impl Engine {
             for _ in 0..LOOKS {
                 core::hint::spin_loop();
             }
+            std::thread::yield_now();
             hit = self.host.cables.iter().any(crate::cable::Cable::arrived) || self.kernel_has_events();
         }
         self.spin.spun(hit);

@@ -5,15 +5,16 @@ use crate::circuit::Parts;
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
 use crate::listener::Listeners;
+use crate::netns;
 use crate::random;
-use crate::session::{Session, SessionId, netns_of};
+use crate::session::{Session, SessionId};
 use crate::tun::Tun;
-use crosslane_fabric::circuit::Death;
+use crosslane_fabric::circuit::{Death, Scope};
 use crosslane_fabric::{Circuits, Links};
 use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
 use crosslane_wire::{CircuitId, HostId, PortId, WaiterId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends that each host may have here before a program accepts them.
@@ -60,12 +61,11 @@ pub struct Host {
     pub counters: Counters,
     /// Sessions whose readiness may have changed since the engine looked.
     pub touched: BTreeSet<SessionId>,
-    /// Our network namespace.
-    pub netns: Option<(u64, u64)>,
     /// Fabric buffer for messages.
     pub buffer: Vec<u8>,
     start: Instant,
     last_waiter: u32,
+    netns: Option<u64>,
 }
 
 impl Host {
@@ -87,7 +87,7 @@ impl Host {
             tun,
             counters: Counters::default(),
             touched: BTreeSet::new(),
-            netns: netns_of("self"),
+            netns: netns::own(),
             buffer: Vec::new(),
             start: Instant::now(),
             last_waiter: 0,
@@ -108,6 +108,14 @@ impl Host {
     /// Time since the start, read now.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// The network namespace that a socket belongs to.
+    pub fn scope_of(&self, socket: BorrowedFd<'_>) -> Scope {
+        match netns::cookie(socket) {
+            Some(cookie) if Some(cookie) != self.netns => Scope(cookie),
+            _ => Scope(0),
+        }
     }
 
     /// A cable by its port.

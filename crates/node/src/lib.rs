@@ -25,6 +25,7 @@ pub mod listener;
 pub mod metrics;
 pub mod neighbour;
 pub mod netlink;
+pub mod netns;
 pub mod packet;
 pub mod proof;
 pub mod random;

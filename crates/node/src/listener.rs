@@ -2,6 +2,7 @@
 
 use crate::proof::Listening;
 use crate::session::SessionId;
+use crosslane_fabric::circuit::Scope;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,6 +12,7 @@ const SESSION_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     session: SessionId,
+    scope: Scope,
     dual: bool,
     count: u32,
 }
@@ -23,10 +25,11 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// A session listens; `false` if it has too many listeners.
-    pub fn add(&mut self, session: SessionId, listening: Listening) -> bool {
+    /// A session listens in a network namespace; `false` if it has too many listeners.
+    pub fn add(&mut self, session: SessionId, listening: Listening, scope: Scope) -> bool {
         let entries = self.by_address.entry(key(listening.address)).or_default();
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.session == session) {
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.session == session && entry.scope == scope)
+        {
             entry.count = entry.count.saturating_add(1);
             return true;
         }
@@ -35,7 +38,7 @@ impl Listeners {
             return false;
         }
         *held += 1;
-        entries.push(Entry { session, dual: listening.dual, count: 1 });
+        entries.push(Entry { session, scope, dual: listening.dual, count: 1 });
         true
     }
 
@@ -66,16 +69,20 @@ impl Listeners {
         self.held.remove(&session).is_some_and(|held| held > 0)
     }
 
-    /// The sessions that take connections to `server` (in plain form), and whether by that very address.
-    pub fn find(&self, server: SocketAddr) -> impl Iterator<Item = (SessionId, bool)> + '_ {
+    /// Whether anybody takes connections to `server` (in plain form) of this namespace.
+    pub fn hears(&self, server: SocketAddr, scope: Scope) -> bool {
         let port = server.port();
         let v4_any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
         let v6_any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
         let wildcard = if server.is_ipv4() { v4_any } else { v6_any };
-        let exact = self.at(server).map(|entry| (entry.session, true));
-        let any = self.at(wildcard).map(|entry| (entry.session, false));
-        let dual = self.at(v6_any).filter(move |entry| server.is_ipv4() && entry.dual);
-        exact.chain(any).chain(dual.map(|entry| (entry.session, false)))
+        self.hears_exactly(server, scope)
+            || self.at(wildcard).any(|entry| entry.scope == scope)
+            || self.at(v6_any).any(|entry| entry.scope == scope && server.is_ipv4() && entry.dual)
+    }
+
+    /// Whether anybody listens at this very address.
+    pub fn hears_exactly(&self, server: SocketAddr, scope: Scope) -> bool {
+        self.at(server).any(|entry| entry.scope == scope)
     }
 
     fn at(&self, address: SocketAddr) -> impl Iterator<Item = &Entry> + '_ {
@@ -96,25 +103,31 @@ mod tests {
         Listening { address: address.parse().unwrap(), dual }
     }
 
-    fn found(listeners: &Listeners, server: &str) -> Vec<u64> {
-        listeners.find(server.parse().unwrap()).map(|(session, _)| session.0).collect()
+    const HERE: Scope = Scope(0);
+
+    fn hears(listeners: &Listeners, server: &str) -> bool {
+        listeners.hears(server.parse().unwrap(), HERE)
     }
 
     #[test]
     fn exact_wildcard_and_dual_listeners() {
         let mut listeners = Listeners::default();
-        listeners.add(SessionId(1), at("10.86.0.1:80", false));
-        listeners.add(SessionId(2), at("0.0.0.0:81", false));
-        listeners.add(SessionId(3), at("[::]:82", true));
-        listeners.add(SessionId(4), at("[::]:83", false));
-        listeners.add(SessionId(5), at("[::ffff:10.86.0.1]:84", false));
-        assert_eq!(found(&listeners, "10.86.0.1:80"), [1]);
-        assert_eq!(found(&listeners, "10.86.0.2:80"), [] as [u64; 0]);
-        assert_eq!(found(&listeners, "10.86.0.1:81"), [2]);
-        assert_eq!(found(&listeners, "10.86.0.1:82"), [3]);
-        assert_eq!(found(&listeners, "[fd86::1]:82"), [3]);
-        assert_eq!(found(&listeners, "10.86.0.1:83"), [] as [u64; 0]);
-        assert_eq!(found(&listeners, "10.86.0.1:84"), [5]);
+        listeners.add(SessionId(1), at("10.86.0.1:80", false), HERE);
+        listeners.add(SessionId(2), at("0.0.0.0:81", false), HERE);
+        listeners.add(SessionId(3), at("[::]:82", true), HERE);
+        listeners.add(SessionId(4), at("[::]:83", false), HERE);
+        listeners.add(SessionId(5), at("[::ffff:10.86.0.1]:84", false), HERE);
+        listeners.add(SessionId(6), at("10.86.0.1:85", false), Scope(4));
+        for heard in
+            ["10.86.0.1:80", "10.86.0.1:81", "10.86.0.1:82", "[fd86::1]:82", "[fd86::1]:83", "10.86.0.1:84"]
+        {
+            assert!(hears(&listeners, heard), "{heard}");
+        }
+        for unheard in ["10.86.0.2:80", "[fd86::1]:81", "10.86.0.1:83", "10.86.0.1:85", "10.86.0.1:86"] {
+            assert!(!hears(&listeners, unheard), "{unheard}");
+        }
+        assert!(listeners.hears("10.86.0.1:85".parse().unwrap(), Scope(4)));
+        assert!(!listeners.hears_exactly("10.86.0.1:81".parse().unwrap(), HERE));
     }
 
     #[test]
@@ -122,12 +135,12 @@ mod tests {
         let mut listeners = Listeners::default();
         let address: SocketAddr = "10.86.0.1:80".parse().unwrap();
         for session in [1, 1, 2] {
-            assert!(listeners.add(SessionId(session), at("10.86.0.1:80", false)));
+            assert!(listeners.add(SessionId(session), at("10.86.0.1:80", false), HERE));
         }
         assert!(!listeners.remove(SessionId(1), address));
         assert!(listeners.remove(SessionId(1), address));
         assert!(!listeners.remove(SessionId(1), address));
-        assert_eq!(found(&listeners, "10.86.0.1:80"), [2]);
+        assert!(hears(&listeners, "10.86.0.1:80"));
         assert!(listeners.remove_session(SessionId(2)));
         assert!(listeners.by_address.is_empty());
     }
@@ -136,6 +149,9 @@ mod tests {
     fn a_session_has_bounded_listeners() {
         let mut listeners = Listeners::default();
         let one = |port: usize| at(&format!("10.86.0.1:{port}"), false);
-        assert_eq!((1..=5000).filter(|port| listeners.add(SessionId(1), one(*port))).count(), SESSION_MAX);
+        assert_eq!(
+            (1..=5000).filter(|port| listeners.add(SessionId(1), one(*port), HERE)).count(),
+            SESSION_MAX
+        );
     }
 }

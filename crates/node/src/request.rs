@@ -203,8 +203,9 @@ impl Host {
 
     fn listen(&mut self, id: SessionId, fds: &[OwnedFd]) {
         let Some(socket) = fds.first() else { return self.fail(id, "Listen needs the socket") };
+        let scope = self.scope_of(socket.as_fd());
         match proof::listening(socket.as_fd()) {
-            Ok(listening) if self.listeners.add(id, listening) => self.reply(id, &Reply::Done),
+            Ok(listening) if self.listeners.add(id, listening, scope) => self.reply(id, &Reply::Done),
             Ok(_) => self.fail(id, "this program has too many listeners"),
             Err(error) => self.fail(id, &format!("this is no listening TCP socket: {error}")),
         }

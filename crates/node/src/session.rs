@@ -86,8 +86,6 @@ pub struct Session {
     pub program: String,
     /// Whether `Hello` was said.
     pub greeted: bool,
-    /// Network namespace of the process, if it can be known.
-    pub netns: Option<(u64, u64)>,
     /// The program's arena.
     pub arena: Option<Rc<ProgramArena>>,
     /// Words that tell of dead circuits.
@@ -116,7 +114,6 @@ impl Session {
             uid: peer.uid.as_raw(),
             program: String::new(),
             greeted: false,
-            netns: netns_of(&pid.to_string()),
             arena: None,
             life: None,
             waiters: BTreeSet::new(),
@@ -236,16 +233,4 @@ impl Session {
         }
         self.notes.push_back(note);
     }
-
-    /// Whether its sockets are those that this daemon sees.
-    pub fn shares_network(&self, own: Option<(u64, u64)>) -> bool {
-        self.netns.is_some() && self.netns == own
-    }
-}
-
-/// Device and inode of a process's network namespace (`self` for ours), if the kernel tells us.
-pub fn netns_of(process: &str) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let meta = std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?;
-    Some((meta.dev(), meta.ino()))
 }
