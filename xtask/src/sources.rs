@@ -14,6 +14,7 @@ const UNSAFE: &[&str] = &[
     "crates/sockets/",
     "crates/client/src/shared.rs",
     "crates/lab/src/namespace.rs",
+    "crates/node/src/netns.rs",
     "crates/node/src/tun.rs",
 ];
 
