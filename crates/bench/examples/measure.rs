@@ -7,10 +7,16 @@ use crosslane_bench::cli;
 enum Command {
     /// Direct access from user space
     Perf(cli::PerfArgs),
+    /// All bars
+    Quick(cli::QuickArgs),
+    /// Programs between hosts
+    Demo(cli::DemoArgs),
 }
 
 fn main() -> anyhow::Result<()> {
     match Command::parse() {
         Command::Perf(args) => cli::run_perf(&args),
+        Command::Quick(args) => cli::run_quick(&args),
+        Command::Demo(args) => cli::run_demo(&args),
     }
 }

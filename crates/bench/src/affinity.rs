@@ -23,6 +23,17 @@ impl Cores {
         Ok(Self { near: usable[usable.len().saturating_sub(2)], far: last })
     }
 
+    /// The first two processors that may be used.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn pick_close() -> Result<Self> {
+        let set = sched_getaffinity(None).context("cannot ask which processors may be used")?;
+        let mut usable = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
+        let near = usable.next().context("no processor may be used")?;
+        Ok(Self { near, far: usable.next().unwrap_or(near) })
+    }
+
     /// Whether both sides share one processor, so that spinning only keeps the other side from running.
     pub fn is_shared(self) -> bool {
         self.near == self.far
@@ -64,6 +75,35 @@ impl Pin {
 }
 
 impl Drop for Pin {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
+/// Keeps the calling thread, and all that it starts, on two processors until dropped.
+#[derive(Debug)]
+pub struct Confined(CpuSet);
+
+impl Confined {
+    /// Stays on `cores`.
+    ///
+    /// # Errors
+    /// They may not be used.
+    pub fn to(cores: Cores) -> Result<Self> {
+        let before = sched_getaffinity(None)?;
+        let mut both = CpuSet::new();
+        for cpu in [cores.near, cores.far] {
+            if !before.is_set(cpu) {
+                bail!("processor {cpu} may not be used");
+            }
+            both.set(cpu);
+        }
+        sched_setaffinity(None, &both)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Confined {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.0);
     }

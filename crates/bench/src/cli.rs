@@ -4,7 +4,9 @@ use crate::affinity::Cores;
 use crate::export;
 use crate::figure::Report;
 use crate::perf::{self, Plan, session};
-use anyhow::{Context, Result};
+use crate::program::Effort;
+use crate::suite::{self, Quick};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,6 +29,66 @@ pub struct PerfArgs {
     /// (internal) Answer the cases of the process that started this one
     #[arg(long, hide = true)]
     pub answer: bool,
+}
+
+/// `crosslane bench quick`: everything that has a bar, in one run.
+#[derive(Args, Clone, Debug)]
+pub struct QuickArgs {
+    /// Runs of each case; medians are shown
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Let each run of a program last three seconds instead of one
+    #[arg(long)]
+    pub long: bool,
+    /// Leave out the second half, all programs on two processors
+    #[arg(long)]
+    pub no_pinned: bool,
+    /// Run only these: perf, idle, or names of programs
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub only: Vec<String>,
+    /// Exit with code 1 if a bar is missed
+    #[arg(long)]
+    pub check: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: Output,
+}
+
+/// `crosslane demo`: unmodified programs between the hosts of a lab.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// Runs of each program at each place; medians are shown
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: Output,
+}
+
+/// Runs `crosslane bench quick`.
+///
+/// # Errors
+/// The lab does not come up, a file cannot be written, or `--check` found a missed bar.
+pub fn run_quick(args: &QuickArgs) -> Result<()> {
+    let report = suite::quick(&Quick {
+        runs: args.runs.into(),
+        effort: if args.long { Effort::Long } else { Effort::Short },
+        pinned: !args.no_pinned,
+        only: args.only.clone(),
+    })?;
+    args.output.deliver(&report)?;
+    if args.check && !suite::passes(&report) {
+        bail!("{} bars are missed", report.failed().count());
+    }
+    Ok(())
+}
+
+/// Runs `crosslane demo`.
+///
+/// # Errors
+/// The lab does not come up, or a file cannot be written.
+pub fn run_demo(args: &DemoArgs) -> Result<()> {
+    args.output.deliver(&suite::demo(args.runs.into())?)
 }
 
 /// Where results go.

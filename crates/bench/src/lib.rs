@@ -1,11 +1,16 @@
 //! Measurements, each held against the limit of this machine and against the kernel's TCP, in one run.
 //!
+//! [`suite`] has the whole runs: unmodified programs ([`program`]) at several places ([`place`]), by turns ([`compare`]).
 //! [`perf`] measures direct access from user space: what `ntb_perf` is for the kernel. [`figure`] is the one result
 //! that everything here gives, [`export`] its forms.
 #![forbid(unsafe_code)]
 
 pub mod affinity;
 pub mod cli;
+pub mod compare;
 pub mod export;
 pub mod figure;
 pub mod perf;
+pub mod place;
+pub mod program;
+pub mod suite;

@@ -1,0 +1,189 @@
+//! The same program at several places, by turns, so that what disturbs the machine disturbs all.
+
+use crate::figure::{Figure, Sample};
+use crate::place::Place;
+use crate::program::process::{Server, find};
+use crate::program::{CROSSLANE, Effort, LOOPBACK, Metric, Program};
+use anyhow::Result;
+use indicatif::ProgressBar;
+
+/// How programs are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Runs at each place.
+    pub runs: usize,
+    /// Length of one run.
+    pub effort: Effort,
+    /// Whether figures get their bars.
+    pub bars: bool,
+    /// Put behind the program's name: what is special about this setting.
+    pub remark: String,
+}
+
+/// Runs `program` at all `places`; the first one is ours, the others are references. Whatever fails becomes a figure
+/// that says why it is missing.
+pub fn compare(
+    program: &dyn Program,
+    places: &[&dyn Place],
+    setting: &Setting,
+    progress: &ProgressBar,
+) -> Vec<Figure> {
+    let absent = program.needs().iter().find(|needed| find(needed).is_none());
+    if let Some(absent) = absent {
+        let why = format!("{absent} is not installed");
+        return figures(program, setting, &[(CROSSLANE, Err(why))]);
+    }
+    let mut trials: Vec<Trial<'_>> = places.iter().map(|&place| Trial::begin(program, place)).collect();
+    for run in 1..=setting.runs {
+        for trial in &mut trials {
+            let name = trial.place.name();
+            progress.set_message(format!(
+                "{}{} over {name}, run {run} of {}",
+                program.name(),
+                setting.remark,
+                setting.runs
+            ));
+            trial.run(program, setting.effort);
+            progress.inc(1);
+        }
+    }
+    let outcomes: Vec<_> = trials.into_iter().map(|trial| (trial.place.name(), trial.end())).collect();
+    figures(program, setting, &outcomes)
+}
+
+/// How many steps of progress [`compare`] makes.
+pub fn steps(places: usize, setting: &Setting) -> u64 {
+    (places * setting.runs) as u64
+}
+
+/// Runs of each metric, or why there is none.
+type Outcome = Result<Vec<Vec<f64>>, String>;
+
+/// One program at one place.
+struct Trial<'a> {
+    place: &'a dyn Place,
+    server: Option<Server>,
+    port: u16,
+    carried: Option<(u64, u64)>,
+    outcome: Outcome,
+}
+
+impl<'a> Trial<'a> {
+    fn begin(program: &dyn Program, place: &'a dyn Place) -> Self {
+        let carried = place.carried();
+        let started = place.port().and_then(|port| Ok((program.serve(place, port)?, port)));
+        match started {
+            Ok((server, port)) => {
+                let outcome = Ok(vec![Vec::new(); program.metrics().len()]);
+                Self { place, server: Some(server), port, carried, outcome }
+            }
+            Err(error) => Self { place, server: None, port: 0, carried, outcome: Err(format!("{error:#}")) },
+        }
+    }
+
+    fn run(&mut self, program: &dyn Program, effort: Effort) {
+        let Ok(columns) = &mut self.outcome else { return };
+        match program.measure(self.place, self.port, effort) {
+            Ok(values) => {
+                for (column, value) in columns.iter_mut().zip(values) {
+                    column.push(value);
+                }
+            }
+            Err(error) => self.outcome = Err(format!("{error:#}")),
+        }
+    }
+
+    /// Ends the server; what ran past Crosslane at its own place does not count.
+    fn end(mut self) -> Outcome {
+        drop(self.server.take());
+        if let (Some(before), Some(after), Ok(_)) = (self.carried, self.place.carried(), &self.outcome)
+            && (after.0 <= before.0 || after.1 <= before.1)
+        {
+            return Err("no stream carried it: it ran over the kernel's TCP".to_owned());
+        }
+        self.outcome
+    }
+}
+
+fn figures(program: &dyn Program, setting: &Setting, outcomes: &[(&str, Outcome)]) -> Vec<Figure> {
+    let group = format!("{}{}", program.name(), setting.remark);
+    let metrics = program.metrics();
+    let one = |(index, metric): (usize, &Metric)| {
+        let sample = |outcome: &Outcome, index: usize| {
+            outcome.as_ref().ok().and_then(|columns| Sample::new(columns.get(index)?.clone()))
+        };
+        let (ours, references) = outcomes.split_first()?;
+        let mut figure = Figure::new(&group, metric.case, metric.unit, sample(&ours.1, index));
+        figure.missing = ours.1.as_ref().err().cloned();
+        for (name, outcome) in references {
+            figure = figure.against(name, sample(outcome, index));
+        }
+        if let Some((least, goal)) = metric.bar.filter(|_| setting.bars) {
+            let mut against = LOOPBACK.to_owned();
+            if let Some(other) = metric.other {
+                against = format!("{LOOPBACK}, {}", metrics[other].case);
+                let loopback = references.iter().find(|(name, _)| *name == LOOPBACK);
+                figure = figure.against(&against, loopback.and_then(|(_, outcome)| sample(outcome, other)));
+            }
+            figure = figure.bar(&against, least, goal);
+        }
+        Some(figure)
+    };
+    metrics.iter().enumerate().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Here;
+    use crate::program::all;
+
+    #[test]
+    fn every_program_that_is_installed_runs_over_loopback() {
+        let here = Here::new().unwrap();
+        let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
+        for program in all() {
+            for figure in compare(&*program, &[&here, &here], &setting, &ProgressBar::hidden()) {
+                println!("{} {}: {:?} {:?}", figure.group, figure.case, figure.sample, figure.missing);
+                let installed = program.needs().iter().all(|needed| find(needed).is_some());
+                assert_eq!(figure.sample.is_some(), installed, "{}: {:?}", figure.group, figure.missing);
+            }
+        }
+    }
+
+    #[test]
+    fn idle_connections_cost_little_over_loopback() {
+        let here = Here::new().unwrap();
+        if find("python3").is_none() {
+            return println!("skipped: python3 is not installed");
+        }
+        let percent = crate::program::idle(&here, 100, std::time::Duration::from_millis(300), &[]).unwrap();
+        assert!((0.0..400.0).contains(&percent), "{percent} % of a core");
+    }
+
+    #[test]
+    fn what_is_not_installed_is_named() {
+        struct Absent;
+        impl Program for Absent {
+            fn name(&self) -> &'static str {
+                "absent"
+            }
+            fn needs(&self) -> &'static [&'static str] {
+                &["crosslane-no-such-program"]
+            }
+            fn metrics(&self) -> Vec<Metric> {
+                vec![Metric { case: "x", unit: crate::figure::Unit::PerSecond, bar: None, other: None }]
+            }
+            fn serve(&self, _: &dyn Place, _: u16) -> Result<Server> {
+                unreachable!("not installed")
+            }
+            fn measure(&self, _: &dyn Place, _: u16, _: Effort) -> Result<Vec<f64>> {
+                unreachable!("not installed")
+            }
+        }
+        let here = Here::new().unwrap();
+        let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
+        let figures = compare(&Absent, &[&here], &setting, &ProgressBar::hidden());
+        assert_eq!(figures[0].missing.as_deref(), Some("crosslane-no-such-program is not installed"));
+    }
+}

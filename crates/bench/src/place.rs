@@ -1,0 +1,163 @@
+//! Where a server and its client run: between two hosts of a lab, accelerated or not, or in one.
+
+use anyhow::Result;
+use crosslane_lab::{Lab, Preload};
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::Command;
+
+/// A place for a server and its client.
+pub trait Place {
+    /// Its name in tables.
+    fn name(&self) -> &str;
+
+    /// A command that runs `program` where servers run.
+    ///
+    /// # Errors
+    /// The place cannot run programs (now).
+    fn server(&self, program: &str) -> Result<Command>;
+
+    /// A command that runs `program` where clients run.
+    ///
+    /// # Errors
+    /// The place cannot run programs (now).
+    fn client(&self, program: &str) -> Result<Command>;
+
+    /// Address of the server for the client.
+    fn address(&self) -> IpAddr;
+
+    /// A port that is free where servers run.
+    ///
+    /// # Errors
+    /// None could be had.
+    fn port(&self) -> Result<u16>;
+
+    /// A folder for the server's files, which goes with the place.
+    fn folder(&self) -> &Path;
+
+    /// Streams that were opened here so far, and bytes that they have carried; `None` where there are none ever.
+    fn carried(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+/// This very host, with nothing between: the kernel's loopback.
+#[derive(Debug)]
+pub struct Here {
+    folder: tempfile::TempDir,
+}
+
+impl Here {
+    /// The place, with an empty folder.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new() -> Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()? })
+    }
+}
+
+impl Place for Here {
+    fn name(&self) -> &str {
+        crate::program::LOOPBACK
+    }
+
+    fn server(&self, program: &str) -> Result<Command> {
+        Ok(Command::new(program))
+    }
+
+    fn client(&self, program: &str) -> Result<Command> {
+        Ok(Command::new(program))
+    }
+
+    fn address(&self) -> IpAddr {
+        Ipv4Addr::LOCALHOST.into()
+    }
+
+    fn port(&self) -> Result<u16> {
+        Ok(std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Two hosts of a lab, or one twice.
+#[derive(Debug)]
+pub struct InLab<'a> {
+    lab: &'a Lab,
+    name: &'static str,
+    server: &'static str,
+    client: &'static str,
+    preload: Preload,
+    address: IpAddr,
+    next_port: Cell<u16>,
+}
+
+/// Hosts of a lab that clients and servers run on.
+const CLIENT: &str = "h1";
+const SERVER: &str = "h2";
+
+impl<'a> InLab<'a> {
+    /// Over Crosslane, over the kernel's TCP on the veth pair, and over the loopback of one host.
+    ///
+    /// # Errors
+    /// The lab has no two neighbours `h1` and `h2`.
+    pub fn all(lab: &'a Lab) -> Result<[Self; 3]> {
+        let place = |name, client, preload, address, port| Self {
+            lab,
+            name,
+            server: SERVER,
+            client,
+            preload,
+            address,
+            next_port: Cell::new(port),
+        };
+        let (fabric, veth) = (lab.address(SERVER)?, lab.baseline(CLIENT, SERVER)?);
+        let loopback = Ipv4Addr::LOCALHOST.into();
+        Ok([
+            place(crate::program::CROSSLANE, CLIENT, Preload::On, fabric, 20_000),
+            place(crate::program::VETH, CLIENT, Preload::Off, veth, 21_000),
+            place(crate::program::LOOPBACK, SERVER, Preload::Off, loopback, 22_000),
+        ])
+    }
+}
+
+impl Place for InLab<'_> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn server(&self, program: &str) -> Result<Command> {
+        Ok(self.lab.command(self.server, self.preload, program)?)
+    }
+
+    fn client(&self, program: &str) -> Result<Command> {
+        Ok(self.lab.command(self.client, self.preload, program)?)
+    }
+
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn port(&self) -> Result<u16> {
+        self.next_port.set(self.next_port.get() + 1);
+        Ok(self.next_port.get())
+    }
+
+    fn folder(&self) -> &Path {
+        self.lab.folder()
+    }
+
+    fn carried(&self) -> Option<(u64, u64)> {
+        if self.preload == Preload::Off {
+            return None;
+        }
+        let status = self.lab.status(self.client).unwrap_or_default();
+        let counter = |name: &str| status["counters"][name].as_u64().unwrap_or(0);
+        let bytes = counter("stream_tx_bytes") + counter("stream_rx_bytes");
+        Some((counter("streams_opened"), bytes))
+    }
+}

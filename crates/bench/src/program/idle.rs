@@ -1,0 +1,33 @@
+//! What a hundred connections cost on which nothing moves.
+
+use super::connect::{python, with_script};
+use super::process::{Server, processor_time};
+use crate::place::Place;
+use anyhow::{Context, Result};
+use std::time::{Duration, Instant};
+
+/// Opens `connections` connections that stay idle, and measures for `time` how much of one processor (in percent)
+/// the two programs and the processes `daemons` use in all.
+///
+/// # Errors
+/// The programs do not start, or a process ends meanwhile.
+pub fn idle(place: &dyn Place, connections: u32, time: Duration, daemons: &[u32]) -> Result<f64> {
+    let port = place.port()?;
+    let words = ["serve".to_owned(), port.to_string()];
+    let server = Server::start(with_script(place.server(python())?, &words), port)?;
+    let words = ["hold".to_owned(), place.address().to_string(), port.to_string(), connections.to_string()];
+    let client = Server::start_speaking(with_script(place.client(python())?, &words))?;
+    let pids: Vec<u32> = daemons.iter().copied().chain([server.id(), client.id()]).collect();
+    let used = || {
+        let times: Option<Vec<u64>> = pids.iter().map(|&pid| processor_time(pid)).collect();
+        times.map(|times| times.iter().sum::<u64>()).context("a process ended while it should be idle")
+    };
+    // What the set-up left behind (adaptive spinning, timers) is over after a moment; this time is not a wait for
+    // something but what is measured.
+    std::thread::sleep(Duration::from_millis(500));
+    let (before, start) = (used()?, Instant::now());
+    std::thread::sleep(time);
+    let (after, elapsed) = (used()?, start.elapsed());
+    #[expect(clippy::cast_precision_loss, reason = "a figure")]
+    Ok((after - before) as f64 / elapsed.as_nanos() as f64 * 100.0)
+}

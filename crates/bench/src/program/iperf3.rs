@@ -1,0 +1,69 @@
+//! iperf3: one stream, writes of 128 KB.
+
+use super::process::{Server, run};
+use super::{Effort, Metric, Program};
+use crate::figure::Unit;
+use crate::place::Place;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Iperf3;
+
+impl Program for Iperf3 {
+    fn name(&self) -> &'static str {
+        "iperf3"
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        &["iperf3"]
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        vec![Metric::new("one stream, 128 KB writes", Unit::GigabitsPerSecond).bar(4.0, Some(8.0))]
+    }
+
+    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
+        let mut command = place.server("iperf3")?;
+        command.args(["-s", "-p", &port.to_string()]);
+        Server::start(command, port)
+    }
+
+    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
+        let seconds = effort.seconds();
+        let mut command = place.client("iperf3")?;
+        command.args(["-c", &place.address().to_string(), "-p", &port.to_string()]);
+        command.args(["-t", &seconds.to_string(), "-l", "128K", "-J"]);
+        let out = run(command, Duration::from_secs(u64::from(seconds) + 15))?;
+        Ok(vec![parse(&out)?])
+    }
+}
+
+/// Gb/s as the receiver saw them.
+fn parse(out: &str) -> Result<f64> {
+    let value: Value = serde_json::from_str(out).context("iperf3 printed no JSON")?;
+    if let Some(error) = value["error"].as_str() {
+        bail!("iperf3: {error}");
+    }
+    let rate = value["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(rate.context("iperf3 gave no rate")? / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_receivers_rate_is_read() {
+        let rate = parse(include_str!("../captured/iperf3.json")).unwrap();
+        assert!((rate - 22.329).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn errors_are_passed_on() {
+        let error = parse(include_str!("../captured/iperf3-refused.json")).unwrap_err().to_string();
+        assert!(error.contains("Connection refused"), "{error}");
+        assert!(parse("").is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! Unmodified programs: how each is started, what it prints, what is read from that.
+
+mod connect;
+mod curl;
+mod idle;
+mod iperf3;
+mod netperf;
+pub mod process;
+mod redis;
+mod sockperf;
+mod web;
+
+use crate::figure::Unit;
+use crate::place::Place;
+use anyhow::Result;
+use process::Server;
+
+/// Name of the kernel's TCP within one host, the reference of all bars.
+pub const LOOPBACK: &str = "loopback TCP";
+/// Name of the kernel's TCP between the same two hosts.
+pub const VETH: &str = "veth TCP";
+/// Name of our own place.
+pub const CROSSLANE: &str = "crosslane";
+
+/// One number that a program gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// What it is.
+    pub case: &'static str,
+    /// In what.
+    pub unit: Unit,
+    /// Least ratio to loopback TCP, and the ratio that we want.
+    pub bar: Option<(f64, Option<f64>)>,
+    /// The bar is against this other metric (by index) of loopback TCP.
+    pub other: Option<usize>,
+}
+
+impl Metric {
+    const fn new(case: &'static str, unit: Unit) -> Self {
+        Self { case, unit, bar: None, other: None }
+    }
+
+    const fn bar(mut self, least: f64, goal: Option<f64>) -> Self {
+        self.bar = Some((least, goal));
+        self
+    }
+}
+
+/// How long one run of a program lasts, roughly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// About a second.
+    Short,
+    /// About three seconds.
+    Long,
+}
+
+impl Effort {
+    fn seconds(self) -> u32 {
+        match self {
+            Self::Short => 1,
+            Self::Long => 3,
+        }
+    }
+}
+
+/// A server and a client that measures it.
+pub trait Program {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Programs that must be installed.
+    fn needs(&self) -> &'static [&'static str];
+
+    /// What a run gives, in order.
+    fn metrics(&self) -> Vec<Metric>;
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// It does not listen.
+    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server>;
+
+    /// Runs the client once: one number for each metric.
+    ///
+    /// # Errors
+    /// It fails, takes too long, or prints what is not understood.
+    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>>;
+}
+
+/// The programs that have bars, and those that people ask about.
+pub fn all() -> Vec<Box<dyn Program>> {
+    vec![
+        Box::new(iperf3::Iperf3),
+        Box::new(sockperf::Sockperf),
+        Box::new(redis::Redis::ONE),
+        Box::new(redis::Redis::FIFTY),
+        Box::new(web::Requests),
+        Box::new(curl::LargeFile),
+        Box::new(web::Connections),
+        Box::new(connect::Loop),
+        Box::new(netperf::Netperf),
+    ]
+}
+
+/// Those of the demonstration.
+pub fn shown() -> Vec<Box<dyn Program>> {
+    vec![
+        Box::new(iperf3::Iperf3),
+        Box::new(sockperf::Sockperf),
+        Box::new(redis::Redis::ONE),
+        Box::new(redis::Redis::FIFTY),
+        Box::new(curl::LargeFile),
+        Box::new(web::Requests),
+        Box::new(netperf::Netperf),
+    ]
+}
+
+pub use idle::idle;

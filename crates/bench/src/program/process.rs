@@ -1,0 +1,222 @@
+//! Programs that are started for a measurement: always ended, always within a time.
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to listen, and to end after it was asked to.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Pause between two looks at a server that does not listen yet: the kernel tells nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Bytes of a program's complaint that are passed on.
+const COMPLAINT: usize = 300;
+
+/// A server; asked to end when dropped, and made to.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    log: File,
+}
+
+impl Server {
+    /// Starts a server and waits until something in its network namespace listens on `port`.
+    ///
+    /// # Errors
+    /// It cannot be started, ends at once, or does not listen in time: with what it said.
+    pub fn start(mut command: Command, port: u16) -> Result<Self> {
+        let log = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let mut server = Self { child, log };
+        let end = Instant::now() + PATIENCE;
+        while !listens(server.child.id(), port) {
+            if server.child.try_wait()?.is_some() || Instant::now() > end {
+                bail!("the server does not listen: {}", complaint(&mut server.log));
+            }
+            wait_for_exit(&server.child, LOOK_AGAIN)?;
+        }
+        Ok(server)
+    }
+
+    /// Starts a program that is to run until it is dropped, and waits until it has written a line.
+    ///
+    /// # Errors
+    /// It cannot be started, ends, or says nothing in time.
+    pub fn start_speaking(mut command: Command) -> Result<Self> {
+        let mut log = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let mut server = Self { child, log: log.try_clone()? };
+        let end = Instant::now() + PATIENCE;
+        while !text(&mut log).contains('\n') {
+            if server.child.try_wait()?.is_some() || Instant::now() > end {
+                bail!("the program does not begin: {}", complaint(&mut server.log));
+            }
+            wait_for_exit(&server.child, LOOK_AGAIN)?;
+        }
+        Ok(server)
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Runs a client to its end and returns what it wrote.
+///
+/// # Errors
+/// It cannot be started, fails, or is not done within `limit`: with what it said.
+pub fn run(mut command: Command, limit: Duration) -> Result<String> {
+    let (mut out, mut log) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(log.try_clone()?);
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let in_time = wait_for_exit(&child, limit)?;
+    let status = if in_time { Some(child.wait()?) } else { None };
+    if status.is_none() {
+        end(&mut child);
+        bail!("not done after {limit:?}: {}", complaint(&mut log));
+    }
+    let said = text(&mut out);
+    if !status.is_some_and(|status: ExitStatus| status.success()) {
+        let mut words = complaint(&mut log);
+        if words.is_empty() {
+            words = last_words(&said);
+        }
+        bail!("failed ({}): {words}", status.map(|status| status.to_string()).unwrap_or_default());
+    }
+    Ok(said)
+}
+
+/// Where `program` is in the search path.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Processor time that process `pid` has used in all its threads, ns.
+pub fn processor_time(pid: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let times = tasks.flatten().filter_map(|task| {
+        let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<u64>().ok()
+    });
+    Some(times.sum())
+}
+
+fn end(child: &mut Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid
+        && matches!(child.try_wait(), Ok(None))
+    {
+        let _ = kill_process(pid, Signal::TERM);
+        if !wait_for_exit(child, PATIENCE).unwrap_or(false) {
+            let _ = child.kill();
+        }
+    }
+    let _ = child.wait();
+}
+
+/// Waits until `child`, which was not yet waited for, ends. Returns whether it did within `limit`.
+fn wait_for_exit(child: &Child, limit: Duration) -> Result<bool> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("no pid")?;
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(true) };
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()))?;
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether a TCP socket listens on `port` in the network namespace of process `pid`.
+fn listens(pid: u32, port: u16) -> bool {
+    ["tcp", "tcp6"].iter().any(|table| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        text.lines().any(|line| is_listener(line, port))
+    })
+}
+
+/// Whether this line of the kernel's socket table is a listener on `port`.
+fn is_listener(line: &str, port: u16) -> bool {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let (Some(local), Some(_), Some(state)) = (fields.next(), fields.next(), fields.next()) else {
+        return false;
+    };
+    let number = local.rsplit(':').next().and_then(|hex| u16::from_str_radix(hex, 16).ok());
+    state == "0A" && number == Some(port)
+}
+
+fn text(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn complaint(file: &mut File) -> String {
+    last_words(&text(file))
+}
+
+/// The end of what a program said, on one line.
+fn last_words(text: &str) -> String {
+    let line: Vec<&str> = text.split_whitespace().collect();
+    let line = line.join(" ");
+    let skip = line.chars().count().saturating_sub(COMPLAINT);
+    line.chars().skip(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_found_in_the_kernels_table() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(std::process::id(), port));
+        drop(listener);
+        assert!(!listens(std::process::id(), port));
+        assert!(!is_listener("", port));
+    }
+
+    #[test]
+    fn a_program_that_fails_or_hangs_is_an_error_with_its_words() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        assert_eq!(run(shell("echo yes"), PATIENCE).unwrap(), "yes\n");
+        let error = run(shell("echo bad luck >&2; exit 3"), PATIENCE).unwrap_err().to_string();
+        assert!(error.contains("bad luck") && error.contains('3'), "{error}");
+        let error = run(shell("exec sleep 60"), Duration::from_millis(20)).unwrap_err().to_string();
+        assert!(error.contains("not done"), "{error}");
+        assert!(Server::start(shell("echo no port; exit 1"), 1).unwrap_err().to_string().contains("no port"));
+    }
+
+    #[test]
+    fn a_server_is_gone_when_it_is_dropped() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo here; exec sleep 60"]);
+        let server = Server::start_speaking(command).unwrap();
+        let pid = server.id();
+        assert!(processor_time(pid).is_some());
+        drop(server);
+        assert!(processor_time(pid).is_none());
+    }
+}

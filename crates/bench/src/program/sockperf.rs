@@ -1,0 +1,65 @@
+//! sockperf: one request and one reply of 14 bytes, its shortest, over one TCP connection.
+
+use super::process::{Server, run};
+use super::{Effort, Metric, Program};
+use crate::figure::Unit;
+use crate::place::Place;
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Sockperf;
+
+impl Program for Sockperf {
+    fn name(&self) -> &'static str {
+        "sockperf"
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        &["sockperf"]
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let tail = Metric { other: Some(1), ..Metric::new("round trip, p99", Unit::Microseconds) };
+        vec![
+            Metric::new("round trip, mean", Unit::Microseconds).bar(25.0, Some(50.0)),
+            Metric::new("round trip, median", Unit::Microseconds),
+            tail.bar(1.0, None),
+        ]
+    }
+
+    fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
+        let mut command = place.server("sockperf")?;
+        command.args(["sr", "--tcp", "-i", &place.address().to_string(), "-p", &port.to_string()]);
+        Server::start(command, port)
+    }
+
+    fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
+        let seconds = effort.seconds();
+        let mut command = place.client("sockperf")?;
+        command.args(["ping-pong", "--tcp", "-i", &place.address().to_string(), "-p", &port.to_string()]);
+        command.args(["-m", "14", "-t", &seconds.to_string(), "--full-rtt"]);
+        parse(&run(command, Duration::from_secs(u64::from(seconds) + 15))?)
+    }
+}
+
+/// Mean, median and 99th percentile of the round trip, us.
+fn parse(out: &str) -> Result<Vec<f64>> {
+    let number = |before: &str| -> Result<f64> {
+        let rest = out.split_once(before).with_context(|| format!("sockperf printed no {before:?}"))?.1;
+        let word = rest.trim_start_matches([' ', '=']).split(|c: char| c.is_whitespace()).next();
+        word.unwrap_or_default().parse().with_context(|| format!("no number after {before:?}"))
+    };
+    Ok(vec![number("Round trip is")?, number("percentile 50.000")?, number("percentile 99.000")?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_percentiles_are_read() {
+        assert_eq!(parse(include_str!("../captured/sockperf.txt")).unwrap(), [11.909, 11.256, 12.518]);
+        assert!(parse("sockperf: Test end").is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! Whole runs: `crosslane bench quick` and `crosslane demo`.
+
+use crate::affinity::{Confined, Cores};
+use crate::compare::{Setting, compare, steps};
+use crate::figure::{Figure, Report, Sample, Unit};
+use crate::perf::Plan;
+use crate::place::{InLab, Place};
+use crate::program::{self, Effort, Program};
+use crate::{cli, figure};
+use anyhow::{Context, Result};
+use crosslane_lab::{Lab, Options};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+/// Connections of the idle case, and how long they are watched.
+const IDLE_CONNECTIONS: u32 = 100;
+const IDLE_TIME: Duration = Duration::from_secs(5);
+/// Most of one processor that idle connections may use, percent.
+const IDLE_BAR: f64 = 1.0;
+/// Processors of the pinned part.
+const PINNED: Cores = Cores { near: 0, far: 1 };
+
+/// What `bench quick` runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quick {
+    /// Runs of each case.
+    pub runs: usize,
+    /// Length of one run of a program.
+    pub effort: Effort,
+    /// Whether all is run again on two processors.
+    pub pinned: bool,
+    /// Run these programs only (by name); all if empty.
+    pub only: Vec<String>,
+}
+
+impl Quick {
+    fn programs(&self) -> Vec<Box<dyn Program>> {
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
+        program::all().into_iter().filter(|program| wanted(program.name())).collect()
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+}
+
+/// Runs everything that has a bar.
+///
+/// # Errors
+/// The lab does not come up. What fails later is a figure that says why it is missing.
+pub fn quick(quick: &Quick) -> Result<Report> {
+    let mut report = Report::new(format!("crosslane bench quick, medians of {} runs", quick.runs));
+    if quick.wants("perf") {
+        let plan = Plan { runs: quick.runs, ..Plan::quick() };
+        let cores = Cores::pick()?;
+        let cores = if cores.is_shared() { cores } else { Cores::pick_close()? };
+        match cli::run_plan(&plan, cores) {
+            Ok(perf) => report.figures.extend(perf.figures.into_iter().filter(is_main)),
+            Err(error) => report.warnings.push(format!("perf failed: {error:#}")),
+        }
+    }
+    in_lab(quick, "", true, &mut report)?;
+    if quick.pinned {
+        match Confined::to(PINNED) {
+            Ok(confined) => {
+                in_lab(quick, ", on 2 processors", false, &mut report)?;
+                drop(confined);
+            }
+            Err(error) => report.warnings.push(format!("nothing was run on two processors: {error:#}")),
+        }
+    }
+    report.warn_of_noise();
+    Ok(report)
+}
+
+/// Figures of `perf` that belong into a summary.
+fn is_main(figure: &Figure) -> bool {
+    figure.bar.is_some() || figure.group.starts_with("stream") || figure.group == "message one way"
+}
+
+/// Brings up a lab of two hosts, runs all programs in it, and takes it down again.
+fn in_lab(quick: &Quick, remark: &str, bars: bool, report: &mut Report) -> Result<()> {
+    let setting = Setting { runs: quick.runs, effort: quick.effort, bars, remark: remark.to_owned() };
+    let lab =
+        Lab::up(&Options { hosts: 2, topology: crosslane_lab::Topology::Pair, ..Options::scratch("bench") })
+            .context("the lab does not come up")?;
+    let places = InLab::all(&lab)?;
+    let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
+    let programs = quick.programs();
+    let progress = progress(programs.len() as u64 * steps(places.len(), &setting));
+    for program in programs {
+        report.figures.extend(compare(&*program, &places, &setting, &progress));
+    }
+    if quick.wants("idle") {
+        progress.set_message(format!("{IDLE_CONNECTIONS} idle connections{remark}"));
+        report.figures.push(idle_figure(&lab, places[0], remark, quick.runs));
+    }
+    progress.finish_and_clear();
+    lab.down().context("the lab does not go down")
+}
+
+fn idle_figure(lab: &Lab, place: &dyn Place, remark: &str, runs: usize) -> Figure {
+    let hosts = ["h1", "h2"];
+    let daemons =
+        hosts.iter().filter_map(|host| lab.daemon(host).ok()??.pid.try_into().ok()).collect::<Vec<u32>>();
+    let case = format!("{IDLE_CONNECTIONS} connections, {} daemons and both programs", daemons.len());
+    let measured: Result<Vec<f64>> =
+        (0..runs.min(3)).map(|_| program::idle(place, IDLE_CONNECTIONS, IDLE_TIME, &daemons)).collect();
+    let group = format!("idle{remark}");
+    let limit = format!("limit of {IDLE_BAR} %");
+    match measured {
+        Ok(values) => Figure::new(&group, case, Unit::PercentOfCore, Sample::new(values))
+            .against(&limit, Sample::new(vec![IDLE_BAR]))
+            .bar(&limit, 1.0, None),
+        Err(error) => Figure {
+            missing: Some(format!("{error:#}")),
+            ..Figure::new(&group, case, Unit::PercentOfCore, None)
+        },
+    }
+}
+
+/// Three hosts in a ring, program after program, with progress on the terminal.
+///
+/// # Errors
+/// The lab does not come up.
+pub fn demo(runs: usize) -> Result<Report> {
+    let setting = Setting { runs, effort: Effort::Short, bars: false, remark: String::new() };
+    eprintln!("Three hosts in a ring, each a network namespace with its own crosslaned ...");
+    let lab = Lab::up(&Options::scratch("demo")).context("the lab does not come up")?;
+    for host in &lab.state().hosts {
+        eprintln!("  {}  {}  {}", host.name, host.address, host.address6);
+    }
+    let places = InLab::all(&lab)?;
+    let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
+    let mut report = Report::new("Unmodified programs between h1 and h2");
+    let programs = program::shown();
+    let progress = progress(programs.len() as u64 * steps(places.len(), &setting));
+    for program in programs {
+        let figures = compare(&*program, &places, &setting, &progress);
+        for figure in &figures {
+            progress.println(line(figure));
+        }
+        report.figures.extend(figures);
+    }
+    progress.finish_and_clear();
+    lab.down().context("the lab does not go down")?;
+    Ok(report)
+}
+
+/// One figure in one line, as it comes in.
+fn line(figure: &Figure) -> String {
+    let Figure { group, case, unit, .. } = figure;
+    let Some(sample) = &figure.sample else {
+        return format!("  {group}, {case}: {}", figure.missing.as_deref().unwrap_or("nothing was measured"));
+    };
+    let ratios = figure
+        .references
+        .iter()
+        .filter_map(|reference| Some(format!("{:.1} x {}", figure.ratio(reference)?, reference.name)));
+    let ratios: Vec<String> = ratios.collect();
+    format!("  {group}, {case}: {:.1} {}  ({})", sample.median, unit.name(), ratios.join(", "))
+}
+
+fn progress(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    let style = ProgressStyle::with_template("  {bar:30} {pos}/{len}  {elapsed}  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Whether all bars of `report` are met.
+pub fn passes(report: &figure::Report) -> bool {
+    report.failed().next().is_none()
+}
