@@ -1,0 +1,195 @@
+//! A neighbour that says what it must not: its cable or its circuit suffers, nothing else.
+
+mod support;
+
+use crosslane_node::cable::{Cable, CableEvent};
+use crosslane_node::config::PortConfig;
+use crosslane_wire::control::{Control, LinkState, Refusal};
+use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
+use crosslane_wire::slice::slice_len;
+use crosslane_wire::{CircuitId, HostId, PortId, SliceRange, Tuple, WaiterId};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use support::*;
+
+const RING: u64 = 1 << 20;
+
+/// A neighbour whose end of the cable this test holds.
+struct Liar {
+    cable: Cable,
+    start: Instant,
+}
+
+impl Liar {
+    fn new(lab: &Lab) -> Self {
+        let config = PortConfig {
+            name: "liar".to_owned(),
+            cable: lab.path("c"),
+            listens: false,
+            window: 1 << 30,
+            mode: 0o600,
+        };
+        let mut liar =
+            Self { cable: Cable::open(PortId(0), HostId(2), config).unwrap(), start: Instant::now() };
+        liar.wait_up();
+        liar
+    }
+
+    fn poll(&mut self) -> Option<CableEvent> {
+        let now = self.start.elapsed();
+        self.cable.poll_event(now)
+    }
+
+    fn wait_up(&mut self) {
+        until("cable up", || matches!(self.poll(), Some(CableEvent::Up(_))).then_some(()));
+    }
+
+    fn wait_down(&mut self) {
+        until("cable down", || matches!(self.poll(), Some(CableEvent::Down(..))).then_some(()));
+    }
+
+    fn say(&mut self, message: &Control) {
+        self.cable.send(message);
+        self.cable.flush();
+    }
+
+    fn hear(&mut self) -> Control {
+        let mut buffer = Vec::new();
+        until("a message", || {
+            self.poll();
+            let message = self.cable.receive(&mut buffer)?;
+            (!matches!(message, Control::LinkStates(_))).then_some(message)
+        })
+    }
+
+    fn open(&mut self, tuple: Tuple, slice: SliceRange) -> Control {
+        self.say(&Control::Open { circuit: CircuitId(5), tuple, slice, key: 1, route: vec![] });
+        self.hear()
+    }
+}
+
+fn lab_with_liar() -> (Lab, Liar) {
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[port("c", true)], "");
+    lab.start(1);
+    let liar = Liar::new(&lab);
+    (lab, liar)
+}
+
+/// A circuit inside host 1, which nothing that a neighbour says may touch.
+fn bystander(lab: &Lab) -> (Client, Client, TcpListener, Circuit) {
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut server = Client::hello(&lab.control(1), "server", None);
+    let listener = TcpListener::bind("127.86.0.1:0").unwrap();
+    server.listen(&listener);
+    let (_socket, circuit) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
+    (client, server, listener, circuit.unwrap())
+}
+
+#[test]
+fn contradictions_are_counted_and_change_nothing() {
+    let (lab, mut liar) = lab_with_liar();
+    let (client, _server, _listener, circuit) = bystander(&lab);
+    let (id, slice) = (circuit.id, SliceRange { offset: u64::MAX - 4095, len: 8192 });
+    let lies = [
+        Control::Opened { circuit: id, peer: CircuitId(1), slice, key: 1 },
+        Control::Refused { circuit: id, why: Refusal::Rule },
+        Control::Closed { circuit: id, abort: true },
+        Control::Closed { circuit: CircuitId(u64::MAX), abort: true },
+    ];
+    for lie in &lies {
+        liar.say(lie);
+    }
+    for harmless in [
+        Control::WantBell { circuit: id, waiter: WaiterId(1) },
+        Control::Ring { circuit: id, waiter: WaiterId(1) },
+        Control::Bell { waiter: WaiterId(7), doorbell: Some(9) },
+        Control::Echo { from: HostId(9), to: HostId(7), token: 1, ttl: 255, stamp: 0, reply: true },
+    ] {
+        liar.say(&harmless);
+    }
+    let status = lab.wait(1, "lies counted", |status| status["counters"]["violations"] == lies.len());
+    assert_eq!(status["ports"][0]["link"], "up");
+    assert_eq!(client.life(&circuit), LIFE_ALIVE);
+}
+
+#[test]
+fn circuits_for_others_addresses_or_outside_the_window_are_refused() {
+    let (lab, mut liar) = lab_with_liar();
+    let (_client, _server, listener, _circuit) = bystander(&lab);
+    let server = listener.local_addr().unwrap();
+    let good = Tuple { client: "127.86.0.2:1000".parse().unwrap(), server };
+    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let refused = |why| Control::Refused { circuit: CircuitId(5), why };
+    let of_another = Tuple { client: "127.86.0.3:1000".parse().unwrap(), ..good };
+    assert_eq!(liar.open(of_another, range), refused(Refusal::Protocol));
+    let to_another = Tuple { server: "127.86.0.3:80".parse().unwrap(), ..good };
+    assert_eq!(liar.open(to_another, range), refused(Refusal::NoListener));
+    for slice in [
+        SliceRange { offset: 1 << 30, ..range },
+        SliceRange { offset: u64::MAX - 4095, ..range },
+        SliceRange { offset: range.offset + 1, ..range },
+        SliceRange { len: 4096, ..range },
+        SliceRange { len: 0, ..range },
+        SliceRange { offset: range.offset + (8 << 20), ..range },
+    ] {
+        assert_eq!(liar.open(good, slice), refused(Refusal::Protocol), "{slice:?}");
+    }
+    assert!(matches!(liar.open(good, range), Control::Opened { .. }));
+}
+
+#[test]
+fn pending_ends_of_a_neighbour_are_bounded() {
+    let (lab, mut liar) = lab_with_liar();
+    let (_client, _server, listener, circuit) = bystander(&lab);
+    let server = listener.local_addr().unwrap();
+    let (range, _fd) = liar.cable.carve_inbound(slice_len(1 << 16)).unwrap();
+    let mut opened = 0;
+    for port in 1..=2000 {
+        let tuple = Tuple { client: (std::net::Ipv4Addr::new(127, 86, 0, 2), port).into(), server };
+        match liar.open(tuple, range) {
+            Control::Opened { .. } => opened += 1,
+            Control::Refused { why: Refusal::NoMemory, .. } => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(opened, 1024);
+    assert_eq!(lab.status(1)["circuits"][0]["id"], circuit.id.0);
+}
+
+#[test]
+fn lying_link_states_take_the_cable_down_for_a_while_and_nothing_else() {
+    let (lab, mut liar) = lab_with_liar();
+    let (client, mut server, listener, circuit) = bystander(&lab);
+    let lie = LinkState { origin: HostId(3), incarnation: 1, sequence: 1, neighbours: vec![HostId(3)] };
+    liar.say(&Control::LinkStates(vec![lie]));
+    liar.wait_down();
+    let status = lab.wait(1, "counted", |status| status["counters"]["violations"] == 1);
+    assert_eq!(status["ports"][0]["link"], "down");
+    assert!(status["ports"][0]["why"].as_str().unwrap().contains("host 3"));
+    assert_eq!(client.life(&circuit), LIFE_ALIVE);
+    let (reply, _) = server.ask(&Request::Listen, &[listener.as_fd()]);
+    assert_eq!(reply, Reply::Done);
+    liar.wait_up();
+    let status = lab.wait(1, "up again", |status| status["ports"][0]["link"] == "up");
+    assert_eq!(status["ports"][0]["epoch"], 2);
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
+    let (lab, mut liar) = lab_with_liar();
+    let own = LinkState { origin: HostId(2), incarnation: 1, sequence: 1, neighbours: vec![HostId(1)] };
+    liar.say(&Control::LinkStates(vec![own]));
+    lab.wait_hosts(1, &[2]);
+    let mut client = Client::hello(&lab.control(1), "client", None);
+    let began = Instant::now();
+    let (_socket, circuit) = client.connect_to("127.86.0.1:0", "127.86.0.2:80".parse().unwrap());
+    let why = crosslane_wire::local::Plain::Refused(Refusal::Timeout);
+    assert_eq!(circuit.unwrap_err(), Reply::Plain { why });
+    assert!(began.elapsed() >= Duration::from_millis(20));
+    let Control::Open { circuit, .. } = liar.hear() else { panic!("no Open") };
+    assert_ne!(lab.status(1)["ports"][0]["window_used"], window_bare(), "the neighbour may still write");
+    liar.say(&Control::Refused { circuit, why: Refusal::Rule });
+    lab.wait_idle(1);
+}
