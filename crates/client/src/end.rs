@@ -177,6 +177,9 @@ impl End {
         let bytes = {
             let _guard = sending.lock.lock(tid)?;
             self.may_send(Kind::Data)?;
+            if self.gone() {
+                return self.send_to_nobody(total(buffers) - skip);
+            }
             self.guarded(self.push_all(buffers, skip))?
         };
         if bytes == 0 && skip < total(buffers) {
@@ -241,6 +244,27 @@ impl End {
         }
         self.shared.status.tx.store(next as u32, Relaxed);
         Ok(Moved { bytes: 0, wake: self.data_bell() })
+    }
+
+    /// Whether nobody is there any more who could read what we send: the far end was closed, or its connection ended
+    /// without a word (its last holder was killed or left by `_exit`).
+    #[inline]
+    pub fn gone(&self) -> bool {
+        if self.inbound.load_u32(STATE) == STATE_GONE {
+            return true;
+        }
+        self.shared.status.fin.load(Relaxed) != 0
+            && matches!(self.rx(), Direction::Open | Direction::Greeting)
+            && !self.shared.consumer.arrived(&self.inbound)
+    }
+
+    /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
+    /// fail.
+    fn send_to_nobody(&self, bytes: usize) -> Result<Moved, Failure> {
+        if self.shared.status.unheard.swap(1, Relaxed) == 0 {
+            return Ok(Moved { bytes, wake: None });
+        }
+        Err(Failure::Ended)
     }
 
     /// Tells the far side that this end is gone for good.

@@ -39,7 +39,7 @@ impl End {
         let tx_over = self.tx() == Direction::Ended;
         Ready {
             readable: data || (read_closed && self.rx() != Direction::Tcp),
-            writable: tx_over || self.has_room(),
+            writable: tx_over || self.has_room() || self.gone(),
             read_closed,
             hung_up: fin && tx_over,
             error: false,

@@ -24,6 +24,8 @@ pub struct Status {
     pub reset: AtomicU32,
     /// Not 0: the quiet TCP connection has seen the far side's FIN; what lies in the ring still counts.
     pub fin: AtomicU32,
+    /// Not 0: bytes were sent after the far end had gone.
+    pub unheard: AtomicU32,
     /// Not 0: `shutdown(SHUT_RD)` was called.
     pub read_shut: AtomicU32,
     /// Not 0: a non-blocking `connect` has not been seen to finish.
@@ -128,6 +130,7 @@ impl Shared {
             &status.error,
             &status.reset,
             &status.fin,
+            &status.unheard,
             &status.read_shut,
             &status.connecting,
             &status.receive_timeout,

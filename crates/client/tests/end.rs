@@ -209,3 +209,26 @@ fn a_dead_circuit_delivers_what_arrived_and_then_fails() {
     assert_eq!(send(&pair.server, b"x"), Err(Failure::Reset));
     assert!(pair.server.ready(TID).hung_up);
 }
+
+#[test]
+fn bytes_to_a_far_end_that_left_fail_as_tcp_has_it() {
+    let pair = pair();
+    send(&pair.server, b"bye").unwrap();
+    pair.server.turn(TID, Kind::DisConn).unwrap();
+    pair.server.leave();
+    assert_eq!(receive(&pair.client, 10).unwrap(), b"bye");
+    assert_eq!(receive(&pair.client, 10), Err(Failure::Ended));
+    assert_eq!(send(&pair.client, b"heard by nobody"), Ok(15));
+    assert_eq!(send(&pair.client, b"again"), Err(Failure::Ended));
+}
+
+#[test]
+fn a_far_end_that_was_killed_does_not_let_its_sender_wait_for_room() {
+    let pair = pair();
+    pair.client.refresh(TID);
+    while send(&pair.client, &[1; 10_000]).is_ok() {}
+    pair.client.shared().status.fin.store(1, Ordering::Relaxed);
+    assert!(pair.client.ready(TID).writable);
+    assert!(send(&pair.client, b"x").is_ok());
+    assert_eq!(send(&pair.client, b"x"), Err(Failure::Ended));
+}

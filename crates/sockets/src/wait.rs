@@ -104,7 +104,7 @@ pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
 fn stirred(end: &Held, what: For) -> bool {
     match what {
         For::Data => end.stirred(),
-        For::Room => end.has_room() || end.dead().is_some(),
+        For::Room => end.has_room() || end.dead().is_some() || end.gone(),
     }
 }
 
@@ -140,7 +140,7 @@ fn over(end: &Held, what: For) -> bool {
                     || status.read_shut.load(Relaxed) != 0
                     || !matches!(end.rx(), Direction::Open | Direction::Greeting)
             }
-            For::Room => end.tx() != Direction::Open,
+            For::Room => end.tx() != Direction::Open || end.gone(),
         }
 }
 
