@@ -223,8 +223,8 @@ fn streams(plan: &Plan, both: bool, session: &mut Session, report: &mut Report) 
 /// A size as people write it.
 fn bytes(size: usize) -> String {
     match size {
-        _ if size >= 1 << 20 && size % (1 << 20) == 0 => format!("{} MB", size >> 20),
-        _ if size >= 1 << 10 && size % (1 << 10) == 0 => format!("{} KB", size >> 10),
+        _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => format!("{} MB", size >> 20),
+        _ if size >= 1 << 10 && size.is_multiple_of(1 << 10) => format!("{} KB", size >> 10),
         _ => format!("{size} B"),
     }
 }

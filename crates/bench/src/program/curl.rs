@@ -20,7 +20,7 @@ impl Program for LargeFile {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        vec![Metric::new("512 MB from nginx", Unit::GigabitsPerSecond)]
+        vec![Metric::new("256 MB from nginx", Unit::GigabitsPerSecond)]
     }
 
     fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn the_speed_counts_only_if_all_bytes_came() {
-        assert_eq!(parse("536870912 1000000000\n").unwrap(), 8.0);
-        assert!(parse("536870911 1000000000\n").is_err());
+        assert_eq!(parse("268435456 1000000000\n").unwrap(), 8.0);
+        assert!(parse("268435455 1000000000\n").is_err());
         assert!(parse("").is_err());
     }
 }

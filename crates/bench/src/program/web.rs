@@ -6,13 +6,13 @@ use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Bytes of the small file.
 const SMALL: usize = 4096;
 /// Bytes of the large file. Sparse, so that the disk does not matter.
-pub(super) const LARGE: u64 = 512 << 20;
+pub(super) const LARGE: u64 = 256 << 20;
 
 /// Keep-alive requests for 4 KB over 16 connections.
 #[derive(Debug)]
@@ -82,18 +82,29 @@ impl Program for Connections {
 /// Starts nginx in the foreground, with everything that it writes in the place's folder.
 pub(super) fn serve(place: &dyn Place, port: u16) -> Result<Server> {
     let folder = place.folder().join(format!("nginx-{port}"));
-    fs::create_dir_all(folder.join("files")).context("cannot make a folder for nginx")?;
-    fs::write(folder.join("files/small"), vec![b'x'; SMALL])?;
-    fs::File::create(folder.join("files/large"))?.set_len(LARGE)?;
+    fs::create_dir_all(&folder).context("cannot make a folder for nginx")?;
+    let files = files(place.folder())?;
     let file = folder.join("nginx.conf");
-    fs::write(&file, configuration(&folder, port))?;
+    fs::write(&file, configuration(&folder, &files, port))?;
     let mut command = place.server("nginx")?;
     command.arg("-c").arg(&file).args(["-e", "stderr"]);
     Server::start(command, port)
 }
 
-fn configuration(folder: &Path, port: u16) -> String {
-    let folder = folder.display();
+/// The folder of the files that are served, all read once, so that no run meets a cold cache.
+fn files(folder: &Path) -> Result<PathBuf> {
+    let files = folder.join("files");
+    fs::create_dir_all(&files)?;
+    fs::write(files.join("small"), vec![b'x'; SMALL])?;
+    if !files.join("large").exists() {
+        fs::File::create(files.join("large"))?.set_len(LARGE)?;
+    }
+    std::io::copy(&mut fs::File::open(files.join("large"))?, &mut std::io::sink())?;
+    Ok(files)
+}
+
+fn configuration(folder: &Path, files: &Path, port: u16) -> String {
+    let (folder, files) = (folder.display(), files.display());
     let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
     format!(
         "{user} daemon off; worker_processes 1; pid {folder}/pid; error_log stderr crit;\n\
@@ -101,7 +112,7 @@ fn configuration(folder: &Path, port: u16) -> String {
          http {{ access_log off; keepalive_requests 10000000; sendfile on;\n\
          client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
          fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n\
-         server {{ listen {port}; root {folder}/files; }} }}\n"
+         server {{ listen {port}; root {files}; }} }}\n"
     )
 }
 
