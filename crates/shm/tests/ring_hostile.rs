@@ -34,7 +34,7 @@ impl Choices<'_> {
 
     /// A word that is likely to pass one check or another.
     fn record(&self) -> u64 {
-        if self.byte() % 8 == 0 {
+        if self.byte().is_multiple_of(8) {
             return self.word();
         }
         let len = match self.byte() % 4 {
@@ -66,11 +66,15 @@ impl Load for Shifting<'_> {
     }
 
     fn load_u64(&self, offset: usize) -> u64 {
-        assert!(offset % 8 == 0 && offset + 8 <= self.len, "read at {offset} of {}", self.len);
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len, "read at {offset} of {}", self.len);
         if offset % 64 == 8 {
             return self.choices.record();
         }
-        if self.choices.byte() % 8 == 0 { self.choices.word() } else { mark(KEY, self.position.get()) }
+        if self.choices.byte().is_multiple_of(8) {
+            self.choices.word()
+        } else {
+            mark(KEY, self.position.get())
+        }
     }
 
     fn read(&self, offset: usize, target: &mut [u8]) {
@@ -90,7 +94,7 @@ fn consume(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> 
             1 => drop(consumer.take(memory, &mut target)?),
             2 => drop(consumer.take(memory, &mut target[..usize::from(memory.choices.byte())])?),
             3 if consumer.head(memory)?.is_some() => consumer.consume()?,
-            4 => drop(consumer.give_credit(&back.0, memory.choices.byte() % 2 == 0)),
+            4 => drop(consumer.give_credit(&back.0, memory.choices.byte().is_multiple_of(2))),
             _ => walk(consumer, memory)?,
         }
     }

@@ -46,7 +46,7 @@ impl Slice {
             CREDIT => &self.words[0],
             WANT_DATA => &self.words[1],
             WANT_ROOM => &self.words[2],
-            _ if offset % 64 == 0 => &self.lines[(offset - RING) / 64].0,
+            _ if offset.is_multiple_of(64) => &self.lines[(offset - RING) / 64].0,
             _ if offset % 64 == 8 => &self.lines[(offset - RING) / 64].1,
             _ => panic!("no word at {offset}"),
         }
