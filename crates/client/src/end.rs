@@ -421,7 +421,7 @@ impl End {
         let sending = &self.shared.sending;
         let sends = sending.sends.load(Relaxed);
         sending.sends.store(sends.wrapping_add(1), Relaxed);
-        if sends % 64 == 0 {
+        if sends.is_multiple_of(64) {
             let cpu = rustix::thread::sched_getcpu();
             sending.cpu.store(u32::try_from(cpu).unwrap_or(0), Relaxed);
         }

@@ -18,6 +18,11 @@ pub struct Budget(AtomicU32);
 const LEAST_NS: u32 = 2_000;
 
 impl Budget {
+    /// As long as the limit allows.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(u32::MAX))
+    }
+
     /// Starts out at `limit_ns`.
     pub fn reset(&self, limit_ns: u32) {
         self.0.store(limit_ns, Relaxed);

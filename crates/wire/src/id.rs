@@ -57,8 +57,8 @@ impl SliceRange {
     /// Whether the range is page-aligned, not empty, and ends within `window` bytes.
     pub fn fits(self, window: u64) -> bool {
         self.len > 0
-            && self.offset % crate::slice::PAGE == 0
-            && self.len % crate::slice::PAGE == 0
+            && self.offset.is_multiple_of(crate::slice::PAGE)
+            && self.len.is_multiple_of(crate::slice::PAGE)
             && self.end().is_some_and(|end| end <= window)
     }
 }
