@@ -1,1 +1,57 @@
-//! End-to-end tests in the lab with unmodified programs
+//! End-to-end tests: unmodified programs in a lab, their bytes compared, and the daemons' counters asked whether it
+//! was the fabric that carried them.
+//!
+//! * [`rig`]: a lab for one test, programs in its hosts, and what the daemons counted.
+//! * [`program`]: a program that runs: its output, its end, and that it does end.
+//! * [`payload`]: bytes to send, and whether they came.
+//! * [`package`]: programs that may not be installed: a test says so loudly, and in continuous integration fails.
+//! * One module for each unmodified program: how to start it, and what to ask of it.
+//!
+//! The tests are in `tests/`, by theme. They need the release build of the whole workspace (`make build`).
+
+pub mod echo;
+pub mod go;
+pub mod iperf3;
+pub mod memcached;
+pub mod netperf;
+pub mod nginx;
+pub mod nodejs;
+pub mod openssh;
+pub mod package;
+pub mod payload;
+pub mod postgres;
+pub mod program;
+pub mod python;
+pub mod redis;
+pub mod rig;
+pub mod sockperf;
+
+use std::time::{Duration, Instant};
+
+/// How long a server may take to listen, or a daemon to say what is expected.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a client may take for all of its work.
+pub const WORK: Duration = Duration::from_secs(60);
+/// Pause between two looks at something that has no event to wait for.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Looks until `holds` gives something; the error says `what` did not come, and what `holds` saw last.
+///
+/// # Errors
+/// Nothing came within `patience`.
+pub fn wait_for<T>(
+    what: &str,
+    patience: Duration,
+    mut holds: impl FnMut() -> Result<T, String>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match holds() {
+            Ok(value) => return Ok(value),
+            Err(seen) if Instant::now() >= deadline => {
+                anyhow::bail!("not within {} s: {what}: {seen}", patience.as_secs())
+            }
+            Err(_) => std::thread::sleep(LOOK_AGAIN),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! OpenSSH: a server with keys and configuration of its own, and `scp`.
+
+use crate::program::{Program, run};
+use crate::rig::Rig;
+use crate::{WORK, package};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a copy of 1 GB may take.
+const COPY: Duration = Duration::from_secs(120);
+
+/// A server, and what a client needs to get in.
+#[derive(Debug)]
+pub struct Sshd {
+    /// The server.
+    pub server: Program,
+    scp: PathBuf,
+    ssh: PathBuf,
+    keys: PathBuf,
+    port: u16,
+    address: String,
+    _separation: Option<Separation>,
+}
+
+/// The folder that a server of root's needs, if we had to make it.
+#[derive(Debug)]
+struct Separation(PathBuf);
+
+impl Drop for Separation {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+impl Sshd {
+    /// Starts a server; `None`, loudly, if a program is missing.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub fn start(rig: &Rig, host: &str, port: u16) -> Result<Option<Self>> {
+        let (Some(sshd), Some(scp), Some(ssh)) =
+            (package::need("sshd"), package::need("scp"), package::need("ssh"))
+        else {
+            return Ok(None);
+        };
+        let keys = rig.file("ssh");
+        fs::create_dir(&keys)?;
+        for name in ["host", "user"] {
+            let mut keygen = Command::new("ssh-keygen");
+            run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(keys.join(name)), WORK)?;
+        }
+        let address = rig.address(host)?.to_string();
+        fs::copy(keys.join("user.pub"), keys.join("authorized"))?;
+        fs::write(keys.join("config"), config(&keys, &address, port))?;
+        let separation = separation()?;
+        let mut command = rig.command(host, &sshd)?;
+        let mut server = Program::start(command.args(["-D", "-e", "-f"]).arg(keys.join("config")))?;
+        server.listens(port)?;
+        Ok(Some(Self { server, scp, ssh, keys, port, address, _separation: separation }))
+    }
+
+    /// Copies a file to the server; `legacy` uses the old protocol of `scp` rather than SFTP.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn send(&self, rig: &Rig, host: &str, file: &Path, to: &Path, legacy: bool) -> Result<()> {
+        let mut command = rig.command(host, &self.scp)?;
+        self.identify(&mut command);
+        if legacy {
+            command.arg("-O");
+        }
+        command.arg("-P").arg(self.port.to_string()).arg(file);
+        run(command.arg(format!("{}:{}", self.address, to.display())), COPY)?;
+        Ok(())
+    }
+
+    /// Copies a file from the server.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn fetch(&self, rig: &Rig, host: &str, from: &Path, file: &Path) -> Result<()> {
+        let mut command = rig.command(host, &self.scp)?;
+        self.identify(&mut command);
+        command.arg("-P").arg(self.port.to_string());
+        run(command.arg(format!("{}:{}", self.address, from.display())).arg(file), COPY)?;
+        Ok(())
+    }
+
+    /// Runs a command on the server with `input`, and returns what it prints.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn execute(&self, rig: &Rig, host: &str, words: &str, input: &[u8]) -> Result<Vec<u8>> {
+        let mut command = rig.command(host, &self.ssh)?;
+        self.identify(&mut command);
+        command.arg("-p").arg(self.port.to_string()).arg(&self.address).arg(words);
+        Ok(Program::start_with(&mut command, input)?.finish(WORK)?.output)
+    }
+
+    fn identify(&self, command: &mut Command) {
+        command.arg("-i").arg(self.keys.join("user")).args(["-F", "none", "-o", "BatchMode=yes"]);
+        command.args(["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]);
+        command.args(["-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR"]);
+    }
+}
+
+fn config(keys: &Path, address: &str, port: u16) -> String {
+    let at = keys.display();
+    format!(
+        "ListenAddress {address}\nPort {port}\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\n\
+         PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n\
+         PrintMotd no\nSubsystem sftp internal-sftp\n"
+    )
+}
+
+/// A server of root's runs its unprivileged part in `/run/sshd`.
+fn separation() -> Result<Option<Separation>> {
+    let path = PathBuf::from("/run/sshd");
+    if !rustix::process::geteuid().is_root() || path.is_dir() {
+        return Ok(None);
+    }
+    fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+    Ok(Some(Separation(path)))
+}

@@ -1,0 +1,103 @@
+//! PostgreSQL: a server that forks for each connection, `psql` and `pgbench`.
+
+use crate::program::{Printed, Program, run};
+use crate::rig::Rig;
+use crate::{WORK, package};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A server.
+#[derive(Debug)]
+pub struct Postgres {
+    /// The server.
+    pub server: Program,
+    bin: PathBuf,
+    address: String,
+    port: u16,
+}
+
+impl Postgres {
+    /// Makes a database and starts a server; `None`, loudly, if it is not installed.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub fn start(rig: &Rig, host: &str, port: u16) -> Result<Option<Self>> {
+        let Some(bin) = folder() else {
+            package::skip("postgres is not installed; scripts/install-packages.sh test installs it");
+            return Ok(None);
+        };
+        let data = rig.file("postgres");
+        fs::create_dir(&data)?;
+        let mut initdb = Command::new(bin.join("initdb"));
+        if let Some(user) = user() {
+            run(Command::new("chown").arg(user).arg(&data), WORK)?;
+            initdb = Command::new("setpriv");
+            initdb.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
+            initdb.arg(bin.join("initdb"));
+        }
+        initdb.current_dir(rig.folder()).args(["--auth=trust", "-U", "bench", "-E", "UTF8", "--no-locale"]);
+        run(initdb.arg("--no-sync").arg("-D").arg(&data), WORK).context("initdb")?;
+        let address = rig.address(host)?.to_string();
+        let hba = data.join("pg_hba.conf");
+        fs::write(&hba, "host all all 0.0.0.0/0 trust\nhost all all ::/0 trust\n")?;
+        let mut command = match user() {
+            Some(user) => rig.command_as(user, host, bin.join("postgres"))?,
+            None => rig.command(host, bin.join("postgres"))?,
+        };
+        command.current_dir(rig.folder()).arg("-D").arg(&data).args(["-p", &port.to_string()]);
+        command.args(["-c", &format!("listen_addresses={address}"), "-c", "unix_socket_directories="]);
+        let mut server = Program::start(command.args(["-c", "fsync=off", "-c", "autovacuum=off"]))?;
+        server.listens(port)?;
+        server.says("ready to accept connections")?;
+        Ok(Some(Self { server, bin, address, port }))
+    }
+
+    /// Runs `pgbench` with `more` arguments.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn bench(&self, rig: &Rig, host: &str, more: &[&str]) -> Result<Printed> {
+        let mut command = self.client(rig, host, "pgbench")?;
+        command.args(more).arg("postgres");
+        run(&mut command, WORK)
+    }
+
+    /// Runs SQL with `input` (for `COPY .. FROM STDIN`), and returns what it prints, unaligned.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn sql(&self, rig: &Rig, host: &str, sql: &str, input: &[u8]) -> Result<Vec<u8>> {
+        let mut command = self.client(rig, host, "psql")?;
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-c", sql]);
+        Ok(Program::start_with(&mut command, input)?.finish(WORK)?.output)
+    }
+
+    fn client(&self, rig: &Rig, host: &str, program: &str) -> Result<Command> {
+        let mut command = rig.command(host, self.bin.join(program))?;
+        command.args(["-h", &self.address, "-p", &self.port.to_string(), "-U", "bench"]);
+        Ok(command)
+    }
+}
+
+/// The user that a server of root's must run as: it refuses to be root.
+fn user() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let known = users.lines().any(|line| line.starts_with("postgres:"));
+    Some(if known { "postgres" } else { "nobody" })
+}
+
+/// The folder of the newest version's programs.
+fn folder() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let mut found: Vec<PathBuf> = versions
+        .map(|version| version.path().join("bin"))
+        .filter(|bin| ["initdb", "postgres", "pgbench", "psql"].iter().all(|p| bin.join(p).is_file()))
+        .collect();
+    found.sort();
+    found.pop().or_else(|| package::find("postgres").and_then(|path| path.parent().map(Path::to_owned)))
+}

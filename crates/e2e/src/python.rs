@@ -1,0 +1,88 @@
+//! Python: its standard library's servers and clients, as scripts that check the bytes themselves.
+
+use crate::program::Program;
+use crate::rig::Rig;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Scripts for the Python interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// Echo by plain sockets and threads: `server ADDRESS PORT`, `client ADDRESS PORT BYTES CONNECTIONS`.
+    Echo,
+    /// Echo by asyncio streams; the same arguments.
+    Asyncio,
+    /// `multiprocessing.connection` and a manager: `server ADDRESS PORT`, `client ADDRESS PORT`.
+    Multiprocessing,
+    /// `socketserver`: `forking|threading ADDRESS PORT`; the client is [`Script::Echo`]'s.
+    SocketServer,
+    /// A memcached client: `ADDRESS PORT`.
+    Memcached,
+    /// Connections that last: `server ADDRESS PORT`, `client ADDRESS PORT CONNECTIONS`: one echo on each, `ready`,
+    /// idle until told by a line to end.
+    Idle,
+    /// Connections in a loop: `server ADDRESS PORT`, `client ADDRESS PORT TIMES`; both tell their descriptors.
+    Loop,
+    /// Traffic without end, to see faults: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how it ended.
+    Endless,
+    /// Behaviours of sockets that programs rely on: `server ADDRESS PORT`, `client ADDRESS PORT`.
+    Behaviour,
+}
+
+impl Script {
+    fn text(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Echo => ("echo.py", include_str!("python/echo.py")),
+            Self::Asyncio => ("streams.py", include_str!("python/streams.py")),
+            Self::Multiprocessing => ("manager.py", include_str!("python/manager.py")),
+            Self::SocketServer => ("server.py", include_str!("python/server.py")),
+            Self::Memcached => ("memcache.py", include_str!("python/memcache.py")),
+            Self::Idle => ("idle.py", include_str!("python/idle.py")),
+            Self::Loop => ("loop.py", include_str!("python/loop.py")),
+            Self::Endless => ("endless.py", include_str!("python/endless.py")),
+            Self::Behaviour => ("behaviour.py", include_str!("python/behaviour.py")),
+        }
+    }
+
+    /// The interpreter with this script in a host, accelerated.
+    ///
+    /// # Errors
+    /// The script cannot be written, or there is no such host.
+    pub fn command(self, rig: &Rig, host: &str, python: &Path) -> Result<Command> {
+        let mut command = rig.command(host, python)?;
+        self.load(rig, &mut command)?;
+        Ok(command)
+    }
+
+    /// As [`Self::command`], plain.
+    ///
+    /// # Errors
+    /// As [`Self::command`].
+    pub fn plain(self, rig: &Rig, host: &str, python: &Path) -> Result<Command> {
+        let mut command = rig.plain(host, python)?;
+        self.load(rig, &mut command)?;
+        Ok(command)
+    }
+
+    /// Starts the script with arguments and waits until it listens on `port`.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn server(self, rig: &Rig, host: &str, python: &Path, words: &[&str], port: u16) -> Result<Program> {
+        let mut server = Program::start(self.command(rig, host, python)?.args(words))?;
+        server.listens(port)?;
+        Ok(server)
+    }
+
+    fn load(self, rig: &Rig, command: &mut Command) -> Result<()> {
+        let (name, text) = self.text();
+        let path = rig.file(name);
+        if !path.exists() {
+            fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        }
+        command.args(["-u", "-X", "faulthandler"]).arg(path);
+        Ok(())
+    }
+}

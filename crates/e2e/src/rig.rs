@@ -1,0 +1,273 @@
+//! A lab for one test, programs in its hosts, and what the daemons counted.
+
+use crate::{PATIENCE, package, program, wait_for};
+use anyhow::{Context, Result};
+use crosslane_lab::{Lab, LabError, Options, Preload, Topology};
+use serde_json::Value;
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// First port that servers get; below the range that the kernel gives to clients.
+const FIRST_PORT: u16 = 20_000;
+
+/// A lab and a folder for one test; both are gone when it is dropped.
+#[derive(Debug)]
+pub struct Rig {
+    /// The lab.
+    pub lab: Lab,
+    folder: TempDir,
+    port: Cell<u16>,
+}
+
+/// What the daemon of one host has counted, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Payload that programs sent by streams, bytes.
+    pub sent: u64,
+    /// Payload that programs received by streams, bytes.
+    pub received: u64,
+    /// Stream ends that programs got.
+    pub opened: u64,
+    /// Stream ends that were broken off here.
+    pub aborted: u64,
+    /// Bytes of IP packets into the fabric and out of it.
+    pub ip_bytes: u64,
+    /// Times that somebody broke the protocol.
+    pub violations: u64,
+    /// Stream ends that are there now.
+    pub circuits: u64,
+    /// Window memory in use now, all ports, bytes.
+    pub window_used: u64,
+    /// Programs with a session now.
+    pub sessions: u64,
+}
+
+impl Rig {
+    /// A lab of two hosts with one cable; `None`, loudly, where the kernel lets this user make no namespaces or
+    /// the socket library was not built.
+    ///
+    /// # Errors
+    /// The lab does not come up.
+    pub fn pair() -> Result<Option<Self>> {
+        Self::up(Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("e2e") })
+    }
+
+    /// A lab of three hosts in a ring; `None` as [`Self::pair`].
+    ///
+    /// # Errors
+    /// The lab does not come up.
+    pub fn ring() -> Result<Option<Self>> {
+        Self::up(Options::scratch("e2e"))
+    }
+
+    /// A lab as `options` have it; `None` as [`Self::pair`].
+    ///
+    /// # Errors
+    /// The lab does not come up.
+    pub fn up(options: Options) -> Result<Option<Self>> {
+        let lab = match Lab::up(&options) {
+            Ok(lab) => lab,
+            Err(LabError::Keeper(why)) if why.contains("does not let you") => {
+                package::skip(&why);
+                return Ok(None);
+            }
+            Err(error) => {
+                return Err(error).context("the lab does not come up; is the workspace built (make build)?");
+            }
+        };
+        // Programs that drop their rights must still get through.
+        let folder = tempfile::Builder::new().prefix("crosslane-e2e.").tempdir()?;
+        open_folder(folder.path())?;
+        Ok(Some(Self { lab, folder, port: Cell::new(FIRST_PORT) }))
+    }
+
+    /// Folder of this test, open to all users.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Path of a file in the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A port that no server of this test has.
+    pub fn port(&self) -> u16 {
+        let port = self.port.get();
+        self.port.set(port + 1);
+        port
+    }
+
+    /// An accelerated program in a host.
+    ///
+    /// # Errors
+    /// There is no such host, or no socket library.
+    pub fn command(&self, host: &str, program: impl AsRef<OsStr>) -> Result<Command> {
+        Ok(self.lab.command(host, Preload::On, program)?)
+    }
+
+    /// A program in a host that meets only the kernel.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn plain(&self, host: &str, program: impl AsRef<OsStr>) -> Result<Command> {
+        Ok(self.lab.command(host, Preload::Off, program)?)
+    }
+
+    /// An accelerated program in a host, of another user. The library is copied to where that user can read it.
+    ///
+    /// # Errors
+    /// There is no such host, or no socket library.
+    pub fn command_as(&self, user: &str, host: &str, program: impl AsRef<OsStr>) -> Result<Command> {
+        let library = self.lab.state().sockets.clone().context("the socket library was not built")?;
+        let copy = self.file("libcrosslane_sockets.so");
+        if !copy.exists() {
+            std::fs::copy(&library, &copy).context("copy the socket library")?;
+        }
+        let mut command = self.plain(host, "setpriv")?;
+        command.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
+        command.arg("env").arg(format!("LD_PRELOAD={}", copy.display())).arg(program);
+        Ok(command)
+    }
+
+    /// Fabric address of a host.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn address(&self, host: &str) -> Result<IpAddr> {
+        Ok(self.lab.address(host)?)
+    }
+
+    /// What a host's daemon has counted so far.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub fn account(&self, host: &str) -> Result<Account> {
+        Ok(Account::of(&self.lab.status(host)?))
+    }
+
+    /// Begins to measure what `hosts` carry.
+    ///
+    /// # Errors
+    /// A daemon does not answer.
+    pub fn measure(&self, hosts: &[&str]) -> Result<Measure<'_>> {
+        let before = hosts
+            .iter()
+            .map(|host| Ok(((*host).to_owned(), self.account(host)?)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Measure { rig: self, before })
+    }
+
+    /// What a host's daemon has logged.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn log(&self, host: &str) -> Result<String> {
+        Ok(program::text_of(&self.lab.host(host)?.log))
+    }
+}
+
+impl Account {
+    /// Reads a daemon's status.
+    pub fn of(status: &Value) -> Self {
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let counter = |name: &str| number(&status["counters"][name]);
+        let ports = status["ports"].as_array().map_or(&[][..], Vec::as_slice);
+        Self {
+            sent: counter("stream_tx_bytes"),
+            received: counter("stream_rx_bytes"),
+            opened: counter("streams_opened"),
+            aborted: counter("streams_aborted"),
+            ip_bytes: counter("ip_tx_bytes") + counter("ip_rx_bytes"),
+            violations: counter("violations"),
+            circuits: status["circuits"].as_array().map_or(0, |circuits| circuits.len() as u64),
+            window_used: ports.iter().map(|port| number(&port["window_used"])).sum(),
+            sessions: number(&status["sessions"]),
+        }
+    }
+}
+
+/// What hosts had counted at the beginning of something.
+#[derive(Debug)]
+pub struct Measure<'rig> {
+    rig: &'rig Rig,
+    before: Vec<(String, Account)>,
+}
+
+impl Measure<'_> {
+    /// Checks that streams carried at least `payload` bytes past each of the hosts (sent and received together),
+    /// over at least `streams` new stream ends.
+    ///
+    /// # Errors
+    /// They did not, and what was counted instead.
+    pub fn carried(&self, payload: u64, streams: u64) -> Result<()> {
+        self.each("streams carried it", |before, now| {
+            let moved = (now.sent + now.received).saturating_sub(before.sent + before.received);
+            let opened = now.opened.saturating_sub(before.opened);
+            if moved >= payload && opened >= streams {
+                return Ok(());
+            }
+            Err(format!("{moved} bytes of {payload}, {opened} streams of {streams}"))
+        })
+    }
+
+    /// Checks that no stream was opened and IP packets carried at least `payload` bytes past each host.
+    ///
+    /// # Errors
+    /// There were streams, or less was carried.
+    pub fn carried_by_ip(&self, payload: u64) -> Result<()> {
+        self.each("IP carried it", |before, now| {
+            let moved = now.ip_bytes.saturating_sub(before.ip_bytes);
+            if moved >= payload && now.opened == before.opened {
+                return Ok(());
+            }
+            Err(format!("{moved} bytes of {payload}, {} streams", now.opened - before.opened))
+        })
+    }
+
+    /// Checks that, the programs gone, nothing is left: no stream, no session, no slice; and that nobody broke the
+    /// protocol.
+    ///
+    /// # Errors
+    /// Something is left.
+    pub fn gave_back(&self) -> Result<()> {
+        self.each("everything was given back", |before, now| {
+            let held = |it: Account| (it.circuits, it.window_used, it.sessions, it.violations);
+            if held(*before) == held(*now) {
+                return Ok(());
+            }
+            Err(format!(
+                "(circuits, window_used, sessions, violations) were {:?}, are {:?}",
+                held(*before),
+                held(*now)
+            ))
+        })
+    }
+
+    /// What each host has counted since the beginning, `f(before, now)`.
+    fn each(&self, what: &str, f: impl Fn(&Account, &Account) -> Result<(), String>) -> Result<()> {
+        for (host, before) in &self.before {
+            wait_for(&format!("{what} ({host})"), PATIENCE, || {
+                let status = self.rig.lab.status(host).map_err(|error| error.to_string())?;
+                f(before, &Account::of(&status)).map_err(|why| {
+                    format!("{why}; plain: {}; circuits: {}", status["counters"]["plain"], status["circuits"])
+                })
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets every user into a folder.
+///
+/// # Errors
+/// The mode cannot be set.
+pub fn open_folder(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Unmodified programs between hosts, and inside one: their bytes are compared, and the daemons' counters say that
+//! streams carried them.
+
+mod database;
+mod ip;
+mod performance;
+mod python;
+mod shell;
+mod web;

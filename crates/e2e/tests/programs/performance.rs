@@ -1,0 +1,98 @@
+//! Programs that measure networks: here it only counts that they work.
+
+use anyhow::{Result, ensure};
+use crosslane_e2e::rig::Rig;
+use crosslane_e2e::{iperf3, netperf, package, sockperf};
+
+/// Bytes that a second of iperf3 surely moves, also on a slow and busy machine.
+const LITTLE: u64 = 10 << 20;
+
+fn iperf3_with(more: &[&str], streams: u64, v6: bool) -> Result<()> {
+    let Some(program) = package::need("iperf3") else { return Ok(()) };
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let to = if v6 { rig.lab.address6("h2")? } else { rig.address("h2")? }.to_string();
+    let measure = rig.measure(&["h1", "h2"])?;
+    let port = rig.port();
+    let server = iperf3::server(&rig, "h2", &program, port)?;
+    let moved = iperf3::client(&rig, "h1", &program, &to, port, more)?;
+    ensure!(moved.streams == streams, "{} streams", moved.streams);
+    ensure!(moved.bytes > LITTLE, "{} bytes in a second", moved.bytes);
+    // One more stream for its control connection.
+    measure.carried(moved.bytes, streams + 1)?;
+    drop(server);
+    measure.gave_back()
+}
+
+#[test]
+fn iperf3_one_stream() -> Result<()> {
+    iperf3_with(&[], 1, false)
+}
+
+#[test]
+fn iperf3_one_stream_v6() -> Result<()> {
+    iperf3_with(&[], 1, true)
+}
+
+#[test]
+fn iperf3_four_streams() -> Result<()> {
+    iperf3_with(&["-P", "4"], 4, false)
+}
+
+#[test]
+fn iperf3_reverse() -> Result<()> {
+    iperf3_with(&["-R"], 1, false)
+}
+
+#[test]
+fn iperf3_both_ways() -> Result<()> {
+    iperf3_with(&["--bidir"], 2, false)
+}
+
+fn sockperf_with(size: usize, more: &[&str]) -> Result<()> {
+    let Some(program) = package::need("sockperf") else { return Ok(()) };
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let address = rig.address("h2")?.to_string();
+    let measure = rig.measure(&["h1", "h2"])?;
+    let port = rig.port();
+    let server = sockperf::server(&rig, "h2", &program, &address, port)?;
+    let replies = sockperf::ping_pong(&rig, "h1", &program, &address, port, size, more)?;
+    ensure!(replies > 100, "{replies} replies in a second");
+    measure.carried(2 * replies * size as u64, 1)?;
+    drop(server);
+    measure.gave_back()
+}
+
+#[test]
+fn sockperf_small() -> Result<()> {
+    sockperf_with(14, &[])
+}
+
+#[test]
+fn sockperf_large() -> Result<()> {
+    sockperf_with(60_000, &[])
+}
+
+#[test]
+fn sockperf_nonblocking() -> Result<()> {
+    sockperf_with(200, &["--nonblocked"])
+}
+
+#[test]
+fn netperf_all() -> Result<()> {
+    let why = "it is in Debian's non-free section";
+    let (Some(client), Some(server)) = (package::want("netperf", why), package::find("netserver")) else {
+        return Ok(());
+    };
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let to = rig.address("h2")?.to_string();
+    let measure = rig.measure(&["h1", "h2"])?;
+    let port = rig.port();
+    let server = netperf::server(&rig, "h2", &server, port)?;
+    for test in ["TCP_RR", "TCP_STREAM", "TCP_CRR"] {
+        netperf::client(&rig, "h1", &client, &to, port, test)?;
+    }
+    // A control and a data connection each.
+    measure.carried(LITTLE, 6)?;
+    drop(server);
+    measure.gave_back()
+}
