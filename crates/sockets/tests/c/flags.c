@@ -36,7 +36,7 @@ static void all(int from, int to)
 }
 
 /* On TCP, MSG_TRUNC throws bytes away. */
-static void trunc(int from, int to)
+static void thrown_away(int from, int to)
 {
     char text[8] = "12345";
     send_all(from, "dropped kept", 12);
@@ -78,7 +78,7 @@ int main(void)
     for (int i = 0; i < 2; i++) {
         peek(ends[i], ends[!i]);
         all(ends[i], ends[!i]);
-        trunc(ends[i], ends[!i]);
+        thrown_away(ends[i], ends[!i]);
         nothing(ends[i], ends[!i]);
     }
     for (int i = 0; i < 2; i++)

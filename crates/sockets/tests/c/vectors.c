@@ -6,11 +6,12 @@ static void vectors(int from, int to)
     char a[4] = "", b[4] = "", c[8] = "";
     struct iovec out[4] = {{"abc", 3}, {NULL, 0}, {"d", 1}, {"efghij", 6}};
     struct iovec in[4] = {{a, 3}, {NULL, 0}, {b, 2}, {c, 5}};
+    volatile int negative = -1, excessive = 5000;
     CHECK(writev(from, out, 4) == 10);
     CHECK(readv(to, in, 4) == 10);
     CHECK(memcmp(a, "abc", 3) == 0 && memcmp(b, "de", 2) == 0 && memcmp(c, "fghij", 5) == 0);
-    FAILS(writev(from, out, -1), EINVAL);
-    FAILS(readv(to, in, 5000), EINVAL);
+    FAILS(writev(from, out, negative), EINVAL);
+    FAILS(readv(to, in, excessive), EINVAL);
     CHECK(writev(from, out, 0) == 0);
 }
 
