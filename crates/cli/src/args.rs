@@ -1,7 +1,7 @@
 //! What was typed.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use crosslane_bench::cli::PerfArgs;
+use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -45,6 +45,11 @@ pub(crate) enum Command {
     Ping(PingArgs),
     /// Measure direct access from user space, beside the limits of this machine
     Perf(Box<PerfArgs>),
+    /// Measure unmodified programs, all that has a bar, in one run
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Run unmodified programs between three hosts of a lab, and compare with the kernel's TCP
+    Demo(Box<DemoArgs>),
     /// Show rates of ports and circuits, live
     Top(TopArgs),
     /// Tell which way the connections of a program go, and why
@@ -122,6 +127,12 @@ pub(crate) enum ConfigCommand {
         /// The file
         file: PathBuf,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Everything that has a bar
+    Quick(Box<QuickArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,12 @@
 //! What the command line means: every value checked and every default filled in, before anything is done.
 
 use crate::args::{
-    Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, LabCommand, PingArgs, TopArgs, TopologyArg,
-    UpArgs,
+    BenchCommand, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, LabCommand, PingArgs, TopArgs,
+    TopologyArg, UpArgs,
 };
 use crate::{config, exit, explain, lab, pages, ping, run, status, top};
 use anyhow::Result;
-use crosslane_bench::cli::{PerfArgs, run_perf};
+use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, run_demo, run_perf, run_quick};
 use crosslane_client::session::socket_path;
 use crosslane_lab::{Options, Preload, Topology};
 use std::ffi::OsString;
@@ -25,6 +25,8 @@ pub(crate) enum Action {
     Status { socket: PathBuf, json: bool },
     Ping { socket: PathBuf, ping: ping::Ping },
     Perf(Box<PerfArgs>),
+    BenchQuick(Box<QuickArgs>),
+    Demo(Box<DemoArgs>),
     Top { socket: PathBuf, top: top::Top },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
     Hosts { socket: PathBuf, json: bool },
@@ -47,6 +49,8 @@ impl Action {
             Command::Status(args) => Self::Status { socket, json: args.json },
             Command::Ping(args) => Self::Ping { socket, ping: ping_of(&args) },
             Command::Perf(args) => Self::Perf(args),
+            Command::Bench(BenchCommand::Quick(args)) => Self::BenchQuick(args),
+            Command::Demo(args) => Self::Demo(args),
             Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
             Command::Explain(args) => explain_of(socket, &args)?,
             Command::Hosts(args) => Self::Hosts { socket, json: args.json },
@@ -84,6 +88,8 @@ impl Action {
             Self::Status { socket, json } => status::status(&socket, json),
             Self::Ping { socket, ping } => ping::ping(&socket, &ping),
             Self::Perf(args) => run_perf(&args),
+            Self::BenchQuick(args) => run_quick(&args),
+            Self::Demo(args) => run_demo(&args),
             Self::Top { socket, top } => top::top(&socket, &top),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),
             Self::Hosts { socket, json } => status::hosts(&socket, json),
