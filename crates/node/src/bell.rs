@@ -190,10 +190,10 @@ impl Host {
 
 /// Adds one to an eventfd, unless its counter is full: then it is awake anyway. Its program may have made it block.
 fn ring(bell: BorrowedFd<'_>) {
-    if let Ok(flags) = fcntl_getfl(bell) {
-        if !flags.contains(OFlags::NONBLOCK) {
-            let _ = fcntl_setfl(bell, flags | OFlags::NONBLOCK);
-        }
+    if let Ok(flags) = fcntl_getfl(bell)
+        && !flags.contains(OFlags::NONBLOCK)
+    {
+        let _ = fcntl_setfl(bell, flags | OFlags::NONBLOCK);
     }
     let mut ready = [PollFd::from_borrowed_fd(bell, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -54,11 +54,11 @@ impl Host {
     fn pass_on(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
         let Some(ttl) = ttl.checked_sub(1).filter(|ttl| *ttl > 0) else { return };
         let Some(way) = self.links.next_hop(to) else { return };
-        if let Some(cable) = self.cable(way.port) {
-            if cable.has_room() {
-                cable.send(&Control::Echo { from, to, token, ttl, stamp, reply });
-                cable.flush();
-            }
+        if let Some(cable) = self.cable(way.port)
+            && cable.has_room()
+        {
+            cable.send(&Control::Echo { from, to, token, ttl, stamp, reply });
+            cable.flush();
         }
     }
 

@@ -162,11 +162,11 @@ impl Engine {
             self.accept_at = None;
             self.watch_control(true);
         }
-        if let Some(metrics) = &mut self.metrics {
-            if metrics.deadline().is_some_and(|at| at <= now) {
-                let host = &self.host;
-                metrics.serve(now, || host.metrics());
-            }
+        if let Some(metrics) = &mut self.metrics
+            && metrics.deadline().is_some_and(|at| at <= now)
+        {
+            let host = &self.host;
+            metrics.serve(now, || host.metrics());
         }
         moved
     }

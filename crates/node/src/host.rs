@@ -1,11 +1,11 @@
 //! This host: everything that the daemon knows and holds. The modules beside this one add what it does.
 
 use crate::cable::{Cable, CableEvent};
-use crate::circuit::Parts;
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
 use crate::listener::Listeners;
 use crate::netns;
+use crate::part::Parts;
 use crate::random;
 use crate::session::{Session, SessionId};
 use crate::tun::Tun;

@@ -2,7 +2,7 @@
 //!
 //! One thread, one epoll ([`engine`]), over one struct that holds everything ([`host`]). It sets cables up over the
 //! scratchpads ([`cable`]), speaks with its neighbours through message channels ([`channel`], [`neighbour`]), gives
-//! programs their slices of circuits ([`request`], [`circuit`]) and wake events ([`bell`]), carries IP ([`tun`],
+//! programs their slices of circuits ([`request`], [`circuit`], [`dial`], [`part`]) and wake events ([`bell`]), carries IP ([`tun`],
 //! [`ip`]), and tells about itself ([`status`], [`metrics`]). Who is where and what becomes of a circuit is decided
 //! in `crosslane_fabric`, which is pure.
 
@@ -15,6 +15,7 @@ pub mod config;
 pub mod control;
 pub mod counter;
 pub mod daemon;
+pub mod dial;
 pub mod doubt;
 pub mod echo;
 pub mod engine;
@@ -27,6 +28,7 @@ pub mod neighbour;
 pub mod netlink;
 pub mod netns;
 pub mod packet;
+pub mod part;
 pub mod proof;
 pub mod random;
 pub mod request;

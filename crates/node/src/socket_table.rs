@@ -95,10 +95,11 @@ fn by_proc(local: SocketAddr, remote: SocketAddr) -> Option<Fate> {
         let Ok(table) = std::fs::read_to_string(path) else { continue };
         read = true;
         for line in table.lines().skip(1) {
-            if let Some((a, b, inode)) = read_line(line, v4) {
-                if a == local && b == remote {
-                    fate = if inode == 0 { Fate::Unheld } else { Fate::Held };
-                }
+            if let Some((a, b, inode)) = read_line(line, v4)
+                && a == local
+                && b == remote
+            {
+                fate = if inode == 0 { Fate::Unheld } else { Fate::Held };
             }
         }
     }

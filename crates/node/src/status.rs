@@ -1,8 +1,8 @@
 //! What the daemon tells about itself: status and explanations as JSON, hosts in `/etc/hosts` form.
 
 use crate::cable::Cable;
-use crate::circuit::Parts;
 use crate::host::Host;
+use crate::part::Parts;
 use crate::session::{Session, SessionId};
 use crosslane_fabric::circuit::{End, Far, Role, State};
 use crosslane_wire::{CircuitId, PortId};

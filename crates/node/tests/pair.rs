@@ -288,12 +288,15 @@ fn a_thousand_connections_leak_nothing() {
         if round == 10 {
             lab.wait_idle(1);
             lab.wait_idle(2);
+            // The session that asked for the status may still be counted.
             before = (descriptors(&mut lab, 1), descriptors(&mut lab, 2));
         }
     }
     lab.wait_idle(1);
     lab.wait_idle(2);
-    assert_eq!((descriptors(&mut lab, 1), descriptors(&mut lab, 2)), before);
+    until("descriptors given back", || {
+        (descriptors(&mut lab, 1) <= before.0 && descriptors(&mut lab, 2) <= before.1).then_some(())
+    });
     assert_eq!(lab.status(1)["counters"]["streams_opened"], 1000);
     assert_eq!(lab.status(2)["counters"]["streams_closed"], 1000);
 }
