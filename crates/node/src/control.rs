@@ -16,7 +16,9 @@ pub enum ControlError {
     #[error("another daemon answers at {0}: stop it, or choose another `control`")]
     InUse(PathBuf),
     /// It cannot be made.
-    #[error("cannot make the control socket {path}: {what}: {error}")]
+    #[error(
+        "cannot make the control socket {path}: {what}: {error}; choose a `control` in a folder that the daemon may write"
+    )]
     System {
         /// The socket.
         path: PathBuf,

@@ -18,7 +18,8 @@ const NAME: usize = 16;
 pub enum TunError {
     /// The daemon may not.
     #[error(
-        "interface {name}: {what}: {errno}; the daemon needs CAP_NET_ADMIN (run it as root or give it the capability), \
+        "interface {name}: {what}: {errno}; the daemon needs CAP_NET_ADMIN and /dev/net/tun (run it as root, or \
+         give it both), \
          or set `interface = \"\"` to run without IP"
     )]
     Denied {
