@@ -10,12 +10,7 @@
 mod address;
 mod attach;
 mod end_of_life;
-mod epoll {
-    pub fn upgraded(_fd: i32) {}
-    pub fn closed(_fd: i32) {}
-    pub fn forked_child() {}
-    pub fn duplicated(_old: i32, _new: i32) {}
-}
+mod epoll;
 mod history;
 mod hook;
 mod io;

@@ -1,302 +1,489 @@
-//! `poll` and `ppoll` over streams and kernel descriptors together.
+//! `poll` and `ppoll` over streams, epoll sets that hold streams, and kernel descriptors, in one call.
 //!
 //! ```text
-//!   look at streams, and at the kernel's descriptors every 10 us   -> something is ready: done
-//!   spin for a bounded time
-//!   arm the streams, look once more, sleep in the kernel's ppoll with one wake event for all streams
+//!   rings ready? --yes--> answer            (the kernel is asked first if it has descriptors of its own here)
+//!      | no
+//!   spin: rings at each round, the kernel each 10 us
+//!      | in vain
+//!   one waiter for all rings --> ppoll(kernel descriptors + quiet sockets + waiter) --> look again
 //! ```
 
 use crate::hook::hook;
-use crate::table::{self, Held};
+use crate::table::{self, Held, Kind};
 use crate::waiters::Waiter;
-use crate::{process, real, thread, wait};
+use crate::{epoll, process, real, thread, wait};
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::Ready;
 use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
-use libc::{nfds_t, pollfd, sigset_t, timespec};
+use libc::{
+    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, nfds_t, pollfd,
+    sigset_t, size_t, timespec,
+};
 use rustix::event::PollFlags;
 use std::time::{Duration, Instant};
 
-/// While it spins, a call looks at kernel descriptors this often.
-const KERNEL_EVERY: Duration = Duration::from_micros(10);
-/// Longest sleep of a call of whose streams one cannot be armed, because another waiter is.
-const BLIND: Duration = Duration::from_millis(5);
-/// How long calls of this process spin.
+/// While rings are looked at, kernel descriptors are looked at this often.
+pub const KERNEL_EVERY: Duration = Duration::from_micros(10);
+/// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
+pub const BLIND: Duration = Duration::from_millis(5);
+/// Descriptors that need no allocation.
+const FEW: usize = 64;
+/// Streams that need no allocation.
+const FEW_STREAMS: usize = 16;
+/// Bits that a ring answers for the receiving direction.
+const RECEIVING: c_short = POLLIN | POLLRDNORM | POLLRDHUP;
+/// Bits that a ring answers for the sending direction.
+const SENDING: c_short = POLLOUT | POLLWRNORM;
+/// Bits that are told without being asked for.
+const ALWAYS: c_short = POLLERR | POLLHUP | POLLNVAL;
+
+/// How long a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Not at all.
+    Now,
+    /// Until then.
+    Until(Instant),
+    /// For ever.
+    Never,
+}
+
+/// How long to spin when many descriptors are waited for.
 static BUDGET: Budget = Budget::new();
-
-/// What the kernel is asked of a stream's quiet socket, in `poll` terms, for a program that asked for `events`.
-pub fn kernel_events(fd: c_int, end: &Held, events: c_short) -> c_short {
-    if !wait::is_connected(fd, end) {
-        return events;
-    }
-    let mut asked = events & libc::POLLPRI;
-    if end.rx() == Direction::Tcp {
-        asked |= events & (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP);
-    } else if end.shared().status.fin.load(Relaxed) == 0 {
-        asked |= libc::POLLIN | libc::POLLRDHUP;
-    }
-    if end.tx() == Direction::Tcp {
-        asked |= events & (libc::POLLOUT | libc::POLLWRNORM);
-    }
-    asked
-}
-
-/// What a stream is ready for, in `poll` terms; `kernel` is what the kernel said of its socket.
-pub fn stream_events(fd: c_int, end: &Held, events: c_short, kernel: c_short) -> c_short {
-    if end.shared().status.connecting.load(Relaxed) != 0 && !wait::is_connected(fd, end) {
-        return kernel & (events | libc::POLLERR | libc::POLLHUP);
-    }
-    let ready = end.ready(thread::tid());
-    let mut revents = kernel & events & libc::POLLPRI;
-    let mut set = |on: bool, bits: c_short| revents |= if on { bits } else { 0 };
-    let tcp_in = end.rx() == Direction::Tcp && kernel & (libc::POLLIN | libc::POLLRDNORM) != 0;
-    let tcp_out = end.tx() == Direction::Tcp && kernel & (libc::POLLOUT | libc::POLLWRNORM) != 0;
-    set(ready.readable || tcp_in, events & (libc::POLLIN | libc::POLLRDNORM));
-    set(ready.writable || tcp_out, events & (libc::POLLOUT | libc::POLLWRNORM));
-    set(ready.read_closed, events & libc::POLLRDHUP);
-    set(ready.hung_up, libc::POLLHUP);
-    set(ready.error, libc::POLLERR);
-    revents
-}
-
-/// One call: the program's descriptors, which of them are streams, and what the kernel is asked.
-struct Set<'a> {
-    fds: &'a mut [pollfd],
-    streams: Vec<(usize, Held)>,
-    kernel: Vec<pollfd>,
-}
-
-/// Waits for one of `fds` until `deadline`, with the signal mask `mask` if there is one; the value for the program.
-///
-/// # Safety
-/// `mask` is null or a valid signal mask.
-pub unsafe fn poll_until(
-    fds: &mut [pollfd],
-    deadline: Option<Instant>,
-    mask: *const sigset_t,
-) -> Option<c_int> {
-    let streams: Vec<(usize, Held)> = fds
-        .iter()
-        .enumerate()
-        .filter_map(|(index, pollfd)| Some((index, table::stream(pollfd.fd)?)))
-        .collect();
-    if streams.is_empty() {
-        return None;
-    }
-    let kernel = Vec::with_capacity(fds.len() + 1);
-    let mut set = Set { fds, streams, kernel };
-    // SAFETY: the caller's promise.
-    Some(unsafe { set.run(deadline, mask) })
-}
-
-impl Set<'_> {
-    unsafe fn run(&mut self, deadline: Option<Instant>, mask: *const sigset_t) -> c_int {
-        loop {
-            let ready = self.look_at_all();
-            if ready != 0 || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return ready;
-            }
-            let ready = self.spin();
-            if ready != 0 {
-                return ready;
-            }
-            let start = Instant::now();
-            // SAFETY: the caller's promise.
-            let slept = unsafe { self.sleep(deadline, mask) };
-            BUDGET.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), process::spin_ns());
-            if slept < 0 {
-                return slept;
-            }
-        }
-    }
-
-    /// Spins over the streams; looks at the kernel's descriptors by time.
-    fn spin(&mut self) -> c_int {
-        let limit = self.streams.iter().map(|(_, end)| wait::spin_ns(end, &BUDGET)).min().unwrap_or(0);
-        let limit = Duration::from_nanos(u64::from(limit));
-        let start = Instant::now();
-        let mut looked = Duration::ZERO;
-        loop {
-            for _ in 0..16 {
-                if self.streams.iter().any(|(index, end)| self.ready_now(*index, end)) {
-                    BUDGET.spun(process::spin_ns());
-                    return self.look_at_all();
-                }
-                core::hint::spin_loop();
-            }
-            let elapsed = start.elapsed();
-            if elapsed >= limit {
-                return 0;
-            }
-            if elapsed - looked >= KERNEL_EVERY {
-                looked = elapsed;
-                let ready = self.look_at_all();
-                if ready != 0 {
-                    return ready;
-                }
-            }
-        }
-    }
-
-    fn ready_now(&self, index: usize, end: &Held) -> bool {
-        let events = self.fds[index].events;
-        let wants_in = events & (libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP) != 0;
-        let wants_out = events & (libc::POLLOUT | libc::POLLWRNORM) != 0;
-        (wants_in && end.stirred()) || (wants_out && end.has_room())
-    }
-
-    /// Fills in all `revents` from the streams and a look at the kernel's descriptors; counts the ready ones.
-    fn look_at_all(&mut self) -> c_int {
-        self.ask_kernel();
-        let zero = timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: our own array, no mask.
-        let polled = unsafe {
-            real::ppoll(self.kernel.as_mut_ptr(), self.kernel.len() as nfds_t, &raw const zero, core::ptr::null())
-        };
-        if polled < 0 {
-            self.kernel.iter_mut().for_each(|pollfd| pollfd.revents = 0);
-        }
-        self.answer()
-    }
-
-    fn ask_kernel(&mut self) {
-        self.kernel.clear();
-        self.kernel.extend_from_slice(self.fds);
-        for (index, end) in &self.streams {
-            let entry = &mut self.kernel[*index];
-            entry.events = kernel_events(entry.fd, end, entry.events);
-        }
-    }
-
-    /// From the kernel's answer and the streams' state to the program's `revents`.
-    fn answer(&mut self) -> c_int {
-        for (pollfd, kernel) in self.fds.iter_mut().zip(&self.kernel) {
-            pollfd.revents = kernel.revents;
-        }
-        for (index, end) in &self.streams {
-            let pollfd = &mut self.fds[*index];
-            let kernel = self.kernel[*index].revents;
-            if kernel != 0 && end.shared().status.connecting.load(Relaxed) == 0 {
-                wait::quiet_news(pollfd.fd, end, PollFlags::from_bits_retain(kernel.cast_unsigned()));
-            }
-            pollfd.revents = stream_events(pollfd.fd, end, pollfd.events, kernel);
-        }
-        let ready = self.fds.iter().filter(|pollfd| pollfd.revents != 0).count();
-        c_int::try_from(ready).unwrap_or(c_int::MAX)
-    }
-
-    unsafe fn sleep(&mut self, deadline: Option<Instant>, mask: *const sigset_t) -> c_int {
-        let waiter = Waiter::take();
-        let armed = waiter.is_some_and(|waiter| self.arm(waiter));
-        let outcome = if self.look_at_all() != 0 {
-            0
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { self.doze(waiter, armed, deadline, mask) }
-        };
-        if let Some(waiter) = waiter {
-            let errno = real::errno();
-            self.disarm(waiter);
-            waiter.give();
-            real::set_errno(errno);
-        }
-        outcome
-    }
-
-    /// Asks all streams to ring; `false` if one of them is taken.
-    fn arm(&self, waiter: Waiter) -> bool {
-        self.streams.iter().fold(true, |all, (index, end)| {
-            end.shared().counters.sleeps.fetch_add(1, Relaxed);
-            let events = self.fds[*index].events;
-            let data = end.rx() == Direction::Tcp || end.want_data(waiter.id);
-            let wants_room = events & (libc::POLLOUT | libc::POLLWRNORM) != 0 && end.tx() != Direction::Tcp;
-            data & (!wants_room || end.want_room(waiter.id)) & all
-        })
-    }
-
-    fn disarm(&self, waiter: Waiter) {
-        for (_, end) in &self.streams {
-            end.unwant_data(waiter.id);
-            end.unwant_room(waiter.id);
-        }
-    }
-
-    unsafe fn doze(
-        &mut self,
-        waiter: Option<Waiter>,
-        armed: bool,
-        deadline: Option<Instant>,
-        mask: *const sigset_t,
-    ) -> c_int {
-        self.ask_kernel();
-        if let Some(waiter) = waiter {
-            self.kernel.push(pollfd { fd: waiter.fd, events: libc::POLLIN, revents: 0 });
-        }
-        let blind = Instant::now() + BLIND;
-        let limit = if armed { deadline } else { Some(deadline.map_or(blind, |deadline| deadline.min(blind))) };
-        let timeout = wait::time_left(limit).map(|left| timespec { tv_sec: left.tv_sec, tv_nsec: left.tv_nsec });
-        let timeout = timeout.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-        // SAFETY: our own array; the mask is the caller's promise.
-        let polled =
-            unsafe { real::ppoll(self.kernel.as_mut_ptr(), self.kernel.len() as nfds_t, timeout, mask) };
-        polled.min(0)
-    }
-}
-
-/// The program's array; `None` if it is not one that we look at.
-///
-/// # Safety
-/// `fds` must be valid for `count` entries.
-unsafe fn array<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    let count = usize::try_from(count).ok().filter(|&count| count > 0 && count <= table::MAX_FDS)?;
-    // SAFETY: the caller's promise.
-    (!fds.is_null()).then(|| unsafe { core::slice::from_raw_parts_mut(fds, count) })
-}
 
 hook! {
     /// `poll(2)`.
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-        let deadline = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         // SAFETY: the program's promise to `poll`.
-        let done = unsafe { array(fds, count).and_then(|fds| poll_until(fds, deadline, core::ptr::null())) };
-        // SAFETY: as above.
-        done.unwrap_or_else(|| unsafe { real::poll(fds, count, timeout) })
-    }
-
-    /// `poll` as `_FORTIFY_SOURCE` has it.
-    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: libc::size_t) -> c_int {
-        check(count, room);
-        // SAFETY: the program's promise.
-        unsafe { poll(fds, count, timeout) }
+        match unsafe { ours(fds, count) } {
+            Some(fds) => answer(run(fds, Limit::of_ms(timeout), core::ptr::null())),
+            // SAFETY: as above.
+            None => unsafe { real::poll(fds, count, timeout) },
+        }
     }
 
     /// `ppoll(2)`.
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: the program's promise to `ppoll`.
-        let deadline = unsafe { timeout.as_ref() }.map(|timeout| Instant::now() + duration(timeout));
+        let limit = Limit::of_timespec(unsafe { timeout.as_ref() });
         // SAFETY: as above.
-        let done = unsafe { array(fds, count).and_then(|fds| poll_until(fds, deadline, mask)) };
-        // SAFETY: as above.
-        done.unwrap_or_else(|| unsafe { real::ppoll(fds, count, timeout, mask) })
+        match (unsafe { ours(fds, count) }, limit) {
+            (Some(fds), Some(limit)) => answer(run(fds, limit, mask)),
+            // SAFETY: as above.
+            _ => unsafe { real::ppoll(fds, count, timeout, mask) },
+        }
+    }
+
+    /// `poll` as `_FORTIFY_SOURCE` has it.
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+        check(count, room);
+        // SAFETY: the program's promise.
+        unsafe { poll(fds, count, timeout) }
     }
 
     /// `ppoll` as `_FORTIFY_SOURCE` has it.
-    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: libc::size_t) -> c_int {
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int {
         check(count, room);
         // SAFETY: the program's promise.
         unsafe { ppoll(fds, count, timeout, mask) }
     }
 }
 
-/// A time of the program's; one that makes no sense is no time at all.
-pub fn duration(time: &timespec) -> Duration {
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+/// Whether the kernel alone cannot answer for `fd`.
+#[inline]
+pub fn is_ours(fd: c_int) -> bool {
+    match table::look(fd).map(|entry| entry.kind) {
+        Some(Kind::Stream | Kind::Unknown) => true,
+        Some(Kind::Epoll) => epoll::is_shadowed(fd),
+        _ => false,
+    }
 }
 
-fn check(count: nfds_t, room: libc::size_t) {
-    if usize::try_from(count).is_ok_and(|count| count > room / size_of::<pollfd>()) {
-        // SAFETY: ends the process, as the C library would.
+/// Fills in `revents` and returns how many are not zero. `Err` is the error number for the program.
+pub fn run(fds: &mut [pollfd], limit: Limit, mask: *const sigset_t) -> Result<usize, c_int> {
+    let nothing = pollfd { fd: -1, events: 0, revents: 0 };
+    if fds.len() < FEW {
+        let mut kernel = [nothing; FEW];
+        let len = fds.len() + 1;
+        Round::new(fds, &mut kernel[..len]).wait(limit, mask)
+    } else {
+        let mut kernel = vec![nothing; fds.len() + 1];
+        Round::new(fds, &mut kernel).wait(limit, mask)
+    }
+}
+
+impl Limit {
+    /// The C library's milliseconds.
+    pub fn of_ms(ms: c_int) -> Self {
+        match u64::try_from(ms) {
+            Ok(0) => Self::Now,
+            Ok(ms) => Self::Until(Instant::now() + Duration::from_millis(ms)),
+            Err(_) => Self::Never,
+        }
+    }
+
+    /// A relative time; `None` if it is not valid.
+    pub fn of_timespec(time: Option<&timespec>) -> Option<Self> {
+        let Some(time) = time else { return Some(Self::Never) };
+        let nanos = u32::try_from(time.tv_nsec).ok().filter(|&nanos| nanos < 1_000_000_000)?;
+        Some(Self::after(Duration::new(u64::try_from(time.tv_sec).ok()?, nanos)))
+    }
+
+    /// So long from now.
+    pub fn after(time: Duration) -> Self {
+        if time.is_zero() {
+            return Self::Now;
+        }
+        Instant::now().checked_add(time).map_or(Self::Never, Self::Until)
+    }
+
+    /// Whether the time is up.
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Until(end) => Instant::now() >= end,
+            Self::Never => false,
+        }
+    }
+
+    /// Time left, at most `cap`; `None` is for ever.
+    pub fn left(self, cap: Option<Duration>) -> Option<Duration> {
+        let left = match self {
+            Self::Now => Some(Duration::ZERO),
+            Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Never => None,
+        };
+        match (left, cap) {
+            (Some(left), Some(cap)) => Some(left.min(cap)),
+            (left, cap) => left.or(cap),
+        }
+    }
+}
+
+/// A stream among the descriptors.
+struct Watch {
+    at: usize,
+    held: Held,
+    /// Bits that its rings answer, rather than the kernel.
+    rings: c_short,
+}
+
+/// One call's descriptors.
+struct Round<'a> {
+    fds: &'a mut [pollfd],
+    /// The same for the kernel, with other events for streams, and the waiter as the last one.
+    kernel: &'a mut [pollfd],
+    few: [Option<Watch>; FEW_STREAMS],
+    many: Vec<Watch>,
+    /// Whether there are descriptors of the kernel's own, or epoll sets.
+    others: bool,
+    sets: bool,
+}
+
+impl<'a> Round<'a> {
+    fn new(fds: &'a mut [pollfd], kernel: &'a mut [pollfd]) -> Self {
+        let few = [const { None }; FEW_STREAMS];
+        let mut round = Self { fds, kernel, few, many: Vec::new(), others: false, sets: false };
+        let mut count = 0;
+        for at in 0..round.fds.len() {
+            let asked = round.fds[at];
+            round.kernel[at] = pollfd { revents: 0, ..asked };
+            if asked.fd < 0 {
+                continue;
+            }
+            let Some(held) = table::stream(asked.fd) else {
+                round.others = true;
+                round.sets |= epoll::is_shadowed(asked.fd);
+                continue;
+            };
+            let watch = Watch { at, held, rings: 0 };
+            match round.few.get_mut(count) {
+                Some(place) => *place = Some(watch),
+                None => round.many.push(watch),
+            }
+            count += 1;
+        }
+        round
+    }
+
+    fn wait(mut self, limit: Limit, mask: *const sigset_t) -> Result<usize, c_int> {
+        self.compose();
+        if !self.others && self.rings_ready() {
+            return Ok(self.gather());
+        }
+        let mask_now = if limit == Limit::Now { mask } else { core::ptr::null() };
+        self.ask_kernel(Some(Duration::ZERO), mask_now)?;
+        let mut ready = self.gather();
+        if ready > 0 || limit == Limit::Now {
+            return Ok(ready);
+        }
+        if self.spin(limit)? {
+            return Ok(self.gather());
+        }
+        loop {
+            self.sleep(limit, mask)?;
+            ready = self.gather();
+            if ready > 0 || limit.is_over() {
+                return Ok(ready);
+            }
+        }
+    }
+
+    fn watches(&self) -> impl Iterator<Item = &Watch> {
+        self.few.iter().map_while(Option::as_ref).chain(&self.many)
+    }
+
+    /// What to ask the kernel for each stream now, and what its rings answer.
+    fn compose(&mut self) {
+        let Self { fds, kernel, few, many, .. } = self;
+        for watch in few.iter_mut().map_while(Option::as_mut).chain(many) {
+            let asked = &fds[watch.at];
+            let (events, rings) = share(asked.fd, &watch.held, asked.events);
+            kernel[watch.at].events = events;
+            watch.rings = rings;
+        }
+    }
+
+    fn rings_ready(&self) -> bool {
+        self.watches().any(|watch| self.ring_bits(watch) != 0)
+    }
+
+    fn ring_bits(&self, watch: &Watch) -> c_short {
+        if watch.rings == 0 {
+            return 0;
+        }
+        bits(watch.held.ready(thread::tid())) & watch.rings & (self.fds[watch.at].events | ALWAYS)
+    }
+
+    /// Puts the answers of rings and kernel together and counts them.
+    fn gather(&mut self) -> usize {
+        for (asked, kernel) in self.fds.iter_mut().zip(self.kernel.iter()) {
+            asked.revents = kernel.revents;
+        }
+        for index in 0.. {
+            let Some(watch) =
+                self.few.get(index).map_or_else(|| self.many.get(index - FEW_STREAMS), Option::as_ref)
+            else {
+                break;
+            };
+            let said = self.kernel[watch.at].revents & !watch.rings | self.kernel[watch.at].revents & POLLHUP;
+            let asked = self.fds[watch.at].events | ALWAYS;
+            self.fds[watch.at].revents = said & asked | self.ring_bits(watch);
+        }
+        self.fds.iter().filter(|asked| asked.revents != 0).count()
+    }
+
+    /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of quiet sockets.
+    fn ask_kernel(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
+        let mut ready_sets = false;
+        if self.sets {
+            for asked in self.fds.iter() {
+                ready_sets |= epoll::prepare(asked.fd).ready;
+            }
+        }
+        let timeout = if ready_sets { Some(Duration::ZERO) } else { timeout };
+        let time = timeout.map(timespec_of);
+        let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+        let count = nfds_t::try_from(self.kernel.len()).unwrap_or(nfds_t::MAX);
+        // SAFETY: our own array; the mask is the program's.
+        if unsafe { real::ppoll(self.kernel.as_mut_ptr(), count, time, mask) } < 0 {
+            return Err(real::errno());
+        }
+        if self.sets {
+            self.correct_sets();
+        }
+        for watch in self.watches() {
+            let asked = &self.fds[watch.at];
+            let news = self.kernel[watch.at].revents;
+            if news & (POLLIN | ALWAYS | POLLRDHUP) != 0 && watch.rings != 0 {
+                let news = PollFlags::from_bits_retain(news.cast_unsigned());
+                wait::quiet_news(asked.fd, &watch.held, news);
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel knows an epoll set's own descriptors; whether its streams are ready, we know.
+    fn correct_sets(&mut self) {
+        for (asked, kernel) in self.fds.iter().zip(self.kernel.iter_mut()) {
+            if asked.events & (POLLIN | POLLRDNORM) != 0 && epoll::prepare(asked.fd).ready {
+                kernel.revents |= asked.events & (POLLIN | POLLRDNORM);
+            }
+        }
+    }
+
+    /// Looks at the rings for a bounded time. Whether it found something.
+    fn spin(&mut self, limit: Limit) -> Result<bool, c_int> {
+        let ns = self.spin_ns();
+        if ns == 0 {
+            return Ok(false);
+        }
+        let start = Instant::now();
+        let mut asked = start;
+        loop {
+            for _ in 0..16 {
+                if self.rings_ready() {
+                    self.budget().spun(process::spin_ns());
+                    return Ok(true);
+                }
+                core::hint::spin_loop();
+            }
+            let now = Instant::now();
+            if now - asked >= KERNEL_EVERY {
+                asked = now;
+                self.compose();
+                self.ask_kernel(Some(Duration::ZERO), core::ptr::null())?;
+                if self.gather() > 0 {
+                    return Ok(true);
+                }
+            }
+            if (now - start).as_nanos() >= u128::from(ns) || limit.is_over() {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn spin_ns(&self) -> u32 {
+        let mut watches = self.watches();
+        match (watches.next(), watches.next()) {
+            (None, _) => 0,
+            (Some(one), None) => wait::spin_ns(&one.held, self.budget()),
+            _ => BUDGET.ns(process::spin_ns()),
+        }
+    }
+
+    /// The budget of the only stream, or the one for many.
+    fn budget(&self) -> &'static Budget {
+        let mut watches = self.watches();
+        match (watches.next(), watches.next()) {
+            (Some(one), None) if self.fds[one.at].events & SENDING == 0 => {
+                &one.held.shared().receiving.budget
+            }
+            (Some(one), None) => &one.held.shared().sending.budget,
+            _ => &BUDGET,
+        }
+    }
+
+    fn sleep(&mut self, limit: Limit, mask: *const sigset_t) -> Result<(), c_int> {
+        let start = Instant::now();
+        self.compose();
+        let waiter = if self.watches().any(|watch| watch.rings & (RECEIVING | SENDING) != 0) {
+            Waiter::take()
+        } else {
+            None
+        };
+        let armed = self.arm(waiter);
+        let timeout =
+            if self.rings_ready() { Some(Duration::ZERO) } else { limit.left((!armed).then_some(BLIND)) };
+        let outcome = self.ask_kernel(timeout, mask);
+        self.disarm(waiter);
+        let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.budget().slept(slept, process::spin_ns());
+        outcome
+    }
+
+    /// Asks all rings to ring `waiter`. `false` if not all will.
+    fn arm(&mut self, waiter: Option<Waiter>) -> bool {
+        let last = self.kernel.len() - 1;
+        self.kernel[last] = pollfd { fd: waiter.map_or(-1, |waiter| waiter.fd), events: POLLIN, revents: 0 };
+        let mut armed = true;
+        for watch in self.watches() {
+            let asked = self.fds[watch.at].events & watch.rings;
+            watch.held.shared().counters.sleeps.fetch_add(1, Relaxed);
+            let (data, room) = (asked & RECEIVING != 0, asked & SENDING != 0);
+            armed &= match waiter {
+                Some(waiter) => {
+                    (!data || watch.held.want_data(waiter.id)) & (!room || watch.held.want_room(waiter.id))
+                }
+                None => !data && !room,
+            };
+        }
+        if self.sets {
+            for asked in self.fds.iter() {
+                armed &= epoll::prepare(asked.fd).armed;
+            }
+        }
+        armed
+    }
+
+    fn disarm(&mut self, waiter: Option<Waiter>) {
+        let Some(waiter) = waiter else { return };
+        for watch in self.watches() {
+            watch.held.unwant_data(waiter.id);
+            watch.held.unwant_room(waiter.id);
+        }
+        let last = self.kernel.len() - 1;
+        self.kernel[last].fd = -1;
+        waiter.give();
+    }
+}
+
+/// Who answers for a stream's `events`: what to ask the kernel for, and which bits the rings answer.
+fn share(fd: c_int, end: &Held, events: c_short) -> (c_short, c_short) {
+    if !wait::is_connected(fd, end) {
+        return (events, 0);
+    }
+    let (mut ask, mut rings) = (events & POLLPRI, ALWAYS);
+    if end.rx() == Direction::Tcp {
+        ask |= events & RECEIVING;
+    } else {
+        rings |= RECEIVING;
+        if end.shared().status.fin.load(Relaxed) == 0 {
+            ask |= POLLIN | POLLRDHUP;
+        }
+    }
+    if end.tx() == Direction::Tcp {
+        ask |= events & SENDING;
+    } else {
+        rings |= SENDING;
+    }
+    (ask, rings)
+}
+
+/// Readiness in the terms of `poll`.
+fn bits(ready: Ready) -> c_short {
+    let bit = |is: bool, bits: c_short| if is { bits } else { 0 };
+    bit(ready.readable, POLLIN | POLLRDNORM)
+        | bit(ready.writable, POLLOUT | POLLWRNORM)
+        | bit(ready.read_closed, POLLRDHUP)
+        | bit(ready.hung_up, POLLHUP)
+        | bit(ready.error, POLLERR)
+}
+
+/// The program's array, if the kernel alone cannot answer for it.
+///
+/// # Safety
+/// `fds` must be valid for `count` entries, or null.
+unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
+    let count = usize::try_from(count).ok().filter(|&count| count <= table::MAX_FDS)?;
+    if fds.is_null() || count == 0 {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let fds = unsafe { core::slice::from_raw_parts_mut(fds, count) };
+    fds.iter().any(|asked| is_ours(asked.fd)).then_some(fds)
+}
+
+fn answer(outcome: Result<usize, c_int>) -> c_int {
+    match outcome {
+        Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
+        Err(errno) => real::fail(errno),
+    }
+}
+
+fn timespec_of(time: Duration) -> timespec {
+    timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+/// An array that is shorter than its count: the program is broken, and ends as the C library would end it.
+fn check(count: nfds_t, room: size_t) {
+    if usize::try_from(count).is_ok_and(|count| room / size_of::<pollfd>() < count) {
+        // SAFETY: ends the process.
         unsafe { libc::abort() }
     }
 }

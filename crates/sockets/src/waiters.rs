@@ -80,6 +80,12 @@ impl Waiter {
         self.session == process::sessions()
     }
 
+    /// Wakes it from within this process.
+    pub fn ring(&self) {
+        // SAFETY: our own descriptor, open as long as the waiter is.
+        let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(self.fd) }, &1u64.to_ne_bytes());
+    }
+
     /// Takes back rings that were not waited for.
     pub fn clear(&self) {
         let mut count = [0; 8];
