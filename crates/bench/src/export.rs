@@ -141,9 +141,10 @@ fn line(row: &[String], widths: &[usize], between: &str) -> String {
 }
 
 fn append_notes(out: &mut String, report: &Report) {
-    let missing = report.figures.iter().filter_map(|figure| {
-        Some(format!("{}, {}: missing: {}", figure.group, figure.case, figure.missing.as_ref()?))
-    });
+    let missing = report
+        .figures
+        .iter()
+        .filter_map(|figure| Some(format!("{}: missing: {}", figure.group, figure.missing.as_ref()?)));
     let mut notes: Vec<String> = missing.chain(report.warnings.iter().cloned()).collect();
     notes.dedup();
     if !notes.is_empty() {
@@ -179,7 +180,7 @@ mod tests {
     fn a_table_has_each_reference_with_its_ratio() {
         let text = table(&report());
         assert!(text.contains("80.0      19.0   4.21          20.0   4.00  met"), "{text}");
-        assert!(text.contains("note: nginx, 4 KB: missing: wrk is not installed"), "{text}");
+        assert!(text.contains("note: nginx: missing: wrk is not installed"), "{text}");
     }
 
     #[test]

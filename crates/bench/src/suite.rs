@@ -88,9 +88,7 @@ fn in_lab(quick: &Quick, remark: &str, bars: bool, report: &mut Report) -> Resul
     let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
     let programs = quick.programs();
     let progress = progress(programs.len() as u64 * steps(places.len(), &setting));
-    for program in programs {
-        report.figures.extend(compare(&*program, &places, &setting, &progress));
-    }
+    run_all(&programs, &places, &setting, &progress, report);
     if quick.wants("idle") {
         progress.set_message(format!("{IDLE_CONNECTIONS} idle connections{remark}"));
         report.figures.push(idle_figure(&lab, places[0], remark, quick.runs));
@@ -135,16 +133,32 @@ pub fn demo(runs: usize) -> Result<Report> {
     let mut report = Report::new("Unmodified programs between h1 and h2");
     let programs = program::shown();
     let progress = progress(programs.len() as u64 * steps(places.len(), &setting));
-    for program in programs {
-        let figures = compare(&*program, &places, &setting, &progress);
-        for figure in &figures {
-            progress.println(line(figure));
-        }
-        report.figures.extend(figures);
-    }
+    run_all(&programs, &places, &setting, &progress, &mut report);
     progress.finish_and_clear();
     lab.down().context("the lab does not go down")?;
     Ok(report)
+}
+
+/// Runs `programs` one after the other, and tells each figure as it comes in.
+fn run_all(
+    programs: &[Box<dyn Program>],
+    places: &[&dyn Place],
+    setting: &Setting,
+    progress: &ProgressBar,
+    report: &mut Report,
+) {
+    for program in programs {
+        let figures = compare(&**program, places, setting, progress);
+        for figure in &figures {
+            tell(progress, &line(figure));
+        }
+        report.figures.extend(figures);
+    }
+}
+
+/// Writes a line above the progress, or to standard error where that is no terminal.
+fn tell(progress: &ProgressBar, line: &str) {
+    if progress.is_hidden() { eprintln!("{line}") } else { progress.println(line) }
 }
 
 /// One figure in one line, as it comes in.

@@ -1,12 +1,11 @@
 //! A short script, one unmodified program more: connect, one byte there and back, close, again and again.
 
 use super::process::{Server, find, run};
-use super::{Effort, Metric, Program};
+use super::{Effort, LIMIT, Metric, Program};
 use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result};
 use std::process::Command;
-use std::time::Duration;
 
 /// The script, for servers and clients.
 pub(super) const SCRIPT: &str = include_str!("../../scripts/connections.py");
@@ -34,7 +33,7 @@ impl Program for Loop {
     fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
         let times = 1000 * effort.seconds();
         let words = ["loop".to_owned(), place.address().to_string(), port.to_string(), times.to_string()];
-        let out = run(with_script(place.client(python())?, &words), Duration::from_secs(60))?;
+        let out = run(with_script(place.client(python())?, &words), LIMIT)?;
         Ok(vec![out.trim().parse().context("the script printed no rate")?])
     }
 }

@@ -1,11 +1,10 @@
 //! curl: one large file from nginx.
 
 use super::process::{Server, run};
-use super::{Effort, Metric, Program, web};
+use super::{Effort, LIMIT, Metric, Program, web};
 use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result, bail};
-use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct LargeFile;
@@ -32,7 +31,7 @@ impl Program for LargeFile {
         command.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--output", "/dev/null"]);
         command.args(["--write-out", "%{size_download} %{speed_download}\n"]);
         command.arg(web::url(place, port, "large"));
-        Ok(vec![parse(&run(command, Duration::from_secs(60))?)?])
+        Ok(vec![parse(&run(command, LIMIT)?)?])
     }
 }
 

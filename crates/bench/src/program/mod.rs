@@ -14,6 +14,7 @@ use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::Result;
 use process::Server;
+use std::time::Duration;
 
 /// Name of the kernel's TCP within one host, the reference of all bars.
 pub const LOOPBACK: &str = "loopback TCP";
@@ -21,6 +22,9 @@ pub const LOOPBACK: &str = "loopback TCP";
 pub const VETH: &str = "veth TCP";
 /// Name of our own place.
 pub const CROSSLANE: &str = "crosslane";
+
+/// How long a client may take whose work is a number of requests.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// One number that a program gives.
 #[derive(Clone, Debug, PartialEq)]

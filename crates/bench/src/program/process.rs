@@ -174,15 +174,27 @@ fn complaint(file: &mut File) -> String {
 
 /// The end of what a program said, on one line.
 fn last_words(text: &str) -> String {
-    let line: Vec<&str> = text.split_whitespace().collect();
+    let plain: String =
+        text.split('\x1b').enumerate().map(|(number, part)| after_escape(number, part)).collect();
+    let line: Vec<&str> = plain.split_whitespace().collect();
     let line = line.join(" ");
     let skip = line.chars().count().saturating_sub(COMPLAINT);
     line.chars().skip(skip).collect()
 }
 
+/// What follows a terminal escape (`ESC [ .. m`); the part before the first escape is whole.
+fn after_escape(number: usize, part: &str) -> &str {
+    if number == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn complaints_are_one_plain_line() {
+        assert_eq!(last_words("a\n \x1b[2;35mb\x1b[0m c"), "a b c");
+    }
 
     #[test]
     fn listeners_are_found_in_the_kernels_table() {

@@ -1,11 +1,10 @@
 //! Redis: GET by redis-benchmark, with one client or with fifty.
 
 use super::process::{Server, run};
-use super::{Effort, Metric, Program};
+use super::{Effort, LIMIT, Metric, Program};
 use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result};
-use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Redis {
@@ -48,7 +47,7 @@ impl Program for Redis {
         let mut command = place.client("redis-benchmark")?;
         command.args(["-h", &place.address().to_string(), "-p", &port.to_string(), "-t", "get", "--csv"]);
         command.args(["-c", &self.clients.to_string(), "-n", &requests.to_string()]);
-        Ok(vec![parse(&run(command, Duration::from_secs(60))?)?])
+        Ok(vec![parse(&run(command, LIMIT)?)?])
     }
 }
 

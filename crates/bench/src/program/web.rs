@@ -1,13 +1,12 @@
 //! nginx: requests by wrk or ab, connections by ab.
 
 use super::process::{Server, find, run};
-use super::{Effort, Metric, Program};
+use super::{Effort, LIMIT, Metric, Program};
 use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Bytes of the small file.
 const SMALL: usize = 4096;
@@ -41,16 +40,15 @@ impl Program for Requests {
 
     fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
         let url = url(place, port, "small");
-        let limit = Duration::from_secs(60);
         if find("wrk").is_some() {
             let mut command = place.client("wrk")?;
             command.args(["-t1", "-c16", &format!("-d{}s", effort.seconds()), &url]);
-            return Ok(vec![number(&run(command, limit)?, "Requests/sec:")?]);
+            return Ok(vec![number(&run(command, LIMIT)?, "Requests/sec:")?]);
         }
         let mut command = place.client("ab")?;
         let requests = 40_000 * effort.seconds();
         command.args(["-q", "-k", "-c", "16", "-n", &requests.to_string(), &url]);
-        Ok(vec![number(&run(command, limit)?, "Requests per second:")?])
+        Ok(vec![number(&run(command, LIMIT)?, "Requests per second:")?])
     }
 }
 
@@ -75,7 +73,7 @@ impl Program for Connections {
         let mut command = place.client("ab")?;
         let requests = 1000 * effort.seconds();
         command.args(["-q", "-c", "1", "-n", &requests.to_string(), &url(place, port, "small")]);
-        Ok(vec![number(&run(command, Duration::from_secs(60))?, "Requests per second:")?])
+        Ok(vec![number(&run(command, LIMIT)?, "Requests per second:")?])
     }
 }
 
