@@ -36,8 +36,7 @@ impl Host {
 
     /// `WantBell`: answers, now or when the neighbour has.
     pub fn want_bell(&mut self, session: SessionId, circuit: CircuitId, waiter: WaiterId) {
-        let holds = self.sessions.get(&session).is_some_and(|session| session.held.contains(&circuit));
-        let far = self.circuits.get(circuit).filter(|_| holds).map(|end| end.far);
+        let far = self.circuits.get(circuit).filter(|_| self.shares(session, circuit)).map(|end| end.far);
         match far {
             None => self.answer_bell(session, None),
             Some(Far::Here(other)) => {
@@ -59,7 +58,7 @@ impl Host {
 
     /// `Ring`: rings the far side's waiter for a program that cannot.
     pub fn ring_far(&mut self, session: SessionId, circuit: CircuitId, waiter: WaiterId) {
-        if !self.sessions.get(&session).is_some_and(|session| session.held.contains(&circuit)) {
+        if !self.shares(session, circuit) {
             return;
         }
         match self.circuits.get(circuit).map(|end| end.far) {
@@ -170,9 +169,7 @@ impl Host {
     /// The bell of a waiter, if it belongs to a session that holds the end.
     fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
         let waiter = self.waiters.get(&waiter)?;
-        let parts = self.parts.get(&circuit)?;
-        let holds = parts.holders.iter().any(|(session, _)| *session == waiter.session);
-        holds.then(|| waiter.bell.as_fd())
+        self.shares(waiter.session, circuit).then(|| waiter.bell.as_fd())
     }
 
     fn ring_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {

@@ -178,6 +178,19 @@ impl Host {
         }
     }
 
+    /// Whether the session is of a program that holds the end: the end was given to it, or to a process that it was
+    /// forked from, whose arena it has.
+    pub(crate) fn shares(&self, session: SessionId, circuit: CircuitId) -> bool {
+        let (Some(asking), Some(parts)) = (self.sessions.get(&session), self.parts.get(&circuit)) else {
+            return false;
+        };
+        let arena = asking.arena.as_ref().map(|arena| arena.identity);
+        parts.holders.iter().any(|(holder, _)| {
+            let holder_arena = self.sessions.get(holder).and_then(|holder| holder.arena.as_ref());
+            *holder == session || (arena.is_some() && holder_arena.map(|arena| arena.identity) == arena)
+        })
+    }
+
     /// Programs that hold the end see that it is dead, and are woken.
     pub(crate) fn mark_dead(&mut self, circuit: CircuitId, word: u32) {
         let Some(parts) = self.parts.get(&circuit) else { return };
@@ -186,6 +199,10 @@ impl Host {
             if let Some(page) = self.sessions.get(&session).and_then(|session| session.life.as_ref()) {
                 page.set(life, word);
             }
+        }
+        let sharers: Vec<SessionId> =
+            self.sessions.keys().copied().filter(|session| self.shares(*session, circuit)).collect();
+        for session in sharers {
             self.ring_session(session);
         }
     }

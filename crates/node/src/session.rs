@@ -33,6 +33,8 @@ pub struct ProgramArena {
     pub fd: OwnedFd,
     /// Its counters.
     pub view: ArenaView,
+    /// Device and inode: a forked process hands over the same one.
+    pub identity: (u64, u64),
 }
 
 /// What a session waits for; it is served again when that is answered.
@@ -134,7 +136,11 @@ impl Session {
     /// `Hello` was said: takes the arena, and returns the life page's descriptor.
     pub fn greet(&mut self, program: &str, arena: Option<OwnedFd>) -> Result<OwnedFd, MapError> {
         let arena = match arena {
-            Some(fd) => Some(Rc::new(ProgramArena { view: ArenaView::map(&fd)?, fd })),
+            Some(fd) => {
+                let view = ArenaView::map(&fd)?;
+                let status = rustix::fs::fstat(&fd)?;
+                Some(Rc::new(ProgramArena { view, identity: (status.st_dev, status.st_ino), fd }))
+            }
             None => None,
         };
         let (life, fd) = LifePage::create()?;
