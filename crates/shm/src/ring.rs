@@ -216,14 +216,16 @@ pub struct Head {
 pub struct Consumer {
     position: AtomicU64,
     offset: AtomicU64,
+    /// The mark that the next record will have; kept, since it is looked for far more often than found.
+    expected: AtomicU64,
     cap: AtomicU64,
     /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
     word: AtomicU64,
     /// Payload of the current record that was taken.
     taken: AtomicU64,
     returned: AtomicU64,
-    ring_max: AtomicU64,
     key: AtomicU64,
+    ring_max: AtomicU64,
 }
 
 impl Consumer {
@@ -235,6 +237,7 @@ impl Consumer {
             (&self.cap, cap),
             (&self.word, 0),
             (&self.taken, 0),
+            (&self.expected, mark(key, 0)),
             (&self.returned, 0),
             (&self.ring_max, ring_max),
             (&self.key, key),
@@ -247,8 +250,7 @@ impl Consumer {
     #[inline]
     pub fn arrived(&self, ring: &impl Load) -> bool {
         self.word.load(Relaxed) != 0
-            || ring.load_u64(address(self.offset.load(Relaxed)))
-                == mark(self.key.load(Relaxed), self.position.load(Relaxed))
+            || ring.load_u64(address(self.offset.load(Relaxed))) == self.expected.load(Relaxed)
     }
 
     /// The record at the front, if one has arrived.
@@ -288,6 +290,7 @@ impl Consumer {
         let mut cursor = self.cursor();
         cursor.pass(header);
         self.position.store(cursor.position, Relaxed);
+        self.expected.store(mark(cursor.key, cursor.position), Relaxed);
         self.offset.store(cursor.offset, Relaxed);
         self.cap.store(cursor.cap, Relaxed);
         self.word.store(0, Relaxed);

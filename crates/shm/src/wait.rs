@@ -18,6 +18,11 @@ pub struct Budget(AtomicU32);
 const LEAST_NS: u32 = 2_000;
 
 impl Budget {
+    /// A budget as large as the limit allows.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(u32::MAX))
+    }
+
     /// As long as the limit allows.
     pub const fn new() -> Self {
         Self(AtomicU32::new(u32::MAX))

@@ -268,7 +268,7 @@ impl<'a> Round<'a> {
             else {
                 break;
             };
-            let said = self.kernel[watch.at].revents & !watch.rings | self.kernel[watch.at].revents & POLLHUP;
+            let said = self.kernel[watch.at].revents & (!watch.rings | ALWAYS);
             let asked = self.fds[watch.at].events | ALWAYS;
             self.fds[watch.at].revents = said & asked | self.ring_bits(watch);
         }

@@ -37,6 +37,9 @@ pub struct Interest {
     pub ends_told: u8,
     /// Told once with `EPOLLONESHOT`: not again before a MOD.
     pub spent: bool,
+    /// Taken out by the program. The kernel's entry stays, so that the next ADD needs no system call: some programs
+    /// take sockets out and put them in again for every message.
+    pub dormant: bool,
     /// Where the ring stood when the far side was last asked to ring.
     pub armed_at: Option<u64>,
     /// What the kernel's set watches the quiet socket for.
@@ -193,6 +196,17 @@ impl Set {
         }
     }
 
+    /// The program takes a stream out.
+    fn remove(&self, fd: c_int) -> c_int {
+        match self.lock().as_mut().and_then(|inside| inside.streams.get_mut(&fd)) {
+            Some(interest) if !interest.dormant => {
+                interest.dormant = true;
+                0
+            }
+            _ => real::fail(libc::ENOENT),
+        }
+    }
+
     fn epfd(&self) -> c_int {
         c_int::try_from(self.epfd.load(Ordering::Relaxed)).unwrap_or(-1)
     }
@@ -200,12 +214,19 @@ impl Set {
     /// Puts a stream into the kernel's set, or changes it there, and into ours.
     fn watch(&self, operation: c_int, fd: c_int, end: Held, event: epoll_event) -> c_int {
         let watched = kernel_mask(fd, &end, event.events);
-        let outcome = self.tell_kernel(operation, fd, watched);
-        if outcome != 0 {
-            return outcome;
-        }
         let Some(mut inside) = self.lock() else { return real::fail(libc::ENOMEM) };
-        let armed_at = inside.streams.get(&fd).and_then(|interest| interest.armed_at);
+        let known = inside.streams.get(&fd).map(|interest| (interest.dormant, interest.watched, interest.armed_at));
+        let operation = match (operation, known) {
+            (libc::EPOLL_CTL_ADD, Some((false, ..))) => return real::fail(libc::EEXIST),
+            (libc::EPOLL_CTL_MOD, Some((true, ..))) => return real::fail(libc::ENOENT),
+            (_, Some(_)) => libc::EPOLL_CTL_MOD,
+            (operation, None) => operation,
+        };
+        let silent = known.is_some_and(|(_, present, _)| present == watched);
+        if !silent && self.tell_kernel(operation, fd, watched) != 0 {
+            return -1;
+        }
+        let armed_at = known.and_then(|(.., armed_at)| armed_at);
         let interest = Interest {
             end,
             events: event.events,
@@ -214,6 +235,7 @@ impl Set {
             blocked: None,
             ends_told: 0,
             spent: false,
+            dormant: false,
             armed_at,
             watched,
         };
@@ -290,14 +312,8 @@ pub fn control(
     let Some(set) = known.or_else(|| super::find_or_make(epfd)) else { return real::fail(libc::ENOMEM) };
     match operation {
         libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD => set.watch(operation, fd, end, event),
-        _ => {
-            // SAFETY: the kernel names the error of an unknown operation, and DEL looks at no event.
-            let outcome = unsafe { real::epoll_ctl(epfd, operation, fd, &raw mut event) };
-            if outcome == 0 {
-                set.forget(fd);
-            }
-            outcome
-        }
+        libc::EPOLL_CTL_DEL => set.remove(fd),
+        _ => real::fail(libc::EINVAL),
     }
 }
 

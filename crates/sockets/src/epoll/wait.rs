@@ -2,9 +2,10 @@
 
 use super::set::{EDGE, IN, Inside, Interest, ONESHOT, OUT, PRI, RDHUP, Set, WAKE, kernel_mask};
 use crate::table::Held;
-use crate::{poll, process, real, thread, wait};
-use core::ffi::{c_int, c_short};
+use crate::{process, real, thread, wait};
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crosslane_client::Ready;
 use libc::{epoll_event, sigset_t, timespec};
 use rustix::event::PollFlags;
 use std::time::{Duration, Instant};
@@ -86,14 +87,15 @@ pub unsafe fn wait(
     }
 }
 
-/// For `poll` on the epoll descriptor.
-pub fn ready_or_armed(set: &Set) -> bool {
-    let Some(mut inside) = set.lock() else { return false };
-    if inside.streams.values().any(is_stirred) {
-        return true;
+/// For `poll` on the epoll descriptor: whether a stream is ready, and whether all are armed.
+pub fn ready_or_armed(set: &Set) -> super::Prepared {
+    let Some(mut inside) = set.lock() else { return super::Prepared::default() };
+    let ready = |inside: &Inside| inside.streams.values().any(is_stirred);
+    if ready(&inside) {
+        return super::Prepared { ready: true, armed: true };
     }
-    arm(set, &mut inside);
-    inside.streams.values().any(is_stirred)
+    let armed = arm(set, &mut inside);
+    super::Prepared { ready: ready(&inside), armed }
 }
 
 /// Tells of all streams that are ready, beginning behind the one where the last scan stopped.
@@ -126,7 +128,7 @@ unsafe fn scan(set: &Set, room: &mut Room) {
 /// What is to be told of one stream now.
 #[inline]
 fn news(set: &Set, fd: c_int, interest: &mut Interest, tid: u32) -> u32 {
-    if interest.spent || is_quiet(interest) {
+    if interest.dormant || interest.spent || is_quiet(interest) {
         return 0;
     }
     let end = &interest.end;
@@ -138,18 +140,22 @@ fn news(set: &Set, fd: c_int, interest: &mut Interest, tid: u32) -> u32 {
         interest.watched = watched;
         set.tell_kernel(libc::EPOLL_CTL_MOD, fd, watched);
     }
-    let ready = end.ready(tid);
-    let bits = if ready.readable { IN } else { 0 }
-        | if ready.writable { OUT } else { 0 }
-        | if ready.read_closed { RDHUP } else { 0 }
-        | if ready.hung_up { HUP } else { 0 }
-        | if ready.error { ERR } else { 0 };
-    let bits = bits & (interest.events | ALWAYS);
+    let bits = bits_of(end.ready(tid)) & (interest.events | ALWAYS);
     if interest.events & EDGE != 0 && !is_edge(interest, bits) {
         return 0;
     }
     interest.spent = bits != 0 && interest.events & ONESHOT != 0;
     bits
+}
+
+/// What a stream is ready for, in `epoll` terms.
+fn bits_of(ready: Ready) -> u32 {
+    let bit = |on: bool, bits: u32| if on { bits } else { 0 };
+    bit(ready.readable, IN)
+        | bit(ready.writable, OUT)
+        | bit(ready.read_closed, RDHUP)
+        | bit(ready.hung_up, HUP)
+        | bit(ready.error, ERR)
 }
 
 /// Whether nothing can have happened since the last look: a handful of loads.
@@ -171,7 +177,7 @@ fn is_quiet(interest: &Interest) -> bool {
 }
 
 fn is_stirred(interest: &Interest) -> bool {
-    !interest.spent && !is_quiet(interest)
+    !interest.dormant && !interest.spent && !is_quiet(interest)
 }
 
 /// Whether something is new since the program was last told; remembers what is told now.
@@ -269,13 +275,13 @@ fn quiet_socket(set: &Set, fd: c_int, events: u32) -> Option<(u32, u64)> {
     let end = interest.end.clone();
     let [e0, e1, ..] = events.to_le_bytes();
     let kernel = u16::from_le_bytes([e0, e1]);
-    if end.shared().status.connecting.load(Relaxed) != 0 && !wait::is_connected(fd, &end) {
+    if end.shared().status.connecting.load(Relaxed) != 0 && !wait::is_connected(fd, &end) && !interest.dormant {
         let told = events & (interest.events | ALWAYS);
         interest.spent |= told != 0 && interest.events & ONESHOT != 0;
         return (told != 0).then_some((told, interest.data));
     }
     wait::quiet_news(fd, &end, PollFlags::from_bits_retain(kernel));
-    if interest.spent {
+    if interest.spent || interest.dormant {
         return None;
     }
     let by_tcp = interest.watched & interest.events & (IN | OUT | PRI);
@@ -285,8 +291,7 @@ fn quiet_socket(set: &Set, fd: c_int, events: u32) -> Option<(u32, u64)> {
     if events & by_tcp & mine == 0 {
         return None;
     }
-    let asked = c_short::from_le_bytes([interest.events.to_le_bytes()[0], interest.events.to_le_bytes()[1]]);
-    let told = u32::from(poll::stream_events(fd, &end, asked, kernel.cast_signed()).cast_unsigned());
+    let told = events & by_tcp & mine | bits_of(end.ready(thread::tid())) & (interest.events | ALWAYS);
     interest.spent = told != 0 && interest.events & ONESHOT != 0;
     (told != 0).then_some((told, interest.data))
 }
@@ -320,7 +325,7 @@ fn stirs_soon(set: &Set) -> bool {
     let Some(inside) = set.lock() else { return false };
     (0..16).any(|_| {
         core::hint::spin_loop();
-        inside.streams.values().any(|interest| interest.end.stirred() && !interest.spent)
+        inside.streams.values().any(|interest| !interest.dormant && !interest.spent && interest.end.stirred())
     })
 }
 
@@ -329,7 +334,7 @@ fn stirs_soon(set: &Set) -> bool {
 fn arm(set: &Set, inside: &mut Inside) -> bool {
     let Some(waiter) = set.waiter(inside) else { return false };
     let mut all = true;
-    for interest in inside.streams.values_mut() {
+    for interest in inside.streams.values_mut().filter(|interest| !interest.dormant) {
         let end = &interest.end;
         let position = end.shared().consumer.position();
         if interest.armed_at != Some(position) && end.rx() != crosslane_stream::Direction::Tcp {

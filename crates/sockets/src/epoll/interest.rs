@@ -1,0 +1,378 @@
+//! One stream in one set: what the program wants to know of it, and what it was told already.
+
+use crate::table::Held;
+use crate::{real, thread, wait};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::{End, Ready};
+use crosslane_shm::ring::Cursor;
+use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
+use libc::epoll_event;
+use rustix::event::PollFlags;
+use rustix::fd::RawFd;
+
+const fn bit(bits: c_int) -> u32 {
+    bits.unsigned_abs()
+}
+const IN: u32 = bit(libc::EPOLLIN | libc::EPOLLRDNORM);
+const OUT: u32 = bit(libc::EPOLLOUT | libc::EPOLLWRNORM);
+const PRI: u32 = bit(libc::EPOLLPRI);
+const ERR: u32 = bit(libc::EPOLLERR);
+const HUP: u32 = bit(libc::EPOLLHUP);
+const RDHUP: u32 = bit(libc::EPOLLRDHUP);
+const ET: u32 = 1 << 31;
+const ONESHOT: u32 = bit(libc::EPOLLONESHOT);
+/// Bits that are told without being asked for.
+const ALWAYS: u32 = ERR | HUP;
+/// What the kernel is asked of a quiet socket: an edge for FIN, RST and stray bytes.
+const QUIET: u32 = bit(libc::EPOLLIN) | RDHUP | ET;
+
+/// An interest.
+pub struct Interest {
+    /// The program's descriptor.
+    pub fd: c_int,
+    /// The same stream's descriptor by which the inner set knows it.
+    quiet: c_int,
+    /// Tells it from others that were in the same place before.
+    key: u64,
+    held: Held,
+    wanted: u32,
+    data: u64,
+    /// What the inner set was asked.
+    asked: u32,
+    /// What the kernel said and was not yet told.
+    kernel: u32,
+    /// One-shot, and shot.
+    asleep: bool,
+    /// Added or modified: whatever is ready now is news.
+    fresh: bool,
+    /// Something arrived that was not yet told (edge-triggered).
+    edge: bool,
+    /// Up to where arrivals were seen.
+    seen: Option<Cursor>,
+    /// Sends without room that were answered by `EPOLLOUT`.
+    blocked: u32,
+    /// Readiness at the last look.
+    last: u32,
+    /// Where the reader was when the far side was asked for a bell; it rings once.
+    armed: Option<u64>,
+    armed_room: bool,
+}
+
+impl Interest {
+    /// A new interest, which is not yet in the inner set.
+    pub fn new(fd: c_int, held: Held, key: u64, wanted: &epoll_event) -> Self {
+        let blocked = held.shared().sending.blocked.load(Relaxed);
+        Self {
+            fd,
+            quiet: fd,
+            key,
+            held,
+            wanted: wanted.events,
+            data: wanted.u64,
+            asked: 0,
+            kernel: 0,
+            asleep: false,
+            fresh: true,
+            edge: false,
+            seen: None,
+            blocked,
+            last: 0,
+            armed: None,
+            armed_room: false,
+        }
+    }
+
+    /// The place of its stream in the table of ends.
+    pub fn stream(&self) -> u32 {
+        self.held.index
+    }
+
+    /// Whether its events carry this key.
+    pub fn has_key(&self, key: u64) -> bool {
+        self.key == key
+    }
+
+    /// The stream.
+    pub fn end(&self) -> &Held {
+        &self.held
+    }
+
+    /// The event for the program.
+    pub fn event(&self, events: u32) -> epoll_event {
+        epoll_event { events, u64: self.data }
+    }
+
+    /// Whether it was added with `EPOLLEXCLUSIVE`, which cannot be modified.
+    pub fn is_exclusive(&self) -> bool {
+        self.wanted & bit(libc::EPOLLEXCLUSIVE) != 0
+    }
+
+    /// `EPOLL_CTL_MOD`: wants something else, and edges are new again.
+    pub fn modify(&mut self, wanted: &epoll_event, inner: RawFd) {
+        self.wanted = wanted.events;
+        self.data = wanted.u64;
+        self.asleep = false;
+        self.fresh = true;
+        self.ask_kernel(inner);
+    }
+
+    /// Adds the quiet socket to the inner set.
+    pub fn enlist(&mut self, inner: RawFd) -> Result<(), c_int> {
+        self.asked = self.registration();
+        self.control(inner, libc::EPOLL_CTL_ADD)
+    }
+
+    /// Removes the quiet socket from the inner set; and no bell is wanted any more.
+    pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) {
+        let _ = self.control(inner, libc::EPOLL_CTL_DEL);
+        if let Some(waiter) = waiter {
+            self.disarm(waiter);
+        }
+    }
+
+    /// The program's descriptor goes, another one of the same stream stays.
+    pub fn rename(&mut self, other: c_int, inner: RawFd) {
+        let _ = self.control(inner, libc::EPOLL_CTL_DEL);
+        self.quiet = other;
+        let _ = self.control(inner, libc::EPOLL_CTL_ADD);
+    }
+
+    /// In the child of `fork`: bells and the inner set are the parent's.
+    pub fn forget_parent(&mut self) {
+        self.armed = None;
+        self.armed_room = false;
+    }
+
+    /// A bell that was asked for belongs to a waiter that is no more.
+    pub fn forget_bells(&mut self) {
+        self.armed = None;
+    }
+
+    /// Something about the stream changed that is not seen in its rings.
+    pub fn refresh(&mut self, inner: RawFd) {
+        self.ask_kernel(inner);
+    }
+
+    /// What is to be told now; 0 is nothing. One load or two if nothing happened.
+    #[inline]
+    pub fn take(&mut self, inner: RawFd, tid: u32) -> u32 {
+        if self.asleep || self.is_idle() { 0 } else { self.look(inner, tid, true) }
+    }
+
+    /// What would be told now; it will be told all the same later.
+    pub fn peek(&mut self, inner: RawFd, tid: u32) -> u32 {
+        if self.asleep || self.is_idle() { 0 } else { self.look(inner, tid, false) }
+    }
+
+    #[inline]
+    fn is_idle(&mut self) -> bool {
+        if self.fresh || self.edge || self.kernel != 0 || !is_plain(&self.held) {
+            return false;
+        }
+        if self.wanted & ET == 0 {
+            return self.wanted & OUT == 0 && !self.held.stirred();
+        }
+        if self.held.arrivals(&mut self.seen) {
+            self.edge = true;
+            return false;
+        }
+        self.blocked == self.held.shared().sending.blocked.load(Relaxed) && self.held.dead().is_none()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, inner: RawFd, tid: u32, take: bool) -> u32 {
+        let bits = self.bits(tid);
+        if self.asked != self.registration() {
+            self.ask_kernel(inner);
+        }
+        let blocked = self.held.shared().sending.blocked.load(Relaxed);
+        if self.wanted & ET != 0 {
+            self.edge |= self.held.arrivals(&mut self.seen) && !self.is_tcp_only();
+            let risen = bits & !self.last & (RDHUP | HUP | ERR) != 0;
+            let room = bits & OUT != 0 && self.blocked != blocked;
+            if !(self.edge || self.fresh || risen || room || self.kernel & !HUP != 0) {
+                self.last = bits;
+                return 0;
+            }
+        }
+        let told = bits & (self.wanted | ALWAYS);
+        if take {
+            self.told(inner, bits, told, blocked);
+        }
+        told
+    }
+
+    fn told(&mut self, inner: RawFd, bits: u32, told: u32, blocked: u32) {
+        self.fresh = false;
+        self.edge = false;
+        self.last = bits;
+        self.kernel &= HUP;
+        if bits & OUT != 0 {
+            self.blocked = blocked;
+        }
+        if self.wanted & ONESHOT != 0 && told != 0 {
+            self.asleep = true;
+            self.ask_kernel(inner);
+        }
+    }
+
+    /// Readiness, whether wanted or not.
+    fn bits(&self, tid: u32) -> u32 {
+        if self.is_connecting() {
+            return self.kernel;
+        }
+        let (rx, tx) = (self.held.rx(), self.held.tx());
+        let mut rings = ALWAYS;
+        if rx != Direction::Tcp {
+            rings |= IN | RDHUP;
+        }
+        if tx != Direction::Tcp {
+            rings |= OUT;
+        }
+        bits_of(self.held.ready(tid)) & rings | self.kernel & (!rings | HUP)
+    }
+
+    fn is_connecting(&self) -> bool {
+        self.held.shared().status.connecting.load(Relaxed) != 0
+    }
+
+    fn is_tcp_only(&self) -> bool {
+        self.held.rx() == Direction::Tcp
+    }
+
+    /// The inner set has news of the quiet socket.
+    pub fn news(&mut self, bits: u32) {
+        if self.is_connecting() {
+            if wait::is_connected(self.quiet, &self.held) {
+                self.fresh = true;
+            } else {
+                self.kernel = bits;
+            }
+            return;
+        }
+        let by_ring = self.held.rx() != Direction::Tcp;
+        if by_ring || bits & ALWAYS != 0 {
+            let flags = PollFlags::from_bits_retain(u16::try_from(bits & 0xffff).unwrap_or(0));
+            wait::quiet_news(self.quiet, &self.held, flags);
+        }
+        let mut own = PRI | HUP | if by_ring { 0 } else { IN | RDHUP };
+        if self.held.tx() == Direction::Tcp {
+            own |= OUT;
+        }
+        self.kernel |= bits & own;
+    }
+
+    /// Asks the far side for bells, where it was not asked since something last arrived. `false` if another waiter
+    /// is to be rung.
+    pub fn arm(&mut self, waiter: WaiterId) -> bool {
+        if self.asleep || self.is_connecting() {
+            return true;
+        }
+        let mut armed = true;
+        if self.wanted & (IN | RDHUP) != 0 && is_receiving(&self.held) {
+            let position = self.held.shared().consumer.position();
+            let is_armed = self.armed == Some(position) && self.held.shared().waiting.data.load(Relaxed) == waiter.0;
+            if !is_armed {
+                armed = self.held.want_data(waiter);
+                self.armed = armed.then_some(position);
+            }
+        }
+        if self.wanted & OUT != 0 && self.held.tx() == Direction::Open && self.is_blocked() {
+            self.armed_room = self.held.want_room(waiter);
+            armed &= self.armed_room;
+        }
+        armed
+    }
+
+    /// A bell that was asked for has rung or is not needed now. Others may want one.
+    #[inline]
+    pub fn disarm(&mut self, waiter: WaiterId) {
+        if self.armed.take().is_some() {
+            self.held.unwant_data(waiter);
+        }
+        if self.armed_room {
+            self.armed_room = false;
+            self.held.unwant_room(waiter);
+        }
+    }
+
+    fn is_blocked(&self) -> bool {
+        !self.held.has_room() || self.blocked != self.held.shared().sending.blocked.load(Relaxed)
+    }
+
+    /// What the inner set has to be asked now.
+    fn registration(&self) -> u32 {
+        let wanted = if self.asleep { 0 } else { self.wanted & (IN | OUT | PRI | RDHUP) };
+        let edge = self.wanted & ET;
+        if self.is_connecting() {
+            return wanted | edge;
+        }
+        let (rx, tx) = (self.held.rx(), self.held.tx());
+        if rx != Direction::Tcp && tx != Direction::Tcp {
+            return QUIET | wanted & PRI;
+        }
+        let mut asked = wanted & PRI;
+        if rx == Direction::Tcp {
+            asked |= wanted & (IN | RDHUP);
+        } else if edge != 0 || self.held.shared().status.fin.load(Relaxed) == 0 {
+            asked |= bit(libc::EPOLLIN) | RDHUP;
+        }
+        if tx == Direction::Tcp {
+            asked |= wanted & OUT;
+        }
+        // A one-shot that was shot must not be told of errors either, and a level would never end.
+        asked | if self.asleep { ET } else { edge }
+    }
+
+    fn ask_kernel(&mut self, inner: RawFd) {
+        let asked = self.registration();
+        if asked & !QUIET != 0 || asked != self.asked {
+            self.asked = asked;
+            let _ = self.control(inner, libc::EPOLL_CTL_MOD);
+        }
+    }
+
+    fn control(&self, inner: RawFd, operation: c_int) -> Result<(), c_int> {
+        let mut event = epoll_event { events: self.asked, u64: self.key };
+        // SAFETY: our own set and event.
+        if unsafe { real::epoll_ctl(inner, operation, self.quiet, &raw mut event) } == 0 {
+            Ok(())
+        } else {
+            Err(real::errno())
+        }
+    }
+}
+
+/// Whether both directions are open and nothing has ended: then the rings tell everything.
+#[inline]
+fn is_plain(end: &End) -> bool {
+    let status = &end.shared().status;
+    let odd = status.reset.load(Relaxed)
+        | status.fin.load(Relaxed)
+        | status.read_shut.load(Relaxed)
+        | status.connecting.load(Relaxed);
+    odd == 0
+        && status.rx.load(Relaxed) == Direction::Open as u32
+        && status.tx.load(Relaxed) == Direction::Open as u32
+}
+
+fn is_receiving(end: &End) -> bool {
+    matches!(end.rx(), Direction::Open | Direction::Greeting)
+}
+
+fn bits_of(ready: Ready) -> u32 {
+    let bit = |is: bool, bits: u32| if is { bits } else { 0 };
+    bit(ready.readable, IN)
+        | bit(ready.writable, OUT)
+        | bit(ready.read_closed, RDHUP)
+        | bit(ready.hung_up, HUP)
+        | bit(ready.error, ERR)
+}
+
+/// The number of this thread, for the rings' locks.
+pub fn tid() -> u32 {
+    thread::tid()
+}
