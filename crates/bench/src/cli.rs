@@ -76,7 +76,7 @@ pub fn run_quick(args: &QuickArgs) -> Result<()> {
         pinned: !args.no_pinned,
         only: args.only.clone(),
     })?;
-    args.output.deliver(&report)?;
+    args.output.deliver(&report, export::table)?;
     if args.check && !suite::passes(&report) {
         bail!("{} bars are missed", report.failed().count());
     }
@@ -88,7 +88,7 @@ pub fn run_quick(args: &QuickArgs) -> Result<()> {
 /// # Errors
 /// The lab does not come up, or a file cannot be written.
 pub fn run_demo(args: &DemoArgs) -> Result<()> {
-    args.output.deliver(&suite::demo(args.runs.into())?)
+    args.output.deliver(&suite::demo(args.runs.into())?, export::summary)
 }
 
 /// Where results go.
@@ -106,8 +106,11 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints and writes `report`.
-    pub fn deliver(&self, report: &Report) -> Result<()> {
+    /// Prints and writes `report`; `form` is how people get it.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn deliver(&self, report: &Report, form: fn(&Report) -> String) -> Result<()> {
         let json = export::json(report)?;
         if let Some(path) = &self.out {
             std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
@@ -119,13 +122,16 @@ impl Output {
         if self.json {
             println!("{json}")
         } else {
-            print!("{}", export::table(report))
+            print!("{}", form(report))
         }
         Ok(())
     }
 }
 
 /// Runs `crosslane perf`.
+///
+/// # Errors
+/// The answering process does not start or falls silent, or a file cannot be written.
 pub fn run_perf(args: &PerfArgs) -> Result<()> {
     if args.answer {
         return session::answer();
@@ -133,10 +139,13 @@ pub fn run_perf(args: &PerfArgs) -> Result<()> {
     let mut plan = if args.quick { Plan::quick() } else { Plan::full() };
     plan.runs = args.runs.map_or(plan.runs, usize::from);
     let cores = args.cores.map_or_else(Cores::pick, Ok)?;
-    args.output.deliver(&run_plan(&plan, cores)?)
+    args.output.deliver(&run_plan(&plan, cores)?, export::table)
 }
 
 /// Measures `plan` against a copy of this process, which must understand `perf --answer`.
+///
+/// # Errors
+/// The answering process does not start or falls silent.
 pub fn run_plan(plan: &Plan, cores: Cores) -> Result<Report> {
     let mut command = Command::new(std::env::current_exe().context("cannot find my own program")?);
     command.args(["perf", "--answer"]);

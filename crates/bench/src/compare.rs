@@ -84,6 +84,9 @@ impl<'a> Trial<'a> {
     fn run(&mut self, program: &dyn Program, effort: Effort) {
         let Ok(columns) = &mut self.outcome else { return };
         match program.measure(self.place, self.port, effort) {
+            Ok(values) if values.iter().any(|&value| value <= 0.0) => {
+                self.outcome = Err("the program ran, but nothing got through".to_owned());
+            }
             Ok(values) => {
                 for (column, value) in columns.iter_mut().zip(values) {
                     column.push(value);

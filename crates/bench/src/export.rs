@@ -23,6 +23,19 @@ pub fn table(report: &Report) -> String {
     out
 }
 
+/// All figures in one table, one line for each metric of each program.
+pub fn summary(report: &Report) -> String {
+    let mut flat = report.clone();
+    for figure in &mut flat.figures {
+        figure.case = format!("{}, {}", figure.group, figure.case);
+        if let Some(missing) = figure.missing.take() {
+            flat.warnings.push(format!("{}: missing: {missing}", figure.group));
+        }
+        "program".clone_into(&mut figure.group);
+    }
+    table(&flat)
+}
+
 /// The same as Markdown tables.
 pub fn markdown(report: &Report) -> String {
     let mut out = format!("## {}\n", report.title);
@@ -181,6 +194,13 @@ mod tests {
         let text = table(&report());
         assert!(text.contains("80.0      19.0   4.21          20.0   4.00  met"), "{text}");
         assert!(text.contains("note: nginx: missing: wrk is not installed"), "{text}");
+    }
+
+    #[test]
+    fn a_summary_is_one_table_that_says_what_is_missing() {
+        let text = summary(&report());
+        assert_eq!(text.matches("crosslane").count(), 1, "{text}");
+        assert!(text.contains("iperf3, one stream") && text.contains("note: nginx: missing: wrk"), "{text}");
     }
 
     #[test]
