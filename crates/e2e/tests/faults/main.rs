@@ -1,1 +1,6 @@
-//! Faults.
+//! Faults: whoever dies, lies or is not there, the others go on, and everything comes back.
+
+mod absence;
+mod death;
+mod leak;
+mod rubbish;

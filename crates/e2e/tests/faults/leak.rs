@@ -1,0 +1,106 @@
+//! Nothing leaks, and idle costs nothing.
+
+use anyhow::{Context, Result, ensure};
+use crosslane_e2e::program::Program;
+use crosslane_e2e::program::run;
+use crosslane_e2e::python::Script;
+use crosslane_e2e::rig::Rig;
+use crosslane_e2e::{WORK, echo, package, wait_for};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// Time over which idle processes are watched.
+const WATCH: Duration = Duration::from_secs(3);
+/// Most processor time that all of them together may take meanwhile: 5 % of a core, where 1 % is the aim, since this
+/// machine may be busy.
+const MOST: Duration = Duration::from_millis(150);
+
+/// Open descriptors of a host's daemon.
+fn descriptors(rig: &Rig, host: &str) -> Result<usize> {
+    let daemon = rig.lab.daemon(host)?.context("the daemon runs")?;
+    Ok(std::fs::read_dir(format!("/proc/{}/fd", daemon.pid))?.count())
+}
+
+fn loop_with(script_host: &str, times: u32) -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let address = rig.address(script_host)?.to_string();
+    let measure = rig.measure(&["h1", "h2"])?;
+    let before = [descriptors(&rig, "h1")?, descriptors(&rig, "h2")?];
+    let port = rig.port();
+    let server = echo::server(&rig, Script::Loop, script_host, &python, port)?;
+    let mut client = Script::Loop.command(&rig, "h1", &python)?;
+    client.args(["client", &address, &port.to_string(), &times.to_string()]);
+    println!("{}", run(&mut client, WORK)?.text());
+    drop(server);
+    if script_host == "h2" {
+        measure.carried(u64::from(times) * 2, u64::from(times))?;
+    }
+    measure.gave_back()?;
+    wait_for("the daemons' descriptors are closed", Duration::from_secs(10), || {
+        let count = |host| descriptors(&rig, host).map_err(|error| error.to_string());
+        let now = [count("h1")?, count("h2")?];
+        if now.iter().zip(before).all(|(now, before)| *now <= before + 1) {
+            Ok(())
+        } else {
+            Err(format!("{now:?}, were {before:?}"))
+        }
+    })
+}
+
+#[test]
+fn a_thousand_connections_leak_nothing() -> Result<()> {
+    loop_with("h2", 1000)
+}
+
+#[test]
+fn a_thousand_connections_inside_one_host_leak_nothing() -> Result<()> {
+    loop_with("h1", 1000)
+}
+
+/// Processor time of a process so far, user and system.
+fn processor_time(pid: i32) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let mut fields = stat.rsplit_once(')').context("stat")?.1.split_whitespace().skip(11);
+    let mut ticks = || -> Result<u64> { Ok(fields.next().context("stat")?.parse()?) };
+    let all = ticks()? + ticks()?;
+    Ok(Duration::from_millis(all * 1000 / rustix::param::clock_ticks_per_second()))
+}
+
+fn idle(server: &[&str], connections: u32) -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let address = rig.address("h2")?.to_string();
+    let measure = rig.measure(&["h1", "h2"])?;
+    let port = rig.port();
+    let mut words = server.to_vec();
+    let port_word = port.to_string();
+    words.push(&port_word);
+    let server = Script::Idle.server(&rig, "h2", &python, &words, port)?;
+    let mut command = Script::Idle.command(&rig, "h1", &python)?;
+    command.args(["client", &address, &port.to_string(), &connections.to_string()]);
+    let mut client = Program::start(&mut command)?;
+    client.says("ready")?;
+    measure.carried(u64::from(connections), u64::from(connections))?;
+    let mut processes = vec![client.pid(), server.pid()];
+    for host in ["h1", "h2"] {
+        processes.push(rig.lab.daemon(host)?.context("the daemon runs")?.pid);
+    }
+    let time =
+        |processes: &[i32]| processes.iter().map(|pid| processor_time(*pid)).collect::<Result<Vec<_>>>();
+    let before = time(&processes)?;
+    std::thread::sleep(WATCH);
+    let spent: Vec<Duration> =
+        time(&processes)?.iter().zip(&before).map(|(a, b)| a.saturating_sub(*b)).collect();
+    println!("processor time in {WATCH:?} of client, server, daemons: {spent:?}");
+    ensure!(spent.iter().sum::<Duration>() <= MOST, "idle costs {spent:?} in {WATCH:?}");
+    client.signal(Signal::USR1)?;
+    client.finish(WORK).context("the idle connections still work")?;
+    drop(server);
+    measure.gave_back()
+}
+
+#[test]
+fn a_hundred_idle_connections_cost_nothing() -> Result<()> {
+    idle(&["server", "::"], 100)
+}
