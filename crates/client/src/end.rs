@@ -219,10 +219,11 @@ impl End {
         let (ring, consumer) = (&self.inbound, &self.shared.consumer);
         let (mut cursor, mut bytes) = (consumer.cursor(), 0);
         while let Some(header) = self.guarded(cursor.look(ring).map_err(Failure::from))? {
-            if header.kind != Kind::Data {
-                break;
+            match header.kind {
+                Kind::Data => bytes += header.len as usize,
+                Kind::Filler => {}
+                _ => break,
             }
-            bytes += header.len as usize;
             cursor.pass(header);
         }
         Ok(bytes.saturating_sub(consumer.taken()))
@@ -352,8 +353,13 @@ impl End {
             let mut at = 0;
             while at < buffer.len() {
                 let Some(header) = cursor.look(ring)? else { return Ok(done) };
-                if header.kind != Kind::Data {
-                    return Ok(done);
+                match header.kind {
+                    Kind::Data => {}
+                    Kind::Filler => {
+                        cursor.pass(header);
+                        continue;
+                    }
+                    _ => return Ok(done),
                 }
                 let left = (header.len as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);

@@ -7,7 +7,7 @@ use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{WANT_DATA, WANT_ROOM};
+use crosslane_wire::slice::{LINE, WANT_DATA, WANT_ROOM};
 
 /// What an end is ready for, in the terms of `poll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,17 +66,19 @@ impl End {
         self.shared().consumer.arrived(self.inbound()) || self.dead().is_some()
     }
 
-    /// Whether a quarter of the ring is free: what counts as writable.
+    /// Whether a quarter of the ring is free, or can be had by growth: what counts as writable.
     #[inline]
     pub fn has_room(&self) -> bool {
         let producer = &self.shared().producer;
-        let wanted = producer.cap() / 4;
+        let wanted = if producer.may_grow() { LINE } else { producer.cap() / 4 };
         producer.room(self.inbound(), wanted).is_ok_and(|room| room >= wanted)
     }
 
     /// Payload bytes that a send would surely take now.
     pub fn room(&self) -> usize {
-        let room = self.shared().producer.room(self.inbound(), u64::MAX).unwrap_or(0);
+        let producer = &self.shared().producer;
+        let growth = if producer.may_grow() { producer.cap() } else { 0 };
+        let room = producer.room(self.inbound(), u64::MAX).unwrap_or(0) + growth;
         usize::try_from(room.saturating_sub(room / 256 + 256)).unwrap_or(0)
     }
 

@@ -6,7 +6,8 @@
 //! ```text
 //!   position  counts all bytes of ring ever used, for marks and credits
 //!   offset    where in the ring that is
-//!   cap       bytes of the ring in use; doubles, up to ring_max, when a producer that found no room reaches its end
+//!   cap       bytes of the ring in use; doubles, up to ring_max, when a producer that found no room reaches its end,
+//!             and when nothing more fits: then the ring goes on behind its present end at once (a *jump*)
 //! ```
 
 use crate::{Load, Store};
@@ -44,6 +45,8 @@ pub struct Producer {
     credit: AtomicU64,
     ring_max: AtomicU64,
     key: AtomicU64,
+    /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
+    barrier: AtomicU64,
     starved: AtomicU32,
 }
 
@@ -58,6 +61,7 @@ impl Producer {
             (&self.credit, 0),
             (&self.ring_max, ring_max),
             (&self.key, key),
+            (&self.barrier, 0),
         ] {
             word.store(value, Relaxed);
         }
@@ -72,6 +76,11 @@ impl Producer {
     /// Bytes of the ring in use at present.
     pub fn cap(&self) -> u64 {
         self.cap.load(Relaxed)
+    }
+
+    /// Whether the ring can still become longer.
+    pub fn may_grow(&self) -> bool {
+        self.cap() < self.ring_max.load(Relaxed)
     }
 
     /// Whether everything that was pushed has been consumed, as far as returned credits tell.
@@ -104,10 +113,15 @@ impl Producer {
         while done < bytes.len() {
             let left = bytes.len() - done;
             let wanted = span(left.min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX))) + LINE;
-            let room = self.room(credits, wanted)?.saturating_sub(LINE);
+            let whole = self.room(credits, wanted)?;
+            let room = whole.saturating_sub(LINE);
             if room < LINE {
                 self.starved.store(1, Relaxed);
-                break;
+                if whole < LINE || !self.may_grow() {
+                    break;
+                }
+                self.jump(ring, cpu);
+                continue;
             }
             if room + LINE < wanted {
                 self.starved.store(1, Relaxed);
@@ -159,7 +173,10 @@ impl Producer {
     }
 
     fn known_room(&self) -> u64 {
-        self.cap() - (self.position() - self.credit.load(Relaxed))
+        let (position, credit, barrier) =
+            (self.position(), self.credit.load(Relaxed), self.barrier.load(Relaxed));
+        let room = self.cap() - (position - credit);
+        if credit < barrier { room.min(barrier + self.cap() / 2 - position) } else { room }
     }
 
     fn reload_credit(&self, credits: &impl Load) -> Result<(), Violation> {
@@ -177,16 +194,33 @@ impl Producer {
         usize::try_from(room.min(to_end).min(MAX_PAYLOAD + HEADER) - HEADER).unwrap_or(0)
     }
 
-    /// Stores payload, word, mark, in that order (law 4), and moves on, growing or wrapping at the end.
+    /// Writes a record, growing or wrapping if it ends where the ring does.
     fn put(&self, ring: &impl Store, kind: Kind, len: u64, payload: &[u8], cpu: u16) {
-        let (offset, cap, position) = (self.offset.load(Relaxed), self.cap(), self.position());
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let mut header = Header { len, kind, flags: 0, cpu };
-        let end = offset + header.span();
-        let grow = end == cap && self.starved.load(Relaxed) != 0 && cap < self.ring_max.load(Relaxed);
+        let header = Header { len, kind, flags: 0, cpu };
+        let at_end = self.offset.load(Relaxed) + header.span() == self.cap();
+        let grow = at_end && self.starved.load(Relaxed) != 0 && self.may_grow();
+        self.write(ring, header, payload, grow);
+    }
+
+    /// Goes on behind the ring's present end, which must be below the limit, by the line that was kept back: a
+    /// program that sends more than the ring holds to one that reads late is not held up before the limit.
+    fn jump(&self, ring: &impl Store, cpu: u16) {
+        self.write(ring, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, &[], true);
+    }
+
+    /// Stores payload, word, mark, in that order (law 4), and moves on.
+    fn write(&self, ring: &impl Store, mut header: Header, payload: &[u8], grow: bool) {
+        let (offset, cap, position) = (self.offset.load(Relaxed), self.cap(), self.position());
+        let (end, after) = (offset + header.span(), position + header.span());
+        let mut next = if end == cap { 0 } else { end };
         if grow {
             header.flags = FLAG_GROW;
+            next = cap;
             self.cap.store(cap * 2, Relaxed);
+            if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {
+                self.barrier.store(after, Relaxed);
+            }
             self.starved.store(0, Relaxed);
         }
         let at = address(offset);
@@ -194,8 +228,8 @@ impl Producer {
         ring.store_u64(at + 8, header.to_word());
         ring.store_fence();
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
-        self.position.store(position + header.span(), Relaxed);
-        self.offset.store(if end == cap && !grow { 0 } else { end }, Relaxed);
+        self.position.store(after, Relaxed);
+        self.offset.store(next, Relaxed);
     }
 }
 
@@ -358,7 +392,7 @@ impl Cursor {
         }
         let header = Header::from_word(ring.load_u64(at + 8), self.cap - self.offset)?;
         let grows = header.flags & FLAG_GROW != 0;
-        if grows && (self.offset + header.span() != self.cap || self.cap * 2 > self.ring_max) {
+        if grows && self.cap * 2 > self.ring_max {
             return Err(DecodeError::Range("ring growth").into());
         }
         Ok(Some(header))

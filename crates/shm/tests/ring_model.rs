@@ -267,6 +267,37 @@ fn a_ring_that_is_filled_grows_at_every_size_and_wraps_after() {
 }
 
 #[test]
+fn a_ring_that_nobody_reads_takes_bytes_up_to_its_limit_wherever_it_stood() {
+    for begun in (0..1 << 12).step_by(192) {
+        let (cap, ring_max) = (1 << 12, 1 << 16);
+        let mut pair = Pair::new(cap, ring_max, 5);
+        for _ in 0..begun / 64 {
+            pair.push(40);
+            while pair.take(40) {}
+            pair.give_credit(true);
+        }
+        let mut sent = 0;
+        for len in [1, 700, 40_000].into_iter().cycle() {
+            let pushed = pair.push(len);
+            pair.check();
+            sent += pushed;
+            if pushed < len {
+                break;
+            }
+        }
+        assert_eq!(pair.producer.cap(), ring_max);
+        assert!(sent as u64 > ring_max / 2, "{sent} bytes of {ring_max}, begun at {begun}");
+        for _ in 0..20 {
+            while pair.take(3000) {}
+            pair.give_credit(false);
+            while pair.push(5000) > 0 {}
+            pair.check();
+        }
+        pair.drain();
+    }
+}
+
+#[test]
 fn a_ring_that_is_never_full_does_not_grow() {
     let mut pair = Pair::new(1 << 16, 1 << 20, 7);
     for _ in 0..1000 {
