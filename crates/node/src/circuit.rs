@@ -10,9 +10,9 @@ use crate::source::source_of;
 use crosslane_fabric::circuit::{Output, Role, Scope, State};
 use crosslane_shm::mem::new_slice;
 use crosslane_wire::control::Refusal;
-use crosslane_wire::local::Plain;
+use crosslane_wire::local::{self, Plain};
 use crosslane_wire::slice::slice_len;
-use crosslane_wire::{CircuitId, Tuple};
+use crosslane_wire::{CircuitId, Tuple, rule};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -180,9 +180,7 @@ impl Host {
         slot: u32,
         scope: Scope,
     ) -> Result<(), Plain> {
-        if !self.listeners.hears(tuple.server, scope) {
-            return Err(Plain::Refused(Refusal::NoListener));
-        }
+        self.check_listener(tuple.server, scope).map_err(Plain::Refused)?;
         self.replace(&tuple, scope);
         let ring_max = self.config.ring_max;
         let slice = || new_slice("crosslane-slice", slice_len(ring_max)).map_err(|_| Plain::System);
@@ -198,7 +196,32 @@ impl Host {
         (parts.inbound, parts.outbound) = (Some(forth_copy), Some(back_copy));
         self.parts.insert(server, parts);
         self.own(session, client, slot);
+        self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)
+    }
+
+    /// Whether a program listens there whose rules want streams.
+    pub(crate) fn check_listener(&self, server: SocketAddr, scope: Scope) -> Result<(), Refusal> {
+        let mut heard = false;
+        for session in self.listeners.hearers(server, scope).filter_map(|id| self.sessions.get(&id)) {
+            heard = true;
+            let rules = &self.config.rules;
+            if rule::decide(rules, local::Role::Server, &session.program, server) != local::Use::Tcp {
+                return Ok(());
+            }
+        }
+        Err(if heard { Refusal::Rule } else { Refusal::NoListener })
+    }
+
+    /// Tells the programs with listeners how many announced connections wait. Must come before the announcer is
+    /// answered, so that whoever accepts its connection sees it.
+    pub(crate) fn publish_announced(&self) {
+        let count = self.circuits.pending();
+        for session in self.listeners.sessions().filter_map(|id| self.sessions.get(&id)) {
+            if let Some(page) = &session.life {
+                page.set_announced(count);
+            }
+        }
     }
 
     /// An end of the same connection that nobody ever accepted belongs to an earlier use of the ports.

@@ -125,9 +125,10 @@ impl Host {
             return Err(Refusal::Protocol);
         }
         let mine = self.config.addresses.host_of(tuple.server.ip()) == Some(self.me());
-        if !mine || !self.listeners.hears(tuple.server, Scope(0)) {
+        if !mine {
             return Err(Refusal::NoListener);
         }
+        self.check_listener(tuple.server, Scope(0))?;
         self.replace(&tuple, Scope(0));
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
         let outbound = cable.carve_outbound(slice).map_err(|_| Refusal::Protocol)?;
@@ -146,6 +147,7 @@ impl Host {
         parts.range = Some((port, agreement.epoch, range));
         let key = parts.rx_key;
         self.parts.insert(circuit, parts);
+        self.publish_announced();
         Ok(Control::Opened { circuit: name, peer: circuit, slice: range, key })
     }
 

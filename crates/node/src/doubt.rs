@@ -70,7 +70,7 @@ impl Host {
         };
         if gone && looks + 1 >= PROOF {
             tracing::info!(%circuit, %local, %remote, "nobody holds this end any more");
-            self.close_end(circuit, true);
+            self.close_end(circuit, false);
             return None;
         }
         if gone { Some(looks + 1) } else { far_closed.then_some(0) }

@@ -1,7 +1,7 @@
 //! The life page of a session: one word for each of its circuit ends, written by the daemon, read by the programs.
 
 use crosslane_shm::{Caching, MapError, Outbound, Store};
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_WORDS};
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_ANNOUNCED, LIFE_WORDS};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::os::fd::OwnedFd;
 
@@ -24,7 +24,7 @@ impl LifePage {
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
         let words = Outbound::map(&fd, LEN, Caching::WriteBack)?;
         fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
-        Ok((Self { words, next: 0, free: Vec::new() }, fd))
+        Ok((Self { words, next: LIFE_ANNOUNCED + 1, free: Vec::new() }, fd))
     }
 
     /// Gives out a word, alive; `None` if the session has too many ends.
@@ -39,6 +39,11 @@ impl LifePage {
         };
         self.set(index, LIFE_ALIVE);
         Some(index)
+    }
+
+    /// Tells how many announced connections wait to be accepted.
+    pub fn set_announced(&self, count: usize) {
+        self.set(LIFE_ANNOUNCED, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
     /// Sets a word that was given out to one of the `LIFE_` numbers.
@@ -65,20 +70,23 @@ mod tests {
         page.set(b, LIFE_CABLE);
         let file = std::fs::File::from(fd);
         let mut words = [0; 8];
-        file.read_exact_at(&mut words, 0).unwrap();
-        assert_eq!((a, b, words), (0, 1, [0, 0, 0, 0, 1, 0, 0, 0]));
+        file.read_exact_at(&mut words, 4).unwrap();
+        assert_eq!((a, b, words), (1, 2, [0, 0, 0, 0, 1, 0, 0, 0]));
         assert!(file.write_at(&[1], 0).is_err());
         assert!(file.set_len(1).is_err());
         page.release(b);
         assert_eq!(page.allot(), Some(b));
-        file.read_exact_at(&mut words, 0).unwrap();
+        file.read_exact_at(&mut words, 4).unwrap();
         assert_eq!(words, [0; 8]);
+        page.set_announced(7);
+        file.read_exact_at(&mut words, 0).unwrap();
+        assert_eq!(words[0], 7);
     }
 
     #[test]
     fn words_run_out() {
         let (mut page, _fd) = LifePage::create().unwrap();
-        assert_eq!((0..LIFE_WORDS).filter_map(|_| page.allot()).count(), LIFE_WORDS as usize);
+        assert_eq!((0..LIFE_WORDS).filter_map(|_| page.allot()).count(), LIFE_WORDS as usize - 1);
         assert_eq!(page.allot(), None);
     }
 }

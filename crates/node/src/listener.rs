@@ -69,15 +69,25 @@ impl Listeners {
         self.held.remove(&session).is_some_and(|held| held > 0)
     }
 
-    /// Whether anybody takes connections to `server` (in plain form) of this namespace.
-    pub fn hears(&self, server: SocketAddr, scope: Scope) -> bool {
+    /// The sessions that have listeners.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.held.keys().copied()
+    }
+
+    /// The sessions that take connections to `server` (in plain form) of this namespace.
+    pub fn hearers(&self, server: SocketAddr, scope: Scope) -> impl Iterator<Item = SessionId> + '_ {
         let port = server.port();
         let v4_any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
         let v6_any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
         let wildcard = if server.is_ipv4() { v4_any } else { v6_any };
-        self.hears_exactly(server, scope)
-            || self.at(wildcard).any(|entry| entry.scope == scope)
-            || self.at(v6_any).any(|entry| entry.scope == scope && server.is_ipv4() && entry.dual)
+        let named = self.at(server).chain(self.at(wildcard));
+        let dual = self.at(v6_any).filter(move |entry| server.is_ipv4() && entry.dual);
+        named.chain(dual).filter(move |entry| entry.scope == scope).map(|entry| entry.session)
+    }
+
+    /// Whether anybody takes connections to `server` (in plain form) of this namespace.
+    pub fn hears(&self, server: SocketAddr, scope: Scope) -> bool {
+        self.hearers(server, scope).next().is_some()
     }
 
     /// Whether anybody listens at this very address.

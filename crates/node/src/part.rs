@@ -85,14 +85,16 @@ impl Host {
             }
         }
         self.circuits.close(circuit, abort);
+        self.publish_announced();
     }
 
-    /// A session is gone: the ends that nobody else holds are broken off.
+    /// A session is gone: the ends that nobody else holds are closed. Not broken off: the kernel closes the sockets of
+    /// a dead process, and the far side learns by FIN or RST as it would with TCP.
     pub fn release_held(&mut self, session: SessionId, held: impl IntoIterator<Item = CircuitId>) {
         for circuit in held {
             let Some(parts) = self.parts.get_mut(&circuit) else { continue };
             if parts.holders.iter().all(|(holder, _)| *holder == session) {
-                self.close_end(circuit, true);
+                self.close_end(circuit, false);
             } else {
                 parts.holders.retain(|(holder, _)| *holder != session);
             }

@@ -149,6 +149,7 @@ impl Host {
                     if let Some(why) = self.accept(id, slot, socket.as_fd()) {
                         self.refuse(id, why);
                     }
+                    self.publish_announced();
                 }
                 None => self.fail(id, "Accept needs the socket"),
             },
@@ -205,7 +206,10 @@ impl Host {
         let Some(socket) = fds.first() else { return self.fail(id, "Listen needs the socket") };
         let scope = self.scope_of(socket.as_fd());
         match proof::listening(socket.as_fd()) {
-            Ok(listening) if self.listeners.add(id, listening, scope) => self.reply(id, &Reply::Done),
+            Ok(listening) if self.listeners.add(id, listening, scope) => {
+                self.publish_announced();
+                self.reply(id, &Reply::Done);
+            }
             Ok(_) => self.fail(id, "this program has too many listeners"),
             Err(error) => self.fail(id, &format!("this is no listening TCP socket: {error}")),
         }

@@ -342,7 +342,7 @@ impl Load for SimInbound {
     fn load_u32(&self, offset: usize) -> u32 {
         assert_eq!(offset % 4, 0);
         let [a, b, c, d, e, f, g, h] = self.0.load(offset).to_le_bytes();
-        u32::from_le_bytes(if offset % 8 == 0 { [a, b, c, d] } else { [e, f, g, h] })
+        u32::from_le_bytes(if offset.is_multiple_of(8) { [a, b, c, d] } else { [e, f, g, h] })
     }
 
     fn load_u64(&self, offset: usize) -> u64 {

@@ -72,7 +72,7 @@ impl<T> Translation<T> {
 
 /// Refuses a translation that a window of `window_bytes` cannot have.
 pub(crate) fn check_len(len: u64, window_bytes: u64) -> Result<(), PortError> {
-    if len % crosslane_wire::slice::PAGE == 0 && len <= window_bytes {
+    if len.is_multiple_of(crosslane_wire::slice::PAGE) && len <= window_bytes {
         Ok(())
     } else {
         Err(PortError::Range { offset: 0, len, window: window_bytes })

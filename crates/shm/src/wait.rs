@@ -23,11 +23,6 @@ impl Budget {
         Self(AtomicU32::new(u32::MAX))
     }
 
-    /// As long as the limit allows.
-    pub const fn new() -> Self {
-        Self(AtomicU32::new(u32::MAX))
-    }
-
     /// Starts out at `limit_ns`.
     pub fn reset(&self, limit_ns: u32) {
         self.0.store(limit_ns, Relaxed);

@@ -20,7 +20,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{End, Grant};
 use crosslane_shm::arena::Arena;
-use crosslane_wire::local::{Plain, Request, Role, Use};
+use crosslane_wire::local::{Plain, Request, Use};
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::fd::BorrowedFd;
 
@@ -46,7 +46,7 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
         return Decision::Plain;
     }
     let Some(welcome) = process::welcome() else { return Decision::Plain };
-    let decided = match rules::decide(welcome, Role::Client, remote) {
+    let decided = match rules::for_client(welcome, remote) {
         Use::Tcp if !sdp => return Decision::Plain,
         Use::Tcp => Use::Both,
         decided => decided,
@@ -87,6 +87,9 @@ impl Announced {
 
 /// After the kernel's `accept` gave `fd`.
 pub fn accepted(fd: c_int) {
+    if !process::is_announced() {
+        return;
+    }
     let Some(slot) = process::arena().and_then(Arena::allot) else { return };
     match process::circuit(&Request::Accept { slot }, fd) {
         Ok((grant, life)) => {
@@ -111,7 +114,7 @@ pub fn listening(fd: c_int) {
     }
     let Some(welcome) = process::welcome() else { return };
     let sdp = table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp);
-    if rules::decide(welcome, Role::Server, local) == Use::Tcp && !sdp {
+    if !rules::for_listener(welcome, local) && !sdp {
         return;
     }
     register(fd);
@@ -147,6 +150,7 @@ fn register(fd: c_int) {
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let told = process::with_session(|session, _| session.request(&Request::Listen, &[socket]));
     if told.is_some() {
+        process::listens();
         table::enter(fd, Kind::Listener, process::sessions());
     }
 }

@@ -8,7 +8,7 @@ use crosslane_client::{Grant, SessionError};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::lock::Lock;
 use crosslane_wire::PROTOCOL_VERSION;
-use crosslane_wire::local::{Plain, Reply, Request, Rule};
+use crosslane_wire::local::{LIFE_ANNOUNCED, Plain, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::time::{Duration, Instant};
@@ -55,6 +55,8 @@ static GLOBAL: Global =
 static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA_FD: AtomicU32 = AtomicU32::new(0);
+/// Word of the life page that counts announced connections, once this process has a listener.
+static ANNOUNCED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
 /// Raised at each new session, so that listeners and waiters are registered again.
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -169,6 +171,34 @@ pub fn tell(request: &Request) {
         return;
     }
     let _ = with_session(|session, _| session.tell(request));
+}
+
+/// This session has a listener: from now on its life page counts announced connections.
+pub fn listens() {
+    let word = with_session(|_, link| Ok(link.life.word(LIFE_ANNOUNCED))).flatten();
+    if let Some(word) = word {
+        ANNOUNCED.store(core::ptr::from_ref(word).cast_mut(), Ordering::Release);
+    }
+}
+
+/// Whether a connection that was just accepted may have been announced. If the daemon is gone, nobody knows.
+pub fn is_announced() -> bool {
+    // SAFETY: set to a word of a life page, which stays mapped.
+    let word = unsafe { ANNOUNCED.load(Ordering::Acquire).as_ref() };
+    word.is_none_or(|word| word.load(Ordering::Acquire) != 0) || !daemon_lives()
+}
+
+/// Whether the session's socket is still connected; costs one system call.
+fn daemon_lives() -> bool {
+    with_session(|session, _| {
+        let mut byte = [0];
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        match rustix::net::recv(session.socket(), &mut byte[..], flags) {
+            Ok((0, _)) => Err(rustix::io::Errno::CONNRESET.into()),
+            _ => Ok(()),
+        }
+    })
+    .is_some()
 }
 
 /// Asks for a circuit for `socket`.

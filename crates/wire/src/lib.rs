@@ -13,6 +13,7 @@ pub mod control;
 pub mod id;
 pub mod local;
 pub mod record;
+pub mod rule;
 pub mod scratchpad;
 pub mod slice;
 

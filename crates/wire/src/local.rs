@@ -10,6 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Word of the life page: the circuit lives (or was closed in order: what lies in its ring is still good).
 pub const LIFE_ALIVE: u32 = 0;
+/// Word 0 of the life page belongs to no circuit: it counts the connections that were announced to this host and not
+/// accepted yet. Only sessions with listeners are kept up to date. While it is 0, `accept` need not ask.
+pub const LIFE_ANNOUNCED: u32 = 0;
 /// Word of the life page: the cable is down, or in a new epoch.
 pub const LIFE_CABLE: u32 = 1;
 /// Word of the life page: the far end was broken off, or its program died.

@@ -62,7 +62,7 @@ impl Lab {
     pub fn configure(&self, number: usize, host: u16, ports: &[TestPort], more: &str) -> PathBuf {
         let control = self.control(number);
         let mut text = format!(
-            "host = {host}\nsubnet = \"127.86.0.0/24\"\ncontrol = \"{}\"\ninterface = \"\"\nring_max = \"1M\"\n{more}\n",
+            "host = {host}\nsubnet = \"127.86.0.0/24\"\ncontrol = \"{}\"\ninterface = \"\"\nring_max = \"1M\"\nrules = [\"use both server * *:*\", \"use both client * *:*\"]\n{more}\n",
             control.display()
         );
         for port in ports {

@@ -145,7 +145,7 @@ fn hello(version: u32, magic: u64, spare: u64, rest: &[u8]) -> Result<Frame, Fra
     if spare != 0 {
         return Err(FrameError::Reserved);
     }
-    if rest.len() % 8 != 0 || rest.len() > 8 * MAX_WINDOWS {
+    if !rest.len().is_multiple_of(8) || rest.len() > 8 * MAX_WINDOWS {
         return Err(FrameError::Length(HEAD + rest.len()));
     }
     Ok(Frame::Hello { version, translations: rest.chunks_exact(8).map(word64).collect() })
