@@ -54,11 +54,16 @@ pub fn control(end: &Held, request: libc::c_ulong) -> Option<Result<c_int, c_int
             let unread = end.unread(thread::tid()).unwrap_or(0);
             Some(Ok(c_int::try_from(unread).unwrap_or(c_int::MAX)))
         }
-        libc::TIOCOUTQ if end.tx() != Direction::Tcp => {
-            Some(Ok(c_int::try_from(end.unconfirmed()).unwrap_or(c_int::MAX)))
-        }
+        libc::TIOCOUTQ if end.tx() != Direction::Tcp => Some(Ok(unsent(end))),
         _ => None,
     }
+}
+
+/// Bytes that the far side has surely not read: credit comes back when a quarter of the ring is due, so less than
+/// that may be nothing at all, and a program that waits for 0 gets there.
+fn unsent(end: &Held) -> c_int {
+    let slack = end.shared().producer.cap() / 4;
+    c_int::try_from(end.unconfirmed().saturating_sub(slack)).unwrap_or(c_int::MAX)
 }
 
 /// `shutdown` of a stream, before the kernel's.

@@ -4,6 +4,7 @@
 pub mod connection;
 pub mod descriptor;
 pub mod exec;
+pub mod raw;
 pub mod receive;
 pub mod send;
 pub mod transfer;

@@ -1,10 +1,10 @@
-//! Bytes that move without a `read` or `write` of the program's (`sendfile`, `splice`, stdio), descriptors that go
-//! to other programs, and raw system calls.
+//! Bytes that move without a `read` or `write` of the program's (`sendfile`, `splice`, stdio), and descriptors that
+//! go to other programs.
 
 use super::hook;
 use crate::table::{self, Held, Kind};
-use crate::{attach, end_of_life, io, process, real};
-use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use crate::{attach, end_of_life, io, real};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::{IoSlice, IoSliceMut};
 
@@ -52,12 +52,6 @@ hook! {
             // SAFETY: as above.
             None => unsafe { real::fdopen(fd, mode) },
         }
-    }
-
-    /// `syscall(2)`: the calls that would go past us, and `io_uring`, which streams do not have.
-    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
-        // SAFETY: the program's promise to `syscall`.
-        unsafe { raw(number, [a, b, c, d, e, f]) }
     }
 }
 
@@ -226,28 +220,4 @@ unsafe extern "C" fn stdio_close(cookie: *mut c_void) -> c_int {
 
 fn number(cookie: *mut c_void) -> c_int {
     c_int::try_from(cookie as usize).unwrap_or(-1)
-}
-
-/// # Safety
-/// As the system call of that number asks.
-unsafe fn raw(number: c_long, args: [c_long; 6]) -> c_long {
-    let [a, b, c, d, e, f] = args;
-    // SAFETY: the caller's promise.
-    let kernel = || unsafe { real::syscall(number, a, b, c, d, e, f) };
-    if number == libc::SYS_io_uring_setup && process::arena().is_some() {
-        return real::fail(libc::ENOSYS);
-    }
-    let Ok(fd) = c_int::try_from(a) else { return kernel() };
-    let Some(entry) = table::look(fd) else { return kernel() };
-    let len = usize::try_from(c).unwrap_or(0);
-    // SAFETY: the caller's promise, for the same arguments.
-    unsafe {
-        match number {
-            libc::SYS_close => c_long::from(super::descriptor::close(fd)),
-            libc::SYS_read => super::receive::read(fd, b as *mut c_void, len) as c_long,
-            libc::SYS_write => super::send::write(fd, b as *const c_void, len) as c_long,
-            _ if entry.kind == Kind::Own => real::fail(libc::EBADF),
-            _ => kernel(),
-        }
-    }
 }
