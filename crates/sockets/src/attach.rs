@@ -140,6 +140,7 @@ pub fn unlisten(fd: c_int) {
 
 /// Tells the daemon that a stream goes on by TCP.
 pub fn note_downgrade(end: &Held, why: Plain) {
+    epoll::downgraded(end);
     let tuple = end.tuple();
     let client = end.shared().status.client.load(Relaxed) != 0;
     note(-1, if client { tuple.server } else { tuple.client }, why);
@@ -258,6 +259,7 @@ fn is_listening(fd: c_int) -> bool {
     crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1)
 }
 
-fn is_fresh_tcp(fd: c_int) -> bool {
+/// Whether `fd` is a TCP socket that is neither connected nor listening.
+pub fn is_fresh_tcp(fd: c_int) -> bool {
     is_tcp(fd) && !is_listening(fd) && address::remote(fd).is_none()
 }

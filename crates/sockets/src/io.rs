@@ -2,7 +2,7 @@
 
 use crate::table::Held;
 use crate::wait::{self, For};
-use crate::{end_of_life, real, thread, waiters};
+use crate::{end_of_life, epoll, real, thread, waiters};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -50,6 +50,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
             Err(failure) => return send_failed(end, failure, done, flags),
         }
         if must_not_wait(end, flags) {
+            epoll::blocked(end);
             return partial(done, libc::EAGAIN);
         }
         if let Err(errno) = wait::wait(fd, end, For::Room, deadline) {

@@ -11,6 +11,8 @@ use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{LIFE_ANNOUNCED, Plain, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::mm::{MapFlags, ProtFlags};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// After a failed attempt to reach the daemon the next one waits this long.
@@ -57,6 +59,7 @@ static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA_FD: AtomicU32 = AtomicU32::new(0);
 /// Word of the life page that counts announced connections, once this process has a listener.
 static ANNOUNCED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+static SOCKET_PATH: OnceLock<PathBuf> = OnceLock::new();
 static PID: AtomicU32 = AtomicU32::new(0);
 /// Raised at each new session, so that listeners and waiters are registered again.
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -101,8 +104,10 @@ pub fn set_sandboxed() {
     SANDBOXED.store(true, Ordering::Relaxed);
 }
 
-/// At load: the tables know this process.
+/// At load: the tables know this process. The control socket's path is read now, since some programs (nginx) clear
+/// their environment.
 pub fn start() {
+    let _ = SOCKET_PATH.set(session::socket_path());
     PID.store(std::process::id(), Ordering::Relaxed);
 }
 
@@ -259,7 +264,7 @@ fn connect(state: &mut State) -> Option<()> {
 
 fn open() -> Result<Link, SessionError> {
     make_arena()?;
-    let session = Session::connect(&session::socket_path())?;
+    let session = Session::connect(SOCKET_PATH.get_or_init(session::socket_path))?;
     let hello = Request::Hello { version: PROTOCOL_VERSION, program: crate::rules::program().to_owned() };
     let arena_fd = RawFd::try_from(ARENA_FD.load(Ordering::Relaxed)).unwrap_or(-1);
     // SAFETY: made by `make_arena`, never closed.

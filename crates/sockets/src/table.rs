@@ -151,6 +151,11 @@ pub fn hold(held: &Held) {
     held.place.fds.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Descriptors of this process that refer to the end.
+pub fn descriptors(held: &Held) -> u32 {
+    held.place.fds.load(Ordering::Relaxed)
+}
+
 /// One descriptor less; returns whether it was the last one of this process.
 pub fn release(held: &Held) -> bool {
     if held.place.fds.fetch_sub(1, Ordering::AcqRel) != 1 {

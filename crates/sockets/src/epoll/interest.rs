@@ -30,9 +30,7 @@ const QUIET: u32 = bit(libc::EPOLLIN) | RDHUP | ET;
 
 /// An interest.
 pub struct Interest {
-    /// The program's descriptor.
-    pub fd: c_int,
-    /// The same stream's descriptor by which the inner set knows it.
+    /// The descriptor by which the inner set knows the stream.
     quiet: c_int,
     /// Tells it from others that were in the same place before.
     key: u64,
@@ -43,8 +41,11 @@ pub struct Interest {
     asked: u32,
     /// What the kernel said and was not yet told.
     kernel: u32,
-    /// One-shot, and shot.
+    /// Nothing is told: one-shot and shot, or taken out by the program.
     asleep: bool,
+    /// Taken out by the program. The quiet socket stays in the inner set, so that putting it back needs no system
+    /// call: some programs do both for each message.
+    out: bool,
     /// Added or modified: whatever is ready now is news.
     fresh: bool,
     /// Something arrived that was not yet told (edge-triggered).
@@ -65,7 +66,6 @@ impl Interest {
     pub fn new(fd: c_int, held: Held, key: u64, wanted: &epoll_event) -> Self {
         let blocked = held.shared().sending.blocked.load(Relaxed);
         Self {
-            fd,
             quiet: fd,
             key,
             held,
@@ -74,6 +74,7 @@ impl Interest {
             asked: 0,
             kernel: 0,
             asleep: false,
+            out: false,
             fresh: true,
             edge: false,
             seen: None,
@@ -109,6 +110,32 @@ impl Interest {
         self.wanted & bit(libc::EPOLLEXCLUSIVE) != 0
     }
 
+    /// Whether the program took it out.
+    pub fn is_out(&self) -> bool {
+        self.out
+    }
+
+    /// `EPOLL_CTL_DEL`.
+    pub fn take_out(&mut self, inner: RawFd, waiter: Option<WaiterId>) {
+        self.out = true;
+        self.asleep = true;
+        if self.asked != QUIET {
+            self.ask_kernel(inner);
+        }
+        if let Some(waiter) = waiter {
+            self.disarm(waiter);
+        }
+    }
+
+    /// `EPOLL_CTL_ADD` of what was taken out.
+    pub fn put_back(&mut self, wanted: &epoll_event, inner: RawFd) {
+        self.out = false;
+        self.kernel &= HUP;
+        self.last = 0;
+        self.edge = false;
+        self.modify(wanted, inner);
+    }
+
     /// `EPOLL_CTL_MOD`: wants something else, and edges are new again.
     pub fn modify(&mut self, wanted: &epoll_event, inner: RawFd) {
         self.wanted = wanted.events;
@@ -126,7 +153,9 @@ impl Interest {
 
     /// Removes the quiet socket from the inner set; and no bell is wanted any more.
     pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) {
-        let _ = self.control(inner, libc::EPOLL_CTL_DEL);
+        if inner >= 0 {
+            let _ = self.control(inner, libc::EPOLL_CTL_DEL);
+        }
         if let Some(waiter) = waiter {
             self.disarm(waiter);
         }
@@ -143,11 +172,6 @@ impl Interest {
     pub fn forget_parent(&mut self) {
         self.armed = None;
         self.armed_room = false;
-    }
-
-    /// A bell that was asked for belongs to a waiter that is no more.
-    pub fn forget_bells(&mut self) {
-        self.armed = None;
     }
 
     /// Something about the stream changed that is not seen in its rings.
@@ -168,7 +192,8 @@ impl Interest {
 
     #[inline]
     fn is_idle(&mut self) -> bool {
-        if self.fresh || self.edge || self.kernel != 0 || !is_plain(&self.held) {
+        let odd = self.fresh || self.edge || self.kernel != 0 || self.asked & !PRI != QUIET;
+        if odd || !is_plain(&self.held) {
             return false;
         }
         if self.wanted & ET == 0 {
@@ -186,7 +211,11 @@ impl Interest {
     fn look(&mut self, inner: RawFd, tid: u32, take: bool) -> u32 {
         let bits = self.bits(tid);
         if self.asked != self.registration() {
+            self.fresh = true;
             self.ask_kernel(inner);
+        }
+        if self.held.stirred() {
+            self.armed = None;
         }
         let blocked = self.held.shared().sending.blocked.load(Relaxed);
         if self.wanted & ET != 0 {
@@ -209,7 +238,9 @@ impl Interest {
         self.fresh = false;
         self.edge = false;
         self.last = bits;
-        self.kernel &= HUP;
+        if self.wanted & ET != 0 || !self.is_connecting() {
+            self.kernel &= HUP;
+        }
         if bits & OUT != 0 {
             self.blocked = blocked;
         }
@@ -274,7 +305,8 @@ impl Interest {
         let mut armed = true;
         if self.wanted & (IN | RDHUP) != 0 && is_receiving(&self.held) {
             let position = self.held.shared().consumer.position();
-            let is_armed = self.armed == Some(position) && self.held.shared().waiting.data.load(Relaxed) == waiter.0;
+            let is_armed =
+                self.armed == Some(position) && self.held.shared().waiting.data.load(Relaxed) == waiter.0;
             if !is_armed {
                 armed = self.held.want_data(waiter);
                 self.armed = armed.then_some(position);
@@ -290,9 +322,8 @@ impl Interest {
     /// A bell that was asked for has rung or is not needed now. Others may want one.
     #[inline]
     pub fn disarm(&mut self, waiter: WaiterId) {
-        if self.armed.take().is_some() {
-            self.held.unwant_data(waiter);
-        }
+        self.armed = None;
+        self.held.unwant_data(waiter);
         if self.armed_room {
             self.armed_room = false;
             self.held.unwant_room(waiter);

@@ -1,355 +1,596 @@
-//! One epoll set as this process sees it: who is in it, and what was told of whom.
+//! A set's shadow: the interests in streams, the inner set, the wake event.
 
-use crate::table::Held;
+use super::interest::{Interest, tid};
+use super::{candidate, waiting::Events};
+use crate::table::{self, Held, Kind};
 use crate::waiters::Waiter;
-use crate::{process, real, thread};
+use crate::{own, real};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering};
-use crosslane_shm::lock::{Guard, Lock};
-use crosslane_shm::ring::Cursor;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crosslane_shm::lock::Lock;
 use crosslane_shm::wait::Budget;
-use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
 use libc::epoll_event;
+use rustix::event::epoll::CreateFlags;
+use rustix::fd::RawFd;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
-/// Bits of `events` that a program waits for, as opposed to how.
-const WAITED: u32 = 0x0000_ffff;
-pub const IN: u32 = libc::EPOLLIN.cast_unsigned() | libc::EPOLLRDNORM.cast_unsigned();
-pub const OUT: u32 = libc::EPOLLOUT.cast_unsigned() | libc::EPOLLWRNORM.cast_unsigned();
-pub const PRI: u32 = libc::EPOLLPRI.cast_unsigned();
-pub const RDHUP: u32 = libc::EPOLLRDHUP.cast_unsigned();
-pub const EDGE: u32 = libc::EPOLLET.cast_unsigned();
-pub const ONESHOT: u32 = libc::EPOLLONESHOT.cast_unsigned();
-/// Low half of the data of the set's own wake event.
-pub const WAKE: u32 = u32::MAX;
+/// Most sets of a process that may hold streams.
+const MAX_SETS: usize = 1 << 14;
+/// Key of the wake event in the inner set.
+const WAKE: u64 = u64::MAX;
+/// Sets in sets, at most, as the kernel has it.
+const MAX_DEPTH: u32 = 5;
 
-/// What the program wants to know of a stream, and what it was told already.
-pub struct Interest {
-    pub end: Held,
-    pub events: u32,
-    pub data: u64,
-    /// How far arrivals were told, for edges.
-    pub seen: Option<Cursor>,
-    /// The sender's count of sends without room when room was last told; for edges.
-    pub blocked: Option<u32>,
-    /// Which ends of the stream were told, for edges.
-    pub ends_told: u8,
-    /// Told once with `EPOLLONESHOT`: not again before a MOD.
-    pub spent: bool,
-    /// Taken out by the program. The kernel's entry stays, so that the next ADD needs no system call: some programs
-    /// take sockets out and put them in again for every message.
-    pub dormant: bool,
-    /// Where the ring stood when the far side was last asked to ring.
-    pub armed_at: Option<u64>,
-    /// What the kernel's set watches the quiet socket for.
-    pub watched: u32,
-}
+/// Places of sets; 0 is not used.
+static SETS: [AtomicPtr<Set>; MAX_SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
+/// One past the highest place in use.
+static HIGHEST: AtomicU32 = AtomicU32::new(1);
+/// Threads that sleep in a set with streams.
+static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+static TAG: AtomicU64 = AtomicU64::new(0);
+static FREE: Lock = Lock::new();
+static IDLE: Idle = Idle(UnsafeCell::new(Vec::new()));
 
-/// What is behind the lock.
-pub struct Inside {
-    pub streams: BTreeMap<c_int, Interest>,
-    /// Sockets that are no streams (yet): what the program asked for.
-    plain: BTreeMap<c_int, epoll_event>,
-    pub waiter: Option<Waiter>,
-    /// Where the last scan stopped.
-    pub next: c_int,
-}
+/// Places of sets that were closed.
+struct Idle(UnsafeCell<Vec<u32>>);
+// SAFETY: only touched with `FREE` held.
+unsafe impl Sync for Idle {}
 
-/// One set. Places are used again, never freed.
+/// An epoll set of the program's.
 pub struct Set {
     lock: Lock,
-    inside: UnsafeCell<Inside>,
-    /// Descriptors of this process that refer to it; 0 = free.
-    holders: AtomicU32,
-    /// High half of the data under which our own entries are in the kernel's set.
-    tag: AtomicU32,
-    epfd: AtomicU32,
-    /// Not 0 once a stream was put into it.
-    in_use: AtomicU32,
-    /// How long to spin for the set.
-    pub budget: Budget,
+    state: UnsafeCell<State>,
+    /// Interests in streams, plus sets inside this one.
+    shadowed: AtomicU32,
     /// Threads that sleep in it.
     pub sleepers: AtomicU32,
+    /// Raised when its place is given to another set.
+    generation: AtomicU32,
 }
 
-// SAFETY: `inside` is only touched with `lock` held.
+// SAFETY: `state` is only touched with `lock` held.
 unsafe impl Sync for Set {}
 
-/// The set's contents, while the lock is held.
-pub struct Locked<'a>(&'a mut Inside, #[expect(dead_code, reason = "held until dropped")] Guard<'a>);
+/// What [`Set::prepare`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// A stream in the set is ready.
+    pub ready: bool,
+    /// All others will ring; if not, sleep for a short time only.
+    pub armed: bool,
+}
 
-impl core::ops::Deref for Locked<'_> {
-    type Target = Inside;
-    fn deref(&self) -> &Inside {
-        self.0
+impl Prepared {
+    /// There are no streams.
+    pub const NOTHING: Self = Self { ready: false, armed: true };
+}
+
+/// What the lock guards.
+#[derive(Default)]
+pub struct State {
+    /// Descriptors of the set.
+    names: Vec<c_int>,
+    places: Vec<Option<Interest>>,
+    idle: Vec<usize>,
+    by_fd: BTreeMap<c_int, usize>,
+    serial: u32,
+    /// Sets inside this one, with their generations.
+    nested: Vec<(c_int, &'static Set, u32)>,
+    bed: Option<Bed>,
+    /// Where the next look begins, so that nobody starves.
+    next: usize,
+    /// The stream that was last found ready.
+    last: usize,
+    /// When the kernel was last asked.
+    pub asked: Option<Instant>,
+    /// Whether the kernel comes first at the next look that has one place only.
+    pub turn: bool,
+    /// How long to spin.
+    pub budget: Budget,
+}
+
+/// What wakes sleepers.
+#[derive(Clone, Copy)]
+struct Bed {
+    inner: RawFd,
+    waiter: Option<Waiter>,
+}
+
+/// The mark of our own events in the program's kernel sets.
+pub fn tag() -> u64 {
+    match TAG.load(Ordering::Relaxed) {
+        0 => choose_tag(),
+        tag => tag,
     }
 }
 
-impl core::ops::DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut Inside {
-        self.0
+#[cold]
+fn choose_tag() -> u64 {
+    let mut bytes = [0; 8];
+    let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
+    let number =
+        u64::from_ne_bytes(bytes) ^ if drawn.is_ok() { 0 } else { (&raw const TAG).addr() as u64 } | 1 << 63;
+    let _ = TAG.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+    TAG.load(Ordering::Relaxed)
+}
+
+/// The set behind a descriptor, if it is one that we know.
+#[inline]
+pub fn of(epfd: c_int) -> Option<&'static Set> {
+    let entry = table::look(epfd)?;
+    if entry.kind == Kind::Epoll { at(entry.index) } else { None }
+}
+
+#[inline]
+fn at(index: u32) -> Option<&'static Set> {
+    // SAFETY: set once to a leaked box, never freed.
+    unsafe { SETS.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// Enters a new set. Nothing is entered when there are too many: such a set takes no streams.
+pub fn create(epfd: c_int) -> Option<&'static Set> {
+    let index = with_idle(Vec::pop).flatten().or_else(fresh_place)?;
+    let set = at(index)?;
+    set.generation.fetch_add(1, Ordering::Relaxed);
+    set.with(|state| *state = State { names: vec![epfd], budget: Budget::new(), ..State::default() });
+    table::enter(epfd, Kind::Epoll, index);
+    Some(set)
+}
+
+fn fresh_place() -> Option<u32> {
+    let index = HIGHEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |highest| {
+        ((highest as usize) < MAX_SETS).then_some(highest + 1)
+    });
+    let index = index.ok()?;
+    let set = Set {
+        lock: Lock::new(),
+        state: UnsafeCell::default(),
+        shadowed: AtomicU32::new(0),
+        sleepers: AtomicU32::new(0),
+        generation: AtomicU32::new(0),
+    };
+    SETS[index as usize].store(Box::into_raw(Box::new(set)), Ordering::Release);
+    Some(index)
+}
+
+fn with_idle<T>(work: impl FnOnce(&mut Vec<u32>) -> T) -> Option<T> {
+    let _guard = FREE.lock(tid()).ok()?;
+    // SAFETY: the lock is held.
+    Some(work(unsafe { &mut *IDLE.0.get() }))
+}
+
+/// Does `work` on each set that holds streams.
+pub fn all(mut work: impl FnMut(&Set, &mut State)) {
+    for index in 1..HIGHEST.load(Ordering::Acquire) {
+        let Some(set) = at(index).filter(|set| set.is_shadowed()) else { continue };
+        set.with(|state| work(set, state));
     }
+}
+
+/// The descriptor `epfd` of a set is about to be closed.
+pub fn closed(index: u32, epfd: c_int) {
+    let Some(set) = at(index) else { return };
+    let gone = set.with(|state| {
+        state.names.retain(|&name| name != epfd);
+        candidate::set_closed(epfd, state.names.first().copied());
+        if !state.names.is_empty() {
+            return false;
+        }
+        state.end();
+        set.count(state);
+        true
+    });
+    if gone == Some(true) {
+        set.generation.fetch_add(1, Ordering::Relaxed);
+        with_idle(|idle| idle.push(index));
+    }
+}
+
+/// In the child of `fork`.
+pub fn forked_child() {
+    FREE.reset();
+    SLEEPERS.store(0, Ordering::Relaxed);
+    for set in (1..HIGHEST.load(Ordering::Relaxed)).filter_map(at) {
+        set.lock.reset();
+        set.sleepers.store(0, Ordering::Relaxed);
+        set.with(State::leave_parent);
+    }
+}
+
+/// Whether any thread sleeps in a set with streams.
+#[inline]
+pub fn any_sleeper() -> bool {
+    SLEEPERS.load(Ordering::Relaxed) > 0
 }
 
 impl Set {
-    pub fn new() -> Self {
-        let inside = Inside { streams: BTreeMap::new(), plain: BTreeMap::new(), waiter: None, next: 0 };
-        Self {
-            lock: Lock::new(),
-            inside: UnsafeCell::new(inside),
-            holders: AtomicU32::new(0),
-            tag: AtomicU32::new(0),
-            epfd: AtomicU32::new(0),
-            in_use: AtomicU32::new(0),
-            budget: Budget::new(),
-            sleepers: AtomicU32::new(0),
+    /// Whether it holds streams, or sets that may.
+    #[inline]
+    pub fn is_shadowed(&self) -> bool {
+        self.shadowed.load(Ordering::Acquire) > 0
+    }
+
+    /// Does `work` on the state. `None` if a signal handler came in between this thread's own work on it.
+    pub fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> Option<T> {
+        let _guard = self.lock.lock(tid()).ok()?;
+        // SAFETY: the lock is held.
+        Some(work(unsafe { &mut *self.state.get() }))
+    }
+
+    /// A further descriptor refers to it.
+    pub fn named(&'static self, epfd: c_int) {
+        let Some(name) = self.with(|state| {
+            state.names.push(epfd);
+            state.names[0]
+        }) else {
+            return;
+        };
+        if let Some(entry) = table::look(name) {
+            table::enter(epfd, Kind::Epoll, entry.index);
         }
     }
 
-    /// Takes a free place.
-    pub fn take(&self) -> bool {
-        self.holders.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    /// Its number of interests and inner sets has changed.
+    pub fn count(&self, state: &State) {
+        let count = state.places.len() - state.idle.len() + state.nested.len();
+        self.shadowed.store(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Release);
     }
 
-    /// The place now belongs to `epfd`.
-    pub fn begin(&self, epfd: c_int) {
-        let mut bytes = [0; 4];
-        let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        // The top bits are those of no user address, so a program's pointer is never taken for ours.
-        self.tag.store(u32::from_ne_bytes(bytes) & 0x0fff_ffff | 0xc000_0000, Ordering::Relaxed);
-        self.epfd.store(epfd.unsigned_abs(), Ordering::Relaxed);
-        self.budget.reset(u32::MAX);
-        self.in_use.store(0, Ordering::Release);
+    /// A thread is about to sleep (`true`), or has slept.
+    pub fn sleeps(&self, begins: bool) {
+        for count in [&self.sleepers, &SLEEPERS] {
+            if begins {
+                count.fetch_add(1, Ordering::SeqCst);
+            } else {
+                count.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
     }
 
-    /// One more descriptor refers to the set.
-    pub fn copied(&self) {
-        self.holders.fetch_add(1, Ordering::Relaxed);
+    /// Wakes a thread that sleeps in the set, so that it looks again.
+    pub fn kick(&self, state: &State) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            state.kick();
+        }
     }
 
-    /// One descriptor less; with the last one the set is emptied and the place is free.
-    pub fn dropped(&self) {
-        if self.holders.load(Ordering::Relaxed) > 1 {
-            self.holders.fetch_sub(1, Ordering::AcqRel);
+    /// See [`super::prepare`].
+    pub fn prepare(&'static self, epfd: c_int) -> Prepared {
+        self.prepare_at(epfd, MAX_DEPTH)
+    }
+
+    fn prepare_at(&'static self, epfd: c_int, depth: u32) -> Prepared {
+        let prepared = self.with(|state| {
+            let _ = state.make_bed(epfd);
+            state.hear();
+            let nested = state.prepare_nested(depth);
+            let armed = state.arm() && nested.armed;
+            Prepared { ready: state.any_ready(), armed }
+        });
+        prepared.unwrap_or(Prepared { ready: false, armed: false })
+    }
+}
+
+impl State {
+    /// The interest of the program's descriptor `fd`.
+    pub fn find(&mut self, fd: c_int) -> Option<&mut Interest> {
+        let place = *self.by_fd.get(&fd)?;
+        self.places.get_mut(place)?.as_mut().filter(|interest| !interest.is_out())
+    }
+
+    /// The inner set, if there is one.
+    pub fn inner(&self) -> RawFd {
+        self.bed.map_or(-1, |bed| bed.inner)
+    }
+
+    /// A new interest of `fd`. The bed is made.
+    pub fn insert(&mut self, fd: c_int, held: &Held, wanted: &epoll_event) -> Result<(), c_int> {
+        let inner = self.inner();
+        if let Some(&place) = self.by_fd.get(&fd) {
+            match &mut self.places[place] {
+                Some(interest) if interest.stream() == held.index => {
+                    interest.put_back(wanted, inner);
+                    return Ok(());
+                }
+                _ => self.forget(fd),
+            }
+        }
+        self.insert_new(fd, held.clone(), wanted)
+    }
+
+    fn insert_new(&mut self, fd: c_int, held: Held, wanted: &epoll_event) -> Result<(), c_int> {
+        let place = self.idle.pop().unwrap_or(self.places.len());
+        self.serial = self.serial.wrapping_add(1) & 0x7fff_ffff;
+        let key = u64::from(self.serial) << 32 | place as u64;
+        let mut interest = Interest::new(fd, held, key, wanted);
+        let enlisted = interest.enlist(self.inner());
+        let interest = enlisted.is_ok().then_some(interest);
+        if interest.is_some() {
+            self.by_fd.insert(fd, place);
+        } else {
+            self.idle.push(place);
+        }
+        match self.places.get_mut(place) {
+            Some(free) => *free = interest,
+            None => self.places.push(interest),
+        }
+        enlisted
+    }
+
+    /// The program takes `fd` out.
+    pub fn remove(&mut self, fd: c_int) {
+        let (inner, waiter) = (self.inner(), self.waiter_id());
+        if let Some(interest) = self.find(fd) {
+            interest.take_out(inner, waiter);
+        }
+    }
+
+    fn forget(&mut self, fd: c_int) {
+        if let Some(place) = self.by_fd.remove(&fd) {
+            self.drop_place(place);
+        }
+    }
+
+    /// A set inside this one.
+    pub fn nest(&mut self, epfd: c_int, set: &'static Set) {
+        self.nested.push((epfd, set, set.generation.load(Ordering::Relaxed)));
+    }
+
+    /// The set inside is no longer inside.
+    pub fn unnest(&mut self, epfd: c_int) {
+        self.nested.retain(|nested| nested.0 != epfd);
+    }
+
+    /// Makes the inner set and the wake event, and adds them to the program's set. The errors are those of
+    /// `epoll_ctl`.
+    pub fn make_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
+        match self.bed {
+            Some(Bed { waiter: Some(waiter), .. }) if waiter.is_current() => return Ok(()),
+            Some(bed) => self.renew_waiter(bed),
+            None => self.open_bed(epfd)?,
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn open_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
+        let inner =
+            rustix::event::epoll::create(CreateFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
+        let inner = own::hide(inner);
+        let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: tag() };
+        // SAFETY: our own set and event.
+        if unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, inner, &raw mut event) } != 0 {
+            let errno = real::errno();
+            own::close(inner);
+            return Err(errno);
+        }
+        let bed = Bed { inner, waiter: None };
+        self.bed = Some(bed);
+        for interest in self.places.iter_mut().flatten() {
+            let _ = interest.enlist(inner);
+        }
+        self.renew_waiter(bed);
+        self.kick();
+        Ok(())
+    }
+
+    /// The daemon that knew the waiter is gone, or there was none.
+    #[cold]
+    fn renew_waiter(&mut self, bed: Bed) {
+        let waiter = Waiter::take();
+        if waiter.is_none() && bed.waiter.is_some() {
             return;
         }
-        if let Some(mut inside) = self.lock() {
-            let streams = core::mem::take(&mut inside.streams);
-            streams.values().for_each(|interest| disarm(interest, &inside.waiter));
-            inside.plain.clear();
-            if let Some(waiter) = inside.waiter.take() {
-                waiter.close();
+        if let Some(old) = bed.waiter {
+            for interest in self.places.iter_mut().flatten() {
+                interest.disarm(old.id);
             }
+            old.close();
         }
-        self.holders.store(0, Ordering::Release);
-    }
-
-    /// In the child of `fork`.
-    pub fn forked(&self) {
-        self.lock.reset();
-        self.sleepers.store(0, Ordering::Relaxed);
-        if let Some(mut inside) = self.lock() {
-            inside.waiter = None;
-            inside.streams.values_mut().for_each(|interest| interest.armed_at = None);
+        if let Some(waiter) = waiter {
+            let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
+            // SAFETY: our own set, event and eventfd.
+            unsafe { real::epoll_ctl(bed.inner, libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
         }
+        self.bed = Some(Bed { waiter, ..bed });
     }
 
-    /// Whether a stream is or was in the set; otherwise the kernel's call is all there is to do.
-    #[inline]
-    pub fn is_in_use(&self) -> bool {
-        self.in_use.load(Ordering::Acquire) != 0
-    }
-
-    /// The contents; `None` if this very thread holds them already (a signal handler came in between).
-    pub fn lock(&self) -> Option<Locked<'_>> {
-        let guard = self.lock.lock(thread::tid()).ok()?;
-        // SAFETY: the lock is held as long as the guard lives.
-        Some(Locked(unsafe { &mut *self.inside.get() }, guard))
-    }
-
-    /// Whether an event of the kernel's is one of our own: the descriptor, or [`WAKE`].
-    #[inline]
-    pub fn own_event(&self, event: &epoll_event) -> Option<u32> {
-        let data = event.u64;
-        let [l0, l1, l2, l3, h0, h1, h2, h3] = data.to_le_bytes();
-        let tag = u32::from_le_bytes([h0, h1, h2, h3]);
-        (tag == self.tag.load(Ordering::Relaxed)).then_some(u32::from_le_bytes([l0, l1, l2, l3]))
-    }
-
-    /// `fd` is no longer in the set.
-    pub fn forget(&self, fd: c_int) {
-        let Some(mut inside) = self.lock() else { return };
-        inside.plain.remove(&fd);
-        if let Some(interest) = inside.streams.remove(&fd) {
-            disarm(&interest, &inside.waiter);
-            // SAFETY: DEL looks at no event.
-            unsafe { real::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, fd, core::ptr::null_mut()) };
-        }
-    }
-
-    /// `fd`, which may be in the set, is a stream from now on.
-    pub fn upgrade(&self, fd: c_int) {
-        let Some(event) = self.lock().and_then(|mut inside| inside.plain.remove(&fd)) else { return };
-        if let Some(end) = crate::table::stream(fd) {
-            self.watch(libc::EPOLL_CTL_MOD, fd, end, event);
-        }
-    }
-
-    /// The program takes a stream out.
-    fn remove(&self, fd: c_int) -> c_int {
-        match self.lock().as_mut().and_then(|inside| inside.streams.get_mut(&fd)) {
-            Some(interest) if !interest.dormant => {
-                interest.dormant = true;
-                0
-            }
-            _ => real::fail(libc::ENOENT),
-        }
-    }
-
-    fn epfd(&self) -> c_int {
-        c_int::try_from(self.epfd.load(Ordering::Relaxed)).unwrap_or(-1)
-    }
-
-    /// Puts a stream into the kernel's set, or changes it there, and into ours.
-    fn watch(&self, operation: c_int, fd: c_int, end: Held, event: epoll_event) -> c_int {
-        let watched = kernel_mask(fd, &end, event.events);
-        let Some(mut inside) = self.lock() else { return real::fail(libc::ENOMEM) };
-        let known = inside.streams.get(&fd).map(|interest| (interest.dormant, interest.watched, interest.armed_at));
-        let operation = match (operation, known) {
-            (libc::EPOLL_CTL_ADD, Some((false, ..))) => return real::fail(libc::EEXIST),
-            (libc::EPOLL_CTL_MOD, Some((true, ..))) => return real::fail(libc::ENOENT),
-            (_, Some(_)) => libc::EPOLL_CTL_MOD,
-            (operation, None) => operation,
-        };
-        let silent = known.is_some_and(|(_, present, _)| present == watched);
-        if !silent && self.tell_kernel(operation, fd, watched) != 0 {
-            return -1;
-        }
-        let armed_at = known.and_then(|(.., armed_at)| armed_at);
-        let interest = Interest {
-            end,
-            events: event.events,
-            data: event.u64,
-            seen: None,
-            blocked: None,
-            ends_told: 0,
-            spent: false,
-            dormant: false,
-            armed_at,
-            watched,
-        };
-        inside.streams.insert(fd, interest);
-        self.in_use.store(1, Ordering::Release);
-        self.rouse(&inside);
-        0
-    }
-
-    /// Tells the kernel's set what to watch a quiet socket for.
-    pub fn tell_kernel(&self, operation: c_int, fd: c_int, watched: u32) -> c_int {
-        let data = u64::from(self.tag.load(Ordering::Relaxed)) << 32 | u64::from(fd.unsigned_abs());
-        let mut event = epoll_event { events: watched, u64: data };
-        // SAFETY: our own event.
-        unsafe { real::epoll_ctl(self.epfd(), operation, fd, &raw mut event) }
-    }
-
-    /// The wake event of the set, made and put into the kernel's set if there is none of this session.
-    pub fn waiter(&self, inside: &mut Inside) -> Option<Waiter> {
-        if let Some(waiter) = inside.waiter {
-            if waiter.is_current() {
-                return Some(waiter);
-            }
-            waiter.close();
-        }
-        inside.streams.values_mut().for_each(|interest| {
-            interest.end.forget_waiters();
-            interest.armed_at = None;
-        });
-        inside.waiter = Waiter::make();
-        let waiter = inside.waiter?;
-        let data = u64::from(self.tag.load(Ordering::Relaxed)) << 32 | u64::from(WAKE);
-        let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: data };
-        // SAFETY: our own event.
-        unsafe { real::epoll_ctl(self.epfd(), libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
-        Some(waiter)
-    }
-
-    /// Wakes threads that sleep in the set: it has changed.
-    fn rouse(&self, inside: &Inside) {
-        if self.sleepers.load(Ordering::SeqCst) > 0
-            && let Some(waiter) = inside.waiter
-        {
+    /// Makes the inner set readable.
+    pub fn kick(&self) {
+        if let Some(waiter) = self.bed.and_then(|bed| bed.waiter) {
             waiter.ring();
         }
     }
-}
 
-/// `epoll_ctl` for a socket.
-pub fn control(
-    epfd: c_int,
-    known: Option<&'static Set>,
-    operation: c_int,
-    fd: c_int,
-    stream: Option<Held>,
-    mut event: epoll_event,
-) -> c_int {
-    let Some(end) = stream else {
-        // SAFETY: our own copy of the event.
-        let outcome = unsafe { real::epoll_ctl(epfd, operation, fd, &raw mut event) };
-        if outcome == 0
-            && let Some(set) = known.or_else(|| super::find_or_make(epfd))
-            && let Some(mut inside) = set.lock()
-            && (operation == libc::EPOLL_CTL_MOD || crate::attach::is_tcp(fd))
-            && (operation == libc::EPOLL_CTL_ADD || inside.plain.contains_key(&fd))
-        {
-            inside.plain.insert(fd, event);
+    /// Takes the inner set's news. `false` if there were none: what was seen of it belongs to a process that has
+    /// this set as well, by `fork`.
+    pub fn hear(&mut self) -> bool {
+        const MOST: usize = 32;
+        let Some(bed) = self.bed else { return false };
+        let mut heard = false;
+        for _ in 0..=self.places.len() / MOST {
+            let mut events = [epoll_event { events: 0, u64: 0 }; MOST];
+            let room = c_int::try_from(MOST).unwrap_or(1);
+            // SAFETY: our own set and array.
+            let count = unsafe { real::epoll_wait(bed.inner, events.as_mut_ptr(), room, 0) };
+            let count = usize::try_from(count).unwrap_or(0);
+            heard |= count > 0;
+            for event in &events[..count] {
+                self.hear_one(event.u64, event.events, bed.waiter);
+            }
+            if count < MOST {
+                break;
+            }
         }
-        return outcome;
-    };
-    if known.is_none() && !is_epoll(epfd, fd) {
-        return -1;
+        heard
     }
-    let Some(set) = known.or_else(|| super::find_or_make(epfd)) else { return real::fail(libc::ENOMEM) };
-    match operation {
-        libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD => set.watch(operation, fd, end, event),
-        libc::EPOLL_CTL_DEL => set.remove(fd),
-        _ => real::fail(libc::EINVAL),
-    }
-}
 
-/// What the kernel's set has to watch a stream's socket for.
-pub fn kernel_mask(fd: c_int, end: &Held, events: u32) -> u32 {
-    if !crate::wait::is_connected(fd, end) {
-        return events & (WAITED | EDGE);
+    fn hear_one(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
+        if key == WAKE {
+            if let Some(waiter) = waiter {
+                waiter.clear();
+            }
+            return;
+        }
+        let place = usize::try_from(key & 0xffff_ffff).unwrap_or(usize::MAX);
+        if let Some(interest) =
+            self.places.get_mut(place).and_then(Option::as_mut).filter(|it| it.has_key(key))
+        {
+            interest.news(bits);
+        }
     }
-    let mut mask = events & PRI;
-    if end.rx() == Direction::Tcp {
-        mask |= events & (IN | RDHUP);
-    } else if end.shared().status.fin.load(Ordering::Relaxed) == 0 {
-        mask |= libc::EPOLLIN.unsigned_abs() | RDHUP;
-    }
-    if end.tx() == Direction::Tcp {
-        mask |= events & OUT;
-    }
-    let tcp = end.rx() == Direction::Tcp || end.tx() == Direction::Tcp;
-    mask | if tcp { events & EDGE } else { EDGE }
-}
 
-/// Takes back the request for a bell.
-fn disarm(interest: &Interest, waiter: &Option<Waiter>) {
-    if let Some(waiter) = waiter {
-        interest.end.unwant_data(waiter.id);
-        interest.end.unwant_room(waiter.id);
+    /// Looks at all interests and appends events for those that are ready, as far as there is room.
+    #[inline]
+    pub fn scan(&mut self, events: &mut Events, tid: u32) {
+        let (inner, waiter) = (self.inner(), self.waiter_id());
+        let len = self.places.len();
+        let start = if self.next < len { self.next } else { 0 };
+        let (before, after) = self.places.split_at_mut(start);
+        for (offset, place) in after.iter_mut().chain(before).enumerate() {
+            let Some(interest) = place else { continue };
+            let bits = interest.take(inner, tid);
+            if bits == 0 {
+                continue;
+            }
+            if let Some(waiter) = waiter {
+                interest.disarm(waiter);
+            }
+            self.last = (start + offset) % len;
+            events.push(interest.event(bits));
+            if events.is_full() {
+                self.next = self.last + 1;
+                return;
+            }
+        }
     }
-}
 
-/// Lets the kernel say whether `epfd` is an epoll descriptor that could hold `fd`; sets its error if not.
-fn is_epoll(epfd: c_int, fd: c_int) -> bool {
-    if !process::is_owner() {
-        return false;
+    /// The stream that was last found ready.
+    pub fn last(&self) -> Option<&Held> {
+        self.places.get(self.last)?.as_ref().map(Interest::end)
     }
-    let mut event = epoll_event { events: 0, u64: 0 };
-    // SAFETY: our own event.
-    let outcome = unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, &raw mut event) };
-    outcome == 0 || real::errno() == libc::ENOENT
+
+    /// How many interests there are, at most.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether any stream is ready; edges are kept.
+    pub fn any_ready(&mut self) -> bool {
+        let inner = self.inner();
+        let tid = tid();
+        self.places.iter_mut().flatten().any(|interest| interest.peek(inner, tid) != 0)
+    }
+
+    /// Asks for bells. `false` if not all will ring.
+    pub fn arm(&mut self) -> bool {
+        let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
+        self.places.iter_mut().flatten().fold(true, |armed, interest| interest.arm(waiter) & armed)
+    }
+
+    /// Makes the kernel see which of the sets inside are ready.
+    pub fn prepare_nested(&mut self, depth: u32) -> Prepared {
+        let mut all = Prepared::NOTHING;
+        if self.nested.is_empty() || depth == 0 {
+            return all;
+        }
+        self.nested.retain(|(_, set, generation)| set.generation.load(Ordering::Relaxed) == *generation);
+        for (epfd, set, _) in self.nested.iter().filter(|(_, set, _)| set.is_shadowed()) {
+            let prepared = set.prepare_at(*epfd, depth - 1);
+            if prepared.ready {
+                set.with(|state| state.kick());
+            }
+            all.ready |= prepared.ready;
+            all.armed &= prepared.armed;
+        }
+        all
+    }
+
+    /// The sets inside, at the program's own look.
+    pub fn look_inside(&mut self) -> Prepared {
+        self.prepare_nested(MAX_DEPTH)
+    }
+
+    /// What the kernel is asked of a stream may have changed. Whether the stream is in this set.
+    pub fn refresh(&mut self, stream: u32) -> bool {
+        let inner = self.inner();
+        let mut any = false;
+        for interest in self.places.iter_mut().flatten().filter(|interest| interest.stream() == stream) {
+            interest.refresh(inner);
+            any = true;
+        }
+        any
+    }
+
+    /// The program closes `fd`, a descriptor of the stream: with the last one its interests go.
+    pub fn stream_closed(&mut self, fd: c_int, held: &Held) {
+        if table::descriptors(held) > 1 {
+            self.survive(fd, held.index);
+            return;
+        }
+        let matches = |place: &Option<Interest>| place.as_ref().is_some_and(|it| it.stream() == held.index);
+        for place in (0..self.places.len()).filter(|&place| matches(&self.places[place])).collect::<Vec<_>>()
+        {
+            self.by_fd.retain(|_, known| *known != place);
+            self.drop_place(place);
+        }
+    }
+
+    /// Another descriptor keeps the stream open: the interest stays, though it cannot be named any more.
+    fn survive(&mut self, fd: c_int, stream: u32) {
+        let Some(place) = self.by_fd.remove(&fd) else { return };
+        let inner = self.inner();
+        let is_other = |&(other, entry): &(c_int, table::Entry)| {
+            other != fd && entry.kind == Kind::Stream && entry.index == stream
+        };
+        let other = table::entries().find(is_other);
+        if let (Some(interest), Some((other, _))) = (self.places[place].as_mut(), other) {
+            interest.rename(other, inner);
+        }
+    }
+
+    fn waiter_id(&self) -> Option<WaiterId> {
+        self.bed?.waiter.map(|waiter| waiter.id)
+    }
+
+    fn drop_place(&mut self, place: usize) {
+        let (inner, waiter) = (self.inner(), self.waiter_id());
+        if let Some(mut interest) = self.places[place].take() {
+            interest.delist(inner, waiter);
+            self.idle.push(place);
+        }
+        if self.idle.len() == self.places.len() {
+            self.places.clear();
+            self.idle.clear();
+        }
+    }
+
+    /// The last descriptor of the set goes.
+    fn end(&mut self) {
+        for place in 0..self.places.len() {
+            if !self.places.is_empty() {
+                self.drop_place(place);
+            }
+        }
+        if let Some(bed) = self.bed {
+            own::close(bed.inner);
+            if let Some(waiter) = bed.waiter {
+                waiter.give();
+            }
+        }
+        *self = Self::default();
+    }
+
+    fn leave_parent(&mut self) {
+        if let Some(bed) = self.bed.take() {
+            own::close(bed.inner);
+            if let Some(waiter) = bed.waiter {
+                waiter.close();
+            }
+        }
+        self.places.iter_mut().flatten().for_each(Interest::forget_parent);
+    }
 }
