@@ -182,9 +182,11 @@ impl End {
             }
             self.guarded(self.push_all(buffers, skip))?
         };
-        if bytes == 0 && skip < total(buffers) {
+        if bytes < total(buffers) - skip {
             sending.blocked.fetch_add(1, Relaxed);
-            return Err(Failure::WouldBlock);
+            if bytes == 0 {
+                return Err(Failure::WouldBlock);
+            }
         }
         add(&self.shared.counters.tx_bytes, bytes);
         Ok(Moved { bytes, wake: self.data_bell() })

@@ -41,7 +41,7 @@ impl End {
             readable: data || (read_closed && self.rx() != Direction::Tcp),
             writable: tx_over || self.has_room() || self.gone(),
             read_closed,
-            hung_up: fin && tx_over,
+            hung_up: read_closed && tx_over,
             error: false,
         }
     }
