@@ -16,7 +16,7 @@ use crate::history::{self, Advice};
 use crate::table::{self, Entry, Held, Kind};
 use crate::{address, end_of_life, epoll, process, real, rules, thread};
 use core::ffi::c_int;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{End, Grant};
 use crosslane_shm::arena::Arena;
@@ -223,25 +223,32 @@ fn free(slot: u32) {
 }
 
 /// Gives an unbound socket a port, as `connect` would do by itself, so that the connection can be announced. The
-/// address stays open, so the kernel still chooses the route, and gives the port back if the connection fails.
+/// address stays open, so the kernel still chooses the route, and gives the port back if the connection fails. Whether
+/// there is a port is asked by `bind` itself: after a refused connection `getsockname` tells one that is gone.
 fn own_port(fd: c_int) -> Result<(), Plain> {
     let local = address::local(fd).ok_or(Plain::System)?;
-    if local.port() != 0 {
-        return Ok(());
-    }
-    // SAFETY: all-zero bytes are the wildcard address with port 0, once the family is set.
+    // SAFETY: all-zero bytes are valid addresses of no family.
+    let (mut v4, mut v6): (sockaddr_in, sockaddr_in6) = unsafe { core::mem::zeroed() };
+    // SAFETY: addresses with their own lengths.
     let bound = unsafe {
-        if local.is_ipv4() {
-            let mut any: sockaddr_in = core::mem::zeroed();
-            any.sin_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default();
-            bind(fd, (&raw const any).cast(), size_of::<sockaddr_in>())
-        } else {
-            let mut any: sockaddr_in6 = core::mem::zeroed();
-            any.sin6_family = libc::sa_family_t::try_from(libc::AF_INET6).unwrap_or_default();
-            bind(fd, (&raw const any).cast(), size_of::<sockaddr_in6>())
+        match local.ip() {
+            IpAddr::V4(ip) => {
+                v4.sin_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default();
+                v4.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
+                bind(fd, (&raw const v4).cast(), size_of::<sockaddr_in>())
+            }
+            IpAddr::V6(ip) => {
+                v6.sin6_family = libc::sa_family_t::try_from(libc::AF_INET6).unwrap_or_default();
+                v6.sin6_addr.s6_addr = ip.octets();
+                bind(fd, (&raw const v6).cast(), size_of::<sockaddr_in6>())
+            }
         }
     };
-    let has_port = bound == 0 && address::local(fd).is_some_and(|local| local.port() != 0);
+    let has_port = if bound == 0 {
+        address::local(fd).is_some_and(|local| local.port() != 0)
+    } else {
+        local.port() != 0 && real::errno() == libc::EINVAL
+    };
     has_port.then_some(()).ok_or(Plain::NoPort)
 }
 

@@ -1,11 +1,12 @@
 //! Options, flags and controls that mean something to a stream as well as to the kernel's socket.
 
 use crate::table::Held;
-use crate::{end_of_life, real, thread, wait};
+use crate::{end_of_life, real, thread, wait, waiters};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::Status;
 use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
 use libc::socklen_t;
 
 /// An option whose value is one int.
@@ -73,6 +74,8 @@ pub fn shutting_down(fd: c_int, end: &Held, how: c_int) {
     }
     if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
         end_of_life::end_sending(end);
+        // The kernel wakes nobody for this on a socket that was always writable.
+        waiters::ring_own(WaiterId(end.shared().waiting.room.load(Relaxed)));
     }
     if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
         end.shared().status.read_shut.store(1, Relaxed);

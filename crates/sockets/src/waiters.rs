@@ -29,14 +29,20 @@ type Bells = BTreeMap<(IpAddr, u32), (RawFd, u32)>;
 struct Global {
     lock: Lock,
     idle: UnsafeCell<Vec<Waiter>>,
+    /// All that this process has, by number.
+    made: UnsafeCell<BTreeMap<u32, RawFd>>,
     bells: UnsafeCell<Bells>,
 }
 
-// SAFETY: both cells are only touched with `lock` held.
+// SAFETY: all cells are only touched with `lock` held.
 unsafe impl Sync for Global {}
 
-static GLOBAL: Global =
-    Global { lock: Lock::new(), idle: UnsafeCell::new(Vec::new()), bells: UnsafeCell::new(BTreeMap::new()) };
+static GLOBAL: Global = Global {
+    lock: Lock::new(),
+    idle: UnsafeCell::new(Vec::new()),
+    made: UnsafeCell::new(BTreeMap::new()),
+    bells: UnsafeCell::new(BTreeMap::new()),
+};
 /// Most doorbells kept; beyond it all are forgotten and found again as needed.
 const MAX_BELLS: usize = 256;
 
@@ -47,7 +53,7 @@ impl Waiter {
             if waiter.session == process::sessions() {
                 return Some(waiter);
             }
-            own::close(waiter.fd);
+            waiter.close();
         }
         Self::make()
     }
@@ -59,19 +65,22 @@ impl Waiter {
         }
         let event = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?;
         let id = process::with_session(|session, _| session.waiter(event.as_fd()))?;
-        Some(Self { id, fd: own::hide(event), session: process::sessions() })
+        let waiter = Self { id, fd: own::hide(event), session: process::sessions() };
+        made(|made| made.insert(id.0, waiter.fd));
+        Some(waiter)
     }
 
     /// Gives it back.
     pub fn give(self) {
         self.clear();
         if with(|idle, _| idle.push(self)).is_none() {
-            own::close(self.fd);
+            self.close();
         }
     }
 
     /// Closes it; an epoll set that goes away does this.
     pub fn close(self) {
+        made(|made| made.remove(&self.id.0));
         own::close(self.fd);
     }
 
@@ -102,11 +111,25 @@ pub fn ring(end: &Held, waiter: Option<WaiterId>) {
     }
 }
 
+/// Wakes a sleeper of this process: what it waits for was changed by this process itself.
+pub fn ring_own(waiter: WaiterId) {
+    if waiter.0 != 0 {
+        made(|made| {
+            if let Some(&fd) = made.get(&waiter.0) {
+                // SAFETY: our own descriptor; it is closed after it was taken off the list, with the lock held.
+                let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(fd) }, &1u64.to_ne_bytes());
+            }
+        });
+    }
+}
+
 /// In the child of `fork`: wake events and doorbells are the parent's; make others.
 pub fn after_fork() {
     GLOBAL.lock.reset();
     // SAFETY: the child has one thread.
     let (idle, bells) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.bells.get()) };
+    // SAFETY: as above.
+    unsafe { &mut *GLOBAL.made.get() }.clear();
     for waiter in idle.drain(..) {
         own::close(waiter.fd);
     }
@@ -168,4 +191,10 @@ fn with<T>(work: impl FnOnce(&mut Vec<Waiter>, &mut Bells) -> T) -> Option<T> {
     // SAFETY: the lock is held.
     let (idle, bells) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.bells.get()) };
     Some(work(idle, bells))
+}
+
+fn made<T>(work: impl FnOnce(&mut BTreeMap<u32, RawFd>) -> T) -> Option<T> {
+    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
+    // SAFETY: the lock is held.
+    Some(work(unsafe { &mut *GLOBAL.made.get() }))
 }
