@@ -1,7 +1,7 @@
 //! PostgreSQL: a server that forks for each connection, `psql` and `pgbench`.
 
 use crate::program::{Printed, Program, run};
-use crate::rig::Rig;
+use crate::rig::{Rig, privileges};
 use crate::{WORK, package};
 use anyhow::{Context, Result};
 use std::fs;
@@ -34,8 +34,7 @@ impl Postgres {
         if let Some(user) = user() {
             run(Command::new("chown").arg(user).arg(&data), WORK)?;
             initdb = Command::new("setpriv");
-            initdb.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
-            initdb.arg(bin.join("initdb"));
+            initdb.args(privileges(user)?).arg(bin.join("initdb"));
         }
         initdb.current_dir(rig.folder()).args(["--auth=trust", "-U", "bench", "-E", "UTF8", "--no-locale"]);
         run(initdb.arg("--no-sync").arg("-D").arg(&data), WORK).context("initdb")?;

@@ -129,7 +129,7 @@ impl Rig {
             std::fs::copy(&library, &copy).context("copy the socket library")?;
         }
         let mut command = self.plain(host, "setpriv")?;
-        command.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
+        command.args(privileges(user)?);
         command.arg("env").arg(format!("LD_PRELOAD={}", copy.display())).arg(program);
         Ok(command)
     }
@@ -260,6 +260,18 @@ impl Measure<'_> {
         }
         Ok(())
     }
+}
+
+/// Arguments of `setpriv` for becoming `user`.
+///
+/// # Errors
+/// There is no such user.
+pub fn privileges(user: &str) -> Result<[String; 3]> {
+    let users = std::fs::read_to_string("/etc/passwd").context("users")?;
+    let line = users.lines().find(|line| line.split(':').next() == Some(user));
+    let mut fields = line.with_context(|| format!("no user {user}"))?.split(':').skip(2);
+    let mut number = || fields.next().context("a line of /etc/passwd is short");
+    Ok([format!("--reuid={}", number()?), format!("--regid={}", number()?), "--clear-groups".to_owned()])
 }
 
 /// Lets every user into a folder.

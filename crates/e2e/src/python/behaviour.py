@@ -146,6 +146,7 @@ def test_peek_waitall_and_dontwait():
         while len(c.recv(10, socket.MSG_PEEK)) < 10:
             pass
         assert c.recv(4, socket.MSG_PEEK) == b"0123"
+        c.settimeout(None)
         assert c.recv(10, socket.MSG_WAITALL) == b"0123456789"
         try:
             c.recv(1, socket.MSG_DONTWAIT)

@@ -99,7 +99,8 @@ fn postgresql_with_pgbench() -> Result<()> {
     postgres.bench(&rig, "h1", &["-i", "-q", "-s", "2"])?;
     let text = postgres.bench(&rig, "h1", &["-c", "8", "-j", "4", "-t", "100"])?.text();
     ensure!(text.contains("number of transactions actually processed: 800/800"), "{text}");
-    let text = postgres.bench(&rig, "h1", &["-S", "-M", "prepared", "-C", "-c", "4", "-t", "25"])?.text();
+    let text =
+        postgres.bench(&rig, "h1", &["-n", "-S", "-M", "prepared", "-C", "-c", "4", "-t", "25"])?.text();
     ensure!(text.contains("number of transactions actually processed: 100/100"), "{text}");
     let sums = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history), \
                 (SELECT sum(tbalance) FROM pgbench_tellers) = (SELECT sum(bbalance) FROM pgbench_branches)";
