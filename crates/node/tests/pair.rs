@@ -84,7 +84,7 @@ fn refusals_have_reasons_and_leave_nothing() {
 #[test]
 fn the_death_of_a_session_frees_everything_and_leaves_the_news_to_tcp() {
     let lab = Lab::pair();
-    let mut joined = join(&lab);
+    let joined = join(&lab);
     drop(joined.client);
     drop(joined.sockets);
     lab.wait(1, "the client's end closed", |status| status["circuits"][0]["state"] != "open");

@@ -5,6 +5,7 @@
 //! descriptors, [`process`] the daemon. The C functions that programs call are in [`hook`]: each is a few lines over
 //! a function of the modules above.
 #![allow(unreachable_pub, reason = "a library without a Rust interface")]
+#![allow(rustdoc::private_intra_doc_links, reason = "as above")]
 #![allow(clippy::missing_safety_doc, reason = "hooked functions have the C library's contracts")]
 
 mod address;
