@@ -72,8 +72,8 @@ impl Sets {
         let words = count.div_ceil(BITS);
         (0..words).flat_map(move |word| {
             // SAFETY: the caller's promise: the sets hold `count` bits, in whole words.
-            let sets =
-                self.0.map(|set| if set.is_null() { 0 } else { unsafe { set.add(word).read_unaligned() } });
+            let load = |set: *mut c_ulong| unsafe { set.add(word).read_unaligned() };
+            let sets = self.0.map(|set| if set.is_null() { 0 } else { load(set) });
             let valid = if (word + 1) * BITS <= count { c_ulong::MAX } else { (1 << (count % BITS)) - 1 };
             let any = (sets[0] | sets[1] | sets[2]) & valid;
             bits_of(any).map(move |bit| {

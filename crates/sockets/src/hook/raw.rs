@@ -49,7 +49,7 @@ unsafe fn followed(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             libc::SYS_dup => descriptor::dup(fd).into(),
             libc::SYS_dup3 => descriptor::dup3(fd, int(b), int(c)).into(),
             libc::SYS_fcntl => descriptor::fcntl(fd, int(b), c as _).into(),
-            libc::SYS_ioctl => descriptor::ioctl(fd, b as _, c as _).into(),
+            libc::SYS_ioctl => descriptor::ioctl(fd, b.cast_unsigned(), c as _).into(),
             libc::SYS_shutdown => connection::shutdown(fd, int(b)).into(),
             libc::SYS_accept4 => connection::accept4(fd, b as _, c as _, int(d)).into(),
             libc::SYS_setsockopt => connection::setsockopt(fd, int(b), int(c), d as _, uint(e)).into(),

@@ -114,10 +114,10 @@ unsafe fn one(fd: c_int, end: &Held, buffer: *const c_void, len: size_t, flags: 
     if flags & libc::MSG_OOB != 0 {
         out_of_band(end);
     }
-    // SAFETY: the caller's promise; the kernel's limit keeps the length below `isize::MAX`.
     let bytes = if len == 0 {
         &[]
     } else {
+        // SAFETY: the caller's promise; the kernel's limit keeps the length below `isize::MAX`.
         unsafe { core::slice::from_raw_parts(buffer.cast(), len.min(0x7fff_f000)) }
     };
     io::send(fd, end, &[IoSlice::new(bytes)], flags)
