@@ -5,6 +5,7 @@ use crate::{process, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crosslane_stream::{Direction, Side};
+use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
 use crosslane_wire::record::Kind;
 
@@ -13,7 +14,11 @@ use crosslane_wire::record::Kind;
 pub fn closing(held: &Held) -> bool {
     let last_anywhere = held.shared().counters.refs.fetch_sub(1, AcqRel) == 1;
     let unread = last_anywhere && finish(held);
-    table::release(held);
+    if table::release(held) {
+        let waiting = &held.shared().waiting;
+        waiters::ring_own(WaiterId(waiting.data.load(Relaxed)));
+        waiters::ring_own(WaiterId(waiting.room.load(Relaxed)));
+    }
     unread
 }
 

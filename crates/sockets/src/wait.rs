@@ -1,6 +1,6 @@
 //! Blocking calls: spin for a while, then sleep until the far side, the kernel's TCP or a signal has news.
 
-use crate::table::Held;
+use crate::table::{self, Entry, Held, Kind};
 use crate::waiters::Waiter;
 use crate::{process, real, thread};
 use core::ffi::c_int;
@@ -25,7 +25,8 @@ pub enum For {
 /// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
 const BLIND: Duration = Duration::from_millis(5);
 
-/// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, or `EAGAIN` past `deadline`.
+/// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, `EAGAIN` past
+/// `deadline`, or `EBADF` if another thread closed `fd` meanwhile (the kernel would wait on; nobody can want that).
 pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
     let budget = match what {
         For::Data => &end.shared().receiving.budget,
@@ -41,7 +42,8 @@ pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Resu
     let start = Instant::now();
     let outcome = sleep(fd, end, what, deadline);
     budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), process::spin_ns());
-    outcome
+    // Another thread may have closed the descriptor, and its number may be something else by now.
+    if table::look(fd) == Some(Entry { kind: Kind::Stream, index: end.index }) { outcome } else { Err(libc::EBADF) }
 }
 
 /// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.

@@ -214,6 +214,7 @@ fn same(fd: c_int, copy: c_int) {
                 table::hold(&end);
                 table::enter(copy, Kind::Stream, index);
                 epoll::upgraded(copy);
+                super::stdio::became_stream(copy);
             }
         }
         Some(Entry { kind: Kind::Epoll, .. }) => epoll::duplicated(fd, copy),

@@ -1,8 +1,9 @@
 //! `exec`: streams that the new program inherits are found again there; and what else ends the library's sight.
 //!
-//! The new image learns by the environment which descriptors may be streams, and asks the daemon at their first use
-//! (`Request::Adopt`). The old session's socket goes along as a sign of life, so that the daemon keeps the slices.
-//! Standard input, output and error are looked at in any case: `posix_spawn` and `vfork` children get there unseen.
+//! The new image looks which of its descriptors are TCP sockets, and asks the daemon at their first use
+//! (`Request::Adopt`). The old session's socket goes along as a sign of life, so that the daemon keeps the slices; its
+//! number, and those of descriptors that are too high to be looked for, come by the environment. Children by
+//! `posix_spawn`, `system`, `vfork` or `execl`, which no hook sees, have a parent's session for that sign.
 
 use super::hook;
 use crate::table::{self, Held, Kind};
@@ -13,6 +14,9 @@ use std::ffi::CString;
 
 /// `CROSSLANE_INHERIT=<socket of the session>:<descriptor>,<descriptor>...`
 const VARIABLE: &str = "CROSSLANE_INHERIT";
+
+/// Descriptors below this are looked at when a program starts.
+const LOOKED_AT: RawFd = 256;
 
 unsafe extern "C" {
     static environ: *const *const c_char;
@@ -60,10 +64,13 @@ hook! {
     }
 }
 
-/// At load: descriptors that may be streams, from the environment and among the first three.
+/// At load: which descriptors may be streams; and stdio over those that are.
 pub fn resume() {
+    open_descriptors().for_each(suspect);
     for fd in 0..3 {
-        suspect(fd);
+        if table::stream(fd).is_some() {
+            super::stdio::became_stream(fd);
+        }
     }
     let Some(value) = std::env::var_os(VARIABLE) else { return };
     // SAFETY: the loader runs us before the program's first thread.
@@ -74,6 +81,17 @@ pub fn resume() {
         own::inherited(hold);
     }
     fds.split(',').filter_map(|fd| fd.parse().ok()).for_each(suspect);
+}
+
+/// The open ones among the first descriptors, found by one system call.
+fn open_descriptors() -> impl Iterator<Item = RawFd> {
+    let mut fds: Vec<libc::pollfd> =
+        (0..LOOKED_AT).map(|fd| libc::pollfd { fd, events: 0, revents: 0 }).collect();
+    // SAFETY: an array of its own length. Fails beyond the limit on descriptors: then there are only few.
+    if unsafe { real::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) } < 0 {
+        fds.truncate(3);
+    }
+    fds.into_iter().filter(|fd| fd.revents & libc::POLLNVAL == 0).map(|fd| fd.fd)
 }
 
 fn suspect(fd: RawFd) {

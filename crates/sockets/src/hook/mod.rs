@@ -7,6 +7,7 @@ pub mod exec;
 pub mod raw;
 pub mod receive;
 pub mod send;
+pub mod stdio;
 pub mod transfer;
 
 /// Defines hooked functions: exported from the library, but not from its unit tests.

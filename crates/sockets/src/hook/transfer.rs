@@ -1,10 +1,10 @@
-//! Bytes that move without a `read` or `write` of the program's (`sendfile`, `splice`, stdio), and descriptors that
+//! Bytes that move without a `read` or `write` of the program's (`sendfile`, `splice`), and descriptors that
 //! go to other programs.
 
 use super::hook;
 use crate::table::{self, Held, Kind};
 use crate::{attach, end_of_life, io, real};
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_int, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::{IoSlice, IoSliceMut};
 
@@ -41,16 +41,6 @@ hook! {
         match table::stream(input) {
             Some(end) => pipe_in(input, &end, out, len, wait).finish(kernel),
             None => kernel(),
-        }
-    }
-
-    /// `fdopen(3)`: stdio over our own calls, since its own ones go past us.
-    fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
-        match table::stream(fd) {
-            // SAFETY: the program's promise to `fdopen`.
-            Some(_) => unsafe { stdio(fd, mode) },
-            // SAFETY: as above.
-            None => unsafe { real::fdopen(fd, mode) },
         }
     }
 }
@@ -94,9 +84,13 @@ unsafe fn passed(message: *const msghdr) -> impl Iterator<Item = c_int> {
 }
 
 unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, count: size_t) -> io::Outcome {
-    // SAFETY: plain numbers, or the program's pointer.
-    let start =
-        if offset.is_null() { unsafe { libc::lseek(input, 0, libc::SEEK_CUR) } } else { unsafe { *offset } };
+    let start = if offset.is_null() {
+        // SAFETY: plain numbers.
+        unsafe { libc::lseek(input, 0, libc::SEEK_CUR) }
+    } else {
+        // SAFETY: the program's pointer.
+        unsafe { *offset }
+    };
     if start < 0 {
         return io::Outcome::Errno(libc::EINVAL);
     }
@@ -174,50 +168,4 @@ fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_int) -> i
         Ok(put) => io::receive(input, end, &mut [IoSliceMut::new(&mut chunk[..put])], libc::MSG_WAITALL),
         Err(_) => io::Outcome::Errno(real::errno()),
     }
-}
-
-#[repr(C)]
-struct CookieFunctions {
-    read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
-    write: unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
-    seek: Option<unsafe extern "C" fn(*mut c_void, *mut i64, c_int) -> c_int>,
-    close: unsafe extern "C" fn(*mut c_void) -> c_int,
-}
-
-unsafe extern "C" {
-    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut libc::FILE;
-}
-
-/// Where glibc keeps the descriptor's number in a `FILE`, bytes; so that `fileno` answers.
-const FILENO: usize = 112;
-
-unsafe fn stdio(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
-    let functions = CookieFunctions { read: stdio_read, write: stdio_write, seek: None, close: stdio_close };
-    let cookie = usize::try_from(fd).unwrap_or(0) as *mut c_void;
-    // SAFETY: `mode` is the program's; the functions take the cookie for what it is, a number.
-    let file = unsafe { fopencookie(cookie, mode, functions) };
-    if !file.is_null() && cfg!(all(target_env = "gnu", target_pointer_width = "64")) {
-        // SAFETY: glibc's `struct _IO_FILE` has `_fileno` there, as its public header shows.
-        unsafe { file.cast::<u8>().add(FILENO).cast::<c_int>().write(fd) };
-    }
-    file
-}
-
-unsafe extern "C" fn stdio_read(cookie: *mut c_void, buffer: *mut c_char, len: size_t) -> ssize_t {
-    // SAFETY: stdio's buffer.
-    unsafe { super::receive::read(number(cookie), buffer.cast(), len) }
-}
-
-unsafe extern "C" fn stdio_write(cookie: *mut c_void, buffer: *const c_char, len: size_t) -> ssize_t {
-    // SAFETY: stdio's buffer.
-    unsafe { super::send::write(number(cookie), buffer.cast(), len) }.max(0)
-}
-
-unsafe extern "C" fn stdio_close(cookie: *mut c_void) -> c_int {
-    // SAFETY: plain number.
-    unsafe { super::descriptor::close(number(cookie)) }
-}
-
-fn number(cookie: *mut c_void) -> c_int {
-    c_int::try_from(cookie as usize).unwrap_or(-1)
 }

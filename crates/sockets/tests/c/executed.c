@@ -74,7 +74,8 @@ static void replaced(const char *self)
         int fd = dial(&at);
         expect(fd, "go;");
         CHECK(dup2(fd, 7) == 7 && close(fd) == 0);
-        execl(self, self, "7", (char *)NULL);
+        char *arguments[] = {(char *)self, "7", NULL};
+        execv(self, arguments);
         _exit(127);
     }
     int peer = accept(server, NULL, NULL);
