@@ -9,7 +9,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    failed, or (ping) no answer came at all
-  2    the command line was not understood, or its values make no sense
+  2    the command line was not understood, or its values make no sense; config check: not good
   3    no daemon answers at the control socket
   4    there is no lab of that name, or it has no such host
   125  run, lab exec: the program could not be prepared

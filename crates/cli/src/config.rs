@@ -13,16 +13,50 @@ pub(crate) fn check(file: &Path) -> Result<()> {
     let config = Config::read(file)?;
     let mut out = stdout().lock();
     writeln!(out, "{}: good", file.display())?;
-    writeln!(out, "host {}, control socket {}", config.addresses.me, config.control.display())?;
+    let [v4, v6] = config.addresses.of(config.addresses.me);
+    writeln!(out, "host {}: {v4}, {v6}", config.addresses.me)?;
+    writeln!(out, "control socket {}", config.control.display())?;
+    match &config.interface {
+        Some(name) => writeln!(out, "interface {name}, MTU {} bytes", config.mtu)?,
+        None => writeln!(out, "no interface: the hosts reach each other's addresses by another network")?,
+    }
+    writeln!(
+        out,
+        "streams: rings of at most {}, spins of at most {} us",
+        size(config.ring_max),
+        config.spin_us
+    )?;
+    if let Some(address) = config.metrics {
+        writeln!(out, "metrics at http://{address}/metrics")?;
+    }
+    writeln!(out, "{} rules, the built-in ones among them", config.rules.len())?;
     for port in &config.ports {
         let side = if port.listens { "listens" } else { "connects" };
         writeln!(
             out,
-            "port {}: {side} at {}, window {} bytes",
+            "port {}: {side} at {}, window {}",
             port.name,
             port.cable.display(),
-            port.window
+            size(port.window)
         )?;
     }
     Ok(())
+}
+
+/// A size as one would write it in the file.
+fn size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let fits = units.iter().find(|(shift, _)| bytes != 0 && bytes.trailing_zeros() >= *shift);
+    fits.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_as_in_the_file() {
+        let sizes: Vec<String> = [16 << 30, 8 << 20, 65536, 1000, 3 << 39].map(size).into();
+        assert_eq!(sizes, ["16G", "8M", "64K", "1000", "1536G"]);
+    }
 }

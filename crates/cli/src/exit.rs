@@ -3,6 +3,7 @@
 use anyhow::Error;
 use crosslane_client::session::SessionError;
 use crosslane_lab::LabError;
+use crosslane_node::config::ConfigError;
 use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -55,6 +56,9 @@ fn code_of(error: &Error) -> u8 {
     if let Some(coded) = error.downcast_ref::<Coded>() {
         return coded.code;
     }
+    if error.downcast_ref::<ConfigError>().is_some() {
+        return USAGE;
+    }
     match error.downcast_ref::<LabError>() {
         Some(LabError::NotUp { .. } | LabError::NoHost { .. }) => return NO_LAB,
         Some(LabError::Options(_)) => return USAGE,
@@ -76,6 +80,8 @@ mod tests {
         assert_eq!(code_of(&usage("x")), USAGE);
         assert_eq!(code_of(&anyhow::anyhow!("x")), FAILED);
         assert_eq!(code_of(&LabError::NotUp { name: "x".into(), folder: "/".into() }.into()), NO_LAB);
+        let unread = ConfigError::Read { path: "/x".into(), error: ErrorKind::NotFound.into() };
+        assert_eq!(code_of(&unread.into()), USAGE);
         let wrapped = Error::from(LabError::Options("x".into())).context("while");
         assert_eq!(code_of(&wrapped), USAGE);
     }

@@ -165,7 +165,10 @@ impl Config {
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Self::parse(&text).map_err(|error| match error {
             ConfigError::Syntax { text, .. } => ConfigError::Syntax { path: path.to_owned(), text },
-            other => other,
+            ConfigError::Value { key, text } => {
+                ConfigError::Value { key: format!("{}: {key}", path.display()), text }
+            }
+            ConfigError::Read { .. } => error,
         })
     }
 
