@@ -12,6 +12,7 @@ use crate::hook::hook;
 use crate::table::{self, Held, Kind};
 use crate::waiters::Waiter;
 use crate::{epoll, process, real, thread, wait};
+use core::cell::Cell;
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Ready;
@@ -210,7 +211,7 @@ impl<'a> Round<'a> {
 
     fn wait(mut self, limit: Limit, mask: *const sigset_t) -> Result<usize, c_int> {
         self.compose();
-        if !self.others && self.rings_ready() {
+        if !self.others && !kernel_is_due() && self.rings_ready() {
             return Ok(self.gather());
         }
         let mask_now = if limit == Limit::Now { mask } else { core::ptr::null() };
@@ -284,13 +285,7 @@ impl<'a> Round<'a> {
             }
         }
         let timeout = if ready_sets { Some(Duration::ZERO) } else { timeout };
-        let time = timeout.map(timespec_of);
-        let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-        let count = nfds_t::try_from(self.kernel.len()).unwrap_or(nfds_t::MAX);
-        // SAFETY: our own array; the mask is the program's.
-        if unsafe { real::ppoll(self.kernel.as_mut_ptr(), count, time, mask) } < 0 {
-            return Err(real::errno());
-        }
+        self.poll_all(timeout, mask)?;
         if self.sets {
             self.correct_sets();
         }
@@ -303,6 +298,27 @@ impl<'a> Round<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Asks for the program's descriptors and, if there is one, the waiter. A limit of descriptors (`sshd`'s is 1) can
+    /// leave no room for the waiter: then it is a short sleep without.
+    fn poll_all(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
+        let mut poll = |count: usize, timeout: Option<Duration>| {
+            let time = timeout.map(timespec_of);
+            let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+            let count = nfds_t::try_from(count).unwrap_or(nfds_t::MAX);
+            // SAFETY: our own array, at least as long; the mask is the program's.
+            let outcome = unsafe { real::ppoll(self.kernel.as_mut_ptr(), count, time, mask) };
+            if outcome < 0 { Err(real::errno()) } else { Ok(()) }
+        };
+        let programs = self.fds.len();
+        if self.kernel[programs].fd < 0 {
+            return poll(programs, timeout);
+        }
+        match poll(programs + 1, timeout) {
+            Err(libc::EINVAL) => poll(programs, Some(timeout.map_or(BLIND, |timeout| timeout.min(BLIND)))),
+            outcome => outcome,
+        }
     }
 
     /// The kernel knows an epoll set's own descriptors; whether its streams are ready, we know.
@@ -418,6 +434,23 @@ impl<'a> Round<'a> {
         self.kernel[last].fd = -1;
         waiter.give();
     }
+}
+
+/// Whether this thread has not asked the kernel for a while: a program that always finds rings ready must learn of
+/// ended connections all the same.
+fn kernel_is_due() -> bool {
+    thread_local! {
+        static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+    let now = Instant::now();
+    let due = |asked: &Cell<Option<Instant>>| {
+        let due = asked.get().is_none_or(|asked| now - asked >= KERNEL_EVERY);
+        if due {
+            asked.set(Some(now));
+        }
+        due
+    };
+    ASKED.try_with(due).unwrap_or(true)
 }
 
 /// Who answers for a stream's `events`: what to ask the kernel for, and which bits the rings answer.

@@ -241,9 +241,8 @@ impl Interest {
         if self.wanted & ET != 0 || !self.is_connecting() {
             self.kernel &= HUP;
         }
-        if bits & OUT != 0 {
-            self.blocked = blocked;
-        }
+        // Room that is missing now is an edge when it comes.
+        self.blocked = if bits & OUT != 0 { blocked } else { blocked.wrapping_sub(1) };
         if self.wanted & ONESHOT != 0 && told != 0 {
             self.asleep = true;
             self.ask_kernel(inner);

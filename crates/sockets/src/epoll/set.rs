@@ -446,6 +446,9 @@ impl State {
     /// Looks at all interests and appends events for those that are ready, as far as there is room.
     #[inline]
     pub fn scan(&mut self, events: &mut Events, tid: u32) {
+        if events.is_full() {
+            return;
+        }
         let (inner, waiter) = (self.inner(), self.waiter_id());
         let len = self.places.len();
         let start = if self.next < len { self.next } else { 0 };

@@ -222,9 +222,7 @@ fn sleep(
         set.sleeps(false);
         let heard = !matches!(outcome, Ok(true)) || state.hear();
         state.asked = Some(Instant::now());
-        if !events.is_full() {
-            state.scan(events, tid);
-        }
+        state.scan(events, tid);
         leave_rest(set, state, events);
         heard
     });
