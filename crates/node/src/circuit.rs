@@ -14,22 +14,26 @@ use crosslane_wire::local::{self, Plain};
 use crosslane_wire::slice::slice_len;
 use crosslane_wire::{CircuitId, Tuple, rule};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 impl Host {
+    // The program may close its socket as soon as it has the answer, and count on it that the port is free then. So our
+    // copy is closed before the answer goes out.
+
     /// `Connect`: an answer, or `None` if a neighbour must be asked first.
     pub fn connect(
         &mut self,
         session: SessionId,
         remote: SocketAddr,
         slot: u32,
-        socket: BorrowedFd<'_>,
+        socket: OwnedFd,
     ) -> Option<Plain> {
-        let scope = self.scope_of(socket);
-        let tuple = match self.tuple_of_connect(remote, socket, scope) {
+        let scope = self.scope_of(socket.as_fd());
+        let tuple = match self.tuple_of_connect(remote, socket.as_fd(), scope) {
             Ok(tuple) => tuple,
             Err(why) => return Some(why),
         };
+        drop(socket);
         let outcome = if self.is_local(tuple.server, scope) {
             self.connect_here(session, tuple, slot, scope)
         } else if scope != Scope(0) {
@@ -41,10 +45,12 @@ impl Host {
     }
 
     /// `Accept`: an answer if it stays plain TCP.
-    pub fn accept(&mut self, session: SessionId, slot: u32, socket: BorrowedFd<'_>) -> Option<Plain> {
-        let Ok(names) = proof::connected(socket) else { return Some(Plain::System) };
+    pub fn accept(&mut self, session: SessionId, slot: u32, socket: OwnedFd) -> Option<Plain> {
+        let Ok(names) = proof::connected(socket.as_fd()) else { return Some(Plain::System) };
+        let scope = self.scope_of(socket.as_fd());
+        drop(socket);
         let tuple = Tuple { client: names.remote, server: names.local };
-        let Some(circuit) = self.circuits.accept(&tuple, self.scope_of(socket)) else {
+        let Some(circuit) = self.circuits.accept(&tuple, scope) else {
             return Some(Plain::NotAnnounced);
         };
         self.own(session, circuit, slot);
@@ -52,11 +58,12 @@ impl Host {
     }
 
     /// `Adopt`: an answer if there is no such stream.
-    pub fn adopt(&mut self, session: SessionId, socket: BorrowedFd<'_>) -> Option<Plain> {
-        let Ok(names) = proof::connected(socket) else { return Some(Plain::System) };
+    pub fn adopt(&mut self, session: SessionId, socket: OwnedFd) -> Option<Plain> {
+        let Ok(names) = proof::connected(socket.as_fd()) else { return Some(Plain::System) };
+        let scope = self.scope_of(socket.as_fd());
+        drop(socket);
         let client = Tuple { client: names.local, server: names.remote };
         let server = Tuple { client: names.remote, server: names.local };
-        let scope = self.scope_of(socket);
         let circuits = [
             self.circuits.find(&client, Role::Client, scope),
             self.circuits.find(&server, Role::Server, scope),

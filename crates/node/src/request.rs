@@ -130,32 +130,32 @@ impl Host {
         match request {
             Request::Hello { version, program } => self.hello(id, version, &program, fds),
             _ if !greeted => self.fail(id, "say Hello first"),
-            Request::Listen => self.listen(id, &fds),
+            Request::Listen => self.listen(id, fds),
             Request::Unlisten { address } => {
                 if self.listeners.remove(id, address) {
                     self.abort_unheard();
                 }
             }
-            Request::Connect { remote, slot } => match fds.first() {
+            Request::Connect { remote, slot } => match fds.into_iter().next() {
                 Some(socket) => {
-                    if let Some(why) = self.connect(id, remote, slot, socket.as_fd()) {
+                    if let Some(why) = self.connect(id, remote, slot, socket) {
                         self.refuse(id, why);
                     }
                 }
                 None => self.fail(id, "Connect needs the socket"),
             },
-            Request::Accept { slot } => match fds.first() {
+            Request::Accept { slot } => match fds.into_iter().next() {
                 Some(socket) => {
-                    if let Some(why) = self.accept(id, slot, socket.as_fd()) {
+                    if let Some(why) = self.accept(id, slot, socket) {
                         self.refuse(id, why);
                     }
                     self.publish_announced();
                 }
                 None => self.fail(id, "Accept needs the socket"),
             },
-            Request::Adopt => match fds.first() {
+            Request::Adopt => match fds.into_iter().next() {
                 Some(socket) => {
-                    if let Some(why) = self.adopt(id, socket.as_fd()) {
+                    if let Some(why) = self.adopt(id, socket) {
                         self.reply(id, &Reply::Plain { why });
                     }
                 }
@@ -202,10 +202,12 @@ impl Host {
         }
     }
 
-    fn listen(&mut self, id: SessionId, fds: &[OwnedFd]) {
-        let Some(socket) = fds.first() else { return self.fail(id, "Listen needs the socket") };
+    fn listen(&mut self, id: SessionId, fds: Vec<OwnedFd>) {
+        let Some(socket) = fds.into_iter().next() else { return self.fail(id, "Listen needs the socket") };
         let scope = self.scope_of(socket.as_fd());
-        match proof::listening(socket.as_fd()) {
+        let listening = proof::listening(socket.as_fd());
+        drop(socket);
+        match listening {
             Ok(listening) if self.listeners.add(id, listening, scope) => {
                 self.publish_announced();
                 self.reply(id, &Reply::Done);
