@@ -68,6 +68,7 @@ pub struct End {
     circuit: CircuitId,
     token: u64,
     slot: u32,
+    ring_max: u64,
 }
 
 impl End {
@@ -107,7 +108,15 @@ impl End {
             circuit: grant.circuit,
             token: grant.token,
             slot: grant.slot,
+            ring_max: grant.ring_max,
         }
+    }
+
+    /// The program wants no more than about `bytes` under way (`SO_SNDBUF`): the ring does not grow beyond that, nor
+    /// below its first size.
+    pub fn limit_sending(&self, bytes: u64) {
+        let wanted = bytes.clamp(RING_MIN.min(self.ring_max), self.ring_max).next_power_of_two();
+        self.shared.producer.limit(wanted);
     }
 
     /// State shared with the other processes that hold this end.
@@ -264,7 +273,9 @@ impl End {
     /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
     /// fail.
     fn send_to_nobody(&self, bytes: usize) -> Result<Moved, Failure> {
-        if self.shared.status.unheard.swap(1, Relaxed) == 0 {
+        let unheard = &self.shared.status.unheard;
+        let before = if bytes == 0 { unheard.load(Relaxed) } else { unheard.swap(1, Relaxed) };
+        if before == 0 {
             return Ok(Moved { bytes, wake: None });
         }
         Err(Failure::Ended)

@@ -11,7 +11,8 @@
 //! ```
 
 use crate::{Load, Store};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_GROW, HEADER, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark};
 use crosslane_wire::slice::{CREDIT, LINE, RING};
@@ -33,6 +34,12 @@ pub enum Violation {
     /// A record's word is out of range.
     #[error("peer wrote a bad record: {0}")]
     Record(#[from] DecodeError),
+    /// A record lies where bytes may still be that were not consumed.
+    #[error("peer sent {over} bytes more than it had credit for")]
+    Overrun {
+        /// Bytes of ring beyond the credit.
+        over: u64,
+    },
 }
 
 /// The producing end's state.
@@ -78,15 +85,33 @@ impl Producer {
         self.cap.load(Relaxed)
     }
 
+    /// Lets the ring become at most `ring_max` bytes long from here on; not more than [`Self::reset`] said.
+    pub fn limit(&self, ring_max: u64) {
+        self.ring_max.store(ring_max.max(self.cap()), Relaxed);
+    }
+
     /// Whether the ring can still become longer.
     pub fn may_grow(&self) -> bool {
         self.cap() < self.ring_max.load(Relaxed)
     }
 
-    /// Whether everything that was pushed has been consumed, as far as returned credits tell.
+    /// Bytes of ring that were pushed and not yet consumed, as far as returned credits tell. Needs no lock.
     pub fn unconfirmed(&self, credits: &impl Load) -> Result<u64, Violation> {
-        self.reload_credit(credits)?;
-        Ok(self.position() - self.credit.load(Relaxed))
+        let got = self.look_at_credit(credits)?;
+        self.credit.fetch_max(got, Relaxed);
+        Ok(self.position().saturating_sub(got))
+    }
+
+    /// Bytes of ring that may be used, as far as that can be told while another thread is sending. Changes nothing;
+    /// a lie of the peer's is left for the sender to find.
+    #[inline]
+    pub fn glance(&self, credits: &impl Load, wanted: u64) -> u64 {
+        let (position, credit) = (self.position.load(Acquire), self.credit.load(Relaxed));
+        let known = self.room_at(position, credit);
+        if known >= wanted {
+            return known;
+        }
+        self.room_at(position, credits.load_u64(CREDIT).max(credit))
     }
 
     /// Bytes of ring that may be used now. Looks at the peer's credit only if less than `wanted` is known of.
@@ -172,20 +197,31 @@ impl Producer {
         Ok(true)
     }
 
+    #[inline]
     fn known_room(&self) -> u64 {
-        let (position, credit, barrier) =
-            (self.position(), self.credit.load(Relaxed), self.barrier.load(Relaxed));
-        let room = self.cap() - (position - credit);
-        if credit < barrier { room.min(barrier + self.cap() / 2 - position) } else { room }
+        self.room_at(self.position(), self.credit.load(Relaxed))
+    }
+
+    /// Room with so much sent and so much of it given back. Saturates where a thread without the lock sees a mixture.
+    #[inline]
+    fn room_at(&self, position: u64, credit: u64) -> u64 {
+        let (cap, barrier) = (self.cap(), self.barrier.load(Relaxed));
+        let room = cap.saturating_sub(position.saturating_sub(credit));
+        if credit < barrier { room.min((barrier + cap / 2).saturating_sub(position)) } else { room }
     }
 
     fn reload_credit(&self, credits: &impl Load) -> Result<(), Violation> {
-        let (got, least, most) = (credits.load_u64(CREDIT), self.credit.load(Relaxed), self.position());
-        if got < least || got > most {
-            return Err(Violation::Credit { got, least, most });
-        }
+        let got = self.look_at_credit(credits)?;
         self.credit.store(got, Relaxed);
         Ok(())
+    }
+
+    /// In this order an honest peer's credit passes even while another thread sends.
+    fn look_at_credit(&self, credits: &impl Load) -> Result<u64, Violation> {
+        let least = self.credit.load(Relaxed);
+        let got = credits.load_u64(CREDIT);
+        let most = self.position();
+        if got < least || got > most { Err(Violation::Credit { got, least, most }) } else { Ok(got) }
     }
 
     /// Payload of the longest record that fits `room` and the way to the ring's end.
@@ -228,7 +264,7 @@ impl Producer {
         ring.store_u64(at + 8, header.to_word());
         ring.store_fence();
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
-        self.position.store(after, Relaxed);
+        self.position.store(after, Release);
         self.offset.store(next, Relaxed);
     }
 }
@@ -250,7 +286,8 @@ pub struct Head {
 pub struct Consumer {
     position: AtomicU64,
     offset: AtomicU64,
-    /// The mark that the next record will have; kept, since it is looked for far more often than found.
+    /// The mark that the next record will have; kept, since it is looked for far more often than found. 0 while the
+    /// front moves: threads that look without the lock see by it that what they saw was a mixture.
     expected: AtomicU64,
     cap: AtomicU64,
     /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
@@ -280,11 +317,15 @@ impl Consumer {
         }
     }
 
-    /// Whether a record waits, without checking it: one load, for those who spin or scan.
+    /// Whether a record waits, without checking it: one load of the ring, for those who spin or scan, with or without
+    /// the lock. It is never missed, though it may be seen when another thread is just taking it.
     #[inline]
     pub fn arrived(&self, ring: &impl Load) -> bool {
-        self.word.load(Relaxed) != 0
-            || ring.load_u64(address(self.offset.load(Relaxed))) == self.expected.load(Relaxed)
+        let expected = self.expected.load(Acquire);
+        expected == 0
+            || self.word.load(Relaxed) != 0
+            || ring.load_u64(address(self.offset.load(Acquire))) == expected
+            || self.expected.load(Relaxed) != expected
     }
 
     /// The record at the front, if one has arrived.
@@ -292,7 +333,16 @@ impl Consumer {
     pub fn head(&self, ring: &impl Load) -> Result<Option<Head>, Violation> {
         let mut word = self.word.load(Relaxed);
         if word == 0 {
-            let Some(header) = self.cursor().look(ring)? else { return Ok(None) };
+            let expected = self.expected.load(Relaxed);
+            if expected == 0 {
+                return Err(DecodeError::Range("ring left in the middle of a change").into());
+            }
+            if ring.load_u64(address(self.offset.load(Relaxed))) != expected {
+                return Ok(None);
+            }
+            let cursor = self.cursor();
+            let header = cursor.check(ring)?;
+            self.check_credit(&cursor, header)?;
             word = header.to_word();
             self.word.store(word, Relaxed);
         }
@@ -323,13 +373,25 @@ impl Consumer {
         let header = Header::from_word(self.word.load(Relaxed), u64::MAX)?;
         let mut cursor = self.cursor();
         cursor.pass(header);
+        self.expected.store(0, Relaxed);
+        fence(Release);
         self.position.store(cursor.position, Relaxed);
-        self.expected.store(mark(cursor.key, cursor.position), Relaxed);
-        self.offset.store(cursor.offset, Relaxed);
+        self.offset.store(cursor.offset, Release);
         self.cap.store(cursor.cap, Relaxed);
         self.word.store(0, Relaxed);
         self.taken.store(0, Relaxed);
+        self.expected.store(mark(cursor.key, cursor.position), Release);
         Ok(())
+    }
+
+    /// A peer that sends without credit could keep us busy for ever, and would overwrite what was not consumed.
+    #[inline]
+    fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
+        let used = cursor.position + header.span() - self.returned.load(Relaxed);
+        match used.checked_sub(cursor.cap) {
+            None | Some(0) => Ok(()),
+            Some(over) => Err(Violation::Overrun { over }),
+        }
     }
 
     /// Gives back credit if a quarter of the ring is due, or anything at all if `all`. Returns whether it did: then
@@ -351,7 +413,21 @@ impl Consumer {
         self.position.load(Relaxed)
     }
 
-    /// A cursor at the front, to look further without consuming.
+    /// Like [`Self::cursor`], for threads without the lock. `None` if the front moves all the time.
+    pub fn glance(&self) -> Option<Cursor> {
+        for _ in 0..GLANCES {
+            let expected = self.expected.load(Acquire);
+            let cursor = self.cursor();
+            fence(Acquire);
+            if expected != 0 && self.expected.load(Relaxed) == expected {
+                return Some(cursor);
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    /// A cursor at the front, to look further without consuming. The caller holds the lock.
     pub fn cursor(&self) -> Cursor {
         Cursor {
             position: self.position.load(Relaxed),
@@ -367,6 +443,9 @@ impl Consumer {
         usize::try_from(self.taken.load(Relaxed)).unwrap_or(usize::MAX)
     }
 }
+
+/// Looks at a front that moves, before a thread without the lock gives up.
+const GLANCES: u32 = 32;
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
 #[derive(Clone, Copy, Debug)]
@@ -386,16 +465,26 @@ impl Cursor {
 
     /// The record here, checked, if it has arrived.
     pub fn look(&self, ring: &impl Load) -> Result<Option<Header>, Violation> {
-        let at = address(self.offset);
-        if ring.load_u64(at) != mark(self.key, self.position) {
+        if ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
             return Ok(None);
         }
-        let header = Header::from_word(ring.load_u64(at + 8), self.cap - self.offset)?;
+        self.check(ring).map(Some)
+    }
+
+    /// The word of the record here, whose mark was seen.
+    fn check(&self, ring: &impl Load) -> Result<Header, Violation> {
+        let word = ring.load_u64(address(self.offset) + 8);
+        let header = Header::from_word(word, self.cap.saturating_sub(self.offset))?;
         let grows = header.flags & FLAG_GROW != 0;
         if grows && self.cap * 2 > self.ring_max {
             return Err(DecodeError::Range("ring growth").into());
         }
-        Ok(Some(header))
+        Ok(header)
+    }
+
+    /// Bytes of ring in use at this place.
+    pub fn cap(&self) -> u64 {
+        self.cap
     }
 
     /// Copies payload of the record here, from its byte `skip` on.

@@ -211,6 +211,7 @@ fn become_stream(fd: c_int, held: &Held) {
     let flags = unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) };
     status.nonblock.store(u32::from(flags & libc::O_NONBLOCK != 0), Relaxed);
     crate::options::inherit(fd, status);
+    crate::options::inherit_buffer(fd, held);
     table::enter(fd, Kind::Stream, held.index);
     held.refresh(thread::tid());
     epoll::upgraded(fd);

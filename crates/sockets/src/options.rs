@@ -25,6 +25,15 @@ pub fn inherit(fd: c_int, status: &Status) {
     note_linger(fd, status);
 }
 
+/// `SO_SNDBUF` that was set before the socket became a stream; `SO_BUF_LOCK` tells (Linux 5.16).
+pub fn inherit_buffer(fd: c_int, end: &Held) {
+    const SO_BUF_LOCK: c_int = 72;
+    const SEND: c_int = 1;
+    if number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & SEND != 0) {
+        note_buffer(fd, end);
+    }
+}
+
 /// After the kernel accepted an option for `fd`.
 pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
     let status = &end.shared().status;
@@ -34,6 +43,7 @@ pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
     match name {
         libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => note_timeout(fd, name, status),
         libc::SO_LINGER => note_linger(fd, status),
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => note_buffer(fd, end),
         _ => {}
     }
 }
@@ -79,6 +89,14 @@ pub fn shutting_down(fd: c_int, end: &Held, how: c_int) {
     }
     if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
         end.shared().status.read_shut.store(1, Relaxed);
+    }
+}
+
+fn note_buffer(fd: c_int, end: &Held) {
+    if let Some(bytes) =
+        number(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).and_then(|bytes| u64::try_from(bytes).ok())
+    {
+        end.limit_sending(bytes);
     }
 }
 
