@@ -303,6 +303,8 @@ impl<'a> Round<'a> {
     /// Asks for the program's descriptors and, if there is one, the waiter. A limit of descriptors (`sshd`'s is 1) can
     /// leave no room for the waiter: then it is a short sleep without.
     fn poll_all(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
+        let programs = self.fds.len();
+        let alone = self.kernel[programs].fd < 0;
         let mut poll = |count: usize, timeout: Option<Duration>| {
             let time = timeout.map(timespec_of);
             let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
@@ -311,8 +313,7 @@ impl<'a> Round<'a> {
             let outcome = unsafe { real::ppoll(self.kernel.as_mut_ptr(), count, time, mask) };
             if outcome < 0 { Err(real::errno()) } else { Ok(()) }
         };
-        let programs = self.fds.len();
-        if self.kernel[programs].fd < 0 {
+        if alone {
             return poll(programs, timeout);
         }
         match poll(programs + 1, timeout) {
