@@ -99,6 +99,9 @@ real! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE;
     fn prctl(option: c_int, a: libc::c_ulong, b: libc::c_ulong, c: libc::c_ulong, d: libc::c_ulong) -> c_int;
 
+    fn chroot(path: *const c_char) -> c_int;
+    fn setrlimit(resource: libc::__rlimit_resource_t, limit: *const libc::rlimit) -> c_int;
+
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;

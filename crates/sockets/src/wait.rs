@@ -43,7 +43,11 @@ pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Resu
     let outcome = sleep(fd, end, what, deadline);
     budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), process::spin_ns());
     // Another thread may have closed the descriptor, and its number may be something else by now.
-    if table::look(fd) == Some(Entry { kind: Kind::Stream, index: end.index }) { outcome } else { Err(libc::EBADF) }
+    if table::look(fd) == Some(Entry { kind: Kind::Stream, index: end.index }) {
+        outcome
+    } else {
+        Err(libc::EBADF)
+    }
 }
 
 /// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.
@@ -169,6 +173,8 @@ fn doze(fd: c_int, end: &Held, waiter: Option<Waiter>, deadline: Option<Instant>
             Ok(())
         }
         Err(Errno::INTR) => interrupted(deadline.is_some()),
+        // A limit of descriptors (`sshd`'s is 1) leaves no room for the waiter.
+        Err(Errno::INVAL) if waiter.is_some() => doze(fd, end, None, deadline),
         Err(errno) => Err(errno.raw_os_error()),
     }
 }

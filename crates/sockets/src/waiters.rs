@@ -140,7 +140,7 @@ pub fn after_fork() {
 
 /// Before a sandbox: a wake event lies ready, and doorbells are not found any more but rung by the daemon.
 pub fn before_sandbox() {
-    if let Some(waiter) = Waiter::make() {
+    if let Some(waiter) = Waiter::take() {
         waiter.give();
     }
 }

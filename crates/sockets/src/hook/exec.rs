@@ -7,8 +7,8 @@
 
 use super::hook;
 use crate::table::{self, Held, Kind};
-use crate::{attach, end_of_life, own, process, real, waiters};
-use core::ffi::{CStr, c_char, c_int, c_ulong};
+use crate::{attach, end_of_life, own, process, real};
+use core::ffi::{CStr, c_char, c_int};
 use rustix::fd::RawFd;
 use std::ffi::CString;
 
@@ -51,16 +51,6 @@ hook! {
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `fexecve`.
         unsafe { leaving(envp, |envp| real::fexecve(fd, argv, envp)) }
-    }
-
-    /// `prctl(2)`: a system call filter comes on; what it may forbid is done before.
-    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-        if option == libc::PR_SET_SECCOMP && table::entries().any(|(_, entry)| entry.kind == Kind::Stream) {
-            waiters::before_sandbox();
-            process::set_sandboxed();
-        }
-        // SAFETY: the program's promise to `prctl`.
-        unsafe { real::prctl(option, a, b, c, d) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The C functions that programs call in place of the C library's. Each asks the table whether the descriptor is a
 //! stream and hands over to a module above, or makes the kernel's call.
 
+pub mod confinement;
 pub mod connection;
 pub mod descriptor;
 pub mod exec;

@@ -1,0 +1,67 @@
+//! Confinement: what a program gives up for good (paths, descriptors, system calls), and what we must have by then.
+//!
+//! A server that handles strangers (`sshd`) leaves the file system, lets itself open no descriptor any more, and
+//! allows itself few system calls. Whoever holds streams then gets its session and a wake event before the first of
+//! these, since none could be had behind it.
+
+use super::hook;
+use crate::table::{self, Kind};
+use crate::{process, real, waiters};
+use core::ffi::{c_char, c_int, c_ulong};
+use libc::{__rlimit_resource_t, rlimit};
+
+/// A limit of descriptors below this leaves no room for ours.
+const FEW: u64 = 64;
+
+hook! {
+    /// `prctl(2)`: a system call filter comes on.
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+        if option == libc::PR_SET_SECCOMP && holds_streams() {
+            waiters::before_sandbox();
+            process::set_sandboxed();
+        }
+        // SAFETY: the program's promise to `prctl`.
+        unsafe { real::prctl(option, a, b, c, d) }
+    }
+
+    /// `chroot(2)`: the daemon's socket has no name behind it.
+    fn chroot(path: *const c_char) -> c_int {
+        if holds_streams() {
+            waiters::before_sandbox();
+        }
+        // SAFETY: the program's promise to `chroot`.
+        unsafe { real::chroot(path) }
+    }
+
+    /// `setrlimit(2)`: perhaps no descriptor can be opened behind it.
+    fn setrlimit(resource: __rlimit_resource_t, limit: *const rlimit) -> c_int {
+        // SAFETY: the program's promise to `setrlimit`.
+        unsafe {
+            before_limit(resource, limit);
+            real::setrlimit(resource, limit)
+        }
+    }
+
+    /// `setrlimit64(2)`: the same where words have 64 bits.
+    fn setrlimit64(resource: __rlimit_resource_t, limit: *const rlimit) -> c_int {
+        // SAFETY: the program's promise to `setrlimit64`; both names are one function in the C library.
+        unsafe {
+            before_limit(resource, limit);
+            real::setrlimit(resource, limit)
+        }
+    }
+}
+
+fn holds_streams() -> bool {
+    process::is_owner() && table::entries().any(|(_, entry)| entry.kind == Kind::Stream)
+}
+
+/// # Safety
+/// `limit` is null or valid for loads.
+unsafe fn before_limit(resource: __rlimit_resource_t, limit: *const rlimit) {
+    // SAFETY: the caller's promise.
+    let few = unsafe { limit.as_ref() }.is_some_and(|limit| limit.rlim_cur < FEW);
+    if resource == libc::RLIMIT_NOFILE && few && holds_streams() {
+        waiters::before_sandbox();
+    }
+}
