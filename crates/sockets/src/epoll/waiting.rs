@@ -89,6 +89,7 @@ fn run(set: &'static Set, call: Call, events: &mut Events, limit: Limit) -> Resu
 fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid: u32) -> Result<(), c_int> {
     if state.turn {
         state.turn = false;
+        state.asked = Some(Instant::now());
         let room = events.max.div_ceil(2);
         ask_kernel(state, call, events, room)?;
     }
