@@ -2,6 +2,7 @@
 
 mod args;
 mod config;
+mod connection;
 mod exit;
 mod explain;
 mod intent;

@@ -3,7 +3,7 @@
 use crate::table::{Table, bytes, cell};
 use anyhow::{Context, Result};
 use crosslane_client::session::Session;
-use crosslane_wire::local::Request;
+use crosslane_wire::local::{Reply, Request};
 use serde_json::{Value, json};
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -13,9 +13,17 @@ use std::path::Path;
 /// # Errors
 /// No daemon answers, or it refuses us.
 pub(crate) fn session(socket: &Path) -> Result<Session> {
+    Ok(greeted(socket)?.0)
+}
+
+/// As [`session`], with what the daemon said to the greeting.
+///
+/// # Errors
+/// As [`session`].
+pub(crate) fn greeted(socket: &Path) -> Result<(Session, Reply)> {
     let session = Session::connect(socket)?;
-    session.hello("crosslane")?;
-    Ok(session)
+    let welcome = session.hello("crosslane")?;
+    Ok((session, welcome))
 }
 
 /// The daemon's status.
@@ -138,7 +146,8 @@ fn counters_table(status: &Value) -> Table {
     table
 }
 
-fn size(value: &Value) -> String {
+/// A number of bytes; nothing is `-`.
+pub(crate) fn size(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), bytes)
 }
 
