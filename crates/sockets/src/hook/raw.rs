@@ -6,9 +6,10 @@ use crate::{process, real};
 use core::ffi::{c_int, c_long, c_uint};
 
 hook! {
-    /// `syscall(2)`: calls on descriptors that are something to us, and `io_uring`, which streams do not have.
+    /// `syscall(2)`: calls on descriptors that are something to us, and `io_uring`, which streams do not have. Programs
+    /// set a ring up before their first socket, so a session is made to know whether there may be streams.
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
-        if number == libc::SYS_io_uring_setup && process::arena().is_some() {
+        if number == libc::SYS_io_uring_setup && process::connected() {
             return real::fail(libc::ENOSYS);
         }
         // SAFETY: the program's promise to `syscall`.
