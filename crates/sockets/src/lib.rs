@@ -4,7 +4,10 @@
 //! its bytes, [`wait`], [`poll`], [`select`] and [`epoll`] wait for it, [`end_of_life`] ends it. [`table`] knows the
 //! descriptors, [`process`] the daemon. The C functions that programs call are in [`hook`]: each is a few lines over
 //! a function of the modules above.
-#![cfg_attr(test, allow(dead_code, reason = "nothing is exported from the unit tests, so nothing calls the hooks"))]
+#![cfg_attr(
+    test,
+    allow(dead_code, reason = "nothing is exported from the unit tests, so nothing calls the hooks")
+)]
 #![allow(unreachable_pub, reason = "a library without a Rust interface")]
 #![allow(rustdoc::private_intra_doc_links, reason = "as above")]
 #![allow(clippy::missing_safety_doc, reason = "hooked functions have the C library's contracts")]
@@ -30,6 +33,7 @@ mod waiters;
 
 /// Called by the loader before the program's `main`.
 extern "C" fn start() {
+    rules::program();
     table::prepare();
     process::start();
     hook::exec::resume();

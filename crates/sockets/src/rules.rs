@@ -1,18 +1,40 @@
 //! Which connections and listeners of this program are to be streams.
 
 use crate::process::Welcome;
+use core::ffi::{CStr, c_char};
 use core::net::SocketAddr;
 use crosslane_wire::local::{Role, Use};
 use crosslane_wire::rule;
 use std::sync::OnceLock;
 
-/// This program's name, as rules and people know it.
+unsafe extern "C" {
+    /// What glibc took from `argv[0]` at the start, without folders.
+    static program_invocation_short_name: *const c_char;
+}
+
+/// This program's name, as rules and people know it: the one that it was started by, not that of a file which several
+/// names lead to (Debian's `redis-server` is a link to `redis-check-rdb`). First called at load, before the program
+/// can write a title over it.
 pub fn program() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| {
-        let path = std::env::current_exe().unwrap_or_default();
-        path.file_name().map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned())
-    })
+    NAME.get_or_init(|| invoked().or_else(executable).unwrap_or_else(|| "?".to_owned()))
+}
+
+fn invoked() -> Option<String> {
+    // SAFETY: glibc sets the pointer before any library's start is called, to a C string of the program's arguments.
+    let name = unsafe { program_invocation_short_name };
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: as above; it is copied before `main` can change it.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    // A login shell has a dash in front, a program that names itself a colon behind (`sshd: [accepted]`).
+    let name = name.trim_start_matches('-').split([':', ' ']).next().unwrap_or_default();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn executable() -> Option<String> {
+    Some(std::env::current_exe().ok()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// What is decided for a connection to `remote`.
