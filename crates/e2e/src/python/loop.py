@@ -23,10 +23,16 @@ def serve(address, port):
                 connection.sendall(data)
 
 
-def ask(address, port, data):
+def ask(address, port, data, more=0):
+    """One exchange, then `more` bytes there and back: very short connections are left to TCP after a while."""
     with socket.create_connection((address, port), timeout=20) as connection:
         connection.sendall(data)
-        return connection.recv(4096)
+        got = connection.recv(4096)
+        left = more
+        connection.sendall(b"m" * more)
+        while left > 0:
+            left -= len(connection.recv(min(left, 65536)))
+        return got
 
 
 def count(address, port):
@@ -39,7 +45,7 @@ def loop(address, port, times):
     before = count(address, port)
     for number in range(times):
         data = b"%d" % number
-        got = ask(address, port, data)
+        got = ask(address, port, data, 20_000 if number % 2 else 0)
         assert got == data, (number, got)
     after = count(address, port)
     print("descriptors (server, client) before", before, "after", after)

@@ -111,7 +111,8 @@ fn nginx_many_at_once() -> Result<()> {
         ensure!(text.contains("Complete requests:      2000"), "{text}");
         ensure!(text.contains("Failed requests:        0"), "{text}");
     }
-    measure.carried(2 * 2000 * 4096, 2000 + 20)?;
+    // Connections that are over at once are left to TCP after a while.
+    measure.carried(2000 * 4096, 20 + 20)?;
     drop(server);
     measure.gave_back()
 }
