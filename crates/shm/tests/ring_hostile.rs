@@ -232,3 +232,21 @@ fn growth_beyond_the_slice_is_refused() {
         }
     }
 }
+
+#[test]
+fn more_than_the_credit_allows_is_refused() {
+    let ((ring, data), (_, credits)) = (memory::slice(slice_len(4096)), memory::slice(slice_len(64)));
+    let (producer, consumer) = (Producer::default(), Consumer::default());
+    producer.reset(4096, 4096, KEY);
+    consumer.reset(4096, 4096, KEY);
+    while producer.push(&ring, &credits, Kind::Data, &[1; 48], 0).unwrap() > 0 {}
+    assert!(producer.push_control(&ring, &credits, Kind::DisConn, 0).unwrap());
+    for _ in 0..4096 / LINE {
+        consumer.head(&data).unwrap().expect("what there was credit for");
+        consumer.consume().unwrap();
+    }
+    let header = Header { len: 0, kind: Kind::Filler, flags: 0, cpu: 0 };
+    ring.store_u64(RING + 8, header.to_word());
+    ring.store_u64(RING, mark(KEY, 4096));
+    assert_eq!(consumer.head(&data), Err(Violation::Overrun { over: LINE }));
+}

@@ -5,6 +5,7 @@ use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::{Caching, Inbound, Outbound, mem};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{RING_MIN, slice_len};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,4 +76,48 @@ fn every_byte_arrives_in_order() {
         });
         assert!(producer.position() >= TOTAL);
     }
+}
+
+/// Ends the other thread, also when this one fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Threads that poll look at a stream without its lock, while others move it.
+#[test]
+fn those_who_look_without_the_lock_miss_nothing_and_change_nothing() {
+    const ROUNDS: u64 = 300_000;
+    const CAP: u64 = RING_MIN;
+    let ((ring, data), (back, credits)) = (slice(slice_len(CAP)), slice(slice_len(4096)));
+    let (producer, consumer) = (Producer::default(), Consumer::default());
+    producer.reset(CAP, CAP, 77);
+    consumer.reset(CAP, CAP, 77);
+    producer.push(&ring, &credits, Kind::Data, &[0; 8], 0).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                assert!(consumer.arrived(&data), "the ring is never empty");
+                if let Some(cursor) = consumer.glance() {
+                    let seen = cursor.look(&data);
+                    let passed = consumer.position() > cursor.position();
+                    assert!(passed || matches!(seen, Ok(Some(_))), "{seen:?} at the front");
+                }
+                assert!(producer.glance(&credits, u64::MAX) <= CAP);
+                producer.unconfirmed(&credits).unwrap();
+            }
+        });
+        let _over = Over(&over);
+        let mut bytes = [0; 8];
+        for round in 1..=ROUNDS {
+            assert_eq!(producer.push(&ring, &credits, Kind::Data, &round.to_le_bytes(), 0), Ok(8));
+            consumer.take(&data, &mut bytes).unwrap();
+            assert_eq!(bytes, (round - 1).to_le_bytes());
+            consumer.give_credit(&back, false);
+        }
+    });
 }
