@@ -10,7 +10,7 @@ BINARIES := crosslane crosslaned crosslane-keeper
 LIBRARIES := libcrosslane_sockets.so
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test bench clean install uninstall packages help toolchain
+.PHONY: build demo test suites bench clean install uninstall packages help toolchain
 
 build: toolchain ## build all programs and libraries
 	cargo build --release --locked --workspace
@@ -20,6 +20,9 @@ demo: packages build ## unmodified programs between three hosts, with a table of
 
 test: ## all checks and tests, as .ci/run
 	scripts/test.sh
+
+suites: build ## outside test suites without and under the library, compared (about four minutes)
+	suites/run.py --smoke --bin $(RELEASE) --out $(TARGET)/suites
 
 bench: packages build ## the figures that the project is held to, also as JSON
 	$(CROSSLANE) bench quick

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests, one stage after the other; every stage runs, also after one that failed.
 #
-#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit memory release e2e
+#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit memory release e2e suites
 #
 # Ends with what was skipped and why, the time of each stage, and `N passed, N failed, N skipped` over all tests.
 # Exit code 0 only if nothing failed. Logs of the stages are left in target/test.
@@ -12,7 +12,7 @@ target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
 
-all=(packages format lints docs structure advisories unit memory release e2e)
+all=(packages format lints docs structure advisories unit memory release e2e suites)
 failed=()
 skipped=()
 times=()
@@ -115,6 +115,15 @@ stage_e2e() {
         return 0
     fi
     limited 1200 cargo test --release --locked -p crosslane-e2e --no-fail-fast -- --show-output --test-threads=1
+}
+
+# Outside test suites without and under the library: what fits in about four minutes.
+stage_suites() {
+    if [[ " ${failed[*]} " == *" release "* ]]; then
+        skip suites "the release build failed, so there is nothing to test"
+        return 0
+    fi
+    limited 900 suites/run.py --smoke --bin "$target/release" --out "$target/suites"
 }
 
 # The lines of a log that a reader wants to see as they come.

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Runs outside test suites twice, without and under the library, and compares them test by test.
+
+    suites/run.py --smoke                     what fits in about four minutes: CPython's socket tests
+    suites/run.py [--cpython MODULE,..]       all modules of CPython's that use sockets, or these
+                  [--libuv BUILD]             a build folder of libuv with uv_run_tests
+                  [--redis TREE]              a built source tree of Redis
+                  [--places loopback,fabric]  which addresses, where a suite lets choose
+
+Exit code 0: no test fails under the library that passes without it, and streams carried what was sent. The table
+goes to OUT/suites.md and OUT/suites.json, logs beside them.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+import compare
+import cpython
+import libuv
+import redis
+import session
+
+
+def arguments():
+    """The command line."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=root / "target" / "release", help="folder of the built programs")
+    parser.add_argument("--out", default=root / "target" / "suites", help="folder for the table and the logs")
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--cpython", help="modules, separated by commas; `none` for none")
+    parser.add_argument("--libuv")
+    parser.add_argument("--redis")
+    parser.add_argument("--places", default=None)
+    return parser.parse_args()
+
+
+def chosen(options, logs):
+    """What to run."""
+    modules = cpython.SMOKE if options.smoke else cpython.ALL
+    if options.cpython:
+        modules = [] if options.cpython == "none" else options.cpython.split(",")
+    places = (options.places or ("loopback" if options.smoke else "loopback,fabric")).split(",")
+    runs = []
+    why = cpython.missing() if modules else None
+    if why:
+        print(f"SKIPPED: CPython's tests: {why}")
+    else:
+        runs += cpython.runs(modules, places, logs)
+    if options.libuv:
+        runs += libuv.runs(options.libuv, logs)
+    if options.redis:
+        runs += redis.runs(options.redis, logs)
+    return runs
+
+
+def main():
+    """See above."""
+    options = arguments()
+    session.enter_namespaces()
+    out = pathlib.Path(options.out).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    for log in out.glob("*.log"):
+        log.unlink()
+    rows, start = [], time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="crosslane-suites-") as folder:
+        with session.Session(options.bin, folder) as host:
+            for run in chosen(options, out):
+                print(f"{time.monotonic() - start:6.0f} s  {run.title}, {run.place}", flush=True)
+                rows.append(compare.compare(run, host))
+                (out / "suites.json").write_text(json.dumps(rows, indent=1) + "\n")
+    text = compare.table(rows)
+    (out / "suites.md").write_text(text)
+    print(text)
+    lost = sum(len(row["lost"]) for row in rows)
+    idle = [f"{row['suite']} ({row['place']})" for row in rows if row["idle"]]
+    for name in idle:
+        print(f"no stream carried anything: {name}")
+    print(f"test result: {'ok' if not lost and not idle else 'FAILED'}. "
+          f"{sum(row['library'].get('ok', 0) for row in rows)} passed; {lost + len(idle)} failed; "
+          f"{sum(row['library'].get('skip', 0) for row in rows)} ignored")
+    sys.exit(1 if lost or idle else 0)
+
+
+if __name__ == "__main__":
+    main()
