@@ -3,7 +3,8 @@
 
 use crate::Grant;
 use crate::shared::Shared;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::Violation;
@@ -205,9 +206,10 @@ impl End {
     pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Moved, Failure> {
         let (bytes, gave) = {
             let _guard = self.shared.receiving.lock.lock(tid)?;
+            let fin = self.has_fin();
             let bytes = self.guarded(self.take_all(buffers))?;
             if bytes == 0 {
-                return Err(self.nothing_left());
+                return Err(self.nothing_left(fin));
             }
             (bytes, self.shared.consumer.give_credit(&self.outbound, false))
         };
@@ -218,9 +220,10 @@ impl End {
     /// Copies what has arrived without consuming it (`MSG_PEEK`).
     pub fn try_peek(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
         let _guard = self.shared.receiving.lock.lock(tid)?;
+        let fin = self.has_fin();
         self.guarded(self.settle())?;
         let bytes = self.guarded(self.peek_all(buffers))?;
-        if bytes == 0 { Err(self.nothing_left()) } else { Ok(bytes) }
+        if bytes == 0 { Err(self.nothing_left(fin)) } else { Ok(bytes) }
     }
 
     /// Payload bytes that lie unread (`FIONREAD`).
@@ -229,7 +232,8 @@ impl End {
         self.guarded(self.settle())?;
         let (ring, consumer) = (&self.inbound, &self.shared.consumer);
         let (mut cursor, mut bytes) = (consumer.cursor(), 0);
-        while let Some(header) = self.guarded(cursor.look(ring).map_err(Failure::from))? {
+        while cursor.position() - consumer.position() < cursor.cap() {
+            let Some(header) = self.guarded(cursor.look(ring).map_err(Failure::from))? else { break };
             match header.kind {
                 Kind::Data => bytes += header.len as usize,
                 Kind::Filler => {}
@@ -288,9 +292,10 @@ impl End {
 
     /// Handles records that are not the program's: greetings, turns. Takes no lock by force: if another thread holds
     /// it, that thread does it.
+    /// What breaks the protocol stays where it is, for the receive that comes: that one can tell.
     pub fn refresh(&self, tid: u32) {
         if let Some(_guard) = self.shared.receiving.lock.try_lock(tid) {
-            let _ = self.guarded(self.settle());
+            let _ = self.settle();
         }
     }
 
@@ -410,8 +415,14 @@ impl End {
         }
     }
 
-    /// Why there is nothing to receive.
-    fn nothing_left(&self) -> Failure {
+    /// Whether the far side's FIN was seen. To be asked before the ring is looked at: what the far side stored before
+    /// its FIN is in the ring then, while another thread may see the FIN at any moment after.
+    fn has_fin(&self) -> bool {
+        self.shared.status.fin.load(Acquire) != 0
+    }
+
+    /// Why there is nothing to receive; `fin`: the far side's FIN was seen before the ring was found empty.
+    fn nothing_left(&self, fin: bool) -> Failure {
         let status = &self.shared.status;
         if self.dead().is_some() || status.reset.load(Relaxed) != 0 {
             return Failure::Reset;
@@ -420,7 +431,7 @@ impl End {
             Direction::Tcp => Failure::Tcp,
             Direction::Ended => Failure::Ended,
             Direction::Aborted => Failure::Reset,
-            _ if status.fin.load(Relaxed) != 0 || status.read_shut.load(Relaxed) != 0 => Failure::Ended,
+            _ if fin || status.read_shut.load(Relaxed) != 0 => Failure::Ended,
             _ => Failure::WouldBlock,
         }
     }

@@ -53,11 +53,17 @@ impl End {
         if !consumer.arrived(self.inbound()) {
             return false;
         }
-        if matches!(consumer.cursor().look(self.inbound()), Ok(Some(header)) if header.kind == Kind::Data) {
-            return self.rx() == Direction::Open;
+        let front = consumer.glance().map(|cursor| cursor.look(self.inbound()));
+        if matches!(front, Some(Ok(Some(header))) if header.kind == Kind::Data) {
+            return self.may_receive();
         }
         self.refresh(tid);
-        consumer.arrived(self.inbound()) && self.rx() == Direction::Open
+        consumer.arrived(self.inbound()) && self.may_receive()
+    }
+
+    /// Whether a receive looks at the ring. What comes before the greeting is for it to refuse.
+    fn may_receive(&self) -> bool {
+        matches!(self.rx(), Direction::Open | Direction::Greeting)
     }
 
     /// Whether something changed that a waiting receiver must look at; one load when nothing did.
@@ -71,28 +77,39 @@ impl End {
     pub fn has_room(&self) -> bool {
         let producer = &self.shared().producer;
         let wanted = if producer.may_grow() { LINE } else { producer.cap() / 4 };
-        producer.room(self.inbound(), wanted).is_ok_and(|room| room >= wanted)
+        producer.glance(self.inbound(), wanted) >= wanted
     }
 
     /// Payload bytes that a send would surely take now.
     pub fn room(&self) -> usize {
         let producer = &self.shared().producer;
         let growth = if producer.may_grow() { producer.cap() } else { 0 };
-        let room = producer.room(self.inbound(), u64::MAX).unwrap_or(0) + growth;
+        let room = producer.glance(self.inbound(), u64::MAX) + growth;
         usize::try_from(room.saturating_sub(room / 256 + 256)).unwrap_or(0)
     }
 
-    /// Moves `seen` over what has arrived and returns whether that was anything: an edge for `EPOLLET`.
+    /// Moves `seen` over what has arrived and returns whether that was anything: an edge for `EPOLLET`. Other threads
+    /// may be receiving: an edge too many is possible then, one too few is not.
     pub fn arrivals(&self, seen: &mut Option<Cursor>) -> bool {
-        let front = self.shared().consumer.cursor();
+        let consumer = &self.shared().consumer;
+        let Some(front) = consumer.glance() else {
+            *seen = None;
+            return true;
+        };
         let mut cursor = match *seen {
             Some(cursor) if cursor.position() >= front.position() => cursor,
             _ => front,
         };
         let mut any = seen.is_some_and(|seen| seen.position() < cursor.position());
-        while let Ok(Some(header)) = cursor.look(self.inbound()) {
-            cursor.pass(header);
+        while cursor.position() - front.position() < cursor.cap() {
+            let Ok(Some(header)) = cursor.look(self.inbound()) else { break };
             any = true;
+            if consumer.position() > cursor.position() {
+                // Consumed meanwhile: what was read may belong to a later lap.
+                *seen = consumer.glance();
+                return true;
+            }
+            cursor.pass(header);
         }
         *seen = Some(cursor);
         any

@@ -124,9 +124,14 @@ impl Session {
         self.socket
     }
 
-    /// Sends a request that has no answer. Never waits: a daemon that does not read loses it.
+    /// Sends a request that has no answer. While the daemon is behind with reading, a note is dropped; anything else
+    /// waits for it, at most [`ANSWER_TIMEOUT`].
     pub fn tell(&self, request: &Request) -> Result<(), SessionError> {
-        self.send(request, &[], SendFlags::DONTWAIT)
+        match self.send(request, &[], SendFlags::DONTWAIT) {
+            Err(SessionError::Lost(Errno::AGAIN)) if matches!(request, Request::Note { .. }) => Ok(()),
+            Err(SessionError::Lost(Errno::AGAIN)) => self.send(request, &[], SendFlags::empty()),
+            outcome => outcome,
+        }
     }
 
     /// Sends a request and waits for its answer and the descriptors that come with it.
