@@ -41,10 +41,18 @@ pub struct Counters {
 impl Counters {
     /// Counts a connection that stayed plain TCP.
     pub fn count_plain(&mut self, why: Plain) {
-        let name = match why {
-            Plain::Refused(refusal) => format!("{refusal:?}"),
-            other => format!("{other:?}"),
-        };
-        *self.plain.entry(name).or_default() += 1;
+        *self.plain.entry(name_of(why)).or_default() += 1;
+    }
+
+    /// Whether a connection stayed plain TCP for this reason before.
+    pub fn has_plain(&self, why: Plain) -> bool {
+        self.plain.contains_key(&name_of(why))
+    }
+}
+
+fn name_of(why: Plain) -> String {
+    match why {
+        Plain::Refused(refusal) => format!("{refusal:?}"),
+        other => format!("{other:?}"),
     }
 }

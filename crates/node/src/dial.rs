@@ -30,9 +30,10 @@ impl Host {
         let way = self.links.next_hop(host).filter(|way| way.hops == 1);
         let port = way.ok_or(Plain::Refused(Refusal::NoRoute))?.port;
         let (ring_max, deadline) = (self.config.ring_max, self.now + ANSWER);
+        let said = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
         let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
         let epoch = cable.agreement().ok_or(Plain::Refused(Refusal::NoRoute))?.epoch;
-        let (range, inbound) = cable.carve_inbound(slice_len(ring_max)).map_err(|error| no_slice(&error))?;
+        let (range, inbound) = cable.carve_inbound(slice_len(ring_max)).map_err(|error| no_slice(&error, !said))?;
         let circuit = self.circuits.dial(tuple, port, epoch, host, deadline);
         let mut parts = Parts::new(ring_max, random::u64(), 0);
         parts.inbound = Some(inbound);
@@ -170,13 +171,16 @@ impl Host {
     }
 }
 
-/// Why there is no slice, for the program; for people it is logged.
-fn no_slice(error: &PortError) -> Plain {
+/// Why there is no slice, for the program; for people it is logged, of a full window only the `first` time: the
+/// counters tell how often.
+fn no_slice(error: &PortError, first: bool) -> Plain {
     match error {
         PortError::Full(_) => {
-            tracing::warn!(
-                "no window memory left: connections use TCP; make `window` larger or `ring_max` smaller"
-            );
+            if first {
+                tracing::warn!(
+                    "no window memory left: connections use TCP; make `window` larger or `ring_max` smaller"
+                );
+            }
             Plain::Refused(Refusal::NoMemory)
         }
         PortError::Down => Plain::Refused(Refusal::NoRoute),
