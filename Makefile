@@ -39,12 +39,14 @@ install: build ## install below PREFIX (default /usr/local); DESTDIR is honoured
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	mv $(DESTDIR)$(PREFIX)/share/man/man1/crosslaned.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	$(CROSSLANE) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crosslane
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's#/usr/local/#$(PREFIX)/#' dist/crosslaned.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/crosslaned.service
 
 uninstall: ## remove what `make install` installed below PREFIX
 	rm -f $(BINARIES:%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(PREFIX)/share/man/man1/crosslane*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/crosslaned.8
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crosslane
-	rm -rf $(DESTDIR)$(PREFIX)/lib/crosslane
+	rm -rf $(DESTDIR)$(PREFIX)/lib/crosslane $(DESTDIR)$(PREFIX)/lib/systemd/system/crosslaned.service
 
 packages: ## install the Debian packages that the demo runs
 	scripts/install-packages.sh demo
