@@ -188,7 +188,9 @@ impl Session {
                 }
                 let mut fds = fds.into_iter();
                 let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else {
-                    return Err(SessionError::Unexpected("a circuit without slices"));
+                    // This process is at its limit of descriptors: that is no fault of the session's.
+                    self.tell(&Request::Close { circuit, token, abort: true })?;
+                    return Ok(Err(Plain::System));
                 };
                 let len = slice::slice_len(ring_max);
                 Ok(Ok(Grant {
