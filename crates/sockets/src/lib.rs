@@ -16,6 +16,7 @@ mod address;
 mod attach;
 mod end_of_life;
 mod epoll;
+mod forking;
 mod history;
 mod hook;
 mod io;
@@ -36,6 +37,7 @@ extern "C" fn start() {
     rules::program();
     table::prepare();
     process::start();
+    forking::start();
     hook::exec::resume();
 }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::session::{self, Session};
 use crosslane_client::{Grant, SessionError};
 use crosslane_shm::arena::Arena;
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::{Guard, Lock};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{LIFE_ANNOUNCED, Plain, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -109,6 +109,11 @@ pub fn set_sandboxed() {
 pub fn start() {
     let _ = SOCKET_PATH.set(session::socket_path());
     PID.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// Before `fork`: nobody is in the middle of a change. Waits for an answer that is under way.
+pub fn before_fork() -> Option<Guard<'static>> {
+    GLOBAL.lock.lock(thread::tid()).ok()
 }
 
 /// In the child of `fork`: the session is the parent's; keep its socket as a sign of life, and use another.

@@ -4,7 +4,7 @@ use crate::table::Held;
 use crate::{own, process, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::{Guard, Lock};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::{CircuitId, WaiterId};
 use rustix::event::EventfdFlags;
@@ -121,6 +121,11 @@ pub fn ring_own(waiter: WaiterId) {
             }
         });
     }
+}
+
+/// Before `fork`: nobody is in the middle of a change.
+pub fn before_fork() -> Option<Guard<'static>> {
+    GLOBAL.lock.lock(thread::tid()).ok()
 }
 
 /// In the child of `fork`: wake events and doorbells are the parent's; make others.

@@ -4,7 +4,7 @@ use crate::thread;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::{Guard, Lock};
 use libc::epoll_event;
 use std::collections::BTreeMap;
 
@@ -94,6 +94,11 @@ pub fn set_closed(epfd: c_int, other: Option<c_int>) {
 /// Takes out all that is known of `fd`.
 pub fn take(fd: c_int) -> Vec<Candidate> {
     with(|sockets| sockets.remove(&fd)).flatten().unwrap_or_default()
+}
+
+/// Before `fork`: nobody is in the middle of a change.
+pub fn before_fork() -> Option<Guard<'static>> {
+    GLOBAL.lock.lock(thread::tid()).ok()
 }
 
 /// In the child of `fork` the lock is free.

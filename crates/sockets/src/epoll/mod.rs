@@ -24,6 +24,7 @@ use crate::poll::Limit;
 use crate::table::{self, Held, Kind};
 use crate::{own, real};
 use core::ffi::c_int;
+use crosslane_shm::lock::Guard;
 use libc::{epoll_event, sigset_t, timespec};
 use waiting::{Call, Events};
 
@@ -120,6 +121,13 @@ pub fn closed(fd: c_int) {
         }
         _ => {}
     }
+}
+
+/// Before `fork`: nobody is in the middle of a change of a set, as far as that can be had in a short time.
+pub fn before_fork() -> Vec<Guard<'static>> {
+    let mut guards = set::before_fork();
+    guards.extend(candidate::before_fork());
+    guards
 }
 
 /// We are in the child of a `fork`: it has a copy of the interests, and makes wake events of its own.

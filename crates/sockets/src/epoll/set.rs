@@ -8,14 +8,14 @@ use crate::{own, real};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::{Guard, Lock};
 use crosslane_shm::wait::Budget;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::event::epoll::CreateFlags;
 use rustix::fd::RawFd;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most sets of a process that may hold streams.
 const MAX_SETS: usize = 1 << 14;
@@ -23,6 +23,9 @@ const MAX_SETS: usize = 1 << 14;
 const WAKE: u64 = u64::MAX;
 /// Sets in sets, at most, as the kernel has it.
 const MAX_DEPTH: u32 = 5;
+
+/// How long `fork` waits for threads that are at work on a set.
+const FORK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Places of sets; 0 is not used.
 static SETS: [AtomicPtr<Set>; MAX_SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
@@ -186,6 +189,25 @@ pub fn closed(index: u32, epfd: c_int) {
     if gone == Some(true) {
         set.generation.fetch_add(1, Ordering::Relaxed);
         with_idle(|idle| idle.push(index));
+    }
+}
+
+/// Before `fork`: takes all locks. A thread that holds one may wait for the daemon: that is not waited for longer than
+/// [`FORK_PATIENCE`].
+pub fn before_fork() -> Vec<Guard<'static>> {
+    let start = Instant::now();
+    loop {
+        let mut guards: Vec<_> = FREE.try_lock(tid()).into_iter().collect();
+        let mut wanted = 1;
+        for set in (1..HIGHEST.load(Ordering::Relaxed)).filter_map(at) {
+            wanted += 1;
+            guards.extend(set.lock.try_lock(tid()));
+        }
+        if guards.len() == wanted || start.elapsed() >= FORK_PATIENCE {
+            return guards;
+        }
+        drop(guards);
+        std::thread::yield_now();
     }
 }
 

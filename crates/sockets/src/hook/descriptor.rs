@@ -2,7 +2,7 @@
 
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, end_of_life, epoll, options, own, process, real, waiters};
+use crate::{attach, end_of_life, epoll, forking, options, own, process, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 use libc::pid_t;
 
@@ -111,18 +111,15 @@ hook! {
         }
     }
 
-    /// `fork(2)`: each stream has one more holder.
+    /// `fork(2)`: the work is done by handlers; here is known whether it failed.
     fn fork() -> pid_t {
-        let streams = streams();
-        streams.iter().for_each(end_of_life::referred);
+        forking::begins();
         // SAFETY: no argument.
         let pid = unsafe { real::fork() };
-        if pid == 0 {
-            process::after_fork();
-            waiters::after_fork();
-            epoll::forked_child();
-        } else if pid < 0 {
-            streams.iter().for_each(end_of_life::unreferred);
+        if pid != 0 {
+            let errno = real::errno();
+            forking::ended(pid < 0);
+            real::set_errno(errno);
         }
         pid
     }
@@ -188,6 +185,9 @@ fn copied(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
 }
 
 fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    if fd == to {
+        return kernel();
+    }
     if own::is(fd) || own::is(to) {
         return real::fail(libc::EBADF);
     }

@@ -1,0 +1,96 @@
+//! `fork`: each stream gets one more holder, and the child a library of its own.
+//!
+//! The C library's handlers are used, since it forks by itself too (`daemon`, `forkpty`). Our locks are taken before,
+//! so that no other thread is in the middle of a change that the child would inherit half done.
+
+use crate::hook::descriptor::streams;
+use crate::table::Held;
+use crate::{end_of_life, epoll, process, waiters};
+use core::cell::RefCell;
+use core::mem::ManuallyDrop;
+use crosslane_shm::lock::Guard;
+use std::collections::BTreeMap;
+
+/// What is between the handlers of one `fork`.
+struct Forking {
+    streams: Vec<Held>,
+    guards: Vec<Guard<'static>>,
+}
+
+thread_local! {
+    static FORKING: RefCell<Option<ManuallyDrop<Forking>>> = const { RefCell::new(None) };
+    /// Streams of the last `fork` that this thread called by our hook.
+    static LAST: RefCell<Option<Vec<Held>>> = const { RefCell::new(None) };
+}
+
+/// At load: the C library calls us at each `fork`.
+pub fn start() {
+    // SAFETY: three functions that live as long as the library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
+/// Our hook is about to call `fork`, and will say how it went.
+pub fn begins() {
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Some(Vec::new()));
+}
+
+/// The `fork` that [`begins`] announced came back in the parent.
+pub fn ended(failed: bool) {
+    let streams = LAST.try_with(|last| last.borrow_mut().take()).ok().flatten().unwrap_or_default();
+    if failed {
+        streams.iter().for_each(end_of_life::unreferred);
+    }
+}
+
+extern "C" fn before() {
+    let mut guards = epoll::before_fork();
+    guards.extend(waiters::before_fork());
+    guards.extend(process::before_fork());
+    let streams = streams();
+    streams.iter().for_each(end_of_life::referred);
+    let forking = ManuallyDrop::new(Forking { streams, guards });
+    let _ = FORKING.try_with(|cell| *cell.borrow_mut() = Some(forking));
+}
+
+extern "C" fn in_parent() {
+    let Some(forking) = take() else { return };
+    let Forking { streams, guards } = ManuallyDrop::into_inner(forking);
+    drop(guards);
+    let _ = LAST.try_with(|last| {
+        if let Some(last) = last.borrow_mut().as_mut() {
+            *last = streams;
+        }
+    });
+}
+
+/// The guards are the parent's: here the locks are made anew.
+extern "C" fn in_child() {
+    process::after_fork();
+    waiters::after_fork();
+    epoll::forked_child();
+    let _ = LAST.try_with(|last| last.borrow_mut().take());
+    let Some(forking) = take() else { return };
+    let Forking { streams, guards } = ManuallyDrop::into_inner(forking);
+    guards.into_iter().for_each(core::mem::forget);
+    correct(&streams);
+}
+
+fn take() -> Option<ManuallyDrop<Forking>> {
+    FORKING.try_with(|cell| cell.borrow_mut().take()).ok().flatten()
+}
+
+/// Other threads of the parent may have opened or closed descriptors between our count and the fork itself.
+fn correct(counted: &[Held]) {
+    let mut difference: BTreeMap<u32, (i32, Option<Held>)> = BTreeMap::new();
+    let present = streams();
+    for (held, by) in present.iter().map(|held| (held, 1)).chain(counted.iter().map(|held| (held, -1))) {
+        let entry = difference.entry(held.index).or_insert((0, None));
+        entry.0 += by;
+        entry.1 = Some(held.clone());
+    }
+    for (by, held) in difference.into_values() {
+        let Some(held) = held else { continue };
+        (0..by).for_each(|_| end_of_life::referred(&held));
+        (by..0).for_each(|_| end_of_life::unreferred(&held));
+    }
+}
