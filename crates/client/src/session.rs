@@ -193,6 +193,17 @@ impl Session {
                     return Ok(Err(Plain::System));
                 };
                 let len = slice::slice_len(ring_max);
+                let mapped = Inbound::map(&inbound, len)
+                    .and_then(|inbound| Ok((inbound, Outbound::map(&outbound, len, Caching::WriteBack)?)));
+                let (inbound, outbound) = match mapped {
+                    Ok(slices) => slices,
+                    Err(error) => {
+                        // The far side must not count on this end.
+                        self.tell(&Request::Close { circuit, token, abort: true })?;
+                        return Err(error.into());
+                    }
+                };
+                let arena = fds.next();
                 Ok(Ok(Grant {
                     circuit,
                     token,
@@ -203,9 +214,9 @@ impl Session {
                     tx_key,
                     life,
                     slot,
-                    inbound: Inbound::map(&inbound, len)?,
-                    outbound: Outbound::map(&outbound, len, Caching::WriteBack)?,
-                    arena: fds.next(),
+                    inbound,
+                    outbound,
+                    arena,
                 }))
             }
             _ => Err(SessionError::Unexpected("a circuit was asked for")),

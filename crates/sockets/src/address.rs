@@ -40,6 +40,18 @@ pub unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<SocketAdd
     None
 }
 
+/// Whether the address is of no family, by which `connect` dissolves a connection.
+///
+/// # Safety
+/// `address` must be valid for `len` bytes, or null.
+pub unsafe fn is_none(address: *const sockaddr, len: socklen_t) -> bool {
+    if address.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+        return false;
+    }
+    // SAFETY: at least a family is there.
+    c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() }) == libc::AF_UNSPEC
+}
+
 /// If the address is of an SDP family, the same one of `AF_INET`.
 ///
 /// # Safety

@@ -14,7 +14,7 @@
 
 use crate::history::{self, Advice};
 use crate::table::{self, Entry, Held, Kind};
-use crate::{address, end_of_life, epoll, process, real, rules, thread};
+use crate::{address, end_of_life, epoll, process, real, rules, thread, wait};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
@@ -131,11 +131,41 @@ pub fn renew(fd: c_int) {
     }
 }
 
-/// A listener is closed: the daemon forgets it.
+/// A descriptor of a listener is closed: the daemon forgets it, if this session told it and no other descriptor listens
+/// there.
 pub fn unlisten(fd: c_int) {
-    if let Some(address) = address::local(fd) {
+    let told = Entry { kind: Kind::Listener, index: process::sessions() };
+    let Some(address) = address::local(fd).filter(|_| table::look(fd) == Some(told)) else { return };
+    let listens = |(other, entry): (c_int, Entry)| {
+        other != fd && entry.kind == Kind::Listener && address::local(other) == Some(address)
+    };
+    if !table::entries().any(listens) {
         process::tell(&Request::Unlisten { address });
     }
+}
+
+/// A `connect` on a stream to somewhere else, or after the circuit was given up, makes another connection: the stream
+/// is over. `remote` is `None` if the connection is only dissolved. Returns whether it is over.
+pub fn leave_for(fd: c_int, held: &Held, remote: Option<SocketAddr>) -> bool {
+    let same = remote.is_some_and(|remote| is_same(remote, held.tuple().server)) && held.dead().is_none();
+    if same || (remote.is_some() && (wait::is_connected(fd, held) || is_on_its_way(fd))) {
+        return false;
+    }
+    epoll::closed(fd);
+    if table::leave(fd).is_some() {
+        end_of_life::closing(held);
+    }
+    true
+}
+
+fn is_same(a: SocketAddr, b: SocketAddr) -> bool {
+    (a.ip().to_canonical(), a.port()) == (b.ip().to_canonical(), b.port())
+}
+
+/// Whether the kernel still tries to connect.
+fn is_on_its_way(fd: c_int) -> bool {
+    const SYN_SENT: c_int = 2;
+    crate::options::number(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_some_and(|info| info & 0xff == SYN_SENT)
 }
 
 /// Tells the daemon that a stream goes on by TCP.
@@ -194,7 +224,18 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     }
 }
 
+/// The circuit and its slot are given back if this fails.
 fn begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
+    let (circuit, token, slot) = (grant.circuit, grant.token, grant.slot);
+    let begun = try_begin(grant, life);
+    if begun.is_none() {
+        process::tell(&Request::Close { circuit, token, abort: true });
+        free(slot);
+    }
+    begun
+}
+
+fn try_begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
     let arena = process::arena()?;
     End::prepare(&grant, arena);
     let end = End::begin(grant, arena, life).ok()?;

@@ -43,8 +43,14 @@ hook! {
         let remote = unsafe { address::read(to, len) };
         // SAFETY: as above.
         let kernel = || unsafe { real::connect(fd, to, len) };
-        if table::look(fd).is_some_and(|entry| entry.kind == Kind::Stream) {
-            return connect_again(fd, kernel);
+        if let Some(end) = table::stream(fd) {
+            // SAFETY: as above.
+            if remote.is_none() && unsafe { address::is_none(to, len) } {
+                return dissolve(fd, &end, kernel);
+            }
+            if remote.is_none() || !attach::leave_for(fd, &end, remote) {
+                return connect_again(fd, kernel);
+            }
         }
         match remote.map_or(Decision::Plain, |remote| attach::announce(fd, remote)) {
             Decision::Plain => kernel(),
@@ -132,6 +138,17 @@ fn connect_again(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
         && let Some(end) = table::stream(fd)
     {
         crate::wait::is_connected(fd, &end);
+    }
+    outcome
+}
+
+/// A `connect` to no family: the kernel drops the connection, and the stream is over.
+fn dissolve(fd: c_int, end: &table::Held, kernel: impl FnOnce() -> c_int) -> c_int {
+    let outcome = kernel();
+    if outcome == 0 {
+        let errno = real::errno();
+        attach::leave_for(fd, end, None);
+        real::set_errno(errno);
     }
     outcome
 }
