@@ -21,38 +21,88 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
+use core::ffi::c_int;
 use libc::iovec;
 use std::io::{IoSlice, IoSliceMut};
 
 /// Most buffers of one call, as the kernel has it.
 const IOV_MAX: usize = 1024;
 
-/// The program's buffers as they come in `iovec`s; `None` if there are too many.
+/// The program's buffers: in its own array, or in a copy without the empty ones that point to nothing.
+enum Buffers<'a, T> {
+    Theirs(*mut T, usize, core::marker::PhantomData<&'a T>),
+    Ours(Vec<T>),
+}
+
+impl<T> core::ops::Deref for Buffers<'_, T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match self {
+            // SAFETY: made by `buffers` from the program's array.
+            Self::Theirs(first, count, _) => unsafe { core::slice::from_raw_parts(*first, *count) },
+            Self::Ours(buffers) => buffers,
+        }
+    }
+}
+
+impl<T> core::ops::DerefMut for Buffers<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            // SAFETY: made by `buffers` from the program's array.
+            Self::Theirs(first, count, _) => unsafe { core::slice::from_raw_parts_mut(*first, *count) },
+            Self::Ours(buffers) => buffers,
+        }
+    }
+}
+
+/// The program's buffers as they come in `iovec`s, or the error number for it: `EINVAL` if there are too many, `EFAULT`
+/// for one that points to nothing.
 ///
 /// # Safety
 /// `iov` must be valid for `count` entries, and each entry for loads of its length.
-unsafe fn slices<'a>(iov: *const iovec, count: usize) -> Option<&'a [IoSlice<'a>]> {
-    if count > IOV_MAX {
-        return None;
+unsafe fn slices<'a>(iov: *const iovec, count: usize) -> Result<Buffers<'a, IoSlice<'a>>, c_int> {
+    // SAFETY: the caller's promise; `IoSlice` is ABI compatible with `iovec` on Unix, by its documentation.
+    unsafe {
+        buffers(iov, count, |iov| IoSlice::new(core::slice::from_raw_parts(iov.iov_base.cast(), iov.iov_len)))
     }
-    if count == 0 || iov.is_null() {
-        return Some(&[]);
-    }
-    // SAFETY: `IoSlice` is ABI compatible with `iovec` on Unix, by its documentation.
-    Some(unsafe { core::slice::from_raw_parts(iov.cast(), count) })
 }
 
 /// Like [`slices`], for buffers that are filled.
 ///
 /// # Safety
 /// `iov` must be valid for `count` entries, and each entry for stores of its length, from this thread alone.
-unsafe fn slices_mut<'a>(iov: *const iovec, count: usize) -> Option<&'a mut [IoSliceMut<'a>]> {
+unsafe fn slices_mut<'a>(iov: *const iovec, count: usize) -> Result<Buffers<'a, IoSliceMut<'a>>, c_int> {
+    let one = |iov: &iovec| {
+        // SAFETY: the caller's promise.
+        IoSliceMut::new(unsafe { core::slice::from_raw_parts_mut(iov.iov_base.cast(), iov.iov_len) })
+    };
+    // SAFETY: the caller's promise; `IoSliceMut` is ABI compatible with `iovec` on Unix, by its documentation.
+    unsafe { buffers(iov, count, one) }
+}
+
+/// # Safety
+/// As [`slices`]; `T` is ABI compatible with `iovec`, and `one` makes it from one that points to something.
+unsafe fn buffers<'a, T>(
+    iov: *const iovec,
+    count: usize,
+    one: impl Fn(&iovec) -> T,
+) -> Result<Buffers<'a, T>, c_int> {
     if count > IOV_MAX {
-        return None;
+        return Err(libc::EINVAL);
     }
     if count == 0 || iov.is_null() {
-        return Some(&mut []);
+        return Ok(Buffers::Ours(Vec::new()));
     }
-    // SAFETY: `IoSliceMut` is ABI compatible with `iovec` on Unix, by its documentation.
-    Some(unsafe { core::slice::from_raw_parts_mut(iov.cast_mut().cast(), count) })
+    // SAFETY: the caller's promise.
+    let raw = unsafe { core::slice::from_raw_parts(iov, count) };
+    if raw.iter().all(|iov| !iov.iov_base.is_null()) {
+        return Ok(Buffers::Theirs(iov.cast_mut().cast(), count, core::marker::PhantomData));
+    }
+    if raw.iter().any(|iov| iov.iov_base.is_null() && iov.iov_len > 0) {
+        return Err(libc::EFAULT);
+    }
+    Ok(Buffers::Ours(raw.iter().filter(|iov| !iov.iov_base.is_null()).map(one).collect()))
 }

@@ -79,11 +79,11 @@ hook! {
             return unsafe { real::readv(fd, iov, count) };
         };
         // SAFETY: as above.
-        match usize::try_from(count).ok().and_then(|count| unsafe { slices_mut(iov, count) }) {
-            Some(buffers) => io::receive(fd, &end, buffers, 0)
+        match unsafe { slices_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
+            Ok(mut buffers) => io::receive(fd, &end, &mut buffers, 0)
                 // SAFETY: as above.
                 .finish(|| unsafe { real::readv(fd, iov, count) }),
-            None => real::fail(libc::EINVAL),
+            Err(errno) => real::fail(errno),
         }
     }
 
@@ -146,10 +146,12 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
     // SAFETY: the caller's promise.
     let header = unsafe { &mut *message };
     // SAFETY: as above.
-    let Some(buffers) = (unsafe { slices_mut(header.msg_iov, header.msg_iovlen) }) else {
-        return real::fail(libc::EMSGSIZE);
+    let mut buffers = match unsafe { slices_mut(header.msg_iov, header.msg_iovlen) } {
+        Ok(buffers) => buffers,
+        Err(libc::EINVAL) => return real::fail(libc::EMSGSIZE),
+        Err(errno) => return real::fail(errno),
     };
-    match io::receive(fd, end, buffers, flags) {
+    match io::receive(fd, end, &mut buffers, flags) {
         // SAFETY: as above.
         io::Outcome::Kernel => unsafe { real::recvmsg(fd, message, flags) },
         outcome => {

@@ -48,11 +48,11 @@ hook! {
             return unsafe { real::writev(fd, iov, count) };
         };
         // SAFETY: as above.
-        match usize::try_from(count).ok().and_then(|count| unsafe { slices(iov, count) }) {
-            Some(buffers) => io::send(fd, &end, buffers, 0)
+        match unsafe { slices(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
+            Ok(buffers) => io::send(fd, &end, &buffers, 0)
                 // SAFETY: as above.
                 .finish(|| unsafe { real::writev(fd, iov, count) }),
-            None => real::fail(libc::EINVAL),
+            Err(errno) => real::fail(errno),
         }
     }
 
@@ -97,14 +97,16 @@ unsafe fn message_out(fd: c_int, end: &Held, message: *const msghdr, flags: c_in
     // SAFETY: the caller's promise.
     let header = unsafe { &*message };
     // SAFETY: as above.
-    let Some(buffers) = (unsafe { slices(header.msg_iov, header.msg_iovlen) }) else {
-        return real::fail(libc::EMSGSIZE);
+    let buffers = match unsafe { slices(header.msg_iov, header.msg_iovlen) } {
+        Ok(buffers) => buffers,
+        Err(libc::EINVAL) => return real::fail(libc::EMSGSIZE),
+        Err(errno) => return real::fail(errno),
     };
     if flags & libc::MSG_OOB != 0 {
         out_of_band(end);
     }
     // SAFETY: as above.
-    io::send(fd, end, buffers, flags).finish(|| unsafe { real::sendmsg(fd, message, flags) })
+    io::send(fd, end, &buffers, flags).finish(|| unsafe { real::sendmsg(fd, message, flags) })
 }
 
 unsafe fn one(fd: c_int, end: &Held, buffer: *const c_void, len: size_t, flags: c_int) -> io::Outcome {
