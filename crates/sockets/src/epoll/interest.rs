@@ -295,9 +295,13 @@ impl Interest {
         self.kernel |= bits & own;
     }
 
-    /// Asks the far side for bells, where it was not asked since something last arrived. `false` if another waiter
-    /// is to be rung.
-    pub fn arm(&mut self, waiter: WaiterId) -> bool {
+    /// Asks the far side for bells, where it was not asked since something last arrived, or since a bell rang
+    /// (`again`): that may have been the answer to this request, for what had been taken already when it was made.
+    /// `false` if another waiter is to be rung.
+    pub fn arm(&mut self, waiter: WaiterId, again: bool) -> bool {
+        if again {
+            self.armed = None;
+        }
         if self.asleep || self.is_connecting() {
             return true;
         }

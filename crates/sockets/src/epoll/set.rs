@@ -83,6 +83,8 @@ pub struct State {
     /// Sets inside this one, with their generations.
     nested: Vec<(c_int, &'static Set, u32)>,
     bed: Option<Bed>,
+    /// A bell was heard since bells were last asked for.
+    rung: bool,
     /// Where the next look begins, so that nobody starves.
     next: usize,
     /// The stream that was last found ready.
@@ -455,6 +457,7 @@ impl State {
             if let Some(waiter) = waiter {
                 waiter.clear();
             }
+            self.rung = true;
             return;
         }
         let place = usize::try_from(key & 0xffff_ffff).unwrap_or(usize::MAX);
@@ -513,7 +516,8 @@ impl State {
     /// Asks for bells. `false` if not all will ring.
     pub fn arm(&mut self) -> bool {
         let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
-        self.places.iter_mut().flatten().fold(true, |armed, interest| interest.arm(waiter) & armed)
+        let again = core::mem::take(&mut self.rung);
+        self.places.iter_mut().flatten().fold(true, |armed, interest| interest.arm(waiter, again) & armed)
     }
 
     /// Makes the kernel see which of the sets inside are ready.
