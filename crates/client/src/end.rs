@@ -11,7 +11,7 @@ use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_stream::{Direction, Effect, OutOfOrder, Side, handle_record, handle_send};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA, WANT_ROOM};
+use crosslane_wire::slice::{ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA, WANT_ROOM};
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
 use std::io::{IoSlice, IoSliceMut};
 use thiserror::Error;
@@ -82,6 +82,7 @@ impl End {
         shared.status.token.store(end.token, Relaxed);
         shared.status.client.store(u32::from(end.side == Side::Client), Relaxed);
         shared.status.tx.store(Direction::Open as u32, Relaxed);
+        end.outbound.store_u32(ORDER, 0);
         end.outbound.store_u32(STATE, STATE_ATTACHED);
         let greeted = shared.producer.push_control(&end.outbound, &end.inbound, end.side.greeting(), 0)?;
         debug_assert!(greeted, "a fresh ring has room");
@@ -190,6 +191,7 @@ impl End {
             if self.gone() {
                 return self.send_to_nobody(total(buffers) - skip);
             }
+            self.stamp();
             self.guarded(self.push_all(buffers, skip))?
         };
         if bytes < total(buffers) - skip {
@@ -253,6 +255,7 @@ impl End {
     pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
         let _guard = self.shared.sending.lock.lock(tid)?;
         let next = self.may_send(kind)?;
+        self.stamp();
         let (ring, credits) = (&self.outbound, &self.inbound);
         let pushed = self.shared.producer.push_control(ring, credits, kind, 0).map_err(Failure::from);
         if !self.guarded(pushed)? {
@@ -318,6 +321,12 @@ impl End {
     pub(crate) fn room_bell(&self) -> Option<WaiterId> {
         self.outbound.fence();
         answer(self.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
+    }
+
+    /// Whether records carry the time is for the far side to say.
+    #[inline]
+    fn stamp(&self) {
+        self.shared.producer.stamp(self.inbound.load_u32(ORDER) != 0);
     }
 
     fn may_send(&self, kind: Kind) -> Result<Direction, Failure> {

@@ -6,8 +6,8 @@ use crosslane_shm::Store;
 use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
-use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{LINE, WANT_DATA, WANT_ROOM};
+use crosslane_wire::record::{CPU_MASK, Kind};
+use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// What an end is ready for, in the terms of `poll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,6 +115,16 @@ impl End {
         any
     }
 
+    /// Asks the far side to stamp what it sends from now on; see [`Self::stamp_of_front`].
+    pub fn want_stamps(&self) {
+        self.outbound().store_u32(ORDER, 1);
+    }
+
+    /// When the record at the front was sent, to be ranked by `crosslane_wire::record::rank`; 0 if that is not known.
+    pub fn stamp_of_front(&self) -> u32 {
+        self.shared().consumer.glance().map_or(0, |cursor| cursor.stamp(self.inbound()))
+    }
+
     /// Asks the far side to ring `waiter` at the next data. Look once more before you sleep. `false` if another
     /// waiter is to be rung already: sleep for a short time only, then.
     pub fn want_data(&self, waiter: WaiterId) -> bool {
@@ -163,6 +173,6 @@ impl End {
 
 /// Whether the far side's last record came from the processor that we run on: then spinning keeps it from running.
 pub fn same_processor(end: &End) -> bool {
-    let mine = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX);
+    let mine = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX) & u32::from(CPU_MASK);
     end.shared().receiving.peer_cpu.load(Relaxed) == mine
 }

@@ -10,11 +10,13 @@
 //!             and when nothing more fits: then the ring goes on behind its present end at once (a *jump*)
 //! ```
 
-use crate::{Load, Store};
+use crate::{Load, Store, clock};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{FLAG_GROW, HEADER, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark};
+use crosslane_wire::record::{
+    FLAG_GROW, HEADER, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark, stamp, stamped,
+};
 use crosslane_wire::slice::{CREDIT, LINE, RING};
 use thiserror::Error;
 
@@ -55,6 +57,7 @@ pub struct Producer {
     /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
     barrier: AtomicU64,
     starved: AtomicU32,
+    stamping: AtomicU32,
 }
 
 impl Producer {
@@ -73,6 +76,13 @@ impl Producer {
             word.store(value, Relaxed);
         }
         self.starved.store(0, Relaxed);
+        self.stamping.store(0, Relaxed);
+    }
+
+    /// Whether records carry the time from here on.
+    #[inline]
+    pub fn stamp(&self, wanted: bool) {
+        self.stamping.store(u32::from(wanted), Relaxed);
     }
 
     /// Bytes of ring ever used.
@@ -261,7 +271,9 @@ impl Producer {
         }
         let at = address(offset);
         ring.write(at + 16, payload);
-        ring.store_u64(at + 8, header.to_word());
+        let word = header.to_word();
+        let wants_time = self.stamping.load(Relaxed) != 0;
+        ring.store_u64(at + 8, if wants_time { stamped(word, clock::now()) } else { word });
         ring.store_fence();
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
         self.position.store(after, Release);
@@ -461,6 +473,14 @@ impl Cursor {
     /// Bytes of ring from the start to here.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// The stamp of the record here; 0 if it has none or has not arrived. It may be a lie.
+    pub fn stamp(&self, ring: &impl Load) -> u32 {
+        if ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
+            return 0;
+        }
+        stamp(ring.load_u64(address(self.offset) + 8))
     }
 
     /// The record here, checked, if it has arrived.

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   +0   mark  u64   splitmix64(key + position): "this record is here", written last
-//!   +8   word  u64   len (bits 0..32) | kind (32..40) | flags (40..48) | cpu (48..64)
+//!   +8   word  u64   len (bits 0..16) | kind (16..20) | flags (20..24) | cpu (24..36) | stamp (36..64)
 //!   +16  payload, `len` bytes; the next record starts at the next cache line
 //! ```
 //! A record of up to 48 bytes is one cache line, mark and all, so one line is all that moves. `key` is 64 random
 //! bits that only the two ends know, `position` counts the ring's bytes from the stream's start, so neither stale
 //! bytes of an earlier lap nor payload chosen by somebody outside can pass for a mark.
+//!
+//! The stamp is the writer's time, 0 if the reader did not ask for it: one that waits for several streams takes them
+//! in the order in which they came. Nothing else depends on it, so it needs no check.
 
 use crate::DecodeError;
 
@@ -23,6 +26,13 @@ pub const MAX_MESSAGE: u64 = 16 * 1024 - HEADER;
 pub const INLINE: u64 = crate::slice::LINE - HEADER;
 /// Flag: the ring continues behind this record at its present end and is twice as long from here on.
 pub const FLAG_GROW: u8 = 1;
+/// Processors are told apart by this much of their number.
+pub const CPU_MASK: u16 = 0xfff;
+/// Where the stamp begins in a record's word, and its bits.
+const STAMP_AT: u32 = 36;
+const STAMP_MASK: u32 = 0x0fff_ffff;
+/// How much later than now a stamp may be, by clocks that differ, before it counts as one of an earlier lap.
+const STAMP_AHEAD: u32 = (STAMP_MASK + 1) / 8;
 
 /// What a record carries. The names are those of the SDP specification where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,28 +82,29 @@ pub struct Header {
     pub kind: Kind,
     /// [`FLAG_GROW`] or 0.
     pub flags: u8,
-    /// The processor that the writer ran on, so that a reader on the same one does not spin.
+    /// The processor that the writer ran on, [`CPU_MASK`] of it, so that a reader on the same one does not spin.
     pub cpu: u16,
 }
 
 impl Header {
     /// The word as it is stored.
     pub fn to_word(self) -> u64 {
-        u64::from(self.len)
-            | (self.kind as u64) << 32
-            | u64::from(self.flags) << 40
-            | u64::from(self.cpu) << 48
+        u64::from(self.len & 0xffff)
+            | (self.kind as u64) << 16
+            | u64::from(self.flags & 0xf) << 20
+            | u64::from(self.cpu & CPU_MASK) << 24
     }
 
     /// Checks a word that a peer stored. `room` is what lies between the record's start and the ring's present
     /// end, bytes: a record never wraps.
     pub fn from_word(word: u64, room: u64) -> Result<Self, DecodeError> {
-        let [l0, l1, l2, l3, kind, flags, c0, c1] = word.to_le_bytes();
+        let [l0, l1, kind_and_flags, c0, c1, ..] = word.to_le_bytes();
+        let flags = kind_and_flags >> 4;
         let header = Self {
-            len: u32::from_le_bytes([l0, l1, l2, l3]),
-            kind: Kind::from_u8(kind)?,
+            len: u32::from(u16::from_le_bytes([l0, l1])),
+            kind: Kind::from_u8(kind_and_flags & 0xf)?,
             flags,
-            cpu: u16::from_le_bytes([c0, c1]),
+            cpu: u16::from_le_bytes([c0, c1]) & CPU_MASK,
         };
         if u64::from(header.len) > MAX_PAYLOAD || header.span() > room {
             return Err(DecodeError::Range("record length"));
@@ -110,6 +121,26 @@ impl Header {
     }
 }
 
+/// `word` with the writer's time, of which as many bits are kept as there is room for.
+pub fn stamped(word: u64, time: u64) -> u64 {
+    let time = (time & u64::from(STAMP_MASK)).max(1);
+    word | time << STAMP_AT
+}
+
+/// The stamp of a record's word; 0 if it has none.
+pub fn stamp(word: u64) -> u32 {
+    u32::try_from(word >> STAMP_AT).unwrap_or(0)
+}
+
+/// Ranks stamps by age, as seen at `now`, the reader's time: the lower, the older. One that is missing is the oldest.
+pub fn rank(stamp: u32, now: u64) -> u32 {
+    if stamp == 0 {
+        return 0;
+    }
+    let now = u32::try_from(now & u64::from(STAMP_MASK)).unwrap_or(0);
+    stamp.wrapping_sub(now).wrapping_sub(STAMP_AHEAD) & STAMP_MASK
+}
+
 /// The mark of the record at `position` (bytes since the stream's start) of the ring with this `key`.
 pub fn mark(key: u64, position: u64) -> u64 {
     let mut z = key.wrapping_add(position).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -124,8 +155,21 @@ mod tests {
 
     #[test]
     fn a_word_survives_the_way_there_and_back() {
-        let header = Header { len: 4711, kind: Kind::DisConn, flags: FLAG_GROW, cpu: 65535 };
-        assert_eq!(Header::from_word(header.to_word(), 8192), Ok(header));
+        let header = Header { len: 4711, kind: Kind::DisConn, flags: FLAG_GROW, cpu: 4095 };
+        let word = stamped(header.to_word(), u64::MAX);
+        assert_eq!(Header::from_word(word, 8192), Ok(header));
+        assert_eq!((stamp(word), stamp(header.to_word())), (STAMP_MASK, 0));
+    }
+
+    #[test]
+    fn stamps_rank_by_age_also_where_they_wrap() {
+        for now in [1_000_000, u64::from(STAMP_MASK) + 3, u64::MAX] {
+            let at = |time: u64| rank(stamp(stamped(0, time)), now);
+            let ahead = now.wrapping_add(u64::from(STAMP_AHEAD) / 2);
+            let times = [now.wrapping_sub(900_000), now.wrapping_sub(2), now, now.wrapping_add(5), ahead];
+            assert!(times.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{now}");
+            assert!(rank(0, now) < at(times[0]));
+        }
     }
 
     #[test]
@@ -137,7 +181,7 @@ mod tests {
 
     #[test]
     fn lies_are_refused() {
-        let word = |len: u64, kind: u64, flags: u64| len | kind << 32 | flags << 40;
+        let word = |len: u64, kind: u64, flags: u64| len | kind << 16 | flags << 20;
         assert!(Header::from_word(word(MAX_PAYLOAD, 1, 0), 1 << 20).is_ok());
         assert!(Header::from_word(word(MAX_PAYLOAD + 1, 1, 0), 1 << 20).is_err());
         assert!(Header::from_word(word(49, 1, 0), 64).is_err());

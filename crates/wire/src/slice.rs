@@ -3,6 +3,7 @@
 //! ```text
 //!            memory of R, written by W only, read by R only
 //!   0x0000  STATE     u32   0 nobody yet, 1 attached, 2 gone
+//!   0x0004  ORDER     u32   1: W waits for several streams, and wants the records of R -> W stamped
 //!   0x0040  CREDIT    u64   bytes of ring that W has consumed in the other direction (R -> W)
 //!   0x0048  WANT_DATA u64   W is about to sleep until data of R -> W arrives: sequence << 32 | waiter, 0 = awake
 //!   0x0050  WANT_ROOM u64   W is about to sleep until there is room in its own ring W -> R; same form
@@ -17,6 +18,8 @@ pub const PAGE: u64 = 4096;
 pub const LINE: u64 = 64;
 /// Offset of the state word (u32).
 pub const STATE: usize = 0x00;
+/// Offset of the word that asks for stamps (u32).
+pub const ORDER: usize = 0x04;
 /// Offset of the credit word (u64).
 pub const CREDIT: usize = 0x40;
 /// Offset of the word that asks for a bell when data arrives (u64).
