@@ -2,7 +2,7 @@
 
 use crate::table::Held;
 use crate::{real, thread, wait};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{End, Ready};
 use crosslane_shm::ring::Cursor;
@@ -209,10 +209,14 @@ impl Interest {
     #[cold]
     #[inline(never)]
     fn look(&mut self, inner: RawFd, tid: u32, take: bool) -> u32 {
-        let bits = self.bits(tid);
+        let mut bits = self.bits(tid);
         if self.asked != self.registration() {
             self.fresh = true;
             self.ask_kernel(inner);
+            if self.held.rx() == Direction::Tcp || self.held.tx() == Direction::Tcp {
+                self.look_at_kernel();
+                bits = self.bits(tid);
+            }
         }
         if self.held.stirred() {
             self.armed = None;
@@ -293,6 +297,17 @@ impl Interest {
             own |= OUT;
         }
         self.kernel |= bits & own;
+    }
+
+    /// A direction has just gone back to TCP: what the kernel has of it is told together with what the rings have,
+    /// as it would be of one socket.
+    fn look_at_kernel(&mut self) {
+        let asked = c_short::try_from(self.asked & (IN | OUT | PRI | RDHUP)).unwrap_or(0);
+        let mut quiet = libc::pollfd { fd: self.quiet, events: asked, revents: 0 };
+        // SAFETY: one pollfd.
+        if unsafe { real::poll(&raw mut quiet, 1, 0) } == 1 {
+            self.news(u32::from(quiet.revents.cast_unsigned()));
+        }
     }
 
     /// Asks the far side for bells, where it was not asked since something last arrived, or since a bell rang
