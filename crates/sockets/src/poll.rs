@@ -334,9 +334,7 @@ impl<'a> Round<'a> {
     /// Looks at the rings for a bounded time. Whether it found something.
     fn spin(&mut self, limit: Limit) -> Result<bool, c_int> {
         let ns = self.spin_ns();
-        if ns == 0 {
-            return Ok(false);
-        }
+        let Some(_spinner) = wait::Spinner::among(ns) else { return Ok(false) };
         let start = Instant::now();
         let mut asked = start;
         loop {

@@ -36,6 +36,8 @@ pub struct Welcome {
     pub rules: Vec<Rule>,
     /// Longest spin, ns.
     pub spin_ns: u32,
+    /// Threads that may spin at a time.
+    pub spinners: u32,
 }
 
 struct State {
@@ -81,6 +83,12 @@ pub fn welcome() -> Option<&'static Welcome> {
 #[inline]
 pub fn spin_ns() -> u32 {
     welcome().map_or(0, |welcome| welcome.spin_ns)
+}
+
+/// Threads of this process that may spin at a time.
+#[inline]
+pub fn spinners() -> u32 {
+    welcome().map_or(0, |welcome| welcome.spinners)
 }
 
 /// The arena for new streams of this process.
@@ -278,8 +286,9 @@ fn open() -> Result<Link, SessionError> {
     match reply {
         Reply::Welcome { rules, spin_ns, .. } => {
             let life = fds.first().and_then(LifePage::map).ok_or(SessionError::Unexpected("no life page"))?;
-            let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-            let welcome = Welcome { rules, spin_ns: if alone { 0 } else { spin_ns } };
+            let processors = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
+            let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
+            let welcome = Welcome { rules, spin_ns: if processors == 1 { 0 } else { spin_ns }, spinners };
             WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
             Ok(Link { socket: own::hide(session.into_socket()), life })
         }

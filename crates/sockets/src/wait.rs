@@ -4,7 +4,7 @@ use crate::table::{self, Entry, Held, Kind};
 use crate::waiters::Waiter;
 use crate::{process, real, thread};
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crosslane_client::ready::same_processor;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
@@ -25,6 +25,37 @@ pub enum For {
 /// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
 const BLIND: Duration = Duration::from_millis(5);
 
+/// Threads of this process that spin now.
+static SPINNERS: AtomicU32 = AtomicU32::new(0);
+
+/// The right to spin. Half of the processors may be spun on by one process: when more threads wait than that, those
+/// that they wait for need the processors.
+pub struct Spinner(());
+
+impl Spinner {
+    /// `None` if too many spin already, or if there is no time (`ns` is 0) to spin.
+    #[inline]
+    pub fn among(ns: u32) -> Option<Self> {
+        if ns == 0 {
+            return None;
+        }
+        let before = SPINNERS.fetch_add(1, Relaxed);
+        let spinner = Self(());
+        (before < process::spinners()).then_some(spinner)
+    }
+
+    /// In the child of `fork` nobody spins.
+    pub fn forget_all() {
+        SPINNERS.store(0, Relaxed);
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        SPINNERS.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, `EAGAIN` past
 /// `deadline`, or `EBADF` if another thread closed `fd` meanwhile (the kernel would wait on; nobody can want that).
 pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
@@ -32,7 +63,10 @@ pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Resu
         For::Data => &end.shared().receiving.budget,
         For::Room => &end.shared().sending.budget,
     };
-    if spin(spin_ns(end, budget), || stirred(end, what)) {
+    let ns = spin_ns(end, budget);
+    if let Some(_spinner) = Spinner::among(ns)
+        && spin(ns, || stirred(end, what))
+    {
         budget.spun(process::spin_ns());
         return Ok(());
     }

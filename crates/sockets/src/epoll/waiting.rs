@@ -2,6 +2,7 @@
 
 use super::set::{self, Set, State};
 use crate::poll::{BLIND, KERNEL_EVERY, Limit};
+use crate::wait::Spinner;
 use crate::{process, real, thread};
 use core::ffi::c_int;
 use crosslane_client::ready::same_processor;
@@ -143,9 +144,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
 /// Looks at the rings for a bounded time, and at the kernel each 10 us. Whether it found something.
 fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u32) -> Result<bool, c_int> {
     let (ns, rounds) = set.with(|state| (spin_ns(state), (32 / state.len().max(1)).max(1))).unwrap_or((0, 1));
-    if ns == 0 {
-        return Ok(false);
-    }
+    let Some(_spinner) = Spinner::among(ns) else { return Ok(false) };
     let start = Instant::now();
     let mut asked = start;
     loop {
