@@ -35,6 +35,8 @@ def missing():
 class Module:
     """One module at one kind of address."""
 
+    whole = None
+
     def __init__(self, name, place, logs):
         self.name, self.place = name, place
         self.title = f"CPython {name}"

@@ -13,7 +13,7 @@ SILENCE_S = 30
 class Libuv:
     """All tests of one build."""
 
-    title, place, carries = "libuv", "loopback", True
+    title, place, carries, whole = "libuv", "loopback", True, None
 
     def __init__(self, build, logs):
         self.program = pathlib.Path(build).resolve() / "uv_run_tests"

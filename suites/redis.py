@@ -16,7 +16,7 @@ LEFT_OUT = re.compile(r"^unit/(moduleapi|cluster|tls)|^integration/(redis-benchm
 class Unit:
     """One file of tests."""
 
-    place, carries = "loopback", True
+    place, carries, whole = "loopback", True, "(the file)"
 
     def __init__(self, tree, name, logs):
         self.tree, self.name = pathlib.Path(tree).resolve(), name
@@ -38,9 +38,9 @@ class Unit:
                 name = name.split(" in tests/")[0]
                 outcomes[name] = (status, "" if status == OK else line[:300])
         if code != 0 and not any(status == FAIL for status, _ in outcomes.values()):
-            outcomes["(the file)"] = (FAIL, "hangs" if code is None else f"exit code {code}")
+            outcomes[self.whole] = (FAIL, "hangs" if code is None else f"exit code {code}")
         else:
-            outcomes["(the file)"] = (OK if code == 0 else FAIL, "" if code == 0 else f"exit code {code}")
+            outcomes[self.whole] = (OK if code == 0 else FAIL, "" if code == 0 else f"exit code {code}")
         return {name: outcome for name, outcome in outcomes.items() if only is None or name in only}
 
 

@@ -14,6 +14,7 @@ goes to OUT/suites.md and OUT/suites.json, logs beside them.
 import argparse
 import json
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -62,6 +63,9 @@ def main():
     """See above."""
     options = arguments()
     session.enter_namespaces()
+    # The first process of a namespace gets only signals that it handles.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit("interrupted"))
     out = pathlib.Path(options.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
     for log in out.glob("*.log"):
