@@ -11,10 +11,15 @@ use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_stream::{Direction, Effect, OutOfOrder, Side, handle_record, handle_send};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA, WANT_ROOM};
+use crosslane_wire::slice::{
+    ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
+};
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
 use std::io::{IoSlice, IoSliceMut};
 use thiserror::Error;
+
+/// Far waiters that may be asked for in vain.
+const PATIENCE: u32 = 16;
 
 /// Why nothing was moved.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -265,6 +270,12 @@ impl End {
         Ok(Moved { bytes: 0, wake: self.data_bell() })
     }
 
+    /// Whether the far side ever took the circuit. A connecting side does so before its SYN, so when its connection
+    /// is accepted this is final.
+    pub fn was_attached(&self) -> bool {
+        self.inbound.load_u32(STATE) != STATE_NONE
+    }
+
     /// Whether nobody is there any more who could read what we send: the far end was closed, or its connection ended
     /// without a word (its last holder was killed or left by `_exit`).
     #[inline]
@@ -286,6 +297,23 @@ impl End {
             return Ok(Moved { bytes, wake: None });
         }
         Err(Failure::Ended)
+    }
+
+    /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us
+    /// up with questions for ever.
+    pub fn is_patient(&self) -> bool {
+        self.shared.status.unfound.load(Relaxed) < PATIENCE
+    }
+
+    /// A far waiter was asked for and not found.
+    pub fn not_found(&self) {
+        self.shared.status.unfound.fetch_add(1, Relaxed);
+    }
+
+    /// A bell could not be rung: the next record or credit rings it again.
+    pub fn ring_again(&self) {
+        self.shared.sending.rung.store(0, Relaxed);
+        self.shared.receiving.rung.store(0, Relaxed);
     }
 
     /// Tells the far side that this end is gone for good.

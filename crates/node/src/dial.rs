@@ -20,8 +20,9 @@ use crosslane_wire::{CircuitId, PortId, SliceRange, Tuple};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long a neighbour may take to answer `Open`.
-const ANSWER: Duration = Duration::from_millis(20);
+/// How long a neighbour may take to answer `Open`. On a busy machine its daemon may have to wait for a processor; and
+/// nothing is won by going on earlier, since the connection's SYN takes the same way.
+const ANSWER: Duration = Duration::from_secs(1);
 
 impl Host {
     /// Asks a neighbour; the answer comes later.
@@ -33,7 +34,8 @@ impl Host {
         let said = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
         let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
         let epoch = cable.agreement().ok_or(Plain::Refused(Refusal::NoRoute))?.epoch;
-        let (range, inbound) = cable.carve_inbound(slice_len(ring_max)).map_err(|error| no_slice(&error, !said))?;
+        let (range, inbound) =
+            cable.carve_inbound(slice_len(ring_max)).map_err(|error| no_slice(&error, !said))?;
         let circuit = self.circuits.dial(tuple, port, epoch, host, deadline);
         let mut parts = Parts::new(ring_max, random::u64(), 0);
         parts.inbound = Some(inbound);

@@ -93,16 +93,25 @@ pub fn accepted(fd: c_int) {
     let Some(slot) = process::arena().and_then(Arena::allot) else { return };
     match process::circuit(&Request::Accept { slot }, fd) {
         Ok((grant, life)) => {
-            if let Some(held) = begin(grant, life) {
+            let Some(held) = begin(grant, life) else { return };
+            if held.was_attached() {
                 become_stream(fd, &held);
+            } else {
+                // The other end's daemon had given up waiting for ours: its program connected by plain TCP.
+                end_of_life::give_up(&held);
+                stays_plain(fd, Plain::NotAnnounced);
             }
         }
         Err(why) => {
             free(slot);
-            if let Some(remote) = address::remote(fd) {
-                note(fd, remote, why);
-            }
+            stays_plain(fd, why);
         }
+    }
+}
+
+fn stays_plain(fd: c_int, why: Plain) {
+    if let Some(remote) = address::remote(fd) {
+        note(fd, remote, why);
     }
 }
 
