@@ -162,6 +162,13 @@ impl Rig {
         Ok(Measure { rig: self, before })
     }
 
+    /// What a host's daemon says of itself and has logged, for people who look at a failure.
+    pub fn story(&self, host: &str) -> String {
+        let status =
+            self.lab.status(host).map_or_else(|error| error.to_string(), |status| status.to_string());
+        format!("[{host}] {status}\n{}\n", self.log(host).unwrap_or_default())
+    }
+
     /// What a host's daemon has logged.
     ///
     /// # Errors

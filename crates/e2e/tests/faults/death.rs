@@ -1,10 +1,10 @@
 //! Something is killed in the middle of traffic.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, echo, package, wait_for};
+use crosslane_e2e::{PATIENCE, WORK, echo, package, wait_for};
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -39,7 +39,8 @@ fn client(rig: &Rig, python: &Path, from: &str, to: &str, port: u16) -> Result<P
     let mut command = Script::Endless.command(rig, from, python)?;
     let address = rig.address(to)?.to_string();
     let mut client = Program::start(command.args(["client", &address, &port.to_string()]))?;
-    client.says("flowing")?;
+    let told = || [from, to].map(|host| rig.story(host)).concat();
+    client.says("flowing").with_context(told)?;
     Ok(client)
 }
 
@@ -184,4 +185,30 @@ fn a_server_outlives_its_daemon() -> Result<()> {
     })?;
     drop(server);
     Ok(())
+}
+
+/// A daemon that does not run for a while (a busy machine, a debugger) delays; no byte is lost or goes a way that the
+/// far side does not know of.
+#[test]
+fn a_daemon_that_hangs_for_a_while() -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let to = rig.address("h2")?.to_string();
+    let port = rig.port();
+    let measure = rig.measure(&["h1", "h2"])?;
+    let server = echo::server(&rig, Script::Echo, "h2", &python, port)?;
+    let daemon = rig.lab.daemon("h2")?.context("the daemon runs")?;
+    ensure!(daemon.signal(Signal::STOP), "it cannot be stopped");
+    let mut command = Script::Echo.command(&rig, "h1", &python)?;
+    let client = Program::start(command.args(["client", &to, &port.to_string(), "300000", "2"]))?;
+    let waited = wait_for("the client's daemon gives up", PATIENCE, || {
+        let status = rig.lab.status("h1").map_err(|error| error.to_string())?;
+        let late = status["counters"]["plain"]["Timeout"].as_u64() == Some(2);
+        if late { Ok(()) } else { Err(status.to_string()) }
+    });
+    ensure!(daemon.signal(Signal::CONT), "it cannot go on");
+    waited?;
+    client.finish(WORK)?;
+    drop(server);
+    measure.gave_back()
 }
