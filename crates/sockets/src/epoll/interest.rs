@@ -231,6 +231,11 @@ impl Interest {
                 return 0;
             }
         }
+        if take && bits & self.wanted != 0 && self.has_news_of_both() {
+            // One event tells of everything, as the kernel's do.
+            self.look_at_kernel();
+            bits = self.bits(tid);
+        }
         let told = bits & (self.wanted | ALWAYS);
         if take {
             self.told(inner, bits, told, blocked);
@@ -271,6 +276,11 @@ impl Interest {
 
     fn is_connecting(&self) -> bool {
         self.held.shared().status.connecting.load(Relaxed) != 0
+    }
+
+    /// Whether both the rings and the quiet socket may be ready for something that is wanted.
+    fn has_news_of_both(&self) -> bool {
+        self.wanted & PRI != 0 || self.held.rx() == Direction::Tcp || self.held.tx() == Direction::Tcp
     }
 
     fn is_tcp_only(&self) -> bool {
