@@ -82,6 +82,7 @@ def main(module, results, address4, address6, selection=None):
     if address4 != "127.0.0.1":
         socket_helper.HOST = socket_helper.HOSTv4 = address4
         socket_helper.HOSTv6 = address6
+        socket_helper.bind_port.__defaults__ = (address4,)
     chosen = {"only": None, "skip": []}
     if selection:
         with open(selection, encoding="utf-8") as file:

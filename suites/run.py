@@ -49,7 +49,7 @@ def chosen(options, logs):
     runs = []
     why = cpython.missing() if modules else None
     if why:
-        print(f"SKIPPED: CPython's tests: {why}")
+        session.skipped(f"suites: CPython's tests: {why}")
     else:
         runs += cpython.runs(modules, places, logs)
     if options.libuv:
