@@ -3,7 +3,7 @@
 use crate::table::Held;
 use crate::{real, thread, wait};
 use core::ffi::{c_int, c_short};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_client::{End, Ready};
 use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
@@ -209,6 +209,11 @@ impl Interest {
     #[cold]
     #[inline(never)]
     fn look(&mut self, inner: RawFd, tid: u32, take: bool) -> u32 {
+        // What makes an edge is looked at before readiness: what comes in between is told at the next look, not lost.
+        if self.wanted & ET != 0 {
+            self.edge |= self.held.arrivals(&mut self.seen) && !self.is_tcp_only();
+        }
+        let blocked = self.held.shared().sending.blocked.load(Acquire);
         let mut bits = self.bits(tid);
         if self.asked != self.registration() {
             self.fresh = true;
@@ -221,9 +226,7 @@ impl Interest {
         if self.held.stirred() {
             self.armed = None;
         }
-        let blocked = self.held.shared().sending.blocked.load(Relaxed);
         if self.wanted & ET != 0 {
-            self.edge |= self.held.arrivals(&mut self.seen) && !self.is_tcp_only();
             let risen = bits & !self.last & (RDHUP | HUP | ERR) != 0;
             let room = bits & OUT != 0 && self.blocked != blocked;
             if !(self.edge || self.fresh || risen || room || self.kernel & !HUP != 0) {
