@@ -16,6 +16,7 @@
 mod candidate;
 mod control;
 mod interest;
+mod order;
 mod set;
 mod waiting;
 

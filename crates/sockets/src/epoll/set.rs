@@ -1,7 +1,7 @@
 //! A set's shadow: the interests in streams, the inner set, the wake event.
 
 use super::interest::{Interest, tid};
-use super::{candidate, waiting::Events};
+use super::{candidate, order, order::Order, waiting::Events};
 use crate::table::{self, Held, Kind};
 use crate::waiters::Waiter;
 use crate::{own, real};
@@ -89,6 +89,7 @@ pub struct State {
     next: usize,
     /// The stream that was last found ready.
     last: usize,
+    order: Order,
     /// When the kernel was last asked.
     pub asked: Option<Instant>,
     /// Whether the kernel comes first at the next look that has one place only.
@@ -341,7 +342,23 @@ impl State {
             Some(free) => *free = interest,
             None => self.places.push(interest),
         }
+        self.want_order(place);
         enlisted
+    }
+
+    /// A stream came to this place: as soon as there are two, it counts which of them is ready first.
+    fn want_order(&self, place: usize) {
+        if self.several() {
+            let first = self
+                .places
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != place)
+                .find_map(|(_, it)| it.as_ref());
+            for interest in self.places[place].iter().chain(first) {
+                interest.end().want_stamps();
+            }
+        }
     }
 
     /// The program takes `fd` out.
@@ -468,32 +485,77 @@ impl State {
         }
     }
 
-    /// Looks at all interests and appends events for those that are ready, as far as there is room.
+    /// Looks at all interests and appends events for those that are ready, the oldest first, as far as there is room.
     #[inline]
     pub fn scan(&mut self, events: &mut Events, tid: u32) {
-        if events.is_full() {
+        let (room, several) = (events.room(), self.several());
+        if room == 0 {
             return;
         }
-        let (inner, waiter) = (self.inner(), self.waiter_id());
-        let len = self.places.len();
-        let start = if self.next < len { self.next } else { 0 };
-        let (before, after) = self.places.split_at_mut(start);
-        for (offset, place) in after.iter_mut().chain(before).enumerate() {
-            let Some(interest) = place else { continue };
-            let bits = interest.take(inner, tid);
-            if bits == 0 {
-                continue;
-            }
-            if let Some(waiter) = waiter {
-                interest.disarm(waiter);
-            }
-            self.last = (start + offset) % len;
-            events.push(interest.event(bits));
-            if events.is_full() {
-                self.next = self.last + 1;
-                return;
+        self.order.begin();
+        for place in self.round() {
+            let Some(interest) = &mut self.places[place] else { continue };
+            let stamp = if several { order::stamp_of(interest) } else { 0 };
+            if self.take(place, stamp, tid) && self.order.len() == room {
+                self.next = place + 1;
+                break;
             }
         }
+        if self.order.len() > 0 {
+            if several {
+                self.look_back(room, tid);
+            }
+            self.order.tell(events);
+        }
+    }
+
+    /// Takes what became ready before others that were found, but after it was looked at.
+    fn look_back(&mut self, room: usize, tid: u32) {
+        let Some(newest) = self.order.newest() else { return };
+        let mut known = 0;
+        for place in self.round() {
+            if self.order.len() == room {
+                return;
+            }
+            if self.order.is_at(known, place) {
+                known += 1;
+                continue;
+            }
+            if let Some(stamp) = self.places[place].as_ref().and_then(|interest| newest.is_after(interest)) {
+                self.take(place, stamp, tid);
+            }
+        }
+    }
+
+    /// Takes what is to be told of the interest at this place. `stamp` is 0 if nothing was there a moment ago.
+    #[inline]
+    fn take(&mut self, place: usize, stamp: u32, tid: u32) -> bool {
+        let (inner, waiter, several) = (self.inner(), self.waiter_id(), self.several());
+        let Some(interest) = &mut self.places[place] else { return false };
+        let bits = interest.take(inner, tid);
+        if bits == 0 {
+            return false;
+        }
+        let stamp = if stamp == 0 && several { order::stamp_of(interest) } else { stamp };
+        if let Some(waiter) = waiter {
+            interest.disarm(waiter);
+        }
+        self.last = place;
+        self.order.add(place, stamp, interest.event(bits));
+        true
+    }
+
+    /// All places, beginning where the last look ended.
+    #[inline]
+    fn round(&self) -> impl Iterator<Item = usize> + use<> {
+        let len = self.places.len();
+        let start = if self.next < len { self.next } else { 0 };
+        (start..len).chain(0..start)
+    }
+
+    /// Whether it holds more than one stream, so that their order counts.
+    fn several(&self) -> bool {
+        self.places.len() - self.idle.len() > 1
     }
 
     /// The stream that was last found ready.

@@ -282,6 +282,12 @@ impl Events {
         self.len += 1;
     }
 
+    /// How many more there is room for.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.max - self.len
+    }
+
     /// Whether there is no more room.
     #[inline]
     pub fn is_full(&self) -> bool {
