@@ -1,5 +1,5 @@
 /* Urgent data is told, can be read apart or inline, and what is around it keeps its order. */
-#include "quirk.h"
+#include "epoll.h"
 
 static void apart(void)
 {
@@ -55,9 +55,25 @@ static void often(void)
     }
 }
 
+/* Urgent data, what came before it, and room are one event. */
+static void in_one_event(void)
+{
+    int ends[2], set = set_of();
+    char text[32] = "";
+    pair(ends);
+    add(set, ends[1], EPOLLIN | EPOLLPRI | EPOLLOUT);
+    CHECK(event_of(set, ends[1], 1000) == EPOLLOUT);
+    CHECK(send(ends[0], "hello", 5, MSG_OOB) == 5);
+    CHECK(event_of(set, ends[1], 1000) == (EPOLLIN | EPOLLPRI | EPOLLOUT));
+    CHECK(recv(ends[1], text, 1, MSG_OOB) == 1 && text[0] == 'o');
+    expect(ends[1], "hell");
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && close(set) == 0);
+}
+
 int main(void)
 {
     apart();
+    in_one_event();
     in_line();
     often();
     return 0;
