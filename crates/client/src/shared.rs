@@ -30,6 +30,10 @@ pub struct Status {
     pub read_shut: AtomicU32,
     /// Not 0: a non-blocking `connect` has not been seen to finish.
     pub connecting: AtomicU32,
+    /// Far waiters that were asked for and not found.
+    pub unfound: AtomicU32,
+    /// When the kernel was last asked about the quiet connection by a call that must not wait, milliseconds.
+    pub looked: AtomicU32,
     /// `SO_RCVTIMEO`, milliseconds, 0 = for ever.
     pub receive_timeout: AtomicU32,
     /// `SO_SNDTIMEO`, milliseconds, 0 = for ever.
@@ -133,6 +137,8 @@ impl Shared {
             &status.unheard,
             &status.read_shut,
             &status.connecting,
+            &status.unfound,
+            &status.looked,
             &status.receive_timeout,
             &status.send_timeout,
             &status.client,

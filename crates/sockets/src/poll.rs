@@ -10,7 +10,7 @@
 
 use crate::hook::hook;
 use crate::table::{self, Held, Kind};
-use crate::waiters::Waiter;
+use crate::waiters::{self, Waiter};
 use crate::{epoll, process, real, thread, wait};
 use core::cell::Cell;
 use core::ffi::{c_int, c_short};
@@ -428,6 +428,7 @@ impl<'a> Round<'a> {
         for watch in self.watches() {
             watch.held.unwant_data(waiter.id);
             watch.held.unwant_room(waiter.id);
+            waiters::left(&watch.held);
         }
         let last = self.kernel.len() - 1;
         self.kernel[last].fd = -1;

@@ -176,19 +176,18 @@ pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionEr
     }
 }
 
-/// Tells the daemon something that has no answer. In a sandbox only `write` is used for it.
-pub fn tell(request: &Request) {
+/// Tells the daemon something that has no answer. In a sandbox only `write` is used for it. Whether it was told.
+pub fn tell(request: &Request) -> bool {
     if sandboxed() {
         // SAFETY: a filter came on after the session was made, and in this thread's view it stays.
         let state = unsafe { &*GLOBAL.state.get() };
-        let Some(link) = &state.link else { return };
-        if let Ok(bytes) = crosslane_wire::codec::encode(request) {
-            // SAFETY: the descriptor stays open: in a sandbox it is closed no more.
-            let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes);
-        }
-        return;
+        let (Some(link), Ok(bytes)) = (&state.link, crosslane_wire::codec::encode(request)) else {
+            return false;
+        };
+        // SAFETY: the descriptor stays open: in a sandbox it is closed no more.
+        return rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes).is_ok();
     }
-    let _ = with_session(|session, _| session.tell(request));
+    with_session(|session, _| session.tell(request)).is_some()
 }
 
 /// This session has a listener: from now on its life page counts announced connections.

@@ -1,13 +1,15 @@
 //! Blocking calls: spin for a while, then sleep until the far side, the kernel's TCP or a signal has news.
 
 use crate::table::{self, Entry, Held, Kind};
-use crate::waiters::Waiter;
+use crate::waiters::{self, Waiter};
 use crate::{process, real, thread};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use crosslane_client::ready::same_processor;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -24,6 +26,8 @@ pub enum For {
 
 /// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
 const BLIND: Duration = Duration::from_millis(5);
+/// Sleep of those who are woken by another thread of this process, should that one have missed them.
+const QUEUED: Duration = Duration::from_millis(200);
 
 /// Threads of this process that spin now.
 static SPINNERS: AtomicU32 = AtomicU32::new(0);
@@ -104,7 +108,7 @@ pub fn quiet_news(fd: c_int, end: &Held, news: PollFlags) {
         }
     }
     if news.intersects(PollFlags::RDHUP | PollFlags::HUP) {
-        status.fin.store(1, Relaxed);
+        status.fin.store(1, Release);
     }
     if news.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
         stray_bytes(fd, end);
@@ -155,19 +159,48 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
         For::Data => end.want_data(waiter.id),
         For::Room => end.want_room(waiter.id),
     });
+    let queued = !armed && waiter.is_some_and(|waiter| queue_up(end, what, waiter.id));
+    let cap = if armed {
+        None
+    } else if queued {
+        Some(QUEUED)
+    } else {
+        Some(BLIND)
+    };
     let outcome = if stirred(end, what) || over(end, what) {
         Ok(())
     } else {
-        doze(fd, end, waiter.filter(|_| armed), deadline)
+        doze(fd, end, waiter.filter(|_| armed || queued), cap, deadline)
     };
     if let Some(waiter) = waiter {
         match what {
             For::Data => end.unwant_data(waiter.id),
             For::Room => end.unwant_room(waiter.id),
         }
+        if queued {
+            waiters::leave_queue(waiter.id);
+        }
         waiter.give();
+        waiters::left(end);
     }
     outcome
+}
+
+/// Another waiter is registered: it wakes us when it leaves, if it is one of this process.
+fn queue_up(end: &Held, what: For, waiter: WaiterId) -> bool {
+    let owner = match what {
+        For::Data => &end.shared().waiting.data,
+        For::Room => &end.shared().waiting.room,
+    };
+    if !waiters::queue_up(end, WaiterId(owner.load(Relaxed)), waiter) {
+        return false;
+    }
+    // It may have left before it saw us.
+    let stays = owner.load(SeqCst) != 0;
+    if !stays {
+        waiters::leave_queue(waiter);
+    }
+    stays
 }
 
 /// Whether nothing more is to be waited for.
@@ -184,21 +217,23 @@ fn over(end: &Held, what: For) -> bool {
         }
 }
 
-fn doze(fd: c_int, end: &Held, waiter: Option<Waiter>, deadline: Option<Instant>) -> Result<(), c_int> {
-    let limit = if waiter.is_none() {
-        let blind = Instant::now() + BLIND;
-        Some(deadline.map_or(blind, |deadline| deadline.min(blind)))
-    } else {
-        deadline
-    };
-    let timeout = time_left(limit);
+/// Sleeps until `deadline`, or for `cap` at most.
+fn doze(
+    fd: c_int,
+    end: &Held,
+    waiter: Option<Waiter>,
+    cap: Option<Duration>,
+    deadline: Option<Instant>,
+) -> Result<(), c_int> {
+    let cap = cap.map(|cap| Instant::now() + cap);
+    let timeout = time_left(deadline.into_iter().chain(cap).min());
     let mut fds = vec![quiet(fd, end)];
     if let Some(waiter) = waiter {
         // SAFETY: our own descriptor, open as long as the waiter is.
         fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(waiter.fd) }, PollFlags::IN));
     }
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
-        Ok(0) if waiter.is_some() => Err(libc::EAGAIN),
+        Ok(0) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(libc::EAGAIN),
         Ok(_) => {
             let news = fds[0].revents();
             if !news.is_empty() {
@@ -208,7 +243,7 @@ fn doze(fd: c_int, end: &Held, waiter: Option<Waiter>, deadline: Option<Instant>
         }
         Err(Errno::INTR) => interrupted(deadline.is_some()),
         // A limit of descriptors (`sshd`'s is 1) leaves no room for the waiter.
-        Err(Errno::INVAL) if waiter.is_some() => doze(fd, end, None, deadline),
+        Err(Errno::INVAL) if waiter.is_some() => doze(fd, end, None, Some(BLIND), deadline),
         Err(errno) => Err(errno.raw_os_error()),
     }
 }

@@ -3,7 +3,7 @@
 use crate::table::Held;
 use crate::{own, process, thread};
 use core::cell::UnsafeCell;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use crosslane_shm::lock::{Guard, Lock};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::{CircuitId, WaiterId};
@@ -32,7 +32,15 @@ struct Global {
     /// All that this process has, by number.
     made: UnsafeCell<BTreeMap<u32, RawFd>>,
     bells: UnsafeCell<Bells>,
+    /// Doorbells that were forgotten; closed when the next ones are, so that a thread that was about to ring one does
+    /// not ring what its number means by then.
+    retired: UnsafeCell<Vec<RawFd>>,
+    /// Sleepers that found another one of this process registered at the same end, by the end's place.
+    queue: UnsafeCell<Vec<(u32, WaiterId)>>,
 }
+
+/// Sleepers in the queue.
+static QUEUED: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: all cells are only touched with `lock` held.
 unsafe impl Sync for Global {}
@@ -42,6 +50,8 @@ static GLOBAL: Global = Global {
     idle: UnsafeCell::new(Vec::new()),
     made: UnsafeCell::new(BTreeMap::new()),
     bells: UnsafeCell::new(BTreeMap::new()),
+    retired: UnsafeCell::new(Vec::new()),
+    queue: UnsafeCell::new(Vec::new()),
 };
 /// Most doorbells kept; beyond it all are forgotten and found again as needed.
 const MAX_BELLS: usize = 256;
@@ -123,6 +133,47 @@ pub fn ring_own(waiter: WaiterId) {
     }
 }
 
+/// A sleeper that cannot register at an end, since `owner` did, queues up. `false` if `owner` is of another process,
+/// whose end of sleep nobody tells us.
+pub fn queue_up(end: &Held, owner: WaiterId, waiter: WaiterId) -> bool {
+    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return false };
+    // SAFETY: the lock is held.
+    let (made, queue) = unsafe { (&*GLOBAL.made.get(), &mut *GLOBAL.queue.get()) };
+    if made.contains_key(&owner.0) {
+        queue.push((end.index, waiter));
+        QUEUED.fetch_add(1, Ordering::SeqCst);
+    }
+    made.contains_key(&owner.0)
+}
+
+/// The sleeper is awake.
+pub fn leave_queue(waiter: WaiterId) {
+    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return };
+    // SAFETY: the lock is held.
+    let queue = unsafe { &mut *GLOBAL.queue.get() };
+    queue.retain(|&(_, queued)| queued != waiter);
+    QUEUED.store(queue.len(), Ordering::SeqCst);
+}
+
+/// A registered sleeper left the end: those in the queue may register now.
+#[inline]
+pub fn left(end: &Held) {
+    if QUEUED.load(Ordering::Relaxed) > 0 {
+        wake_queue(end);
+    }
+}
+
+#[cold]
+fn wake_queue(end: &Held) {
+    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return };
+    // SAFETY: the lock is held.
+    let (made, queue) = unsafe { (&*GLOBAL.made.get(), &*GLOBAL.queue.get()) };
+    for fd in queue.iter().filter(|queued| queued.0 == end.index).filter_map(|queued| made.get(&queued.1.0)) {
+        // SAFETY: our own descriptor; it is closed after it was taken off the list, with the lock held.
+        let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(*fd) }, &1u64.to_ne_bytes());
+    }
+}
+
 /// Before `fork`: nobody is in the middle of a change.
 pub fn before_fork() -> Option<Guard<'static>> {
     GLOBAL.lock.lock(thread::tid()).ok()
@@ -134,13 +185,16 @@ pub fn after_fork() {
     // SAFETY: the child has one thread.
     let (idle, bells) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.bells.get()) };
     // SAFETY: as above.
-    unsafe { &mut *GLOBAL.made.get() }.clear();
+    let (made, retired, queue) =
+        unsafe { (&mut *GLOBAL.made.get(), &mut *GLOBAL.retired.get(), &mut *GLOBAL.queue.get()) };
+    made.clear();
+    queue.clear();
+    QUEUED.store(0, Ordering::Relaxed);
     for waiter in idle.drain(..) {
         own::close(waiter.fd);
     }
-    for (_, (fd, _)) in core::mem::take(bells) {
-        own::close(fd);
-    }
+    let bells = core::mem::take(bells).into_values().map(|(fd, _)| fd);
+    bells.chain(retired.drain(..)).for_each(own::close);
 }
 
 /// Before a sandbox: a wake event lies ready, and doorbells are not found any more but rung by the daemon.
@@ -158,12 +212,27 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
     let far =
         if end.shared().status.client.load(Ordering::Relaxed) != 0 { tuple.server } else { tuple.client };
     let key = (far.ip().to_canonical(), waiter.0);
-    if let Some(fd) = known(key).or_else(|| find(circuit, waiter, key)) {
-        // SAFETY: our own descriptor; at worst it was forgotten and closed a moment ago, and the write fails.
-        let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(fd) }, &1u64.to_ne_bytes());
-    } else {
-        process::tell(&Request::Ring { circuit, waiter });
+    let bell = known(key).or_else(|| if end.is_patient() { find(circuit, waiter, key) } else { None });
+    // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
+    match bell.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }) {
+        Some(bell) if never_blocks(bell) => {
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        }
+        found => {
+            if found.is_none() {
+                end.not_found();
+            }
+            if !process::tell(&Request::Ring { circuit, waiter }) {
+                end.ring_again();
+            }
+        }
     }
+}
+
+/// Whether the wake event's owner has left it as it was made: it could hold us up else.
+fn never_blocks(bell: BorrowedFd<'_>) -> bool {
+    process::sandboxed()
+        || rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
 fn known(key: (IpAddr, u32)) -> Option<RawFd> {
@@ -182,12 +251,17 @@ fn find(circuit: CircuitId, waiter: WaiterId, key: (IpAddr, u32)) -> Option<RawF
     let fd = own::hide(bell);
     let session = process::sessions();
     let old = with(|_, bells| {
-        let full = if bells.len() >= MAX_BELLS { core::mem::take(bells) } else { Bells::new() };
-        full.into_values().chain(bells.insert(key, (fd, session))).collect::<Vec<_>>()
+        // SAFETY: the lock is held.
+        let retired = unsafe { &mut *GLOBAL.retired.get() };
+        let mut old = Vec::new();
+        if bells.len() + retired.len() >= MAX_BELLS {
+            old =
+                core::mem::replace(retired, core::mem::take(bells).into_values().map(|(fd, _)| fd).collect());
+        }
+        retired.extend(bells.insert(key, (fd, session)).map(|(fd, _)| fd));
+        old
     });
-    for (fd, _) in old.unwrap_or_default() {
-        own::close(fd);
-    }
+    old.unwrap_or_default().into_iter().for_each(own::close);
     Some(fd)
 }
 
