@@ -1,4 +1,4 @@
-/* epoll_ctl and epoll_wait fail as the kernel says; libuv adds, gets EEXIST, modifies. */
+/* epoll_ctl and epoll_wait fail as the kernel says; libuv adds, gets EEXIST, modifies. It sends no byte. */
 #include "epoll.h"
 
 int main(void)
