@@ -19,7 +19,7 @@ const GOOD_LIFE: Duration = Duration::from_secs(1);
 const FRAMES_AT_ONCE: usize = 256;
 
 impl SoftPort {
-    /// Makes the event descriptor readable until the next [`Port::poll_event`].
+    /// Makes the event descriptor readable until the next `poll_event`.
     pub(super) fn draw_attention(&self) {
         if !self.attentive.replace(true) {
             // Can fail only if the counter is full, and then it is readable.
