@@ -92,7 +92,8 @@ pub fn authority(rig: &Rig, port: u16) -> PathBuf {
 
 fn text(place: &Path, address: &str, port: u16, root: &Path, setup: Setup) -> String {
     let (at, root) = (place.display(), root.display());
-    let user = if rustix::process::geteuid().is_root() { "user www-data;\n" } else { "" };
+    // An ordinary user is root in its lab, and nobody else is known there.
+    let user = if rustix::process::geteuid().is_root() { "www-data" } else { "root root" };
     let sendfile = if setup.sendfile { "on" } else { "off" };
     let (ssl, keys) = if setup.tls {
         (" ssl", format!("ssl_certificate {at}/cert.pem;\nssl_certificate_key {at}/key.pem;\n"))
@@ -101,7 +102,7 @@ fn text(place: &Path, address: &str, port: u16, root: &Path, setup: Setup) -> St
     };
     let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
     format!(
-        "{user}worker_processes 2;\ndaemon off;\npid {at}/pid;\nerror_log {at}/error.log;\n\
+        "user {user};\nworker_processes 2;\ndaemon off;\npid {at}/pid;\nerror_log {at}/error.log;\n\
          events {{ worker_connections 256; }}\n\
          http {{\naccess_log off;\nsendfile {sendfile};\nkeepalive_timeout 60;\n{keys}\
          client_body_temp_path {at}/body;\nproxy_temp_path {at}/proxy;\nfastcgi_temp_path {at}/fastcgi;\n\

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Window that everything goes through.
 const WINDOW: usize = 0;
+/// Most bells of the peer's that are kept; each is a descriptor of the daemon.
+const IMPORTED_MAX: usize = 1024;
 const IP_RING: u64 = 1 << 20;
 const IP_RING_MAX: u64 = 4 << 20;
 const CONTROL_RANGE: SliceRange = SliceRange { offset: 0, len: slice_len(RING_MIN) };
@@ -352,6 +354,10 @@ impl Cable {
     /// The bell under a handle that the peer named.
     pub fn import_bell(&mut self, waiter: WaiterId, handle: u64) -> Option<BorrowedFd<'_>> {
         let bell = self.port.import_bell(handle).ok().flatten()?;
+        if self.bells.imported.len() >= IMPORTED_MAX {
+            // The owners of most are gone by now; the others are asked for again.
+            self.bells.imported.clear();
+        }
         self.bells.imported.insert(waiter, bell);
         self.bells.imported.get(&waiter).map(AsFd::as_fd)
     }

@@ -90,7 +90,8 @@ impl Host {
             netns: netns::own(),
             buffer: Vec::new(),
             start: Instant::now(),
-            last_waiter: 0,
+            // Neighbours and programs may still know bells of an earlier life by their numbers.
+            last_waiter: random::u32(),
             config,
         }
     }

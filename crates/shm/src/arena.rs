@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 
 /// Slots of an arena; slot 0 is never given out.
 pub const SLOTS: u32 = 65536;
+/// References of a slot that nobody refers to and that is not free yet.
+pub const ENDING: u32 = 1 << 31;
 /// Bytes of one slot.
 pub const SLOT: usize = 1024;
 /// Bytes of an arena. Sparse: only slots that were used take memory.
@@ -27,7 +29,8 @@ pub struct Counters {
     pub bells: AtomicU64,
     /// Times that a thread slept for this end.
     pub sleeps: AtomicU64,
-    /// References by descriptors of all processes; 0 = the slot is free.
+    /// References by descriptors of all processes; 0 = the slot is free, [`ENDING`] = the last one is gone, but threads
+    /// may still be at work on it.
     pub refs: AtomicU32,
 }
 
@@ -57,6 +60,19 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
+impl Counters {
+    /// One reference less; whether it was the last one: then the slot is [`ENDING`] until it is freed.
+    pub fn release(&self) -> bool {
+        let less = |refs| if refs == 1 { ENDING } else { u32::saturating_sub(refs, 1) };
+        self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, |refs| Some(less(refs))) == Ok(1)
+    }
+
+    /// Nobody is at work on the slot any more: if nobody refers to it either, it may be given out again.
+    pub fn free_if_ending(&self) {
+        let _ = self.refs.compare_exchange(ENDING, 0, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
 impl Arena {
     /// Makes an arena; the descriptor is for the daemon, and for nobody else.
     pub fn create() -> Result<(Self, OwnedFd), MapError> {
@@ -85,6 +101,7 @@ impl Arena {
     }
 
     /// The counters of a slot.
+    #[inline]
     pub fn counters(&self, slot: u32) -> &Counters {
         // SAFETY: `at` is in range and aligned to 1024; all-zero bytes are valid counters; all fields are atomics.
         unsafe { &*self.at(slot).cast::<Counters>() }
@@ -170,6 +187,21 @@ mod tests {
         arena.counters(slot).tx_bytes.store(42, Ordering::Relaxed);
         assert_eq!(view.counters(slot).tx_bytes, 42);
         assert_eq!(view.counters(u32::MAX), Snapshot::default());
+    }
+
+    #[test]
+    fn a_slot_is_not_given_out_while_threads_are_at_work_on_it() {
+        let (arena, _fd) = Arena::create().unwrap();
+        let slot = arena.allot().unwrap();
+        let counters = arena.counters(slot);
+        counters.refs.fetch_add(1, Ordering::Relaxed);
+        assert!(!counters.release());
+        counters.free_if_ending();
+        assert!(counters.release());
+        assert!((1..SLOTS).all(|_| arena.allot() != Some(slot)));
+        assert_eq!(arena.allot(), None);
+        counters.free_if_ending();
+        assert_eq!(arena.allot(), Some(slot));
     }
 
     #[test]

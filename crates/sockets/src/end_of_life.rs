@@ -4,6 +4,7 @@ use crate::table::{self, Held};
 use crate::{process, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use crosslane_shm::arena::ENDING;
 use crosslane_stream::{Direction, Side};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
@@ -12,7 +13,7 @@ use crosslane_wire::record::Kind;
 /// A descriptor of the stream is about to be closed, `fd` still being open. Returns whether bytes that nobody read
 /// ask for a reset instead of a FIN, as the kernel has it.
 pub fn closing(held: &Held) -> bool {
-    let last_anywhere = held.shared().counters.refs.fetch_sub(1, AcqRel) == 1;
+    let last_anywhere = held.shared().counters.release();
     let unread = last_anywhere && finish(held);
     if table::release(held) {
         let waiting = &held.shared().waiting;
@@ -35,7 +36,7 @@ pub fn unreferred(held: &Held) {
 /// A circuit whose connection did not come about.
 pub fn give_up(held: &Held) {
     close_circuit(held, true);
-    held.shared().counters.refs.store(0, Relaxed);
+    held.shared().counters.refs.store(ENDING, Relaxed);
     table::release(held);
 }
 

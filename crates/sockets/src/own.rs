@@ -57,10 +57,13 @@ fn keep(fd: OwnedFd) -> RawFd {
     enter(fd.into_raw_fd())
 }
 
+/// Highest number that ours start from: the kernel keeps and, at each `fork`, copies a table up to the highest one.
+const HIGH: u64 = 1 << 15;
+
 /// Lowest number for our descriptors: in the upper part of what the limit allows.
 fn base() -> RawFd {
     let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
-    let limit = limit.min(table::MAX_FDS as u64);
+    let limit = limit.min(HIGH);
     let reserve = (limit / 4).min(4096);
     RawFd::try_from(limit - reserve).unwrap_or(0)
 }

@@ -112,10 +112,21 @@ pub fn set_sandboxed() {
     SANDBOXED.store(true, Ordering::Relaxed);
 }
 
+/// Whether this program has more rights than the one that started it, which chose its environment: nothing that is
+/// said there counts then.
+pub fn is_privileged() -> bool {
+    // SAFETY: plain number.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn socket_path() -> PathBuf {
+    if is_privileged() { PathBuf::from(session::DEFAULT_SOCKET) } else { session::socket_path() }
+}
+
 /// At load: the tables know this process. The control socket's path is read now, since some programs (nginx) clear
 /// their environment.
 pub fn start() {
-    let _ = SOCKET_PATH.set(session::socket_path());
+    let _ = SOCKET_PATH.set(socket_path());
     PID.store(std::process::id(), Ordering::Relaxed);
 }
 
@@ -276,7 +287,7 @@ fn connect(state: &mut State) -> Option<()> {
 
 fn open() -> Result<Link, SessionError> {
     make_arena()?;
-    let session = Session::connect(SOCKET_PATH.get_or_init(session::socket_path))?;
+    let session = Session::connect(SOCKET_PATH.get_or_init(socket_path))?;
     let hello = Request::Hello { version: PROTOCOL_VERSION, program: crate::rules::program().to_owned() };
     let arena_fd = RawFd::try_from(ARENA_FD.load(Ordering::Relaxed)).unwrap_or(-1);
     // SAFETY: made by `make_arena`, never closed.

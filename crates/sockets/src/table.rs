@@ -148,7 +148,9 @@ pub fn place(end: End) -> Option<u32> {
 
 /// One more descriptor of this process refers to the end.
 pub fn hold(held: &Held) {
-    held.place.fds.fetch_add(1, Ordering::Relaxed);
+    if held.place.fds.fetch_add(1, Ordering::AcqRel) == 0 {
+        held.place.users.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Descriptors of this process that refer to the end.
@@ -240,7 +242,10 @@ impl Drop for Held {
     fn drop(&mut self) {
         if self.place.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: we were the last user, and `at` gives out no more once `users` is 0.
-            drop(unsafe { (*self.place.end.get()).take() });
+            let end = unsafe { (*self.place.end.get()).take() };
+            if let Some(end) = end {
+                end.shared().counters.free_if_ending();
+            }
             give_free(self.index);
         }
     }

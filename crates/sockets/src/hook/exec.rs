@@ -65,6 +65,9 @@ pub fn resume() {
     let Some(value) = std::env::var_os(VARIABLE) else { return };
     // SAFETY: the loader runs us before the program's first thread.
     unsafe { std::env::remove_var(VARIABLE) };
+    if process::is_privileged() {
+        return;
+    }
     let Some((hold, fds)) = value.to_str().and_then(|value| value.split_once(':')) else { return };
     if let Some(hold) = hold.parse().ok().filter(|&fd| is_unix_socket(fd)) {
         let _ = rustix::io::fcntl_setfd(borrow(hold), rustix::io::FdFlags::CLOEXEC);
