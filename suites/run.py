@@ -12,6 +12,7 @@ goes to OUT/suites.md and OUT/suites.json, logs beside them.
 """
 
 import argparse
+import fnmatch
 import json
 import pathlib
 import signal
@@ -37,6 +38,7 @@ def arguments():
     parser.add_argument("--libuv")
     parser.add_argument("--redis")
     parser.add_argument("--places", default=None)
+    parser.add_argument("--only", default="*", help="only suites whose name in the table matches, as `Redis unit/*`")
     return parser.parse_args()
 
 
@@ -56,7 +58,7 @@ def chosen(options, logs):
         runs += libuv.runs(options.libuv, logs)
     if options.redis:
         runs += redis.runs(options.redis, logs)
-    return runs
+    return [run for run in runs if fnmatch.fnmatch(run.title, options.only)]
 
 
 def main():

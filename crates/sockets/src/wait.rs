@@ -232,6 +232,11 @@ fn doze(
         // SAFETY: our own descriptor, open as long as the waiter is.
         fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(waiter.fd) }, PollFlags::IN));
     }
+    let daemon = fds.len();
+    if let Some(session) = process::session_socket() {
+        // SAFETY: our own descriptor; if another thread closes it meanwhile the kernel says so.
+        fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(session) }, PollFlags::empty()));
+    }
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(0) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(libc::EAGAIN),
         Ok(_) => {
@@ -239,12 +244,22 @@ fn doze(
             if !news.is_empty() {
                 quiet_news(fd, end, news);
             }
+            if fds.get(daemon).is_some_and(|session| session.revents().contains(PollFlags::HUP)) {
+                daemon_is_gone();
+            }
             Ok(())
         }
         Err(Errno::INTR) => interrupted(deadline.is_some()),
         // A limit of descriptors (`sshd`'s is 1) leaves no room for the waiter.
         Err(Errno::INVAL) if waiter.is_some() => doze(fd, end, None, Some(BLIND), deadline),
         Err(errno) => Err(errno.raw_os_error()),
+    }
+}
+
+/// The daemon was killed: with it went the circuits of all our streams, and perhaps the way for the kernel's FIN.
+fn daemon_is_gone() {
+    for end in crate::hook::descriptor::streams() {
+        end.break_off(libc::ECONNRESET);
     }
 }
 
