@@ -20,7 +20,7 @@ ALL = ["test_socket", "test_selectors", "test_asyncio", "test_ssl", "test_socket
        "test_urllib2_localnet", "test_xmlrpc", "test_asyncore", "test_asynchat", "test_select", "test_poll",
        "test_epoll", "test_multiprocessing_fork", "test_multiprocessing_spawn", "test_multiprocessing_forkserver"]
 # These make no TCP connections of their own, or only to where nobody listens.
-QUIET = {"test_selectors", "test_socketserver", "test_telnetlib", "test_select", "test_poll", "test_epoll",
+QUIET = {"test_selectors", "test_telnetlib", "test_select", "test_poll", "test_epoll",
          "test_asyncio.test_server", "test_multiprocessing_fork", "test_multiprocessing_spawn",
          "test_multiprocessing_forkserver"}
 
@@ -47,10 +47,12 @@ class Module:
     def run(self, session, mode, only=None):
         """Outcomes by test: (status, why). A test that hangs is killed and the rest goes on in another process."""
         outcomes = {}
+        session.name_localhost(self.addresses)
         for _ in range(RESTARTS):
             with tempfile.TemporaryDirectory(prefix="suite-") as folder:
                 if self.once(session, mode, only, outcomes, pathlib.Path(folder)):
                     break
+        session.name_localhost(("127.0.0.1", "::1"))
         return outcomes
 
     def once(self, session, mode, only, outcomes, folder):

@@ -67,7 +67,7 @@ def main():
     session.enter_namespaces()
     # The first process of a namespace gets only signals that it handles.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit("interrupted"))
+        signal.signal(number, lambda number, _: sys.exit(f"interrupted by {signal.Signals(number).name}"))
     out = pathlib.Path(options.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
     for log in out.glob("*.log"):

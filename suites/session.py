@@ -50,6 +50,8 @@ class Session:
     def __enter__(self):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         self.folder.chmod(0o755)
+        self.name_localhost(("127.0.0.1", "::1"))
+        subprocess.run(["mount", "--bind", self.folder / "hosts", "/etc/hosts"], check=True)
         config = self.folder / "host.toml"
         rules = ", ".join(json.dumps(rule) for rule in RULES)
         config.write_text(f'host = 1\ncontrol = "{self.socket}"\ninterface = "xl0"\nrules = [{rules}]\n')
@@ -71,6 +73,10 @@ class Session:
         except subprocess.TimeoutExpired:
             self.daemon.kill()
             self.daemon.wait()
+
+    def name_localhost(self, addresses):
+        """What `localhost` means from here on, for suites that know no other address."""
+        (self.folder / "hosts").write_text("".join(f"{address} localhost\n" for address in addresses))
 
     def environment(self, mode):
         """The environment of a program: `plain`, or under the library."""
