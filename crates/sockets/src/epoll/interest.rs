@@ -227,6 +227,8 @@ impl Interest {
             self.armed = None;
         }
         if self.wanted & ET != 0 {
+            // A greeting arrives as well, but a program is to see nothing of it.
+            self.edge &= bits & (IN | RDHUP | ALWAYS) != 0;
             let risen = bits & !self.last & (RDHUP | HUP | ERR) != 0;
             let room = bits & OUT != 0 && self.blocked != blocked;
             if !(self.edge || self.fresh || risen || room || self.kernel & !HUP != 0) {
