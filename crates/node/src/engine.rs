@@ -32,8 +32,10 @@ const PORTS: u64 = 0x100;
 const SESSIONS: u64 = 1 << 32;
 /// How long no session is accepted after descriptors ran out.
 const FULL: Duration = Duration::from_millis(500);
-/// Pauses between two looks at the kernel's events.
-const LOOKS: u32 = 16;
+/// Looks at the channels and the interface between two looks at all events of the kernel, while the engine spins.
+const LOOKS: u32 = 4;
+/// How long a busy engine goes without a look at the kernel's events.
+const LOOK_EVERY: Duration = Duration::from_micros(20);
 
 /// How long it has paid to spin before a sleep, lately.
 #[derive(Debug)]
@@ -46,6 +48,11 @@ impl Spin {
     fn new(most: Duration) -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
         Self { most: if alone { Duration::ZERO } else { most }, budget: Duration::ZERO }
+    }
+
+    /// Whether it pays: then the interface is read without being asked for.
+    fn is_hot(&self) -> bool {
+        !self.budget.is_zero()
     }
 
     /// A spin ended; `hit`: something came.
@@ -76,6 +83,8 @@ pub struct Engine {
     spin: Spin,
     last_session: u64,
     accept_at: Option<Duration>,
+    /// When the kernel's events were looked at last.
+    looked: Duration,
     /// Ports whose descriptor is readable.
     rung: Vec<bool>,
     /// The interface may have more packets.
@@ -118,6 +127,7 @@ impl Engine {
             spin,
             last_session: 0,
             accept_at: None,
+            looked: Duration::ZERO,
             rung: vec![true; ports],
             busy: false,
             stopping: false,
@@ -129,10 +139,9 @@ impl Engine {
         let mut events = Vec::with_capacity(256);
         self.poll_ports();
         while !self.stopping {
-            let moved = self.turn();
-            if moved || self.spin_a_while() {
-                self.wait(&mut events, Some(Duration::ZERO))?;
-            } else {
+            if self.turn() {
+                self.look(&mut events)?;
+            } else if !self.spin_a_while(&mut events)? {
                 self.sleep(&mut events)?;
             }
             for event in events.drain(..) {
@@ -148,6 +157,7 @@ impl Engine {
         let host = &mut self.host;
         host.tick();
         let mut moved = std::mem::take(&mut self.busy);
+        moved |= self.spin.is_hot() && host.send_packets();
         moved |= host.hear_neighbours();
         moved |= host.receive_packets();
         let now = host.now;
@@ -276,29 +286,39 @@ impl Engine {
         }
     }
 
-    /// Spins as long as that has paid lately; whether anything arrived.
-    fn spin_a_while(&mut self) -> bool {
-        if self.spin.budget.is_zero() {
-            return false;
+    /// The kernel's events in the middle of work, now and then.
+    fn look(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Errno> {
+        if self.host.elapsed() < self.looked + LOOK_EVERY {
+            return Ok(());
+        }
+        self.wait(events, Some(Duration::ZERO))
+    }
+
+    /// Spins as long as that has paid lately; whether anything arrived. The interface is read at once: asking first
+    /// would be another system call for each packet.
+    fn spin_a_while(&mut self, events: &mut Vec<epoll::Event>) -> Result<bool, Errno> {
+        if !self.spin.is_hot() {
+            return Ok(false);
         }
         let end = Instant::now() + self.spin.budget;
         let mut hit = false;
         while !hit && Instant::now() < end {
+            std::thread::yield_now();
             for _ in 0..LOOKS {
                 core::hint::spin_loop();
+                self.busy = self.host.send_packets();
+                hit = self.busy || self.host.cables.iter().any(crate::cable::Cable::arrived);
+                if hit {
+                    break;
+                }
             }
-            std::thread::yield_now();
-            hit = self.host.cables.iter().any(crate::cable::Cable::arrived) || self.kernel_has_events();
+            if !hit {
+                self.wait(events, Some(Duration::ZERO))?;
+                hit = !events.is_empty();
+            }
         }
         self.spin.spun(hit);
-        hit
-    }
-
-    /// Whether the epoll has something; an epoll is itself readable then.
-    fn kernel_has_events(&self) -> bool {
-        let mut ready = [rustix::event::PollFd::new(&self.epoll, rustix::event::PollFlags::IN)];
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut ready, Some(&zero)) == Ok(1)
+        Ok(hit)
     }
 
     /// Arms all channels, looks once more, and sleeps until something happens.
@@ -332,7 +352,9 @@ impl Engine {
             tv_nsec: time.subsec_nanos().into(),
         });
         events.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+        let outcome = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
+        self.looked = self.host.elapsed();
+        match outcome {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno),
         }

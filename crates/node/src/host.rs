@@ -61,8 +61,10 @@ pub struct Host {
     pub counters: Counters,
     /// Sessions whose readiness may have changed since the engine looked.
     pub touched: BTreeSet<SessionId>,
-    /// Fabric buffer for messages.
+    /// For messages of neighbours.
     pub buffer: Vec<u8>,
+    /// For packets of the interface.
+    pub packet: Vec<u8>,
     start: Instant,
     last_waiter: u32,
     netns: Option<u64>,
@@ -89,6 +91,7 @@ impl Host {
             touched: BTreeSet::new(),
             netns: netns::own(),
             buffer: Vec::new(),
+            packet: vec![0; crate::ip::PACKET_MAX],
             start: Instant::now(),
             // Neighbours and programs may still know bells of an earlier life by their numbers.
             last_waiter: random::u32(),

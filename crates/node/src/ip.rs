@@ -7,22 +7,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Most packets that are taken from one place in one turn.
 const BATCH: usize = 64;
 /// Longest packet, bytes; no longer than a message of a channel.
-const PACKET_MAX: usize = 16 * 1024 - 16;
+pub const PACKET_MAX: usize = 16 * 1024 - 16;
 
 impl Host {
     /// Sends packets of the interface on their way; whether there were any.
     pub fn send_packets(&mut self) -> bool {
-        let mut packet = [0; PACKET_MAX];
-        for count in 0..BATCH {
-            let Some(len) = self.tun.as_ref().and_then(|tun| tun.receive(&mut packet)) else {
-                return count > 0;
-            };
+        let mut packet = std::mem::take(&mut self.packet);
+        let mut count = 0;
+        while count < BATCH {
+            let Some(len) = self.tun.as_ref().and_then(|tun| tun.receive(&mut packet)) else { break };
+            count += 1;
             if self.forward(&packet[..len], None) {
                 self.counters.ip_tx_packets += 1;
                 self.counters.ip_tx_bytes += len as u64;
             }
         }
-        true
+        self.packet = packet;
+        count > 0
     }
 
     /// Delivers or passes on packets that came by cable; whether there were any.

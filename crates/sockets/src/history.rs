@@ -1,8 +1,9 @@
 //! Which far addresses are not worth a stream: the last connections there were all over at once.
 //!
 //! Setting a circuit up costs more than a connection that carries one request and its answer can win back. After
-//! [`PATIENCE`] such connections in a row, the next ones to that address go by TCP; every [`PROBE`]th is a stream
-//! again, and the first that lives longer or carries more turns this around.
+//! [`PATIENCE`] such connections in a row, the next ones to that address go by TCP. One is a stream again after
+//! [`PROBE`] of them, and the next such one after twice as many, up to [`PROBE_MAX`]; the first that lives longer or
+//! carries more turns this around.
 
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,8 +15,10 @@ const SHORT_BYTES: u64 = 16 * 1024;
 const SHORT_MS: u64 = 100;
 /// Short connections in a row after which an address is left to TCP.
 const PATIENCE: u64 = 64;
-/// One connection out of so many is a stream all the same.
+/// The first connection that is a stream all the same comes after so many...
 const PROBE: u64 = 64;
+/// ...and as long as those are short too, the others in turn after twice as many, and at last so many.
+const PROBE_MAX: u64 = 1024;
 /// Addresses that are remembered.
 const PLACES: usize = 256;
 
@@ -41,12 +44,19 @@ pub fn advise(remote: SocketAddr) -> Advice {
     if seen != tag || shorts < PATIENCE {
         return Advice::Stream;
     }
-    place.store(pack(tag, shorts, (skipped + 1) % PROBE), Relaxed);
-    match skipped + 1 {
-        PROBE => Advice::Stream,
+    let interval = interval(shorts);
+    let skipped = (skipped + 1) % interval;
+    place.store(pack(tag, shorts, skipped), Relaxed);
+    match skipped {
+        0 => Advice::Stream,
         1 => Advice::TcpFirst,
         _ => Advice::Tcp,
     }
+}
+
+/// Connections up to the next that is a stream, that one counted, after `shorts` short ones in a row.
+fn interval(shorts: u64) -> u64 {
+    (PROBE << shorts.saturating_sub(PATIENCE).min(16)).min(PROBE_MAX)
 }
 
 /// A stream to `remote` ended after `ms` milliseconds and `bytes` bytes.
@@ -55,7 +65,7 @@ pub fn ended(remote: SocketAddr, ms: u64, bytes: u64) {
     let (seen, shorts, skipped) = unpack(place.load(Relaxed));
     let short = ms < SHORT_MS && bytes < SHORT_BYTES;
     let shorts = match (short, seen == tag) {
-        (true, true) => (shorts + 1).min(PATIENCE),
+        (true, true) => (shorts + 1).min(2 * PATIENCE),
         (true, false) => 1,
         (false, _) => 0,
     };
@@ -87,8 +97,11 @@ mod tests {
             assert_eq!(advise(remote), Advice::Stream);
             ended(remote, 1, 2);
         }
-        let streams = (0..10 * PROBE).filter(|_| advise(remote) == Advice::Stream).count();
-        assert_eq!(streams, 10);
+        let next = || (1..=2 * PROBE_MAX).find(|_| advise(remote) == Advice::Stream);
+        for interval in [64, 128, 256, 512, 1024, 1024, 1024] {
+            assert_eq!(next(), Some(interval));
+            ended(remote, 1, 2);
+        }
         ended(remote, 1, 1 << 20);
         assert_eq!(advise(remote), Advice::Stream);
     }
