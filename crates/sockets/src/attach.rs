@@ -14,7 +14,7 @@
 
 use crate::history::{self, Advice};
 use crate::table::{self, Entry, Held, Kind};
-use crate::{address, end_of_life, epoll, process, real, rules, thread, wait};
+use crate::{address, deferral, end_of_life, epoll, options, process, real, rules, thread, wait};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
@@ -61,7 +61,8 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
             }
         }
     }
-    match granted(fd, remote) {
+    let granted = if options::are_tcp_only(fd) { Err(Plain::Unsupported) } else { granted(fd, remote) };
+    match granted {
         Ok(index) => Decision::Announced(Announced { index }),
         Err(why) => {
             note(fd, remote, why);
@@ -174,7 +175,7 @@ fn is_same(a: SocketAddr, b: SocketAddr) -> bool {
 /// Whether the kernel still tries to connect.
 fn is_on_its_way(fd: c_int) -> bool {
     const SYN_SENT: c_int = 2;
-    crate::options::number(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_some_and(|info| info & 0xff == SYN_SENT)
+    options::number(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_some_and(|info| info & 0xff == SYN_SENT)
 }
 
 /// Tells the daemon that a stream goes on by TCP.
@@ -192,6 +193,7 @@ fn register(fd: c_int) {
     if told.is_some() {
         process::listens();
         table::enter(fd, Kind::Listener, process::sessions());
+        deferral::lift(fd);
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::hook::descriptor::streams;
 use crate::table::Held;
 use crate::wait::Spinner;
-use crate::{end_of_life, epoll, process, waiters};
+use crate::{deferral, end_of_life, epoll, process, waiters};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use crosslane_shm::lock::Guard;
@@ -69,6 +69,7 @@ extern "C" fn in_child() {
     process::after_fork();
     waiters::after_fork();
     epoll::forked_child();
+    deferral::forked_child();
     Spinner::forget_all();
     let _ = LAST.try_with(|last| last.borrow_mut().take());
     let Some(forking) = take() else { return };

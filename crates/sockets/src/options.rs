@@ -1,6 +1,6 @@
 //! Options, flags and controls that mean something to a stream as well as to the kernel's socket.
 
-use crate::table::Held;
+use crate::table::{Held, Kind};
 use crate::{end_of_life, real, thread, wait, waiters};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,6 +16,32 @@ pub fn number(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     // SAFETY: an int and its length.
     let outcome = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
     (outcome == 0).then_some(value)
+}
+
+/// Sets an option whose value is one int; whether the kernel accepted it.
+pub fn set_number(fd: c_int, level: c_int, name: c_int, value: c_int) -> bool {
+    let Ok(len) = socklen_t::try_from(size_of::<c_int>()) else { return false };
+    // SAFETY: an int and its length.
+    unsafe { real::setsockopt(fd, level, name, (&raw const value).cast(), len) == 0 }
+}
+
+/// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, or the
+/// kernel's word when data may be overwritten.
+pub fn are_tcp_only(fd: c_int) -> bool {
+    let is_set = |level, name| number(fd, level, name).is_some_and(|value| value != 0);
+    is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
+}
+
+/// Why an option must not reach the quiet socket of a stream, or a listener of ours; programs know these answers from
+/// kernels that were built without it, and do without.
+pub fn refused(kind: Kind, level: c_int, name: c_int) -> Option<c_int> {
+    match (kind, level, name) {
+        // Encryption in the kernel (kTLS) would see nothing of what the stream carries.
+        (Kind::Stream, libc::IPPROTO_TCP, libc::TCP_ULP) => Some(libc::ENOENT),
+        // Nobody would ever tell that a buffer may be overwritten.
+        (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_ZEROCOPY) => Some(libc::EOPNOTSUPP),
+        _ => None,
+    }
 }
 
 /// A socket becomes a stream: the options that were set before count for it too.

@@ -3,7 +3,7 @@
 use super::hook;
 use crate::attach::{self, Decision};
 use crate::table::{self, Kind};
-use crate::{address, options, real};
+use crate::{address, deferral, options, real};
 use core::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 
@@ -104,10 +104,20 @@ hook! {
 
     /// `setsockopt(2)`.
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+        let kind = table::look(fd).map(|entry| entry.kind);
+        if let Some(errno) = kind.and_then(|kind| options::refused(kind, level, name)) {
+            return real::fail(errno);
+        }
         // SAFETY: the program's promise to `setsockopt`.
         let outcome = unsafe { real::setsockopt(fd, level, name, value, len) };
-        if outcome == 0 && let Some(end) = table::stream(fd) {
-            options::changed(fd, &end, level, name);
+        if outcome == 0 {
+            match kind {
+                Some(Kind::Listener) => deferral::changed(fd, level, name),
+                Some(_) => if let Some(end) = table::stream(fd) {
+                    options::changed(fd, &end, level, name);
+                },
+                None => {}
+            }
         }
         outcome
     }
@@ -116,16 +126,17 @@ hook! {
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
         // SAFETY: the program's promise to `getsockopt`.
         let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
-        if level != libc::SOL_SOCKET || name != libc::SO_ERROR {
-            return kernel();
-        }
-        let Some(end) = table::stream(fd) else { return kernel() };
-        let Some(errno) = crate::io::pending_error(&end) else { return kernel() };
+        let ours = match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| crate::io::pending_error(&end)),
+            (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => deferral::told(fd),
+            _ => None,
+        };
         let outcome = kernel();
+        let Some(ours) = ours else { return outcome };
         // SAFETY: the kernel has just checked value and length.
         if outcome == 0 && unsafe { *len } as usize >= size_of::<c_int>() {
             // SAFETY: as above.
-            unsafe { value.cast::<c_int>().write_unaligned(errno) };
+            unsafe { value.cast::<c_int>().write_unaligned(ours) };
         }
         outcome
     }

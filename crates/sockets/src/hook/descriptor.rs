@@ -2,7 +2,7 @@
 
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, end_of_life, epoll, forking, options, own, process, real};
+use crate::{attach, deferral, end_of_life, epoll, forking, options, own, process, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 use libc::pid_t;
 
@@ -140,7 +140,10 @@ fn closing(fd: c_int) {
     }
     let errno = real::errno();
     match table::look(fd).map(|entry| entry.kind) {
-        Some(Kind::Listener) => attach::unlisten(fd),
+        Some(Kind::Listener) => {
+            attach::unlisten(fd);
+            deferral::closed(fd);
+        }
         Some(Kind::Epoll | Kind::Stream) => epoll::closed(fd),
         _ => {}
     }

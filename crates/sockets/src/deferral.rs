@@ -1,0 +1,69 @@
+//! `TCP_DEFER_ACCEPT` of listeners whose connections become streams.
+//!
+//! The kernel keeps a connection back from such a listener until its first data comes. A stream's data never comes by
+//! TCP, so the kernel would keep it back for ever (Apache sets the option by default, nginx as `deferred`). On our
+//! listeners the option is lifted, and remembered for programs that ask: `accept` returns before the data is there, as
+//! it does with the option once its time is over.
+
+use crate::table::{self, Kind};
+use crate::{options, real, thread};
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use crosslane_shm::lock::Lock;
+use std::collections::BTreeMap;
+
+struct Lifted {
+    lock: Lock,
+    seconds: UnsafeCell<BTreeMap<c_int, c_int>>,
+}
+
+// SAFETY: `seconds` is only touched with `lock` held.
+unsafe impl Sync for Lifted {}
+
+static LIFTED: Lifted = Lifted { lock: Lock::new(), seconds: UnsafeCell::new(BTreeMap::new()) };
+
+/// `fd` is a listener of ours, or its option was just set: the kernel keeps nothing back any more.
+pub fn lift(fd: c_int) {
+    let Some(seconds) = options::number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) else { return };
+    if seconds != 0 && options::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 0) {
+        with(|lifted| lifted.insert(fd, seconds));
+    }
+}
+
+/// After the kernel accepted an option of `fd`.
+pub fn changed(fd: c_int, level: c_int, name: c_int) {
+    if level == libc::IPPROTO_TCP && name == libc::TCP_DEFER_ACCEPT && is_listener(fd) {
+        let errno = real::errno();
+        with(|lifted| lifted.remove(&fd));
+        lift(fd);
+        real::set_errno(errno);
+    }
+}
+
+/// What the program has set, in seconds, as the kernel rounded it; `None` if the kernel itself knows.
+pub fn told(fd: c_int) -> Option<c_int> {
+    if !is_listener(fd) {
+        return None;
+    }
+    with(|lifted| lifted.get(&fd).copied()).flatten()
+}
+
+/// The listener `fd` is about to be closed.
+pub fn closed(fd: c_int) {
+    with(|lifted| lifted.remove(&fd));
+}
+
+/// In the child of `fork` the lock is free.
+pub fn forked_child() {
+    LIFTED.lock.reset();
+}
+
+fn is_listener(fd: c_int) -> bool {
+    table::look(fd).is_some_and(|entry| entry.kind == Kind::Listener)
+}
+
+fn with<T>(work: impl FnOnce(&mut BTreeMap<c_int, c_int>) -> T) -> Option<T> {
+    let _guard = LIFTED.lock.lock(thread::tid()).ok()?;
+    // SAFETY: the lock is held.
+    Some(work(unsafe { &mut *LIFTED.seconds.get() }))
+}
