@@ -6,7 +6,7 @@
 use crate::hook::descriptor::streams;
 use crate::table::Held;
 use crate::wait::Spinner;
-use crate::{deferral, end_of_life, epoll, process, waiters};
+use crate::{deferral, end_of_life, epoll, process, real, waiters};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use crosslane_shm::lock::Guard;
@@ -43,6 +43,23 @@ pub fn ended(failed: bool) {
     }
 }
 
+/// A `fork` by a way that calls no handlers: `fork` returns 0 in the child, less if it failed. A child that begins
+/// somewhere else calls [`in_child`] itself.
+pub fn around<T: Copy + Default + PartialOrd>(fork: impl FnOnce() -> T) -> T {
+    begins();
+    before();
+    let pid = fork();
+    if pid == T::default() {
+        in_child();
+    } else {
+        let errno = real::errno();
+        in_parent();
+        ended(pid < T::default());
+        real::set_errno(errno);
+    }
+    pid
+}
+
 extern "C" fn before() {
     let mut guards = epoll::before_fork();
     guards.extend(waiters::before_fork());
@@ -64,8 +81,8 @@ extern "C" fn in_parent() {
     });
 }
 
-/// The guards are the parent's: here the locks are made anew.
-extern "C" fn in_child() {
+/// We are the child of a `fork`. The guards are the parent's: here the locks are made anew.
+pub extern "C" fn in_child() {
     process::after_fork();
     waiters::after_fork();
     epoll::forked_child();

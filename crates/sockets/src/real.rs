@@ -43,6 +43,7 @@ macro_rules! real {
         /// # Safety
         /// As the C library asks.
         #[inline]
+        #[allow(non_snake_case, reason = "the C library's names")]
         pub unsafe fn $name($($arg: $ty),*) -> $ret {
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
@@ -93,6 +94,8 @@ real! {
     fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int;
     fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) -> c_int;
     fn fork() -> pid_t;
+    fn _Fork() -> pid_t;
+    fn clone(begin: unsafe extern "C" fn(*mut c_void) -> c_int, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, tls: *mut c_void, child: *mut c_void) -> c_int;
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;

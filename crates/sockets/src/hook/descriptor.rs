@@ -2,9 +2,8 @@
 
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, deferral, end_of_life, epoll, forking, options, own, process, real};
+use crate::{attach, deferral, end_of_life, epoll, options, own, process, real};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
-use libc::pid_t;
 
 hook! {
     /// `close(2)`.
@@ -109,19 +108,6 @@ hook! {
                 outcome
             }
         }
-    }
-
-    /// `fork(2)`: the work is done by handlers; here is known whether it failed.
-    fn fork() -> pid_t {
-        forking::begins();
-        // SAFETY: no argument.
-        let pid = unsafe { real::fork() };
-        if pid != 0 {
-            let errno = real::errno();
-            forking::ended(pid < 0);
-            real::set_errno(errno);
-        }
-        pid
     }
 }
 

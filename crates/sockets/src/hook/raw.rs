@@ -1,8 +1,8 @@
 //! `syscall(2)`: the numbers that would go past the other hooks.
 
-use super::{connection, descriptor, hook, receive, send};
+use super::{connection, descriptor, fork, hook, receive, send};
 use crate::table::{self, Kind};
-use crate::{process, real};
+use crate::{forking, process, real};
 use core::ffi::{c_int, c_long, c_uint};
 
 hook! {
@@ -14,6 +14,10 @@ hook! {
         }
         // SAFETY: the program's promise to `syscall`.
         let kernel = || unsafe { real::syscall(number, a, b, c, d, e, f) };
+        // SAFETY: as above.
+        if unsafe { fork::is_fork(number, a, b) } {
+            return forking::around(kernel);
+        }
         let Some(kind) = c_int::try_from(a).ok().and_then(table::look).map(|entry| entry.kind) else {
             return kernel();
         };
@@ -48,10 +52,13 @@ unsafe fn followed(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             libc::SYS_sendmmsg => send::sendmmsg(fd, b as _, uint(c), int(d)).into(),
             libc::SYS_close => descriptor::close(fd).into(),
             libc::SYS_dup => descriptor::dup(fd).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => descriptor::dup2(fd, int(b)).into(),
             libc::SYS_dup3 => descriptor::dup3(fd, int(b), int(c)).into(),
             libc::SYS_fcntl => descriptor::fcntl(fd, int(b), c as _).into(),
             libc::SYS_ioctl => descriptor::ioctl(fd, b.cast_unsigned(), c as _).into(),
             libc::SYS_shutdown => connection::shutdown(fd, int(b)).into(),
+            libc::SYS_accept => connection::accept(fd, b as _, c as _).into(),
             libc::SYS_accept4 => connection::accept4(fd, b as _, c as _, int(d)).into(),
             libc::SYS_setsockopt => connection::setsockopt(fd, int(b), int(c), d as _, uint(e)).into(),
             libc::SYS_getsockopt => connection::getsockopt(fd, int(b), int(c), d as _, e as _).into(),
