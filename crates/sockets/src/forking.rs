@@ -6,7 +6,7 @@
 use crate::hook::descriptor::streams;
 use crate::table::Held;
 use crate::wait::Spinner;
-use crate::{deferral, end_of_life, epoll, process, real, waiters};
+use crate::{confined, deferral, end_of_life, epoll, process, real, waiters};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use crosslane_shm::lock::Guard;
@@ -87,6 +87,7 @@ pub extern "C" fn in_child() {
     waiters::after_fork();
     epoll::forked_child();
     deferral::forked_child();
+    confined::after_fork();
     Spinner::forget_all();
     let _ = LAST.try_with(|last| last.borrow_mut().take());
     let Some(forking) = take() else { return };

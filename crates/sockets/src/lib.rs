@@ -14,6 +14,7 @@
 
 mod address;
 mod attach;
+mod confined;
 mod deferral;
 mod end_of_life;
 mod epoll;

@@ -2,7 +2,7 @@
 
 use crate::table::{self, Entry, Held, Kind};
 use crate::waiters::{self, Waiter};
-use crate::{process, real, thread};
+use crate::{confined, process, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -250,8 +250,12 @@ fn doze(
             Ok(())
         }
         Err(Errno::INTR) => interrupted(deadline.is_some()),
-        // A limit of descriptors (`sshd`'s is 1) leaves no room for the waiter.
-        Err(Errno::INVAL) if waiter.is_some() => doze(fd, end, None, Some(BLIND), deadline),
+        // More descriptors than the limit allows.
+        Err(Errno::INVAL) => match confined::doze(fd, end, waiter, timeout, BLIND) {
+            Ok(()) => Ok(()),
+            Err(Errno::INTR) => interrupted(deadline.is_some()),
+            Err(errno) => Err(errno.raw_os_error()),
+        },
         Err(errno) => Err(errno.raw_os_error()),
     }
 }
@@ -263,12 +267,16 @@ fn daemon_is_gone() {
     }
 }
 
-/// The quiet socket, asked for what it can still tell: after the FIN, only for a reset.
-fn quiet(fd: c_int, end: &Held) -> PollFd<'static> {
-    let fin = end.shared().status.fin.load(Relaxed) != 0;
-    let events = if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP };
+/// The quiet socket, asked for what it can still tell.
+pub fn quiet(fd: c_int, end: &Held) -> PollFd<'static> {
     // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
-    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, events)
+    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, quiet_events(end))
+}
+
+/// What the quiet socket can still tell: after the FIN, only a reset.
+pub fn quiet_events(end: &Held) -> PollFlags {
+    let fin = end.shared().status.fin.load(Relaxed) != 0;
+    if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP }
 }
 
 /// After a signal handler ran: a blocked call goes on if every handler that could have been it asks for that

@@ -6,7 +6,7 @@
 
 use super::hook;
 use crate::table::{self, Kind};
-use crate::{process, real, waiters};
+use crate::{confined, process, real, waiters};
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 
@@ -62,6 +62,7 @@ unsafe fn before_limit(resource: __rlimit_resource_t, limit: *const rlimit) {
     // SAFETY: the caller's promise.
     let few = unsafe { limit.as_ref() }.is_some_and(|limit| limit.rlim_cur < FEW);
     if resource == libc::RLIMIT_NOFILE && few && holds_streams() {
+        confined::prepare();
         waiters::before_sandbox();
     }
 }

@@ -1,0 +1,106 @@
+//! Sleep under a limit of descriptors: `poll` refuses to look at more of them than the limit, however low their numbers
+//! (`vsftpd` sets it to 0, `sshd` to 1). An epoll set that was made before has no such bound.
+
+use crate::table::Held;
+use crate::waiters::Waiter;
+use crate::{own, process, real, thread, wait};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use crosslane_shm::lock::Lock;
+use libc::epoll_event;
+use rustix::event::{PollFlags, Timespec};
+use rustix::fd::RawFd;
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// Key of the quiet socket in the set.
+const QUIET: u64 = 1;
+/// Key of the wake event.
+const WAKE: u64 = 2;
+
+/// The set; -1 if there is none.
+static SET: AtomicI32 = AtomicI32::new(-1);
+static LOCK: Lock = Lock::new();
+
+/// Before a limit that leaves no room for descriptors of ours.
+pub fn prepare() {
+    if SET.load(Relaxed) < 0
+        && let Ok(set) = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
+    {
+        SET.store(own::hide(set), Relaxed);
+    }
+}
+
+/// In the child of `fork`: the set is the parent's.
+pub fn after_fork() {
+    LOCK.reset();
+    let set = SET.swap(-1, Relaxed);
+    if set >= 0 {
+        own::close(set);
+    }
+}
+
+/// Sleeps until there is news of the quiet socket `fd` of `end`, or the waiter is rung; at most for `timeout` (`None` is
+/// for ever), and without a set for `blind` only.
+pub fn doze(
+    fd: c_int,
+    end: &Held,
+    waiter: Option<Waiter>,
+    timeout: Option<Timespec>,
+    blind: Duration,
+) -> Result<(), Errno> {
+    let guard = LOCK.try_lock(thread::tid());
+    let set = SET.load(Relaxed);
+    if let (Some(_guard), Some(waiter), true) = (guard, waiter, set >= 0 && !process::sandboxed()) {
+        return wait_in(set, fd, end, waiter, timeout.as_ref());
+    }
+    let blind = Timespec { tv_sec: 0, tv_nsec: blind.subsec_nanos().into() };
+    let blind = timeout.filter(|time| (time.tv_sec, time.tv_nsec) < (0, blind.tv_nsec)).unwrap_or(blind);
+    match look(fd, end, Some(&blind)) {
+        Err(Errno::INVAL) => rustix::event::poll(&mut [], Some(&blind)).map(drop),
+        outcome => outcome,
+    }
+}
+
+/// The quiet socket alone.
+fn look(fd: c_int, end: &Held, timeout: Option<&Timespec>) -> Result<(), Errno> {
+    let mut fds = [wait::quiet(fd, end)];
+    if rustix::event::poll(&mut fds, timeout)? > 0 {
+        wait::quiet_news(fd, end, fds[0].revents());
+    }
+    Ok(())
+}
+
+fn wait_in(
+    set: RawFd,
+    fd: c_int,
+    end: &Held,
+    waiter: Waiter,
+    timeout: Option<&Timespec>,
+) -> Result<(), Errno> {
+    let ms = timeout.map_or(-1, |time| {
+        c_int::try_from(time.tv_sec * 1000 + i64::from(time.tv_nsec + 999_999) / 1_000_000)
+            .unwrap_or(c_int::MAX)
+    });
+    let asked = u32::from(wait::quiet_events(end).bits()) | libc::EPOLLET.unsigned_abs();
+    control(set, libc::EPOLL_CTL_ADD, fd, asked, QUIET);
+    control(set, libc::EPOLL_CTL_ADD, waiter.fd, libc::EPOLLIN.unsigned_abs(), WAKE);
+    let mut events = [epoll_event { events: 0, u64: 0 }; 2];
+    // SAFETY: our own set and array of two.
+    let count = unsafe { real::epoll_wait(set, events.as_mut_ptr(), 2, ms) };
+    let errno = Errno::from_raw_os_error(real::errno());
+    control(set, libc::EPOLL_CTL_DEL, fd, 0, QUIET);
+    control(set, libc::EPOLL_CTL_DEL, waiter.fd, 0, WAKE);
+    let count = usize::try_from(count).map_err(|_| errno)?;
+    for event in events.iter().take(count).filter(|event| event.u64 == QUIET) {
+        let news = PollFlags::from_bits_retain(u16::try_from(event.events & 0xffff).unwrap_or(0));
+        wait::quiet_news(fd, end, news);
+    }
+    Ok(())
+}
+
+fn control(set: RawFd, operation: c_int, fd: RawFd, events: u32, key: u64) {
+    let mut event = epoll_event { events, u64: key };
+    // SAFETY: our own set and event.
+    unsafe { real::epoll_ctl(set, operation, fd, &raw mut event) };
+}
