@@ -79,8 +79,7 @@ fn wait_in(
     timeout: Option<&Timespec>,
 ) -> Result<(), Errno> {
     let ms = timeout.map_or(-1, |time| {
-        c_int::try_from(time.tv_sec * 1000 + i64::from(time.tv_nsec + 999_999) / 1_000_000)
-            .unwrap_or(c_int::MAX)
+        c_int::try_from(time.tv_sec * 1000 + (time.tv_nsec + 999_999) / 1_000_000).unwrap_or(c_int::MAX)
     });
     let asked = u32::from(wait::quiet_events(end).bits()) | libc::EPOLLET.unsigned_abs();
     control(set, libc::EPOLL_CTL_ADD, fd, asked, QUIET);
