@@ -3,7 +3,7 @@
 use crate::affinity::Cores;
 use crate::export;
 use crate::figure::Report;
-use crate::perf::{self, Plan, session};
+use crate::perf::{self, Part, Plan, Size, session};
 use crate::program::Effort;
 use crate::suite::{self, Quick};
 use anyhow::{Context, Result, bail};
@@ -11,8 +11,25 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
 
+/// What `perf` measures, in words that need no other page.
+const PERF_HELP: &str = "\
+Two processes, each on a processor of its own, send to one another through two slices of
+shared memory, as neighbours do. The parts of the measurement:
+  writes    one processor's stores into a slice, 64 bytes to 8 MB at a time: by memcpy through
+            the caches, by non-temporal stores, by rep movs; in Gb/s, 10^9 bits in a second;
+            limit: memcpy into private memory
+  messages  time from one program to the other and back, 8 bytes to 4 KB: means, percentiles;
+            in ns; limits: the time of one cache line, and the bare ring
+  streams   bandwidth and messages in a second, 8 bytes to 4 MB at a time, one way and both
+            ways at once; in Gb/s and 1/s; limit: the bare ring
+The bare ring is two copies and two indices in the same memory, with no records, no checks and
+no sleep: what the machine gives at best. A ratio above 1 is better than its limit. Cases take
+turns, so that what disturbs the machine disturbs all; medians are shown.
+All of it takes about two minutes. Sizes are from 8 to 8M bytes; 1K is 1024.";
+
 /// `crosslane perf`: direct access from user space, beside the limits of this machine.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = PERF_HELP)]
 pub struct PerfArgs {
     /// Measure the main points only (less than 20 s)
     #[arg(long)]
@@ -23,6 +40,12 @@ pub struct PerfArgs {
     /// Repetitions of each case
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub runs: Option<u16>,
+    /// Measure these parts only
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', value_enum)]
+    pub only: Vec<Part>,
+    /// Measure these sizes instead of the usual ones, as in 64,128K,1M
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub sizes: Vec<Size>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: Output,
@@ -138,6 +161,7 @@ pub fn run_perf(args: &PerfArgs) -> Result<()> {
     }
     let mut plan = if args.quick { Plan::quick() } else { Plan::full() };
     plan.runs = args.runs.map_or(plan.runs, usize::from);
+    plan.narrow(&args.only, &args.sizes);
     let cores = args.cores.map_or_else(Cores::pick, Ok)?;
     args.output.deliver(&run_plan(&plan, cores)?, export::table)
 }

@@ -5,9 +5,43 @@ use super::session::Session;
 use super::windows::Window;
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit};
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use crosslane_shm::copy::Strategy;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::str::FromStr;
 use std::time::Duration;
+
+/// A part of what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// One processor's stores into a slice, by size and kind of copy
+    Writes,
+    /// Times of single messages: means and percentiles
+    Messages,
+    /// Bandwidth and message rate, one way and both ways
+    Streams,
+}
+
+/// A number of bytes, as in `64`, `128K`, `1M`: at least 8, which the first bytes of a message need, and at most the
+/// ring of 8 MB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub usize);
+
+impl FromStr for Size {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (digits, shift) = match text.strip_suffix(['K', 'k']) {
+            Some(digits) => (digits, 10),
+            None => text.strip_suffix(['M', 'm']).map_or((text, 0), |digits| (digits, 20)),
+        };
+        let number: usize = digits.parse().with_context(|| format!("{text:?} is no size: 64, 128K, 1M"))?;
+        match number.checked_mul(1 << shift) {
+            Some(bytes @ 8..=0x80_0000) => Ok(Self(bytes)),
+            _ => bail!("sizes from 8 bytes to 8M can be measured"),
+        }
+    }
+}
 
 /// How much is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +80,37 @@ impl Plan {
             millis: 60,
         }
     }
+
+    /// Leaves out all but `parts`, and measures `sizes` instead of the usual ones; either may be empty: no change.
+    pub fn narrow(&mut self, parts: &[Part], sizes: &[Size]) {
+        let lists = [
+            (Part::Writes, &mut self.writes),
+            (Part::Messages, &mut self.messages),
+            (Part::Streams, &mut self.streams),
+        ];
+        for (part, list) in lists {
+            if !parts.is_empty() && !parts.contains(&part) {
+                list.clear();
+            } else if !sizes.is_empty() {
+                *list = sizes.iter().map(|size| size.0).collect();
+            }
+        }
+    }
+
+    /// How many single measurements that is.
+    fn steps(&self) -> usize {
+        let lines = usize::from(!self.messages.is_empty());
+        let copies = Strategy::ALL.len() + 1;
+        self.runs * (copies * self.writes.len() + 4 * self.messages.len() + lines + 4 * self.streams.len())
+    }
+
+    /// Shows how far a run is, on standard error if that is a terminal.
+    fn progress(&self) -> ProgressBar {
+        let bar = ProgressBar::new(self.steps() as u64);
+        let style =
+            ProgressStyle::with_template("  {bar:30} {pos}/{len}  {elapsed}  about {eta} left  {msg}");
+        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    }
 }
 
 /// Name of the limit of a stream and of a message.
@@ -64,12 +129,17 @@ const LATENCY_BAR: f64 = 1.0 / 3.0;
 pub fn measure(plan: &Plan, cores: Cores, session: &mut Session) -> Result<Report> {
     let mut report =
         Report::new(format!("crosslane perf, processors {cores}, medians of {} runs", plan.runs));
-    writes(plan, &mut report)?;
-    latencies(plan, session, &mut report)?;
-    percentiles(plan, session, &mut report)?;
+    let progress = plan.progress();
+    progress.set_message("writes into a slice");
+    writes(plan, &progress, &mut report)?;
+    progress.set_message("messages");
+    latencies(plan, session, &progress, &mut report)?;
+    percentiles(plan, session, &progress, &mut report)?;
     for both in [false, true] {
-        streams(plan, both, session, &mut report)?;
+        progress.set_message(if both { "streams both ways" } else { "streams one way" });
+        streams(plan, both, session, &progress, &mut report)?;
     }
+    progress.finish_and_clear();
     if cores.is_shared() {
         report.warnings.push("both sides share one processor: times are those of switching".to_owned());
     }
@@ -82,23 +152,25 @@ pub fn measure(plan: &Plan, cores: Cores, session: &mut Session) -> Result<Repor
 fn by_turns<T>(
     runs: usize,
     cases: &[T],
+    progress: &ProgressBar,
     mut measure: impl FnMut(&T) -> Result<f64>,
 ) -> Result<Vec<Option<Sample>>> {
     let mut values = vec![Vec::new(); cases.len()];
     for _ in 0..runs {
         for (case, values) in cases.iter().zip(&mut values) {
             values.push(measure(case)?);
+            progress.inc(1);
         }
     }
     Ok(values.into_iter().map(Sample::new).collect())
 }
 
-fn writes(plan: &Plan, report: &mut Report) -> Result<()> {
+fn writes(plan: &Plan, progress: &ProgressBar, report: &mut Report) -> Result<()> {
     let mut window = Window::new()?;
     let time = Duration::from_millis(plan.millis / 4);
     let kinds = || Strategy::ALL.into_iter().map(Some).chain([None]);
     let cases: Vec<_> = plan.writes.iter().flat_map(|&size| kinds().map(move |kind| (size, kind))).collect();
-    let samples = by_turns(plan.runs, &cases, |&(size, kind)| {
+    let samples = by_turns(plan.runs, &cases, progress, |&(size, kind)| {
         Ok(match kind {
             Some(kind) => window.rate(kind, size, time),
             None => window.private_rate(size, time),
@@ -123,13 +195,16 @@ fn one_way(outcome: &Outcome) -> f64 {
     outcome.seconds * 1e9 / outcome.messages as f64 / 2.0
 }
 
-fn latencies(plan: &Plan, session: &mut Session, report: &mut Report) -> Result<()> {
+fn latencies(plan: &Plan, session: &mut Session, progress: &ProgressBar, report: &mut Report) -> Result<()> {
+    if plan.messages.is_empty() {
+        return Ok(());
+    }
     let millis = plan.millis;
     let mut cases = vec![None];
     for &size in &plan.messages {
         cases.extend([Some((Over::Crosslane, size)), Some((Over::Bare, size))]);
     }
-    let mut samples = by_turns(plan.runs, &cases, |&case| {
+    let mut samples = by_turns(plan.runs, &cases, progress, |&case| {
         let (near, _) = session.run(|key| match case {
             Some((over, size)) => Case::PingPong { over, size, millis, stamped: false, key },
             None => Case::Line { millis },
@@ -157,7 +232,12 @@ fn latencies(plan: &Plan, session: &mut Session, report: &mut Report) -> Result<
 }
 
 /// Percentiles of stamped messages. Each includes one look at the clock on the way, two there and back.
-fn percentiles(plan: &Plan, session: &mut Session, report: &mut Report) -> Result<()> {
+fn percentiles(
+    plan: &Plan,
+    session: &mut Session,
+    progress: &ProgressBar,
+    report: &mut Report,
+) -> Result<()> {
     let name = |at: f64| if at == 100.0 { "longest".to_owned() } else { format!("p{at}") };
     for &size in &plan.messages {
         let mut seen =
@@ -167,6 +247,7 @@ fn percentiles(plan: &Plan, session: &mut Session, report: &mut Report) -> Resul
                 let millis = plan.millis;
                 let (near, far) =
                     session.run(|key| Case::PingPong { over, size, millis, stamped: true, key })?;
+                progress.inc(1);
                 for ((way, trip), seen) in far.one_way_ns.iter().zip(&near.round_trip_ns).zip(seen) {
                     #[expect(clippy::cast_precision_loss, reason = "a figure")]
                     let (way, trip) = (*way as f64, *trip as f64);
@@ -189,12 +270,18 @@ fn percentiles(plan: &Plan, session: &mut Session, report: &mut Report) -> Resul
     Ok(())
 }
 
-fn streams(plan: &Plan, both: bool, session: &mut Session, report: &mut Report) -> Result<()> {
+fn streams(
+    plan: &Plan,
+    both: bool,
+    session: &mut Session,
+    progress: &ProgressBar,
+    report: &mut Report,
+) -> Result<()> {
     let millis = plan.millis;
     let overs = [Over::Crosslane, Over::Bare];
     let cases: Vec<_> = plan.streams.iter().flat_map(|&size| overs.map(|over| (over, size))).collect();
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
-    let mut samples = by_turns(plan.runs, &cases, |&(over, size)| {
+    let mut samples = by_turns(plan.runs, &cases, progress, |&(over, size)| {
         let (near, _) = session.run(|key| Case::Stream { over, size, millis, both, key })?;
         Ok(near.messages as f64 / near.seconds)
     })?
@@ -239,9 +326,27 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let sizes = ["8", "64k", "128K", "8M"].map(|text| text.parse::<Size>().unwrap().0);
+        assert_eq!(sizes, [8, 65_536, 131_072, 8 << 20]);
+        for text in ["", "7", "9M", "K", "1G", "-1", "99999999999999999999M", "18014398509481984K"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_narrowed_to_parts_and_sizes() {
+        let mut plan = Plan::quick();
+        plan.narrow(&[], &[]);
+        assert_eq!(plan, Plan::quick());
+        plan.narrow(&[Part::Streams], &[Size(64)]);
+        assert_eq!((plan.writes.len(), plan.messages.len(), plan.streams), (0, 0, vec![64]));
+    }
+
+    #[test]
     fn cases_run_by_turns() {
         let mut order = Vec::new();
-        let samples = by_turns(2, &[1.0, 2.0], |&case| {
+        let samples = by_turns(2, &[1.0, 2.0], &ProgressBar::hidden(), |&case| {
             order.push(case);
             Ok(case)
         })

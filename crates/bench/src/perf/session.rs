@@ -8,6 +8,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -116,6 +117,8 @@ fn receive_descriptors(from: &UnixStream) -> Result<(Invitation, Descriptors)> {
 /// Runs the answering side of [`Session::spawn`] until the measuring side hangs up. Standard input must be the
 /// socket that it gave.
 pub fn answer() -> Result<()> {
+    // A measuring side that is killed closes the socket too, but in the middle of a case nobody looks there.
+    set_parent_process_death_signal(Some(Signal::KILL)).context("tie to the measuring process")?;
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let (invitation, descriptors) = receive_descriptors(&socket).context("only perf itself starts this")?;
     let _pin = Pin::to(invitation.core)?;
