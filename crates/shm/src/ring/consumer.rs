@@ -1,0 +1,187 @@
+//! The end that reads records.
+
+use super::{Cursor, Violation, address};
+use crate::{Load, Store};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU64, fence};
+use crosslane_wire::DecodeError;
+use crosslane_wire::record::{HEADER, Header, Kind, mark};
+use crosslane_wire::slice::CREDIT;
+
+/// Looks at a front that moves, before a thread without the lock gives up.
+const GLANCES: u32 = 32;
+
+/// A record that has arrived and is not yet consumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What it carries.
+    pub kind: Kind,
+    /// Payload not yet taken, bytes.
+    pub left: usize,
+    /// The processor that its writer ran on.
+    pub cpu: u16,
+}
+
+/// The consuming end's state.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Consumer {
+    position: AtomicU64,
+    offset: AtomicU64,
+    /// The mark that the next record will have; kept, since it is looked for far more often than found. 0 while the
+    /// front moves: threads that look without the lock see by it that what they saw was a mixture.
+    expected: AtomicU64,
+    cap: AtomicU64,
+    /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
+    word: AtomicU64,
+    /// Payload of the current record that was taken.
+    taken: AtomicU64,
+    returned: AtomicU64,
+    key: AtomicU64,
+    ring_max: AtomicU64,
+}
+
+impl Consumer {
+    /// Begins a new ring; see [`Producer::reset`].
+    pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
+        for (word, value) in [
+            (&self.position, 0),
+            (&self.offset, 0),
+            (&self.cap, cap),
+            (&self.word, 0),
+            (&self.taken, 0),
+            (&self.expected, mark(key, 0)),
+            (&self.returned, 0),
+            (&self.ring_max, ring_max),
+            (&self.key, key),
+        ] {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// Whether a record waits, without checking it: one load of the ring, for those who spin or scan, with or without
+    /// the lock. It is never missed, though it may be seen when another thread is just taking it.
+    #[inline]
+    pub fn arrived(&self, ring: &impl Load) -> bool {
+        let expected = self.expected.load(Acquire);
+        expected == 0
+            || self.word.load(Relaxed) != 0
+            || ring.load_u64(address(self.offset.load(Acquire))) == expected
+            || self.expected.load(Relaxed) != expected
+    }
+
+    /// The record at the front, if one has arrived.
+    #[inline]
+    pub fn head(&self, ring: &impl Load) -> Result<Option<Head>, Violation> {
+        let mut word = self.word.load(Relaxed);
+        if word == 0 {
+            let expected = self.expected.load(Relaxed);
+            if expected == 0 {
+                return Err(DecodeError::Range("ring left in the middle of a change").into());
+            }
+            if ring.load_u64(address(self.offset.load(Relaxed))) != expected {
+                return Ok(None);
+            }
+            let cursor = self.cursor();
+            let header = cursor.check(ring)?;
+            self.check_credit(&cursor, header)?;
+            word = header.to_word();
+            self.word.store(word, Relaxed);
+        }
+        let header = Header::from_word(word, u64::MAX)?;
+        let taken = usize::try_from(self.taken.load(Relaxed)).unwrap_or(usize::MAX);
+        Ok(Some(Head { kind: header.kind, left: header.len as usize - taken, cpu: header.cpu }))
+    }
+
+    /// Copies the next bytes of the front record's payload and returns how many; consumes the record with its last
+    /// byte. The caller has seen it by [`Self::head`].
+    #[inline]
+    pub fn take(&self, ring: &impl Load, target: &mut [u8]) -> Result<usize, Violation> {
+        let Some(head) = self.head(ring)? else { return Ok(0) };
+        let count = head.left.min(target.len());
+        let taken = self.taken.load(Relaxed);
+        let from = address(self.offset.load(Relaxed) + HEADER + taken);
+        ring.read(from, &mut target[..count]);
+        if count == head.left {
+            self.consume()?;
+        } else {
+            self.taken.store(taken + count as u64, Relaxed);
+        }
+        Ok(count)
+    }
+
+    /// Consumes the front record, whatever is left of it.
+    pub fn consume(&self) -> Result<(), Violation> {
+        let header = Header::from_word(self.word.load(Relaxed), u64::MAX)?;
+        let mut cursor = self.cursor();
+        cursor.pass(header);
+        self.expected.store(0, Relaxed);
+        fence(Release);
+        self.position.store(cursor.position, Relaxed);
+        self.offset.store(cursor.offset, Release);
+        self.cap.store(cursor.cap, Relaxed);
+        self.word.store(0, Relaxed);
+        self.taken.store(0, Relaxed);
+        self.expected.store(mark(cursor.key, cursor.position), Release);
+        Ok(())
+    }
+
+    /// A peer that sends without credit could keep us busy for ever, and would overwrite what was not consumed.
+    #[inline]
+    fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
+        let used = cursor.position + header.span() - self.returned.load(Relaxed);
+        match used.checked_sub(cursor.cap) {
+            None | Some(0) => Ok(()),
+            Some(over) => Err(Violation::Overrun { over }),
+        }
+    }
+
+    /// Gives back credit if a quarter of the ring is due, or anything at all if `all`. Returns whether it did: then
+    /// a peer that sleeps for room must be rung.
+    #[inline]
+    pub fn give_credit(&self, peer: &impl Store, all: bool) -> bool {
+        let (position, returned) = (self.position.load(Relaxed), self.returned.load(Relaxed));
+        let due = position - returned;
+        if due == 0 || (!all && due < self.cap.load(Relaxed) / 4) {
+            return false;
+        }
+        peer.store_u64(CREDIT, position);
+        self.returned.store(position, Relaxed);
+        true
+    }
+
+    /// Bytes of ring consumed since the start.
+    pub fn position(&self) -> u64 {
+        self.position.load(Relaxed)
+    }
+
+    /// Like [`Self::cursor`], for threads without the lock. `None` if the front moves all the time.
+    pub fn glance(&self) -> Option<Cursor> {
+        for _ in 0..GLANCES {
+            let expected = self.expected.load(Acquire);
+            let cursor = self.cursor();
+            fence(Acquire);
+            if expected != 0 && self.expected.load(Relaxed) == expected {
+                return Some(cursor);
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    /// A cursor at the front, to look further without consuming. The caller holds the lock.
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            position: self.position.load(Relaxed),
+            offset: self.offset.load(Relaxed),
+            cap: self.cap.load(Relaxed),
+            ring_max: self.ring_max.load(Relaxed),
+            key: self.key.load(Relaxed),
+        }
+    }
+
+    /// Payload bytes of the front record that were already taken.
+    pub fn taken(&self) -> usize {
+        usize::try_from(self.taken.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+}

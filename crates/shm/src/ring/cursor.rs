@@ -1,0 +1,71 @@
+//! Looking at records without consuming them.
+
+use super::{Violation, address};
+use crate::Load;
+use crosslane_wire::DecodeError;
+use crosslane_wire::record::{FLAG_GROW, HEADER, Header, mark, stamp};
+
+/// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    pub(super) position: u64,
+    pub(super) offset: u64,
+    pub(super) cap: u64,
+    pub(super) ring_max: u64,
+    pub(super) key: u64,
+}
+
+impl Cursor {
+    /// Bytes of ring from the start to here.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The stamp of the record here; 0 if it has none or has not arrived. It may be a lie.
+    pub fn stamp(&self, ring: &impl Load) -> u32 {
+        if ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
+            return 0;
+        }
+        stamp(ring.load_u64(address(self.offset) + 8))
+    }
+
+    /// The record here, checked, if it has arrived.
+    pub fn look(&self, ring: &impl Load) -> Result<Option<Header>, Violation> {
+        if ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
+            return Ok(None);
+        }
+        self.check(ring).map(Some)
+    }
+
+    /// The word of the record here, whose mark was seen.
+    pub(super) fn check(&self, ring: &impl Load) -> Result<Header, Violation> {
+        let word = ring.load_u64(address(self.offset) + 8);
+        let header = Header::from_word(word, self.cap.saturating_sub(self.offset))?;
+        let grows = header.flags & FLAG_GROW != 0;
+        if grows && self.cap * 2 > self.ring_max {
+            return Err(DecodeError::Range("ring growth").into());
+        }
+        Ok(header)
+    }
+
+    /// Bytes of ring in use at this place.
+    pub fn cap(&self) -> u64 {
+        self.cap
+    }
+
+    /// Copies payload of the record here, from its byte `skip` on.
+    pub fn read(&self, ring: &impl Load, skip: usize, target: &mut [u8]) {
+        ring.read(address(self.offset + HEADER) + skip, target);
+    }
+
+    /// Moves behind the record here, which [`Self::look`] returned.
+    pub fn pass(&mut self, header: Header) {
+        let end = self.offset + header.span();
+        self.position += header.span();
+        self.offset = if end < self.cap { end } else { 0 };
+        if header.flags & FLAG_GROW != 0 {
+            self.offset = self.cap;
+            self.cap *= 2;
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The end that writes records.
+
+use super::{Violation, address, span};
+use crate::{Load, Store, clock};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use crosslane_wire::record::{FLAG_GROW, HEADER, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark, stamped};
+use crosslane_wire::slice::{CREDIT, LINE};
+
+/// The producing end's state.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Producer {
+    position: AtomicU64,
+    offset: AtomicU64,
+    cap: AtomicU64,
+    credit: AtomicU64,
+    ring_max: AtomicU64,
+    key: AtomicU64,
+    /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
+    barrier: AtomicU64,
+    starved: AtomicU32,
+    stamping: AtomicU32,
+}
+
+impl Producer {
+    /// Begins a new ring with mark key `key`, `cap` bytes of which are used at first, `ring_max` at most (powers of
+    /// two, checked by the caller). Both ends must say the same.
+    pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
+        for (word, value) in [
+            (&self.position, 0),
+            (&self.offset, 0),
+            (&self.cap, cap),
+            (&self.credit, 0),
+            (&self.ring_max, ring_max),
+            (&self.key, key),
+            (&self.barrier, 0),
+        ] {
+            word.store(value, Relaxed);
+        }
+        self.starved.store(0, Relaxed);
+        self.stamping.store(0, Relaxed);
+    }
+
+    /// Whether records carry the time from here on.
+    #[inline]
+    pub fn stamp(&self, wanted: bool) {
+        self.stamping.store(u32::from(wanted), Relaxed);
+    }
+
+    /// Bytes of ring ever used.
+    pub fn position(&self) -> u64 {
+        self.position.load(Relaxed)
+    }
+
+    /// Bytes of the ring in use at present.
+    pub fn cap(&self) -> u64 {
+        self.cap.load(Relaxed)
+    }
+
+    /// Lets the ring become at most `ring_max` bytes long from here on; not more than [`Self::reset`] said.
+    pub fn limit(&self, ring_max: u64) {
+        self.ring_max.store(ring_max.max(self.cap()), Relaxed);
+    }
+
+    /// Whether the ring can still become longer.
+    pub fn may_grow(&self) -> bool {
+        self.cap() < self.ring_max.load(Relaxed)
+    }
+
+    /// Bytes of ring that were pushed and not yet consumed, as far as returned credits tell. Needs no lock.
+    pub fn unconfirmed(&self, credits: &impl Load) -> Result<u64, Violation> {
+        let got = self.look_at_credit(credits)?;
+        self.credit.fetch_max(got, Relaxed);
+        Ok(self.position().saturating_sub(got))
+    }
+
+    /// Bytes of ring that may be used, as far as that can be told while another thread is sending. Changes nothing;
+    /// a lie of the peer's is left for the sender to find.
+    #[inline]
+    pub fn glance(&self, credits: &impl Load, wanted: u64) -> u64 {
+        let (position, credit) = (self.position.load(Acquire), self.credit.load(Relaxed));
+        let known = self.room_at(position, credit);
+        if known >= wanted {
+            return known;
+        }
+        self.room_at(position, credits.load_u64(CREDIT).max(credit))
+    }
+
+    /// Bytes of ring that may be used now. Looks at the peer's credit only if less than `wanted` is known of.
+    pub fn room(&self, credits: &impl Load, wanted: u64) -> Result<u64, Violation> {
+        let known = self.known_room();
+        if known >= wanted {
+            return Ok(known);
+        }
+        self.reload_credit(credits)?;
+        Ok(self.known_room())
+    }
+
+    /// Pushes as much of `bytes` as there is room for, as records of `kind`, and returns how many bytes that was.
+    /// A line is always kept back for [`Self::push_control`].
+    pub fn push(
+        &self,
+        ring: &impl Store,
+        credits: &impl Load,
+        kind: Kind,
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<usize, Violation> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let left = bytes.len() - done;
+            let wanted = span(left.min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX))) + LINE;
+            let whole = self.room(credits, wanted)?;
+            let room = whole.saturating_sub(LINE);
+            if room < LINE {
+                self.starved.store(1, Relaxed);
+                if whole < LINE || !self.may_grow() {
+                    break;
+                }
+                self.jump(ring, cpu);
+                continue;
+            }
+            if room + LINE < wanted {
+                self.starved.store(1, Relaxed);
+            }
+            let take = self.fitting(room).min(left);
+            self.put(ring, kind, take as u64, &bytes[done..done + take], cpu);
+            done += take;
+        }
+        Ok(done)
+    }
+
+    /// Pushes one whole message as one record, or nothing if there is no room for it now: `Ok(false)`.
+    /// A message longer than [`MAX_MESSAGE`] is the caller's mistake and panics.
+    pub fn push_message(
+        &self,
+        ring: &impl Store,
+        credits: &impl Load,
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<bool, Violation> {
+        assert!(bytes.len() as u64 <= MAX_MESSAGE, "message does not fit a record");
+        let to_end = self.cap() - self.offset.load(Relaxed);
+        let filler = if to_end < span(bytes.len()) { to_end } else { 0 };
+        let wanted = span(bytes.len()) + filler + LINE;
+        if self.room(credits, wanted)? < wanted {
+            self.starved.store(1, Relaxed);
+            return Ok(false);
+        }
+        if filler > 0 {
+            self.put(ring, Kind::Filler, filler - HEADER, &[], cpu);
+        }
+        self.put(ring, Kind::Message, bytes.len() as u64, bytes, cpu);
+        Ok(true)
+    }
+
+    /// Pushes a record without payload, for which a line is always kept back. `false` if even that is gone.
+    pub fn push_control(
+        &self,
+        ring: &impl Store,
+        credits: &impl Load,
+        kind: Kind,
+        cpu: u16,
+    ) -> Result<bool, Violation> {
+        if self.room(credits, LINE)? < LINE {
+            return Ok(false);
+        }
+        self.put(ring, kind, 0, &[], cpu);
+        Ok(true)
+    }
+
+    #[inline]
+    fn known_room(&self) -> u64 {
+        self.room_at(self.position(), self.credit.load(Relaxed))
+    }
+
+    /// Room with so much sent and so much of it given back. Saturates where a thread without the lock sees a mixture.
+    #[inline]
+    fn room_at(&self, position: u64, credit: u64) -> u64 {
+        let (cap, barrier) = (self.cap(), self.barrier.load(Relaxed));
+        let room = cap.saturating_sub(position.saturating_sub(credit));
+        if credit < barrier { room.min((barrier + cap / 2).saturating_sub(position)) } else { room }
+    }
+
+    fn reload_credit(&self, credits: &impl Load) -> Result<(), Violation> {
+        let got = self.look_at_credit(credits)?;
+        self.credit.store(got, Relaxed);
+        Ok(())
+    }
+
+    /// In this order an honest peer's credit passes even while another thread sends.
+    fn look_at_credit(&self, credits: &impl Load) -> Result<u64, Violation> {
+        let least = self.credit.load(Relaxed);
+        let got = credits.load_u64(CREDIT);
+        let most = self.position();
+        if got < least || got > most { Err(Violation::Credit { got, least, most }) } else { Ok(got) }
+    }
+
+    /// Payload of the longest record that fits `room` and the way to the ring's end.
+    fn fitting(&self, room: u64) -> usize {
+        let to_end = self.cap() - self.offset.load(Relaxed);
+        usize::try_from(room.min(to_end).min(MAX_PAYLOAD + HEADER) - HEADER).unwrap_or(0)
+    }
+
+    /// Writes a record, growing or wrapping if it ends where the ring does.
+    fn put(&self, ring: &impl Store, kind: Kind, len: u64, payload: &[u8], cpu: u16) {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let header = Header { len, kind, flags: 0, cpu };
+        let at_end = self.offset.load(Relaxed) + header.span() == self.cap();
+        let grow = at_end && self.starved.load(Relaxed) != 0 && self.may_grow();
+        self.write(ring, header, payload, grow);
+    }
+
+    /// Goes on behind the ring's present end, which must be below the limit, by the line that was kept back: a
+    /// program that sends more than the ring holds to one that reads late is not held up before the limit.
+    fn jump(&self, ring: &impl Store, cpu: u16) {
+        self.write(ring, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, &[], true);
+    }
+
+    /// Stores payload, word, mark, in that order (law 4), and moves on.
+    fn write(&self, ring: &impl Store, mut header: Header, payload: &[u8], grow: bool) {
+        let (offset, cap, position) = (self.offset.load(Relaxed), self.cap(), self.position());
+        let (end, after) = (offset + header.span(), position + header.span());
+        let mut next = if end == cap { 0 } else { end };
+        if grow {
+            header.flags = FLAG_GROW;
+            next = cap;
+            self.cap.store(cap * 2, Relaxed);
+            if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {
+                self.barrier.store(after, Relaxed);
+            }
+            self.starved.store(0, Relaxed);
+        }
+        let at = address(offset);
+        ring.write(at + 16, payload);
+        let word = header.to_word();
+        let wants_time = self.stamping.load(Relaxed) != 0;
+        ring.store_u64(at + 8, if wants_time { stamped(word, clock::now()) } else { word });
+        ring.store_fence();
+        ring.store_u64(at, mark(self.key.load(Relaxed), position));
+        self.position.store(after, Release);
+        self.offset.store(next, Relaxed);
+    }
+}
