@@ -1,21 +1,22 @@
 //! One end of a stream: bytes into the neighbour's memory, bytes out of our own. No call here waits, and none but
 //! the mapping at the start is a system call.
 
+mod receive;
+mod send;
+
 use crate::Grant;
 use crate::shared::Shared;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::arena::Arena;
 use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
-use crosslane_stream::{Direction, Effect, OutOfOrder, Side, handle_record, handle_send};
-use crosslane_wire::record::Kind;
+use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::slice::{
     ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
 };
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
-use std::io::{IoSlice, IoSliceMut};
 use thiserror::Error;
 
 /// Far waiters that may be asked for in vain.
@@ -119,13 +120,6 @@ impl End {
         }
     }
 
-    /// The program wants no more than about `bytes` under way (`SO_SNDBUF`): the ring does not grow beyond that, nor
-    /// below its first size.
-    pub fn limit_sending(&self, bytes: u64) {
-        let wanted = bytes.clamp(RING_MIN.min(self.ring_max), self.ring_max).next_power_of_two();
-        self.shared.producer.limit(wanted);
-    }
-
     /// State shared with the other processes that hold this end.
     pub fn shared(&self) -> &'static Shared {
         self.shared
@@ -187,89 +181,6 @@ impl End {
         }
     }
 
-    /// Copies as much of `buffers`, from their byte `skip` on, as there is room for.
-    pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Moved, Failure> {
-        let sending = &self.shared.sending;
-        let bytes = {
-            let _guard = sending.lock.lock(tid)?;
-            self.may_send(Kind::Data)?;
-            if self.gone() {
-                return self.send_to_nobody(total(buffers) - skip);
-            }
-            self.stamp();
-            self.guarded(self.push_all(buffers, skip))?
-        };
-        if bytes < total(buffers) - skip {
-            sending.blocked.fetch_add(1, Relaxed);
-            if bytes == 0 {
-                return Err(Failure::WouldBlock);
-            }
-        }
-        add(&self.shared.counters.tx_bytes, bytes);
-        Ok(Moved { bytes, wake: self.data_bell() })
-    }
-
-    /// Copies what has arrived into `buffers`. [`Failure::Ended`] is end of file.
-    pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Moved, Failure> {
-        let (bytes, gave) = {
-            let _guard = self.shared.receiving.lock.lock(tid)?;
-            let fin = self.has_fin();
-            let bytes = self.guarded(self.take_all(buffers))?;
-            if bytes == 0 {
-                return Err(self.nothing_left(fin));
-            }
-            (bytes, self.shared.consumer.give_credit(&self.outbound, false))
-        };
-        add(&self.shared.counters.rx_bytes, bytes);
-        Ok(Moved { bytes, wake: if gave { self.room_bell() } else { None } })
-    }
-
-    /// Copies what has arrived without consuming it (`MSG_PEEK`).
-    pub fn try_peek(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let _guard = self.shared.receiving.lock.lock(tid)?;
-        let fin = self.has_fin();
-        self.guarded(self.settle())?;
-        let bytes = self.guarded(self.peek_all(buffers))?;
-        if bytes == 0 { Err(self.nothing_left(fin)) } else { Ok(bytes) }
-    }
-
-    /// Payload bytes that lie unread (`FIONREAD`).
-    pub fn unread(&self, tid: u32) -> Result<usize, Failure> {
-        let _guard = self.shared.receiving.lock.lock(tid)?;
-        self.guarded(self.settle())?;
-        let (ring, consumer) = (&self.inbound, &self.shared.consumer);
-        let (mut cursor, mut bytes) = (consumer.cursor(), 0);
-        while cursor.position() - consumer.position() < cursor.cap() {
-            let Some(header) = self.guarded(cursor.look(ring).map_err(Failure::from))? else { break };
-            match header.kind {
-                Kind::Data => bytes += header.len as usize,
-                Kind::Filler => {}
-                _ => break,
-            }
-            cursor.pass(header);
-        }
-        Ok(bytes.saturating_sub(consumer.taken()))
-    }
-
-    /// Bytes of ring that the far side has not confirmed to have consumed (`SIOCOUTQ`, about).
-    pub fn unconfirmed(&self) -> u64 {
-        self.shared.producer.unconfirmed(&self.inbound).unwrap_or(0)
-    }
-
-    /// Sends a record without payload that changes the direction: `DisConn`, `Downgrade`, `AbortConn`.
-    pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
-        let _guard = self.shared.sending.lock.lock(tid)?;
-        let next = self.may_send(kind)?;
-        self.stamp();
-        let (ring, credits) = (&self.outbound, &self.inbound);
-        let pushed = self.shared.producer.push_control(ring, credits, kind, 0).map_err(Failure::from);
-        if !self.guarded(pushed)? {
-            return Err(Failure::WouldBlock);
-        }
-        self.shared.status.tx.store(next as u32, Relaxed);
-        Ok(Moved { bytes: 0, wake: self.data_bell() })
-    }
-
     /// Whether the far side ever took the circuit. A connecting side does so before its SYN, so when its connection
     /// is accepted this is final.
     pub fn was_attached(&self) -> bool {
@@ -286,17 +197,6 @@ impl End {
         self.shared.status.fin.load(Relaxed) != 0
             && matches!(self.rx(), Direction::Open | Direction::Greeting)
             && !self.shared.consumer.arrived(&self.inbound)
-    }
-
-    /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
-    /// fail.
-    fn send_to_nobody(&self, bytes: usize) -> Result<Moved, Failure> {
-        let unheard = &self.shared.status.unheard;
-        let before = if bytes == 0 { unheard.load(Relaxed) } else { unheard.swap(1, Relaxed) };
-        if before == 0 {
-            return Ok(Moved { bytes, wake: None });
-        }
-        Err(Failure::Ended)
     }
 
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us
@@ -321,15 +221,6 @@ impl End {
         self.outbound.store_u32(STATE, STATE_GONE);
     }
 
-    /// Handles records that are not the program's: greetings, turns. Takes no lock by force: if another thread holds
-    /// it, that thread does it.
-    /// What breaks the protocol stays where it is, for the receive that comes: that one can tell.
-    pub fn refresh(&self, tid: u32) {
-        if let Some(_guard) = self.shared.receiving.lock.try_lock(tid) {
-            let _ = self.settle();
-        }
-    }
-
     /// Breaks the stream off: `errno` is told once.
     pub fn break_off(&self, errno: i32) {
         let status = &self.shared.status;
@@ -351,128 +242,6 @@ impl End {
         answer(self.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
     }
 
-    /// Whether records carry the time is for the far side to say.
-    #[inline]
-    fn stamp(&self) {
-        self.shared.producer.stamp(self.inbound.load_u32(ORDER) != 0);
-    }
-
-    fn may_send(&self, kind: Kind) -> Result<Direction, Failure> {
-        if self.shared.status.reset.load(Relaxed) != 0 || self.dead().is_some() {
-            return Err(Failure::Reset);
-        }
-        let state = self.tx();
-        handle_send(state, kind).ok_or(match state {
-            Direction::Tcp => Failure::Tcp,
-            _ => Failure::Ended,
-        })
-    }
-
-    fn push_all(&self, buffers: &[IoSlice<'_>], mut skip: usize) -> Result<usize, Failure> {
-        let (producer, mut done) = (&self.shared.producer, 0);
-        let cpu = self.processor();
-        for buffer in buffers {
-            let Some(rest) = buffer.get(skip..) else {
-                skip -= buffer.len();
-                continue;
-            };
-            skip = 0;
-            let pushed = producer.push(&self.outbound, &self.inbound, Kind::Data, rest, cpu)?;
-            done += pushed;
-            if pushed < rest.len() {
-                break;
-            }
-        }
-        Ok(done)
-    }
-
-    fn take_all(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let (ring, consumer, mut done) = (&self.inbound, &self.shared.consumer, 0);
-        for buffer in buffers {
-            let mut at = 0;
-            while at < buffer.len() {
-                if !self.settle()? {
-                    return Ok(done);
-                }
-                let taken = consumer.take(ring, &mut buffer[at..])?;
-                (at, done) = (at + taken, done + taken);
-            }
-        }
-        Ok(done)
-    }
-
-    fn peek_all(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let (ring, consumer) = (&self.inbound, &self.shared.consumer);
-        let (mut cursor, mut skip, mut done) = (consumer.cursor(), consumer.taken(), 0);
-        for buffer in buffers {
-            let mut at = 0;
-            while at < buffer.len() {
-                let Some(header) = cursor.look(ring)? else { return Ok(done) };
-                match header.kind {
-                    Kind::Data => {}
-                    Kind::Filler => {
-                        cursor.pass(header);
-                        continue;
-                    }
-                    _ => return Ok(done),
-                }
-                let left = (header.len as usize).saturating_sub(skip);
-                let count = left.min(buffer.len() - at);
-                cursor.read(ring, skip, &mut buffer[at..at + count]);
-                (at, done, skip) = (at + count, done + count, skip + count);
-                if count == left {
-                    cursor.pass(header);
-                    skip = 0;
-                }
-            }
-        }
-        Ok(done)
-    }
-
-    /// Consumes records until one with payload for the program is at the front: `Ok(true)`, or none is there.
-    #[inline]
-    fn settle(&self) -> Result<bool, Failure> {
-        let (ring, consumer) = (&self.inbound, &self.shared.consumer);
-        loop {
-            let state = self.rx();
-            if !matches!(state, Direction::Open | Direction::Greeting) {
-                return Ok(false);
-            }
-            let Some(head) = consumer.head(ring)? else { return Ok(false) };
-            let (next, effect) = handle_record(self.side, state, head.kind)?;
-            if effect == Effect::Deliver && head.left > 0 {
-                self.shared.receiving.peer_cpu.store(u32::from(head.cpu), Relaxed);
-                return Ok(true);
-            }
-            consumer.consume()?;
-            self.shared.status.rx.store(next as u32, Relaxed);
-            if next == Direction::Aborted {
-                self.break_off(libc::ECONNRESET);
-            }
-        }
-    }
-
-    /// Whether the far side's FIN was seen. To be asked before the ring is looked at: what the far side stored before
-    /// its FIN is in the ring then, while another thread may see the FIN at any moment after.
-    fn has_fin(&self) -> bool {
-        self.shared.status.fin.load(Acquire) != 0
-    }
-
-    /// Why there is nothing to receive; `fin`: the far side's FIN was seen before the ring was found empty.
-    fn nothing_left(&self, fin: bool) -> Failure {
-        let status = &self.shared.status;
-        if self.dead().is_some() || status.reset.load(Relaxed) != 0 {
-            return Failure::Reset;
-        }
-        match self.rx() {
-            Direction::Tcp => Failure::Tcp,
-            Direction::Ended => Failure::Ended,
-            Direction::Aborted => Failure::Reset,
-            _ if fin || status.read_shut.load(Relaxed) != 0 => Failure::Ended,
-            _ => Failure::WouldBlock,
-        }
-    }
-
     /// Breaks the stream off if the peer broke the protocol.
     fn guarded<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
         if let Err(Failure::Violation(_) | Failure::OutOfOrder(_)) = outcome {
@@ -482,26 +251,10 @@ impl End {
         }
         outcome
     }
-
-    /// The processor we run on, looked up at every 64th send.
-    fn processor(&self) -> u16 {
-        let sending = &self.shared.sending;
-        let sends = sending.sends.load(Relaxed);
-        sending.sends.store(sends.wrapping_add(1), Relaxed);
-        if sends.is_multiple_of(64) {
-            let cpu = rustix::thread::sched_getcpu();
-            sending.cpu.store(u32::try_from(cpu).unwrap_or(0), Relaxed);
-        }
-        u16::try_from(sending.cpu.load(Relaxed)).unwrap_or(0)
-    }
 }
 
 fn direction(word: &AtomicU32) -> Direction {
     Direction::from_u8(u8::try_from(word.load(Relaxed)).unwrap_or(u8::MAX))
-}
-
-fn total(buffers: &[IoSlice<'_>]) -> usize {
-    buffers.iter().map(|buffer| buffer.len()).sum()
 }
 
 fn add(counter: &core::sync::atomic::AtomicU64, bytes: usize) {
