@@ -19,8 +19,7 @@ pub use cursor::Cursor;
 pub use producer::Producer;
 
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::HEADER;
-use crosslane_wire::slice::{LINE, RING};
+use crosslane_wire::slice::RING;
 use thiserror::Error;
 
 /// What a peer did that it must not; the circuit is over.
@@ -45,11 +44,6 @@ pub enum Violation {
         /// Bytes of ring beyond the credit.
         over: u64,
     },
-}
-
-/// Bytes of ring that a record with `payload` bytes takes.
-fn span(payload: usize) -> u64 {
-    (payload as u64 + HEADER).next_multiple_of(LINE)
 }
 
 /// Where in the slice this offset of the ring lies.

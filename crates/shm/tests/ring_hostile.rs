@@ -7,7 +7,7 @@ mod memory;
 
 use crosslane_shm::ring::{Consumer, Producer, Violation};
 use crosslane_shm::{Load, Store};
-use crosslane_wire::record::{Header, Kind, MAX_MESSAGE, mark};
+use crosslane_wire::record::{BULK, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark};
 use crosslane_wire::slice::{CREDIT, LINE, RING, slice_len};
 use std::cell::Cell;
 
@@ -37,13 +37,20 @@ impl Choices<'_> {
         if self.byte().is_multiple_of(8) {
             return self.word();
         }
-        let len = match self.byte() % 4 {
-            0 => u64::from(self.byte()),
-            1 => u64::from(self.byte()) * 128,
-            2 => (LINE * u64::from(self.byte())).saturating_sub(16 + u64::from(self.byte() % 2)),
-            _ => self.word() & 0xffff_ffff,
+        let byte = u64::from(self.byte());
+        let len = match self.byte() % 6 {
+            0 => byte,
+            1 => byte * 128,
+            2 => (LINE * byte).saturating_sub(16 + u64::from(self.byte() % 2)),
+            3 => BULK - 1 + byte % 3,
+            4 => MAX_PAYLOAD - 1 + byte % 3,
+            _ => self.word(),
         };
-        (len & 0xffff_ffff) | u64::from(self.byte() % 10) << 32 | u64::from(self.byte() % 3) << 40
+        let word = |kind| Header { len: 0, kind, flags: 0, cpu: 0 }.to_word();
+        // The lowest bit of each part of the word, from words that have one more or less there.
+        let kind = word(Kind::Hello) - word(Kind::Data);
+        let flag = Header { len: 0, kind: Kind::Data, flags: 1, cpu: 0 }.to_word() - word(Kind::Data);
+        (len % kind) + kind * u64::from(self.byte() % 10) + flag * u64::from(self.byte() % 3)
     }
 }
 
@@ -86,7 +93,7 @@ impl Load for Shifting<'_> {
 /// Does with the ring what a program may, until it is over. Every step consumes a choice.
 fn consume(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
     let back = memory::slice(slice_len(64));
-    let mut target = vec![0; 40_000];
+    let mut target = vec![0; 70_000];
     while !memory.choices.is_over() {
         memory.position.set(consumer.position());
         match memory.choices.byte() % 6 {
@@ -107,7 +114,7 @@ fn walk(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
         memory.position.set(cursor.position());
         let Some(header) = cursor.look(memory)? else { break };
         let mut bytes = vec![0; header.len as usize];
-        cursor.read(memory, 0, &mut bytes);
+        cursor.read(memory, header, 0, &mut bytes);
         cursor.pass(header);
     }
     Ok(())
@@ -158,7 +165,7 @@ fn a_producer_survives_any_credit() {
         let producer = Producer::default();
         producer.reset(cap, ring_max, KEY);
         let ((ring, _), (back, credits)) = (memory::slice(slice_len(ring_max)), memory::slice(slice_len(64)));
-        let bytes = vec![7; 40_000];
+        let bytes = vec![7; 140_000];
         while !choices.is_over() {
             if produce(&producer, &ring, &credits, &choices, &bytes).is_err() {
                 return;
@@ -185,7 +192,7 @@ fn produce(
     choices: &Choices<'_>,
     bytes: &[u8],
 ) -> Result<(), Violation> {
-    let len = (usize::from(choices.byte()) << (choices.byte() % 8)).min(bytes.len());
+    let len = (usize::from(choices.byte()) << (choices.byte() % 10)).min(bytes.len());
     match choices.byte() % 4 {
         0 => drop(producer.push_control(ring, credits, Kind::DisConn, 0)?),
         1 => {

@@ -4,7 +4,7 @@
 mod memory;
 
 use crosslane_shm::ring::{Consumer, Producer};
-use crosslane_wire::record::{Kind, MAX_MESSAGE};
+use crosslane_wire::record::{BULK, Kind, MAX_MESSAGE, MAX_PAYLOAD};
 use crosslane_wire::slice::{LINE, slice_len};
 use memory::{In, Out};
 use proptest::prelude::*;
@@ -127,7 +127,7 @@ impl Pair {
         let mut seen: Vec<u8> = Vec::new();
         while let Some(header) = cursor.look(&self.data.1).unwrap() {
             let mut bytes = vec![0; header.len as usize - skip];
-            cursor.read(&self.data.1, skip, &mut bytes);
+            cursor.read(&self.data.1, header, skip, &mut bytes);
             if header.kind != Kind::Filler {
                 seen.extend(bytes);
             }
@@ -182,7 +182,7 @@ enum Op {
 
 /// Mostly short, sometimes longer than the smallest rings.
 fn length() -> impl Strategy<Value = usize> {
-    prop_oneof![0..130usize, 0..5000usize, 0..40_000usize]
+    prop_oneof![0..130usize, 1000..1100usize, 0..5000usize, 0..140_000usize]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -306,6 +306,20 @@ fn a_ring_that_is_never_full_does_not_grow() {
         pair.give_credit(false);
     }
     assert_eq!(pair.producer.cap(), 1 << 16);
+}
+
+#[test]
+fn bulk_payload_starts_on_a_line_and_fills_whole_records() {
+    let mut pair = Pair::new(1 << 18, 1 << 18, 7);
+    assert_eq!(pair.push(128 << 10), 128 << 10);
+    assert_eq!(pair.producer.position(), 2 * (MAX_PAYLOAD + LINE));
+    pair.drain();
+    for len in [BULK - 1, BULK, BULK + 1] {
+        let before = pair.producer.position();
+        pair.push(usize::try_from(len).unwrap());
+        assert_eq!(pair.producer.position() - before, BULK + LINE * (1 + u64::from(len > BULK)), "{len}");
+        pair.drain();
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   +0   mark  u64   splitmix64(key + position): "this record is here", written last
-//!   +8   word  u64   len (bits 0..16) | kind (16..20) | flags (20..24) | cpu (24..36) | stamp (36..64)
-//!   +16  payload, `len` bytes; the next record starts at the next cache line
+//!   +8   word  u64   len (bits 0..18) | kind (18..22) | flags (22..26) | cpu (26..36) | stamp (36..64)
+//!   +16  payload, `len` bytes, from +64 on if it is [`BULK`] or longer; the next record starts at the next cache line
 //! ```
 //! A record of up to 48 bytes is one cache line, mark and all, so one line is all that moves. `key` is 64 random
 //! bits that only the two ends know, `position` counts the ring's bytes from the stream's start, so neither stale
@@ -16,9 +16,13 @@ use crate::DecodeError;
 
 /// Bytes of mark and word in front of the payload.
 pub const HEADER: u64 = 16;
+/// Payload from this length on starts on a cache line of its own, bytes: source, ring and target are then aligned to
+/// one another as programs' buffers are, which processors copy fastest, and a write of 128 KB is two records and no
+/// scrap of a third.
+pub const BULK: u64 = 1024;
 /// Longest payload of one record, bytes: large writes go out as several records, so that the reader copies one
 /// while the writer fills the next.
-pub const MAX_PAYLOAD: u64 = 32 * 1024 - HEADER;
+pub const MAX_PAYLOAD: u64 = 64 * 1024;
 /// Longest payload of one [`Kind::Message`], bytes: with the filler before it, it fits a ring of [`crate::slice::RING_MIN`]
 /// of which a quarter of the credit is still on its way back.
 pub const MAX_MESSAGE: u64 = 16 * 1024 - HEADER;
@@ -27,7 +31,12 @@ pub const INLINE: u64 = crate::slice::LINE - HEADER;
 /// Flag: the ring continues behind this record at its present end and is twice as long from here on.
 pub const FLAG_GROW: u8 = 1;
 /// Processors are told apart by this much of their number.
-pub const CPU_MASK: u16 = 0xfff;
+pub const CPU_MASK: u16 = 0x3ff;
+/// Where the parts of a record's word begin, and the bits of its length.
+const KIND_AT: u32 = 18;
+const FLAGS_AT: u32 = 22;
+const CPU_AT: u32 = 26;
+const LEN_MASK: u64 = (1 << KIND_AT) - 1;
 /// Where the stamp begins in a record's word, and its bits.
 const STAMP_AT: u32 = 36;
 const STAMP_MASK: u32 = 0x0fff_ffff;
@@ -89,22 +98,23 @@ pub struct Header {
 impl Header {
     /// The word as it is stored.
     pub fn to_word(self) -> u64 {
-        u64::from(self.len & 0xffff)
-            | (self.kind as u64) << 16
-            | u64::from(self.flags & 0xf) << 20
-            | u64::from(self.cpu & CPU_MASK) << 24
+        (u64::from(self.len) & LEN_MASK)
+            | (self.kind as u64) << KIND_AT
+            | u64::from(self.flags & 0xf) << FLAGS_AT
+            | u64::from(self.cpu & CPU_MASK) << CPU_AT
     }
 
     /// Checks a word that a peer stored. `room` is what lies between the record's start and the ring's present
     /// end, bytes: a record never wraps.
     pub fn from_word(word: u64, room: u64) -> Result<Self, DecodeError> {
-        let [l0, l1, kind_and_flags, c0, c1, ..] = word.to_le_bytes();
+        let [part, cpu] = [word >> KIND_AT, word >> CPU_AT].map(|word| u16::from_le_bytes(low(word)));
+        let [kind_and_flags, _] = part.to_le_bytes();
         let flags = kind_and_flags >> 4;
         let header = Self {
-            len: u32::from(u16::from_le_bytes([l0, l1])),
+            len: u32::try_from(word & LEN_MASK).unwrap_or(u32::MAX),
             kind: Kind::from_u8(kind_and_flags & 0xf)?,
             flags,
-            cpu: u16::from_le_bytes([c0, c1]) & CPU_MASK,
+            cpu: cpu & CPU_MASK,
         };
         if u64::from(header.len) > MAX_PAYLOAD || header.span() > room {
             return Err(DecodeError::Range("record length"));
@@ -117,8 +127,37 @@ impl Header {
 
     /// Bytes of ring that the record takes, header and padding included.
     pub fn span(self) -> u64 {
-        (u64::from(self.len) + HEADER).next_multiple_of(crate::slice::LINE)
+        span(u64::from(self.len))
     }
+
+    /// Where the payload begins, bytes from the record's start.
+    pub fn payload_at(self) -> u64 {
+        payload_at(u64::from(self.len))
+    }
+}
+
+/// Where a payload of `len` bytes begins, bytes from the record's start.
+pub fn payload_at(len: u64) -> u64 {
+    if len < BULK { HEADER } else { crate::slice::LINE }
+}
+
+/// Bytes of ring that a record with a payload of `len` bytes takes, header and padding included.
+pub fn span(len: u64) -> u64 {
+    (payload_at(len) + len).next_multiple_of(crate::slice::LINE)
+}
+
+/// The longest payload of a record that takes `span` bytes of ring, at least [`HEADER`], at most.
+pub fn payload_of(span: u64) -> u64 {
+    match span.saturating_sub(crate::slice::LINE) {
+        bulk if bulk >= BULK => bulk,
+        _ => span.saturating_sub(HEADER).min(BULK - 1),
+    }
+}
+
+/// The lowest two bytes.
+fn low(word: u64) -> [u8; 2] {
+    let [low, high, ..] = word.to_le_bytes();
+    [low, high]
 }
 
 /// `word` with the writer's time, of which as many bits are kept as there is room for.
@@ -155,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_word_survives_the_way_there_and_back() {
-        let header = Header { len: 4711, kind: Kind::DisConn, flags: FLAG_GROW, cpu: 4095 };
+        let header = Header { len: 4711, kind: Kind::DisConn, flags: FLAG_GROW, cpu: CPU_MASK };
         let word = stamped(header.to_word(), u64::MAX);
         assert_eq!(Header::from_word(word, 8192), Ok(header));
         assert_eq!((stamp(word), stamp(header.to_word())), (STAMP_MASK, 0));
@@ -180,11 +219,25 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_payload_of_a_span_fills_it_and_no_more() {
+        for lines in 1..2000 {
+            let room = lines * crate::slice::LINE;
+            let len = payload_of(room);
+            assert_eq!(span(len), room);
+            assert!(span(len + 1) > room);
+        }
+        assert_eq!((payload_of(1087), payload_of(0), span(128 * 1024 / 2)), (BULK - 1, 0, 64 * 1024 + 64));
+    }
+
+    #[test]
     fn lies_are_refused() {
-        let word = |len: u64, kind: u64, flags: u64| len | kind << 16 | flags << 20;
+        let word = |len: u64, kind: u64, flags: u64| len | kind << KIND_AT | flags << FLAGS_AT;
         assert!(Header::from_word(word(MAX_PAYLOAD, 1, 0), 1 << 20).is_ok());
         assert!(Header::from_word(word(MAX_PAYLOAD + 1, 1, 0), 1 << 20).is_err());
+        assert!(Header::from_word(word(LEN_MASK, 1, 0), u64::MAX).is_err());
         assert!(Header::from_word(word(49, 1, 0), 64).is_err());
+        assert!(Header::from_word(word(BULK, 1, 0), BULK + 48).is_err());
+        assert!(Header::from_word(word(BULK, 1, 0), BULK + 64).is_ok());
         assert!(Header::from_word(word(48, 1, 0), 64).is_ok());
         assert!(Header::from_word(word(1, 0, 0), 64).is_err());
         assert!(Header::from_word(word(1, 1, 2), 64).is_err());

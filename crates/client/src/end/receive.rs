@@ -90,7 +90,7 @@ impl End {
                 }
                 let left = (header.len as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);
-                cursor.read(ring, skip, &mut buffer[at..at + count]);
+                cursor.read(ring, header, skip, &mut buffer[at..at + count]);
                 (at, done, skip) = (at + count, done + count, skip + count);
                 if count == left {
                     cursor.pass(header);

@@ -5,7 +5,7 @@ use crate::{Load, Store};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{HEADER, Header, Kind, mark};
+use crosslane_wire::record::{Header, Kind, mark, payload_at};
 use crosslane_wire::slice::CREDIT;
 
 /// Looks at a front that moves, before a thread without the lock gives up.
@@ -100,8 +100,8 @@ impl Consumer {
         let Some(head) = self.head(ring)? else { return Ok(0) };
         let count = head.left.min(target.len());
         let taken = self.taken.load(Relaxed);
-        let from = address(self.offset.load(Relaxed) + HEADER + taken);
-        ring.read(from, &mut target[..count]);
+        let begin = payload_at(head.left as u64 + taken);
+        ring.read(address(self.offset.load(Relaxed) + begin + taken), &mut target[..count]);
         if count == head.left {
             self.consume()?;
         } else {

@@ -3,7 +3,7 @@
 use super::{Violation, address};
 use crate::Load;
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{FLAG_GROW, HEADER, Header, mark, stamp};
+use crosslane_wire::record::{FLAG_GROW, Header, mark, stamp};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +53,9 @@ impl Cursor {
         self.cap
     }
 
-    /// Copies payload of the record here, from its byte `skip` on.
-    pub fn read(&self, ring: &impl Load, skip: usize, target: &mut [u8]) {
-        ring.read(address(self.offset + HEADER) + skip, target);
+    /// Copies payload of the record here, which [`Self::look`] returned, from its byte `skip` on.
+    pub fn read(&self, ring: &impl Load, header: Header, skip: usize, target: &mut [u8]) {
+        ring.read(address(self.offset + header.payload_at()) + skip, target);
     }
 
     /// Moves behind the record here, which [`Self::look`] returned.

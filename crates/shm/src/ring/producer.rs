@@ -1,10 +1,12 @@
 //! The end that writes records.
 
-use super::{Violation, address, span};
+use super::{Violation, address};
 use crate::{Load, Store, clock};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use crosslane_wire::record::{FLAG_GROW, HEADER, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark, stamped};
+use crosslane_wire::record::{
+    FLAG_GROW, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark, payload_of, span, stamped,
+};
 use crosslane_wire::slice::{CREDIT, LINE};
 
 /// The producing end's state.
@@ -110,7 +112,7 @@ impl Producer {
         let mut done = 0;
         while done < bytes.len() {
             let left = bytes.len() - done;
-            let wanted = span(left.min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX))) + LINE;
+            let wanted = span((left as u64).min(MAX_PAYLOAD)) + LINE;
             let whole = self.room(credits, wanted)?;
             let room = whole.saturating_sub(LINE);
             if room < LINE {
@@ -142,14 +144,15 @@ impl Producer {
     ) -> Result<bool, Violation> {
         assert!(bytes.len() as u64 <= MAX_MESSAGE, "message does not fit a record");
         let to_end = self.cap() - self.offset.load(Relaxed);
-        let filler = if to_end < span(bytes.len()) { to_end } else { 0 };
-        let wanted = span(bytes.len()) + filler + LINE;
+        let whole = span(bytes.len() as u64);
+        let filler = if to_end < whole { to_end } else { 0 };
+        let wanted = whole + filler + LINE;
         if self.room(credits, wanted)? < wanted {
             self.starved.store(1, Relaxed);
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, Kind::Filler, filler - HEADER, &[], cpu);
+            self.put(ring, Kind::Filler, payload_of(filler), &[], cpu);
         }
         self.put(ring, Kind::Message, bytes.len() as u64, bytes, cpu);
         Ok(true)
@@ -200,7 +203,7 @@ impl Producer {
     /// Payload of the longest record that fits `room` and the way to the ring's end.
     fn fitting(&self, room: u64) -> usize {
         let to_end = self.cap() - self.offset.load(Relaxed);
-        usize::try_from(room.min(to_end).min(MAX_PAYLOAD + HEADER) - HEADER).unwrap_or(0)
+        usize::try_from(payload_of(room.min(to_end)).min(MAX_PAYLOAD)).unwrap_or(0)
     }
 
     /// Writes a record, growing or wrapping if it ends where the ring does.
@@ -233,7 +236,7 @@ impl Producer {
             self.starved.store(0, Relaxed);
         }
         let at = address(offset);
-        ring.write(at + 16, payload);
+        ring.write(address(offset + header.payload_at()), payload);
         let word = header.to_word();
         let wants_time = self.stamping.load(Relaxed) != 0;
         ring.store_u64(at + 8, if wants_time { stamped(word, clock::now()) } else { word });
