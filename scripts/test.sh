@@ -3,11 +3,14 @@
 #
 #   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit memory release e2e suites
 #
-# Ends with what was skipped and why, the time of each stage, and `N passed, N failed, N skipped` over all tests.
+# Ends with what was skipped and why, the time of each stage, what each failed test said, and
+# `N passed, N failed, N skipped` over all tests.
 # Exit code 0 only if nothing failed. Logs of the stages are left in target/test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin:/usr/sbin:/sbin" CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
+# A failed test's own words are what one wants to read: stacks bury them.
+unset RUST_BACKTRACE RUST_LIB_BACKTRACE
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
@@ -165,6 +168,25 @@ sum_up() {
          END { printf "%d %d %d\n", p, f, s }' "$@"
 }
 
+# What the failed tests of a log said, the end of each; if none did, the end of the log.
+complaints() {
+    local said
+    said=$(awk -v most=30 '
+        function tell(   i) {
+            if (name == "") return
+            print name
+            for (i = count > most ? count - most + 1 : 1; i <= count; i++) if (line[i] != "") print line[i]
+            name = ""
+        }
+        /^failures:$/ { tell(); inside = !inside; next }
+        inside && /^---- .* stdout ----$/ { tell(); name = $0; count = 0; next }
+        /^test result:/ { tell(); inside = 0 }
+        inside { line[++count] = $0 }
+        /^    (lost|unsteady): |^no stream carried/ { print }
+    ' "$1")
+    if [[ -n $said ]]; then echo "$said"; else tail -n 15 "$1"; fi
+}
+
 main() {
     local stages=("$@") name passed lost ignored ran=()
     if [[ ${#stages[@]} -eq 0 ]]; then stages=("${all[@]}"); fi
@@ -184,10 +206,11 @@ main() {
     printf 'time: %s\n' "${times[@]}" "all $SECONDS s"
     grep -hE '^SKIPPED:' "${ran[@]}" | sort | uniq -c | sed 's/^ *\([0-9]*\) SKIPPED:/SKIPPED \1 times:/' || true
     if [[ ${#skipped[@]} -gt 0 ]]; then printf 'SKIPPED STAGE %s\n' "${skipped[@]}"; fi
-    if [[ ${#failed[@]} -gt 0 ]]; then printf 'FAILED STAGE: %s\n' "${failed[@]}"; fi
     # A stage that failed without a failed test (format, lints, a build) counts as one.
     local extra=0 stage
     for stage in "${failed[@]}"; do
+        echo "FAILED STAGE: $stage ($logs/$stage.log)"
+        complaints "$logs/$stage.log"
         if [[ $(sum_up "$logs/$stage.log" | cut -d' ' -f2) -eq 0 ]]; then extra=$((extra + 1)); fi
     done
     echo "$passed passed, $((lost + extra)) failed, $((ignored + ${#skipped[@]})) skipped"
