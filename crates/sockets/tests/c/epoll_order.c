@@ -68,6 +68,7 @@ int main(void)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+        CHECK(close(asking[1]) == 0);
         client(asking[0]);
         _exit(0);
     }
