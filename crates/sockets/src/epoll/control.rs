@@ -1,7 +1,8 @@
 //! `epoll_ctl`, with the kernel's errors.
 
 use super::candidate::{self, Candidate};
-use super::set::{self, Set, State};
+use super::registry;
+use super::set::{Set, State};
 use crate::table::{self, Held, Kind};
 use crate::{attach, real};
 use core::ffi::c_int;
@@ -43,7 +44,7 @@ pub fn move_over(fd: c_int, held: &Held, candidate: &Candidate) {
     if unsafe { real::epoll_ctl(epfd, EPOLL_CTL_DEL, fd, core::ptr::null_mut()) } != 0 {
         return;
     }
-    if let Some(set) = set::of(epfd) {
+    if let Some(set) = registry::of(epfd) {
         let _ = change(set, |state| add(state, epfd, fd, held, &wanted));
     }
 }
@@ -56,7 +57,7 @@ fn stream(
     wanted: Option<epoll_event>,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
-    let Some(set) = set::of(epfd) else {
+    let Some(set) = registry::of(epfd) else {
         return if operation == EPOLL_CTL_ADD && wanted.is_some() {
             in_unknown_set(epfd, fd, held, wanted)
         } else {
@@ -89,7 +90,7 @@ fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<epoll_even
     if real::errno() != libc::ENOENT {
         return -1;
     }
-    let (Some(set), Some(wanted)) = (set::create(epfd), wanted) else { return real::fail(libc::ENOMEM) };
+    let (Some(set), Some(wanted)) = (registry::create(epfd), wanted) else { return real::fail(libc::ENOMEM) };
     match change(set, |state| add(state, epfd, fd, held, &wanted)) {
         Ok(()) => 0,
         Err(errno) => real::fail(errno),
@@ -136,7 +137,7 @@ fn change<T>(set: &Set, work: impl FnOnce(&mut State) -> Result<T, c_int>) -> Re
 
 fn nested(epfd: c_int, operation: c_int, fd: c_int, outcome: c_int) -> c_int {
     if outcome == 0
-        && let (Some(outer), Some(inside)) = (set::of(epfd), set::of(fd))
+        && let (Some(outer), Some(inside)) = (registry::of(epfd), registry::of(fd))
     {
         let _ = change(outer, |state| {
             match operation {
@@ -152,7 +153,7 @@ fn nested(epfd: c_int, operation: c_int, fd: c_int, outcome: c_int) -> c_int {
 
 /// After the kernel's call for a descriptor that is nothing to us yet: a fresh TCP socket may become a stream.
 fn plain(epfd: c_int, operation: c_int, fd: c_int, wanted: Option<epoll_event>, outcome: c_int) -> c_int {
-    if outcome != 0 || set::of(epfd).is_none() {
+    if outcome != 0 || registry::of(epfd).is_none() {
         return outcome;
     }
     let errno = real::errno();

@@ -1,53 +1,52 @@
 //! One stream in one set: what the program wants to know of it, and what it was told already.
 
+use super::quiet::QUIET;
 use crate::table::Held;
-use crate::{real, thread, wait};
-use core::ffi::{c_int, c_short};
+use crate::thread;
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_client::{End, Ready};
 use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
-use rustix::event::PollFlags;
 use rustix::fd::RawFd;
 
-const fn bit(bits: c_int) -> u32 {
+/// Bits of epoll as they come in events.
+pub const fn bit(bits: c_int) -> u32 {
     bits.unsigned_abs()
 }
-const IN: u32 = bit(libc::EPOLLIN | libc::EPOLLRDNORM);
-const OUT: u32 = bit(libc::EPOLLOUT | libc::EPOLLWRNORM);
-const PRI: u32 = bit(libc::EPOLLPRI);
-const ERR: u32 = bit(libc::EPOLLERR);
-const HUP: u32 = bit(libc::EPOLLHUP);
-const RDHUP: u32 = bit(libc::EPOLLRDHUP);
-const ET: u32 = 1 << 31;
-const ONESHOT: u32 = bit(libc::EPOLLONESHOT);
+pub const IN: u32 = bit(libc::EPOLLIN | libc::EPOLLRDNORM);
+pub const OUT: u32 = bit(libc::EPOLLOUT | libc::EPOLLWRNORM);
+pub const PRI: u32 = bit(libc::EPOLLPRI);
+pub const ERR: u32 = bit(libc::EPOLLERR);
+pub const HUP: u32 = bit(libc::EPOLLHUP);
+pub const RDHUP: u32 = bit(libc::EPOLLRDHUP);
+pub const ET: u32 = 1 << 31;
+pub const ONESHOT: u32 = bit(libc::EPOLLONESHOT);
 /// Bits that are told without being asked for.
-const ALWAYS: u32 = ERR | HUP;
-/// What the kernel is asked of a quiet socket: an edge for FIN, RST and stray bytes.
-const QUIET: u32 = bit(libc::EPOLLIN) | RDHUP | ET;
+pub const ALWAYS: u32 = ERR | HUP;
 
 /// An interest.
 pub struct Interest {
     /// The descriptor by which the inner set knows the stream.
-    quiet: c_int,
+    pub(super) quiet: c_int,
     /// Tells it from others that were in the same place before.
-    key: u64,
-    held: Held,
-    wanted: u32,
+    pub(super) key: u64,
+    pub(super) held: Held,
+    pub(super) wanted: u32,
     data: u64,
     /// What the inner set was asked.
-    asked: u32,
+    pub(super) asked: u32,
     /// What the kernel said and was not yet told.
-    kernel: u32,
+    pub(super) kernel: u32,
     /// Nothing is told: one-shot and shot, or taken out by the program.
-    asleep: bool,
+    pub(super) asleep: bool,
     /// Taken out by the program. The quiet socket stays in the inner set, so that putting it back needs no system
     /// call: some programs do both for each message.
     out: bool,
     /// Added or modified: whatever is ready now is news.
-    fresh: bool,
+    pub(super) fresh: bool,
     /// Something arrived that was not yet told (edge-triggered).
     edge: bool,
     /// Up to where arrivals were seen.
@@ -145,38 +144,10 @@ impl Interest {
         self.ask_kernel(inner);
     }
 
-    /// Adds the quiet socket to the inner set.
-    pub fn enlist(&mut self, inner: RawFd) -> Result<(), c_int> {
-        self.asked = self.registration();
-        self.control(inner, libc::EPOLL_CTL_ADD)
-    }
-
-    /// Removes the quiet socket from the inner set; and no bell is wanted any more.
-    pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) {
-        if inner >= 0 {
-            let _ = self.control(inner, libc::EPOLL_CTL_DEL);
-        }
-        if let Some(waiter) = waiter {
-            self.disarm(waiter);
-        }
-    }
-
-    /// The program's descriptor goes, another one of the same stream stays.
-    pub fn rename(&mut self, other: c_int, inner: RawFd) {
-        let _ = self.control(inner, libc::EPOLL_CTL_DEL);
-        self.quiet = other;
-        let _ = self.control(inner, libc::EPOLL_CTL_ADD);
-    }
-
     /// In the child of `fork`: bells and the inner set are the parent's.
     pub fn forget_parent(&mut self) {
         self.armed = None;
         self.armed_room = false;
-    }
-
-    /// Something about the stream changed that is not seen in its rings.
-    pub fn refresh(&mut self, inner: RawFd) {
-        self.ask_kernel(inner);
     }
 
     /// What is to be told now; 0 is nothing. One load or two if nothing happened.
@@ -279,7 +250,8 @@ impl Interest {
         bits_of(self.held.ready(tid)) & rings | self.kernel & (!rings | HUP)
     }
 
-    fn is_connecting(&self) -> bool {
+    /// Whether its `connect` is not known to have ended.
+    pub fn is_connecting(&self) -> bool {
         self.held.shared().status.connecting.load(Relaxed) != 0
     }
 
@@ -290,39 +262,6 @@ impl Interest {
 
     fn is_tcp_only(&self) -> bool {
         self.held.rx() == Direction::Tcp
-    }
-
-    /// The inner set has news of the quiet socket.
-    pub fn news(&mut self, bits: u32) {
-        if self.is_connecting() {
-            if wait::is_connected(self.quiet, &self.held) {
-                self.fresh = true;
-            } else {
-                self.kernel = bits;
-            }
-            return;
-        }
-        let by_ring = self.held.rx() != Direction::Tcp;
-        if by_ring || bits & ALWAYS != 0 {
-            let flags = PollFlags::from_bits_retain(u16::try_from(bits & 0xffff).unwrap_or(0));
-            wait::quiet_news(self.quiet, &self.held, flags);
-        }
-        let mut own = PRI | HUP | if by_ring { 0 } else { IN | RDHUP };
-        if self.held.tx() == Direction::Tcp {
-            own |= OUT;
-        }
-        self.kernel |= bits & own;
-    }
-
-    /// A direction has just gone back to TCP: what the kernel has of it is told together with what the rings have,
-    /// as it would be of one socket.
-    fn look_at_kernel(&mut self) {
-        let asked = c_short::try_from(self.asked & (IN | OUT | PRI | RDHUP)).unwrap_or(0);
-        let mut quiet = libc::pollfd { fd: self.quiet, events: asked, revents: 0 };
-        // SAFETY: one pollfd.
-        if unsafe { real::poll(&raw mut quiet, 1, 0) } == 1 {
-            self.news(u32::from(quiet.revents.cast_unsigned()));
-        }
     }
 
     /// Asks the far side for bells, where it was not asked since something last arrived, or since a bell rang
@@ -365,48 +304,6 @@ impl Interest {
 
     fn is_blocked(&self) -> bool {
         !self.held.has_room() || self.blocked != self.held.shared().sending.blocked.load(Relaxed)
-    }
-
-    /// What the inner set has to be asked now.
-    fn registration(&self) -> u32 {
-        let wanted = if self.asleep { 0 } else { self.wanted & (IN | OUT | PRI | RDHUP) };
-        let edge = self.wanted & ET;
-        if self.is_connecting() {
-            return wanted | edge;
-        }
-        let (rx, tx) = (self.held.rx(), self.held.tx());
-        if rx != Direction::Tcp && tx != Direction::Tcp {
-            return QUIET | wanted & PRI;
-        }
-        let mut asked = wanted & PRI;
-        if rx == Direction::Tcp {
-            asked |= wanted & (IN | RDHUP);
-        } else if edge != 0 || self.held.shared().status.fin.load(Relaxed) == 0 {
-            asked |= bit(libc::EPOLLIN) | RDHUP;
-        }
-        if tx == Direction::Tcp {
-            asked |= wanted & OUT;
-        }
-        // A one-shot that was shot must not be told of errors either, and a level would never end.
-        asked | if self.asleep { ET } else { edge }
-    }
-
-    fn ask_kernel(&mut self, inner: RawFd) {
-        let asked = self.registration();
-        if asked & !QUIET != 0 || asked != self.asked {
-            self.asked = asked;
-            let _ = self.control(inner, libc::EPOLL_CTL_MOD);
-        }
-    }
-
-    fn control(&self, inner: RawFd, operation: c_int) -> Result<(), c_int> {
-        let mut event = epoll_event { events: self.asked, u64: self.key };
-        // SAFETY: our own set and event.
-        if unsafe { real::epoll_ctl(inner, operation, self.quiet, &raw mut event) } == 0 {
-            Ok(())
-        } else {
-            Err(real::errno())
-        }
     }
 }
 

@@ -11,12 +11,16 @@
 //!   shadow (memory) ------------------ interests in streams: readiness comes from the rings
 //! ```
 //! The inner set makes the program's set readable when a stream has news, so a program that sleeps in the kernel, or
-//! polls the set's descriptor from elsewhere, wakes up. Its events carry [`set::tag`] and are never reported.
+//! polls the set's descriptor from elsewhere, wakes up. Its events carry [`bed::tag`] and are never reported.
 
+mod bed;
 mod candidate;
 mod control;
 mod interest;
 mod order;
+mod quiet;
+mod registry;
+mod scan;
 mod set;
 mod waiting;
 
@@ -97,7 +101,7 @@ pub fn upgraded(fd: c_int) {
 
 /// A direction of the stream has just gone back to the kernel's TCP: sets that hold it ask the kernel from now on.
 pub fn downgraded(held: &Held) {
-    set::all(|set, state| {
+    registry::all(|set, state| {
         if state.refresh(held.index) {
             set.kick(state);
         }
@@ -107,7 +111,7 @@ pub fn downgraded(held: &Held) {
 /// A send on the stream found no room: threads that sleep in a set that wants to know of room must ask for a bell.
 #[inline]
 pub fn blocked(held: &Held) {
-    if set::any_sleeper() {
+    if registry::any_sleeper() {
         downgraded(held);
     }
 }
@@ -115,10 +119,10 @@ pub fn blocked(held: &Held) {
 /// `fd`, an epoll set or a stream, is about to be closed.
 pub fn closed(fd: c_int) {
     match table::look(fd).map(|entry| (entry.kind, entry.index)) {
-        Some((Kind::Epoll, index)) => set::closed(index, fd),
+        Some((Kind::Epoll, index)) => registry::closed(index, fd),
         Some((Kind::Stream, index)) => {
             let Some(held) = table::at(index) else { return };
-            set::all(|_, state| state.stream_closed(fd, &held));
+            registry::all(|_, state| state.stream_closed(fd, &held));
         }
         _ => {}
     }
@@ -126,20 +130,20 @@ pub fn closed(fd: c_int) {
 
 /// Before `fork`: nobody is in the middle of a change of a set, as far as that can be had in a short time.
 pub fn before_fork() -> Vec<Guard<'static>> {
-    let mut guards = set::before_fork();
+    let mut guards = registry::before_fork();
     guards.extend(candidate::before_fork());
     guards
 }
 
 /// We are in the child of a `fork`: it has a copy of the interests, and makes wake events of its own.
 pub fn forked_child() {
-    set::forked_child();
+    registry::forked_child();
     candidate::forked_child();
 }
 
 /// `new` refers to the same epoll set as `old`.
 pub fn duplicated(old: c_int, new: c_int) {
-    if let Some(set) = set::of(old) {
+    if let Some(set) = registry::of(old) {
         set.named(new);
     }
 }
@@ -147,18 +151,18 @@ pub fn duplicated(old: c_int, new: c_int) {
 /// Whether the set holds streams, so that the kernel alone cannot answer for it.
 #[inline]
 pub fn is_shadowed(epfd: c_int) -> bool {
-    set::of(epfd).is_some_and(|set| set.is_shadowed())
+    registry::of(epfd).is_some_and(|set| set.is_shadowed())
 }
 
 /// Looks whether a stream in the set is ready, without taking edges, and asks the others for bells. For those who
 /// poll the set's descriptor.
 pub fn prepare(epfd: c_int) -> Prepared {
-    set::of(epfd).filter(|set| set.is_shadowed()).map_or(Prepared::NOTHING, |set| set.prepare(epfd))
+    registry::of(epfd).filter(|set| set.is_shadowed()).map_or(Prepared::NOTHING, |set| set.prepare(epfd))
 }
 
 fn created(epfd: c_int) -> c_int {
     if epfd >= 0 {
-        set::create(epfd);
+        registry::create(epfd);
     }
     epfd
 }

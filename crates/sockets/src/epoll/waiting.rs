@@ -1,6 +1,7 @@
 //! `epoll_wait` on a set that holds streams.
 
-use super::set::{self, Set, State};
+use super::set::{Set, State};
+use super::{bed, registry};
 use crate::poll::{BLIND, KERNEL_EVERY, Limit};
 use crate::wait::Spinner;
 use crate::{process, real, thread};
@@ -41,7 +42,7 @@ pub fn wait(
     limit: impl FnOnce() -> Option<Limit>,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
-    let Some(set) = set::of(call.epfd) else { return kernel() };
+    let Some(set) = registry::of(call.epfd) else { return kernel() };
     if !set.is_shadowed() {
         let outcome = kernel();
         let count = usize::try_from(outcome).unwrap_or(0);
@@ -324,7 +325,7 @@ impl Events {
 
     /// The kernel has appended `count` events. Removes our own one, and says whether it was there.
     fn accept(&mut self, count: usize) -> bool {
-        let tag = set::tag();
+        let tag = bed::tag();
         let mut tagged = false;
         for at in self.len..(self.len + count).min(self.max) {
             // SAFETY: filled by the kernel.
@@ -357,7 +358,7 @@ mod tests {
 
     #[test]
     fn our_own_event_is_never_reported() {
-        let mut array = [1, set::tag(), 2].map(|u64| epoll_event { events: 1, u64 });
+        let mut array = [1, bed::tag(), 2].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: three events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 3) }.unwrap();
         assert!(events.accept(3));

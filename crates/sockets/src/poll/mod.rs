@@ -8,21 +8,14 @@
 //!   one waiter for all rings --> ppoll(kernel descriptors + quiet sockets + waiter) --> look again
 //! ```
 
+mod round;
+
 use crate::hook::hook;
-use crate::table::{self, Held, Kind};
-use crate::waiters::{self, Waiter};
-use crate::{epoll, process, real, thread, wait};
-use core::cell::Cell;
-use core::ffi::{c_int, c_short};
-use core::sync::atomic::Ordering::Relaxed;
-use crosslane_client::Ready;
-use crosslane_shm::wait::Budget;
-use crosslane_stream::Direction;
-use libc::{
-    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, nfds_t, pollfd,
-    sigset_t, size_t, timespec,
-};
-use rustix::event::PollFlags;
+use crate::table::{self, Kind};
+use crate::{epoll, real};
+use core::ffi::c_int;
+use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
+use round::Round;
 use std::time::{Duration, Instant};
 
 /// While rings are looked at, kernel descriptors are looked at this often.
@@ -31,15 +24,6 @@ pub const KERNEL_EVERY: Duration = Duration::from_micros(10);
 pub const BLIND: Duration = Duration::from_millis(5);
 /// Descriptors that need no allocation.
 const FEW: usize = 64;
-/// Streams that need no allocation.
-const FEW_STREAMS: usize = 16;
-/// Bits that a ring answers for the receiving direction.
-const RECEIVING: c_short = POLLIN | POLLRDNORM | POLLRDHUP;
-/// Bits that a ring answers for the sending direction.
-const SENDING: c_short = POLLOUT | POLLWRNORM;
-/// Bits that are told without being asked for.
-const ALWAYS: c_short = POLLERR | POLLHUP | POLLNVAL;
-
 /// How long a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -50,9 +34,6 @@ pub enum Limit {
     /// For ever.
     Never,
 }
-
-/// How long to spin when many descriptors are waited for.
-static BUDGET: Budget = Budget::new();
 
 hook! {
     /// `poll(2)`.
@@ -163,328 +144,6 @@ impl Limit {
     }
 }
 
-/// A stream among the descriptors.
-struct Watch {
-    at: usize,
-    held: Held,
-    /// Bits that its rings answer, rather than the kernel.
-    rings: c_short,
-}
-
-/// One call's descriptors.
-struct Round<'a> {
-    fds: &'a mut [pollfd],
-    /// The same for the kernel, with other events for streams, and the waiter as the last one.
-    kernel: &'a mut [pollfd],
-    few: [Option<Watch>; FEW_STREAMS],
-    many: Vec<Watch>,
-    /// Whether there are descriptors of the kernel's own, or epoll sets.
-    others: bool,
-    sets: bool,
-}
-
-impl<'a> Round<'a> {
-    fn new(fds: &'a mut [pollfd], kernel: &'a mut [pollfd]) -> Self {
-        let few = [const { None }; FEW_STREAMS];
-        let mut round = Self { fds, kernel, few, many: Vec::new(), others: false, sets: false };
-        let mut count = 0;
-        for at in 0..round.fds.len() {
-            let asked = round.fds[at];
-            round.kernel[at] = pollfd { revents: 0, ..asked };
-            if asked.fd < 0 {
-                continue;
-            }
-            let Some(held) = table::stream(asked.fd) else {
-                round.others = true;
-                round.sets |= epoll::is_shadowed(asked.fd);
-                continue;
-            };
-            let watch = Watch { at, held, rings: 0 };
-            match round.few.get_mut(count) {
-                Some(place) => *place = Some(watch),
-                None => round.many.push(watch),
-            }
-            count += 1;
-        }
-        round
-    }
-
-    fn wait(mut self, limit: Limit, mask: *const sigset_t) -> Result<usize, c_int> {
-        self.compose();
-        if !self.others && !kernel_is_due() && self.rings_ready() {
-            return Ok(self.gather());
-        }
-        let mask_now = if limit == Limit::Now { mask } else { core::ptr::null() };
-        self.ask_kernel(Some(Duration::ZERO), mask_now)?;
-        let mut ready = self.gather();
-        if ready > 0 || limit == Limit::Now {
-            return Ok(ready);
-        }
-        if self.spin(limit)? {
-            return Ok(self.gather());
-        }
-        loop {
-            self.sleep(limit, mask)?;
-            ready = self.gather();
-            if ready > 0 || limit.is_over() {
-                return Ok(ready);
-            }
-        }
-    }
-
-    fn watches(&self) -> impl Iterator<Item = &Watch> {
-        self.few.iter().map_while(Option::as_ref).chain(&self.many)
-    }
-
-    /// What to ask the kernel for each stream now, and what its rings answer.
-    fn compose(&mut self) {
-        let Self { fds, kernel, few, many, .. } = self;
-        for watch in few.iter_mut().map_while(Option::as_mut).chain(many) {
-            let asked = &fds[watch.at];
-            let (events, rings) = share(asked.fd, &watch.held, asked.events);
-            kernel[watch.at].events = events;
-            watch.rings = rings;
-        }
-    }
-
-    fn rings_ready(&self) -> bool {
-        self.watches().any(|watch| self.ring_bits(watch) != 0)
-    }
-
-    fn ring_bits(&self, watch: &Watch) -> c_short {
-        if watch.rings == 0 {
-            return 0;
-        }
-        bits(watch.held.ready(thread::tid())) & watch.rings & (self.fds[watch.at].events | ALWAYS)
-    }
-
-    /// Puts the answers of rings and kernel together and counts them.
-    fn gather(&mut self) -> usize {
-        for (asked, kernel) in self.fds.iter_mut().zip(self.kernel.iter()) {
-            asked.revents = kernel.revents;
-        }
-        for index in 0.. {
-            let Some(watch) =
-                self.few.get(index).map_or_else(|| self.many.get(index - FEW_STREAMS), Option::as_ref)
-            else {
-                break;
-            };
-            let said = self.kernel[watch.at].revents & (!watch.rings | ALWAYS);
-            let asked = self.fds[watch.at].events | ALWAYS;
-            self.fds[watch.at].revents = said & asked | self.ring_bits(watch);
-        }
-        self.fds.iter().filter(|asked| asked.revents != 0).count()
-    }
-
-    /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of quiet sockets.
-    fn ask_kernel(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
-        let mut ready_sets = false;
-        if self.sets {
-            for asked in self.fds.iter() {
-                ready_sets |= epoll::prepare(asked.fd).ready;
-            }
-        }
-        let timeout = if ready_sets { Some(Duration::ZERO) } else { timeout };
-        self.poll_all(timeout, mask)?;
-        if self.sets {
-            self.correct_sets();
-        }
-        for watch in self.watches() {
-            let asked = &self.fds[watch.at];
-            let news = self.kernel[watch.at].revents;
-            if news & (POLLIN | ALWAYS | POLLRDHUP) != 0 && watch.rings != 0 {
-                let news = PollFlags::from_bits_retain(news.cast_unsigned());
-                wait::quiet_news(asked.fd, &watch.held, news);
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks for the program's descriptors and, if there is one, the waiter. A limit of descriptors (`sshd`'s is 1) can
-    /// leave no room for the waiter: then it is a short sleep without.
-    fn poll_all(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
-        let programs = self.fds.len();
-        let alone = self.kernel[programs].fd < 0;
-        let mut poll = |count: usize, timeout: Option<Duration>| {
-            let time = timeout.map(timespec_of);
-            let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-            let count = nfds_t::try_from(count).unwrap_or(nfds_t::MAX);
-            // SAFETY: our own array, at least as long; the mask is the program's.
-            let outcome = unsafe { real::ppoll(self.kernel.as_mut_ptr(), count, time, mask) };
-            if outcome < 0 { Err(real::errno()) } else { Ok(()) }
-        };
-        if alone {
-            return poll(programs, timeout);
-        }
-        match poll(programs + 1, timeout) {
-            Err(libc::EINVAL) => poll(programs, Some(timeout.map_or(BLIND, |timeout| timeout.min(BLIND)))),
-            outcome => outcome,
-        }
-    }
-
-    /// The kernel knows an epoll set's own descriptors; whether its streams are ready, we know.
-    fn correct_sets(&mut self) {
-        for (asked, kernel) in self.fds.iter().zip(self.kernel.iter_mut()) {
-            if asked.events & (POLLIN | POLLRDNORM) != 0 && epoll::prepare(asked.fd).ready {
-                kernel.revents |= asked.events & (POLLIN | POLLRDNORM);
-            }
-        }
-    }
-
-    /// Looks at the rings for a bounded time. Whether it found something.
-    fn spin(&mut self, limit: Limit) -> Result<bool, c_int> {
-        let ns = self.spin_ns();
-        let Some(_spinner) = wait::Spinner::among(ns) else { return Ok(false) };
-        let start = Instant::now();
-        let mut asked = start;
-        loop {
-            for _ in 0..16 {
-                if self.rings_ready() {
-                    self.budget().spun(process::spin_ns());
-                    return Ok(true);
-                }
-                core::hint::spin_loop();
-            }
-            let now = Instant::now();
-            if now - asked >= KERNEL_EVERY {
-                asked = now;
-                self.compose();
-                self.ask_kernel(Some(Duration::ZERO), core::ptr::null())?;
-                if self.gather() > 0 {
-                    return Ok(true);
-                }
-            }
-            if (now - start).as_nanos() >= u128::from(ns) || limit.is_over() {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn spin_ns(&self) -> u32 {
-        let mut watches = self.watches();
-        match (watches.next(), watches.next()) {
-            (None, _) => 0,
-            (Some(one), None) => wait::spin_ns(&one.held, self.budget()),
-            _ => BUDGET.ns(process::spin_ns()),
-        }
-    }
-
-    /// The budget of the only stream, or the one for many.
-    fn budget(&self) -> &'static Budget {
-        let mut watches = self.watches();
-        match (watches.next(), watches.next()) {
-            (Some(one), None) if self.fds[one.at].events & SENDING == 0 => {
-                &one.held.shared().receiving.budget
-            }
-            (Some(one), None) => &one.held.shared().sending.budget,
-            _ => &BUDGET,
-        }
-    }
-
-    fn sleep(&mut self, limit: Limit, mask: *const sigset_t) -> Result<(), c_int> {
-        let start = Instant::now();
-        self.compose();
-        let waiter = if self.watches().any(|watch| watch.rings & (RECEIVING | SENDING) != 0) {
-            Waiter::take()
-        } else {
-            None
-        };
-        let armed = self.arm(waiter);
-        let timeout =
-            if self.rings_ready() { Some(Duration::ZERO) } else { limit.left((!armed).then_some(BLIND)) };
-        let outcome = self.ask_kernel(timeout, mask);
-        self.disarm(waiter);
-        let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.budget().slept(slept, process::spin_ns());
-        outcome
-    }
-
-    /// Asks all rings to ring `waiter`. `false` if not all will.
-    fn arm(&mut self, waiter: Option<Waiter>) -> bool {
-        let last = self.kernel.len() - 1;
-        self.kernel[last] = pollfd { fd: waiter.map_or(-1, |waiter| waiter.fd), events: POLLIN, revents: 0 };
-        let mut armed = true;
-        for watch in self.watches() {
-            let asked = self.fds[watch.at].events & watch.rings;
-            watch.held.shared().counters.sleeps.fetch_add(1, Relaxed);
-            let (data, room) = (asked & RECEIVING != 0, asked & SENDING != 0);
-            armed &= match waiter {
-                Some(waiter) => {
-                    (!data || watch.held.want_data(waiter.id)) & (!room || watch.held.want_room(waiter.id))
-                }
-                None => !data && !room,
-            };
-        }
-        if self.sets {
-            for asked in self.fds.iter() {
-                armed &= epoll::prepare(asked.fd).armed;
-            }
-        }
-        armed
-    }
-
-    fn disarm(&mut self, waiter: Option<Waiter>) {
-        let Some(waiter) = waiter else { return };
-        for watch in self.watches() {
-            watch.held.unwant_data(waiter.id);
-            watch.held.unwant_room(waiter.id);
-            waiters::left(&watch.held);
-        }
-        let last = self.kernel.len() - 1;
-        self.kernel[last].fd = -1;
-        waiter.give();
-    }
-}
-
-/// Whether this thread has not asked the kernel for a while: a program that always finds rings ready must learn of
-/// ended connections all the same.
-fn kernel_is_due() -> bool {
-    thread_local! {
-        static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
-    }
-    let now = Instant::now();
-    let due = |asked: &Cell<Option<Instant>>| {
-        let due = asked.get().is_none_or(|asked| now - asked >= KERNEL_EVERY);
-        if due {
-            asked.set(Some(now));
-        }
-        due
-    };
-    ASKED.try_with(due).unwrap_or(true)
-}
-
-/// Who answers for a stream's `events`: what to ask the kernel for, and which bits the rings answer.
-fn share(fd: c_int, end: &Held, events: c_short) -> (c_short, c_short) {
-    if !wait::is_connected(fd, end) {
-        return (events, 0);
-    }
-    let (mut ask, mut rings) = (events & POLLPRI, ALWAYS);
-    if end.rx() == Direction::Tcp {
-        ask |= events & RECEIVING;
-    } else {
-        rings |= RECEIVING;
-        if end.shared().status.fin.load(Relaxed) == 0 {
-            ask |= POLLIN | POLLRDHUP;
-        }
-    }
-    if end.tx() == Direction::Tcp {
-        ask |= events & SENDING;
-    } else {
-        rings |= SENDING;
-    }
-    (ask, rings)
-}
-
-/// Readiness in the terms of `poll`.
-fn bits(ready: Ready) -> c_short {
-    let bit = |is: bool, bits: c_short| if is { bits } else { 0 };
-    bit(ready.readable, POLLIN | POLLRDNORM)
-        | bit(ready.writable, POLLOUT | POLLWRNORM)
-        | bit(ready.read_closed, POLLRDHUP)
-        | bit(ready.hung_up, POLLHUP)
-        | bit(ready.error, POLLERR)
-}
-
 /// The program's array, if the kernel alone cannot answer for it.
 ///
 /// # Safety
@@ -503,13 +162,6 @@ fn answer(outcome: Result<usize, c_int>) -> c_int {
     match outcome {
         Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
         Err(errno) => real::fail(errno),
-    }
-}
-
-fn timespec_of(time: Duration) -> timespec {
-    timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
     }
 }
 

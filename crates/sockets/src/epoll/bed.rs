@@ -1,0 +1,168 @@
+//! What wakes sleepers: the inner set with the wake event and the quiet sockets, inside the program's set.
+
+use super::set::State;
+use crate::waiters::Waiter;
+use crate::{own, real};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering};
+use crosslane_wire::WaiterId;
+use libc::epoll_event;
+use rustix::event::epoll::CreateFlags;
+use rustix::fd::RawFd;
+
+/// Key of the wake event in the inner set.
+const WAKE: u64 = u64::MAX;
+
+static TAG: AtomicU64 = AtomicU64::new(0);
+
+/// What wakes sleepers.
+#[derive(Clone, Copy)]
+pub struct Bed {
+    inner: RawFd,
+    waiter: Option<Waiter>,
+}
+
+impl Bed {
+    /// Closes the inner set and gives the wake event away.
+    pub fn end(self, give: impl FnMut(Waiter)) {
+        own::close(self.inner);
+        self.waiter.into_iter().for_each(give);
+    }
+}
+
+/// The mark of our own events in the program's kernel sets.
+pub fn tag() -> u64 {
+    match TAG.load(Ordering::Relaxed) {
+        0 => choose_tag(),
+        tag => tag,
+    }
+}
+
+#[cold]
+fn choose_tag() -> u64 {
+    let mut bytes = [0; 8];
+    let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
+    let number =
+        u64::from_ne_bytes(bytes) ^ if drawn.is_ok() { 0 } else { (&raw const TAG).addr() as u64 } | 1 << 63;
+    let _ = TAG.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+    TAG.load(Ordering::Relaxed)
+}
+
+impl State {
+    /// The inner set, if there is one.
+    pub fn inner(&self) -> RawFd {
+        self.bed.map_or(-1, |bed| bed.inner)
+    }
+
+    /// Makes the inner set and the wake event, and adds them to the program's set. The errors are those of
+    /// `epoll_ctl`.
+    pub fn make_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
+        match self.bed {
+            Some(Bed { waiter: Some(waiter), .. }) if waiter.is_current() => return Ok(()),
+            Some(bed) => self.renew_waiter(bed),
+            None => self.open_bed(epfd)?,
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn open_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
+        let inner =
+            rustix::event::epoll::create(CreateFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
+        let inner = own::hide(inner);
+        let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: tag() };
+        // SAFETY: our own set and event.
+        if unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, inner, &raw mut event) } != 0 {
+            let errno = real::errno();
+            own::close(inner);
+            return Err(errno);
+        }
+        let bed = Bed { inner, waiter: None };
+        self.bed = Some(bed);
+        for interest in self.places.iter_mut().flatten() {
+            let _ = interest.enlist(inner);
+        }
+        self.renew_waiter(bed);
+        self.kick();
+        Ok(())
+    }
+
+    /// The daemon that knew the waiter is gone, or there was none.
+    #[cold]
+    fn renew_waiter(&mut self, bed: Bed) {
+        let waiter = Waiter::take();
+        if waiter.is_none() && bed.waiter.is_some() {
+            return;
+        }
+        if let Some(old) = bed.waiter {
+            for interest in self.places.iter_mut().flatten() {
+                interest.disarm(old.id);
+            }
+            old.close();
+        }
+        if let Some(waiter) = waiter {
+            let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
+            // SAFETY: our own set, event and eventfd.
+            unsafe { real::epoll_ctl(bed.inner, libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
+        }
+        self.bed = Some(Bed { waiter, ..bed });
+    }
+
+    /// Makes the inner set readable.
+    pub fn kick(&self) {
+        if let Some(waiter) = self.bed.and_then(|bed| bed.waiter) {
+            waiter.ring();
+        }
+    }
+
+    /// Takes the inner set's news. `false` if there were none: what was seen of it belongs to a process that has
+    /// this set as well, by `fork`.
+    pub fn hear(&mut self) -> bool {
+        const MOST: usize = 32;
+        let Some(bed) = self.bed else { return false };
+        let mut heard = false;
+        for _ in 0..=self.places.len() / MOST {
+            let mut events = [epoll_event { events: 0, u64: 0 }; MOST];
+            let room = c_int::try_from(MOST).unwrap_or(1);
+            // SAFETY: our own set and array.
+            let count = unsafe { real::epoll_wait(bed.inner, events.as_mut_ptr(), room, 0) };
+            let count = usize::try_from(count).unwrap_or(0);
+            heard |= count > 0;
+            for event in &events[..count] {
+                self.hear_one(event.u64, event.events, bed.waiter);
+            }
+            if count < MOST {
+                break;
+            }
+        }
+        heard
+    }
+
+    fn hear_one(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
+        if key == WAKE {
+            if let Some(waiter) = waiter {
+                waiter.clear();
+            }
+            self.rung = true;
+            return;
+        }
+        let place = usize::try_from(key & 0xffff_ffff).unwrap_or(usize::MAX);
+        if let Some(interest) =
+            self.places.get_mut(place).and_then(Option::as_mut).filter(|it| it.has_key(key))
+        {
+            interest.news(bits);
+        }
+    }
+
+    /// Asks for bells. `false` if not all will ring.
+    pub fn arm(&mut self) -> bool {
+        let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
+        let again = core::mem::take(&mut self.rung);
+        self.places.iter_mut().flatten().fold(true, |armed, interest| interest.arm(waiter, again) & armed)
+    }
+
+    /// The number of the wake event, if there is one.
+    pub fn waiter_id(&self) -> Option<WaiterId> {
+        self.bed?.waiter.map(|waiter| waiter.id)
+    }
+}
