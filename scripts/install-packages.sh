@@ -25,6 +25,9 @@ demo=(
 test=(
     "${demo[@]}"
     "memcached memcached"
+    "apache2 apache2-bin"
+    "haproxy haproxy"
+    "vsftpd vsftpd"
     "nc netcat-openbsd"
     "sshd openssh-server"
     "ssh openssh-client"

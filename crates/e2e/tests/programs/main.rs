@@ -5,5 +5,6 @@ mod database;
 mod ip;
 mod performance;
 mod python;
+mod servers;
 mod shell;
 mod web;
