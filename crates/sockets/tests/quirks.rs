@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Longest run of one program.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(50);
 /// Exit code of a program that cannot show what it is to show.
 const SKIPPED: i32 = 77;
 /// Programs that run at a time.

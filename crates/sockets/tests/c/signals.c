@@ -20,19 +20,39 @@ static void on_alarm(int flags)
 struct later {
     pthread_t whom;
     int fd;
+    volatile sig_atomic_t over;
 };
 
-/* Signals until the handler ran at least three times, so that one comes while the other thread is blocked; then
- * sends a byte. */
+static void pause_ms(long ms)
+{
+    struct timespec pause = {.tv_nsec = ms * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* Signals until the other thread says that its call was interrupted: on a busy machine the first signals may come
+ * before it is blocked. Then sends a byte. */
+static void *interrupter(void *argument)
+{
+    struct later *later = argument;
+    for (int round = 0; round < 500 && !later->over; round++) {
+        pause_ms(20);
+        pthread_kill(later->whom, SIGUSR1);
+    }
+    CHECK(write(later->fd, "x", 1) == 1);
+    return NULL;
+}
+
+/* Signals three times, each after the one before was handled: two that are pending would be one. Then sends a byte. */
 static void *signaller(void *argument)
 {
     struct later *later = argument;
-    struct timespec pause = {.tv_nsec = 20 * 1000000};
     for (int round = 0; round < 3; round++) {
-        nanosleep(&pause, NULL);
+        pause_ms(20);
         pthread_kill(later->whom, SIGUSR1);
+        while (handled == round)
+            pause_ms(1);
     }
-    nanosleep(&pause, NULL);
+    pause_ms(20);
     CHECK(write(later->fd, "x", 1) == 1);
     return NULL;
 }
@@ -46,8 +66,9 @@ static void blocked_receive(void)
     struct later later = {.whom = pthread_self(), .fd = ends[1]};
 
     on_alarm(0);
-    CHECK(pthread_create(&thread, NULL, signaller, &later) == 0);
+    CHECK(pthread_create(&thread, NULL, interrupter, &later) == 0);
     FAILS(recv(ends[0], &byte, 1, 0), EINTR);
+    later.over = 1;
     CHECK(handled >= 1);
     CHECK(pthread_join(thread, NULL) == 0);
     expect(ends[0], "x");
@@ -74,8 +95,9 @@ static void blocked_send(void)
     CHECK(errno == EAGAIN);
     CHECK(fcntl(ends[0], F_SETFL, 0) == 0);
     on_alarm(0);
-    CHECK(pthread_create(&thread, NULL, signaller, &later) == 0);
+    CHECK(pthread_create(&thread, NULL, interrupter, &later) == 0);
     FAILS(send(ends[0], block, sizeof block, 0), EINTR);
+    later.over = 1;
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
