@@ -10,6 +10,7 @@ use crosslane_shm::lock::{Guard, Lock};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{LIFE_ANNOUNCED, Plain, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -178,12 +179,22 @@ pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionEr
     match work(&session, link) {
         Ok(value) => Some(value),
         Err(SessionError::Refused(_) | SessionError::Map(_)) => None,
-        Err(_) => {
+        Err(error) => {
             own::close(link.socket);
             state.link = None;
             state.tried = Some(Instant::now());
+            if matches!(error, SessionError::Lost(Errno::PIPE | Errno::CONNRESET)) {
+                daemon_is_gone();
+            }
             None
         }
+    }
+}
+
+/// The daemon was killed: with it went the circuits of all our streams, and perhaps the way for the kernel's FIN.
+pub fn daemon_is_gone() {
+    for end in crate::hook::descriptor::streams() {
+        end.break_off(libc::ECONNRESET);
     }
 }
 
@@ -222,7 +233,7 @@ fn daemon_lives() -> bool {
         let mut byte = [0];
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match rustix::net::recv(session.socket(), &mut byte[..], flags) {
-            Ok((0, _)) => Err(rustix::io::Errno::CONNRESET.into()),
+            Ok((0, _)) => Err(Errno::CONNRESET.into()),
             _ => Ok(()),
         }
     })

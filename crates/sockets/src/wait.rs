@@ -237,6 +237,10 @@ fn doze(
         // SAFETY: our own descriptor; if another thread closes it meanwhile the kernel says so.
         fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(session) }, PollFlags::empty()));
     }
+    if end.shared().status.reset.load(Relaxed) != 0 {
+        // Another thread found the daemon gone, and there may be another one by now, of whose end we would hear.
+        return Ok(());
+    }
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(0) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(libc::EAGAIN),
         Ok(_) => {
@@ -245,7 +249,7 @@ fn doze(
                 quiet_news(fd, end, news);
             }
             if fds.get(daemon).is_some_and(|session| session.revents().contains(PollFlags::HUP)) {
-                daemon_is_gone();
+                process::daemon_is_gone();
             }
             Ok(())
         }
@@ -257,13 +261,6 @@ fn doze(
             Err(errno) => Err(errno.raw_os_error()),
         },
         Err(errno) => Err(errno.raw_os_error()),
-    }
-}
-
-/// The daemon was killed: with it went the circuits of all our streams, and perhaps the way for the kernel's FIN.
-fn daemon_is_gone() {
-    for end in crate::hook::descriptor::streams() {
-        end.break_off(libc::ECONNRESET);
     }
 }
 
