@@ -5,7 +5,7 @@ mod receive;
 mod send;
 
 use crate::Grant;
-use crate::shared::Shared;
+use crate::shared::{FIN_SILENT, FIN_TOLD, Shared};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::arena::Arena;
@@ -13,6 +13,7 @@ use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_stream::{Direction, OutOfOrder, Side};
+use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{
     ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
 };
@@ -194,9 +195,33 @@ impl End {
         if self.inbound.load_u32(STATE) == STATE_GONE {
             return true;
         }
-        self.shared.status.fin.load(Relaxed) != 0
-            && matches!(self.rx(), Direction::Open | Direction::Greeting)
-            && !self.shared.consumer.arrived(&self.inbound)
+        self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()
+    }
+
+    /// After the FIN: whether nothing that lies unread ends or turns the far side's direction, as whoever closes in
+    /// order tells in the ring first. Unread data alone does not say that anybody is left to read ours.
+    fn is_silent(&self) -> bool {
+        let silence = &self.shared.status.silence;
+        if silence.load(Relaxed) == 0 {
+            let Some(turns) = self.turn_ahead() else { return false };
+            silence.store(if turns { FIN_TOLD } else { FIN_SILENT }, Relaxed);
+        }
+        silence.load(Relaxed) == FIN_SILENT
+    }
+
+    /// Whether a record that is not data lies unread; `None` if other threads move too fast to tell. After the FIN
+    /// nothing more arrives, so the answer stays.
+    fn turn_ahead(&self) -> Option<bool> {
+        let mut cursor = self.shared.consumer.glance()?;
+        let front = cursor.position();
+        while cursor.position() - front < cursor.cap() {
+            let Ok(Some(header)) = cursor.look(&self.inbound) else { break };
+            if !matches!(header.kind, Kind::Data | Kind::Filler | Kind::Hello | Kind::HelloAck) {
+                return Some(true);
+            }
+            cursor.pass(header);
+        }
+        Some(false)
     }
 
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us

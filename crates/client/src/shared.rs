@@ -24,6 +24,9 @@ pub struct Status {
     pub reset: AtomicU32,
     /// Not 0: the quiet TCP connection has seen the far side's FIN; what lies in the ring still counts.
     pub fin: AtomicU32,
+    /// Once the FIN was seen: whether the far side announced it in the ring ([`FIN_TOLD`]) or not ([`FIN_SILENT`]); 0
+    /// while nobody has looked.
+    pub silence: AtomicU32,
     /// Not 0: bytes were sent after the far end had gone.
     pub unheard: AtomicU32,
     /// Not 0: `shutdown(SHUT_RD)` was called.
@@ -94,6 +97,11 @@ pub struct Waiting {
     pub room: AtomicU32,
 }
 
+/// The FIN belongs to a record that ends, or turns, the far side's direction.
+pub const FIN_TOLD: u32 = 1;
+/// The far side's last holder ended without a word.
+pub const FIN_SILENT: u32 = 2;
+
 /// One slot of the arena.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -134,6 +142,7 @@ impl Shared {
             &status.error,
             &status.reset,
             &status.fin,
+            &status.silence,
             &status.unheard,
             &status.read_shut,
             &status.connecting,

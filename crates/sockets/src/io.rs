@@ -177,6 +177,10 @@ fn receive_failed(end: &Held, failure: Failure) -> Outcome {
         Failure::Tcp => Outcome::Kernel,
         Failure::Ended => Outcome::Bytes(0),
         Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
+        // A reset behind the FIN: the end of file stands, and the error is the next sender's.
+        Failure::Reset if end.shared().status.error.load(Relaxed) == libc::EPIPE.unsigned_abs() => {
+            Outcome::Bytes(0)
+        }
         Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
         Failure::Violation(_) | Failure::OutOfOrder(_) => {
             end_of_life::violated(end, failure.to_string());

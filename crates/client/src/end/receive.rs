@@ -126,7 +126,7 @@ impl End {
 
     /// Whether the far side's FIN was seen. To be asked before the ring is looked at: what the far side stored before
     /// its FIN is in the ring then, while another thread may see the FIN at any moment after.
-    fn has_fin(&self) -> bool {
+    pub(super) fn has_fin(&self) -> bool {
         self.shared.status.fin.load(Acquire) != 0
     }
 

@@ -58,8 +58,9 @@ impl End {
     }
 
     /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
-    /// fail.
+    /// fail. More than the longest ring holds is never sent in one go.
     fn send_to_nobody(&self, bytes: usize) -> Result<Moved, Failure> {
+        let bytes = bytes.min(usize::try_from(self.ring_max).unwrap_or(usize::MAX));
         let unheard = &self.shared.status.unheard;
         let before = if bytes == 0 { unheard.load(Relaxed) } else { unheard.swap(1, Relaxed) };
         if before == 0 {

@@ -61,6 +61,38 @@ static void far_side_closed(void)
     close(ends[0]);
 }
 
+/* A reset behind a FIN is EPIPE to a sender; who receives got the end of file already, and gets it again. */
+static void reset_behind_the_end(void)
+{
+    int ends[2];
+    char byte;
+    pair(ends);
+    send_all(ends[0], "never read", 10);
+    CHECK(ready(ends[1], POLLIN) & POLLIN);
+    CHECK(shutdown(ends[1], SHUT_WR) == 0);
+    CHECK(ready(ends[0], POLLIN) & POLLIN);
+    CHECK(recv(ends[0], &byte, 1, 0) == 0);
+    CHECK(close(ends[1]) == 0);
+    CHECK(ready(ends[0], 0) & (POLLERR | POLLHUP));
+    CHECK(recv(ends[0], &byte, 1, 0) == 0);
+    CHECK(recv(ends[0], &byte, 1, 0) == 0);
+    FAILS(send(ends[0], "x", 1, MSG_NOSIGNAL), EPIPE);
+    close(ends[0]);
+}
+
+/* A send that is larger than all buffers does not seem to succeed. */
+static void much_to_a_closed_side(void)
+{
+    static char block[64 << 20];
+    int ends[2];
+    pair(ends);
+    CHECK(close(ends[1]) == 0);
+    ssize_t sent = send(ends[0], block, sizeof block, MSG_NOSIGNAL);
+    CHECK(sent < (ssize_t)sizeof block);
+    CHECK(sent > 0 || errno == EPIPE || errno == ECONNRESET);
+    close(ends[0]);
+}
+
 static void expect_reset(int fd)
 {
     char byte;
@@ -122,6 +154,8 @@ int main(void)
     broken_pipe();
     kills_by_default();
     far_side_closed();
+    reset_behind_the_end();
+    much_to_a_closed_side();
     resets();
     reset_wakes();
     return 0;

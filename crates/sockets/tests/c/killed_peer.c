@@ -1,7 +1,8 @@
-/* A program that asks now and then without waiting learns of a killed peer by its next questions, not after a thousand. */
+/* A program learns of a killed peer: one that asks now and then without waiting by its next questions, not after a
+ * thousand; one that waits for room, also while it leaves unread what the peer had sent. */
 #include "quirk.h"
 
-int main(void)
+static void asks(void)
 {
     int ends[2];
     char byte;
@@ -28,5 +29,40 @@ int main(void)
             got = 0;
     }
     CHECK(got == 0);
+    close(ends[1]);
+}
+
+static void waits_for_room(void)
+{
+    static char block[1 << 20];
+    int ends[2];
+    pair(ends);
+    send_all(ends[0], "never read", 10);
+    CHECK(ready(ends[1], POLLIN) & POLLIN);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(ends[1]);
+        pause();
+        _exit(0);
+    }
+    close(ends[0]);
+    while (send(ends[1], block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+        ;
+    CHECK(errno == EAGAIN);
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK(ready(ends[1], POLLOUT) & (POLLOUT | POLLERR));
+    int64_t start = now_ms();
+    while (send(ends[1], block, sizeof block, MSG_NOSIGNAL) > 0)
+        CHECK(now_ms() - start < 5000);
+    CHECK(errno == EPIPE || errno == ECONNRESET);
+    close(ends[1]);
+}
+
+int main(void)
+{
+    asks();
+    waits_for_room();
     return 0;
 }
