@@ -4,11 +4,14 @@ use crate::{PATIENCE, wait_for};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,8 @@ pub struct Program {
     output: File,
     errors: File,
     ended: Option<ExitStatus>,
+    /// Control socket of its daemon, if the socket library is with it.
+    control: Option<PathBuf>,
 }
 
 /// What a program printed until its end.
@@ -74,7 +79,8 @@ impl Program {
             .with_context(|| format!("start {name}"))?;
         let pid = Pid::from_child(&child);
         let handle = pidfd_open(pid, PidfdFlags::empty()).context("pidfd")?;
-        Ok(Self { child, handle, name, output, errors, ended: None })
+        let control = control_of(command);
+        Ok(Self { child, handle, name, output, errors, ended: None, control })
     }
 
     /// Its process id.
@@ -92,11 +98,32 @@ impl Program {
         String::from_utf8_lossy(&contents(&self.errors)).into_owned()
     }
 
-    /// Waits until one of its network namespace listens on TCP port `port`.
+    /// Waits until one of its network namespace listens on TCP port `port`, and, of an accelerated program, until its
+    /// daemon knows: for a moment the kernel takes connections already that go by TCP.
     ///
     /// # Errors
     /// It ended, or does not listen in time.
     pub fn listens(&mut self, port: u16) -> Result<()> {
+        self.listens_to_tcp(port)?;
+        let Some(control) = self.control.clone() else { return Ok(()) };
+        wait_for(
+            &format!("the daemon of {} knows that it listens on port {port}", self.name),
+            PATIENCE,
+            || {
+                let status = crosslane_lab::query::status(&control).map_err(|error| error.to_string())?;
+                let suffix = format!(":{port}");
+                let mut known =
+                    status["listeners"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                if known.any(|address| address.ends_with(&suffix)) { Ok(()) } else { Err(status.to_string()) }
+            },
+        )
+    }
+
+    /// Waits until one of its network namespace listens on TCP port `port`, for the kernel's TCP at least.
+    ///
+    /// # Errors
+    /// It ended, or does not listen in time.
+    pub fn listens_to_tcp(&mut self, port: u16) -> Result<()> {
         let what = format!("{} listens on port {port}", self.name);
         let seen = wait_for(&what, PATIENCE, || {
             if self.is_over() {
@@ -263,6 +290,16 @@ pub fn story(status: ExitStatus) -> String {
     }
 }
 
+/// Control socket of the daemon that an accelerated program of a lab has: `enter FOLDER HOST on ..`, or a user's own
+/// preload behind `enter FOLDER HOST off`.
+fn control_of(command: &Command) -> Option<PathBuf> {
+    let words: Vec<&OsStr> = command.get_args().collect();
+    let [enter, folder, host, preload, ..] = words[..] else { return None };
+    let own = words.iter().any(|word| word.to_string_lossy().starts_with("LD_PRELOAD="));
+    let accelerated = enter == "enter" && (preload == "on" || own);
+    accelerated.then(|| Path::new(folder).join(format!("{}.sock", host.to_string_lossy())))
+}
+
 /// The program behind the lab's keeper, and its arguments.
 fn describe(command: &Command) -> String {
     let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -293,7 +330,7 @@ fn contents(file: &File) -> Vec<u8> {
 }
 
 /// Reads a file to its end as text; empty if there is none.
-pub fn text_of(path: &std::path::Path) -> String {
+pub fn text_of(path: &Path) -> String {
     let mut bytes = Vec::new();
     if let Ok(mut file) = File::open(path) {
         let _ = file.read_to_end(&mut bytes);

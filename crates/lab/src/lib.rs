@@ -35,7 +35,7 @@ mod lab;
 mod namespace;
 mod plan;
 mod process;
-mod query;
+pub mod query;
 mod state;
 mod wiring;
 

@@ -3,7 +3,7 @@
 use crate::proof::Listening;
 use crate::session::SessionId;
 use crosslane_fabric::circuit::Scope;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most listeners of one session.
@@ -67,6 +67,11 @@ impl Listeners {
             !entries.is_empty()
         });
         self.held.remove(&session).is_some_and(|held| held > 0)
+    }
+
+    /// Where anybody listens, in order.
+    pub fn addresses(&self) -> BTreeSet<SocketAddr> {
+        self.by_address.keys().copied().collect()
     }
 
     /// The sessions that have listeners.

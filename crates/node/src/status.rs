@@ -38,6 +38,7 @@ impl Host {
             "twin": self.links.has_twin(),
             "hosts": self.hosts_json(),
             "ports": self.cables.iter().map(|cable| self.port_json(cable)).collect::<Vec<_>>(),
+            "listeners": self.listeners.addresses(),
             "circuits": self.circuits_json(|_| true),
             "counters": self.counters_json(),
         })

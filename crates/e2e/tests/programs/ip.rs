@@ -19,7 +19,7 @@ fn a_go_program() -> Result<()> {
     let port = rig.port();
     let mut command = rig.command("h2", &program)?;
     let mut server = Program::start(command.args(["server", &address, &port.to_string()]))?;
-    server.listens(port)?;
+    server.listens_to_tcp(port)?;
     let mut command = rig.command("h1", &program)?;
     run(command.args(["client", &address, &port.to_string(), "20000000"]), WORK)?;
     measure.carried_by_ip(40_000_000)?;
