@@ -27,6 +27,8 @@ pub enum Script {
     Loop,
     /// Traffic without end, to see faults: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how it ended.
     Endless,
+    /// Connections that must not wait, to a server of [`Script::Echo`]: `ADDRESS PORT TIMES`.
+    Hurry,
     /// Behaviours of sockets that programs rely on: `server ADDRESS PORT`, `client ADDRESS PORT`.
     Behaviour,
 }
@@ -42,6 +44,7 @@ impl Script {
             Self::Idle => ("idle.py", include_str!("python/idle.py")),
             Self::Loop => ("loop.py", include_str!("python/loop.py")),
             Self::Endless => ("endless.py", include_str!("python/endless.py")),
+            Self::Hurry => ("hurry.py", include_str!("python/hurry.py")),
             Self::Behaviour => ("behaviour.py", include_str!("python/behaviour.py")),
         }
     }

@@ -33,13 +33,15 @@ impl Host {
             Ok(tuple) => tuple,
             Err(why) => return Some(why),
         };
+        let hurried =
+            rustix::fs::fcntl_getfl(&socket).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
         drop(socket);
         let outcome = if self.is_local(tuple.server, scope) {
             self.connect_here(session, tuple, slot, scope)
         } else if scope != Scope(0) {
             Err(Plain::NotFabric)
         } else {
-            self.connect_there(session, tuple, slot)
+            self.connect_there(session, tuple, slot, hurried)
         };
         outcome.err()
     }
@@ -124,6 +126,9 @@ impl Host {
                 Output::Failed { circuit, why } => {
                     if why == Refusal::NoMemory {
                         tracing::warn!("a neighbour has no window memory left; the connection uses TCP");
+                    }
+                    if why == Refusal::Timeout {
+                        self.note_late(circuit);
                     }
                     self.answer_dial(circuit, Plain::Refused(why));
                 }

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::part::Parts;
 use crate::random;
 use crate::session::{SessionId, Waiting};
-use crosslane_fabric::circuit::Scope;
+use crosslane_fabric::circuit::{Far, Scope, State};
 use crosslane_port::PortError;
 use crosslane_wire::control::{Control, Refusal};
 use crosslane_wire::local::Plain;
@@ -20,17 +20,30 @@ use crosslane_wire::{CircuitId, PortId, SliceRange, Tuple};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long a neighbour may take to answer `Open`. On a busy machine its daemon may have to wait for a processor; and
-/// nothing is won by going on earlier, since the connection's SYN takes the same way.
-const ANSWER: Duration = Duration::from_secs(1);
+/// How long a neighbour may take to answer `Open` for a program that waits for its connection. On a busy machine its
+/// daemon may have to wait for a processor; and the program wins nothing by going on earlier, since the connection's SYN
+/// takes the same way. But its other threads cannot ask us meanwhile.
+const ANSWER: Duration = Duration::from_millis(250);
+/// The same for a program that must not wait (`O_NONBLOCK`). A daemon that runs answers in 0.1 ms.
+const PROMPT_ANSWER: Duration = Duration::from_millis(10);
 
 impl Host {
-    /// Asks a neighbour; the answer comes later.
-    pub(crate) fn connect_there(&mut self, session: SessionId, tuple: Tuple, slot: u32) -> Result<(), Plain> {
+    /// Asks a neighbour; the answer comes later. `hurried`: the program must not wait.
+    pub(crate) fn connect_there(
+        &mut self,
+        session: SessionId,
+        tuple: Tuple,
+        slot: u32,
+        hurried: bool,
+    ) -> Result<(), Plain> {
         let host = self.config.addresses.host_of(tuple.server.ip()).ok_or(Plain::NotFabric)?;
         let way = self.links.next_hop(host).filter(|way| way.hops == 1);
         let port = way.ok_or(Plain::Refused(Refusal::NoRoute))?.port;
-        let (ring_max, deadline) = (self.config.ring_max, self.now + ANSWER);
+        if self.is_late(port) {
+            return Err(Plain::Refused(Refusal::Timeout));
+        }
+        let patience = if hurried { PROMPT_ANSWER } else { ANSWER };
+        let (ring_max, deadline) = (self.config.ring_max, self.now + patience);
         let said = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
         let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
         let epoch = cable.agreement().ok_or(Plain::Refused(Refusal::NoRoute))?.epoch;
@@ -50,6 +63,25 @@ impl Host {
             cable.send(&Control::Open { circuit, tuple, slice: range, key, route: vec![] });
         }
         Ok(())
+    }
+
+    /// The neighbour did not answer in time.
+    pub(crate) fn note_late(&mut self, circuit: CircuitId) {
+        if let Some(Far::Cable { port, .. }) = self.circuits.get(circuit).map(|end| end.far) {
+            self.late.insert(port, circuit);
+        }
+    }
+
+    /// Whether the neighbour still owes us an answer that was late. It does not run, so nobody is kept waiting for it.
+    fn is_late(&mut self, port: PortId) -> bool {
+        let owed = |circuit: &CircuitId| {
+            self.circuits.get(*circuit).is_some_and(|end| end.state == State::Abandoned)
+        };
+        let late = self.late.get(&port).is_some_and(owed);
+        if !late {
+            self.late.remove(&port);
+        }
+        late
     }
 
     /// A neighbour asks for a circuit.

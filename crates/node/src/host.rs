@@ -51,6 +51,8 @@ pub struct Host {
     pub waiters: HashMap<WaiterId, Waiter>,
     /// Ends that perhaps nobody holds; how many looks said so already.
     pub doubts: BTreeMap<CircuitId, u32>,
+    /// Neighbours that did not answer in time, each with the circuit that it owes an answer for.
+    pub late: HashMap<PortId, CircuitId>,
     /// When doubts are looked into next.
     pub doubt_at: Option<Duration>,
     /// When all ends are looked at next, in doubt or not.
@@ -84,6 +86,7 @@ impl Host {
             listeners: Listeners::default(),
             waiters: HashMap::new(),
             doubts: BTreeMap::new(),
+            late: HashMap::new(),
             doubt_at: None,
             sweep_at: crate::doubt::SWEEP,
             tun,
