@@ -4,6 +4,7 @@ use crosslane_shm::{Caching, Inbound, MapError, Outbound};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{CircuitId, DecodeError, Tuple, WaiterId, slice};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{
@@ -42,6 +43,18 @@ pub enum SessionError {
     /// A call on the control socket failed; the daemon is gone or hangs.
     #[error("the daemon does not answer: {0}")]
     Lost(#[from] Errno),
+    /// It has not answered in time, and may yet: see [`Session::late_answer`].
+    #[error("the daemon has not answered in time")]
+    Late,
+    /// It gave a circuit, but this process has no room for the descriptors that came with it. The circuit is open, and
+    /// `Adopt` or `Close` may follow.
+    #[error("no room for the descriptors of a circuit")]
+    NoRoom {
+        /// The end's name.
+        circuit: CircuitId,
+        /// Proof for closing it.
+        token: u64,
+    },
     /// It answered something else than was asked for.
     #[error("the daemon's answer makes no sense: {0}")]
     Unexpected(&'static str),
@@ -134,14 +147,26 @@ impl Session {
         }
     }
 
-    /// Sends a request and waits for its answer and the descriptors that come with it.
+    /// Sends a request and waits for its answer and the descriptors that come with it, at most [`ANSWER_TIMEOUT`].
     pub fn request(
         &self,
         request: &Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
         self.send(request, fds, SendFlags::empty())?;
-        self.receive()
+        self.receive(RecvFlags::empty())
+    }
+
+    /// Takes one answer to a request that was given up ([`SessionError::Late`]), and gives back what it brought. Waits
+    /// for it if `wait`, at most [`ANSWER_TIMEOUT`]. [`SessionError::Late`]: it has still not come.
+    pub fn late_answer(&self, wait: bool) -> Result<(), SessionError> {
+        let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        match self.receive(flags)?.0 {
+            Reply::Circuit { circuit, token, .. } => {
+                self.tell(&Request::Close { circuit, token, abort: true })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks for a text: `Status`, `Metrics`, `Explain`, `Hosts`.
@@ -159,7 +184,7 @@ impl Session {
                 Reply::Error { text } => return Err(SessionError::Refused(text)),
                 _ => return Err(SessionError::Unexpected("a text was asked for")),
             }
-            reply = self.receive()?.0;
+            reply = self.receive(RecvFlags::empty())?.0;
         }
     }
 
@@ -178,7 +203,21 @@ impl Session {
         request: &Request,
         socket: BorrowedFd<'_>,
     ) -> Result<Result<Grant, Plain>, SessionError> {
-        let (reply, fds) = self.request(request, &[socket])?;
+        self.circuit_within(request, socket, ANSWER_TIMEOUT)
+    }
+
+    /// As [`Self::circuit`], for those who do not wait for longer than `patience`, at most [`ANSWER_TIMEOUT`].
+    pub fn circuit_within(
+        &self,
+        request: &Request,
+        socket: BorrowedFd<'_>,
+        patience: Duration,
+    ) -> Result<Result<Grant, Plain>, SessionError> {
+        self.send(request, &[socket], SendFlags::empty())?;
+        if patience < ANSWER_TIMEOUT {
+            self.answer_within(patience)?;
+        }
+        let (reply, fds) = self.receive(RecvFlags::empty())?;
         match reply {
             Reply::Plain { why } => Ok(Err(why)),
             Reply::Error { text } => Err(SessionError::Refused(text)),
@@ -189,8 +228,7 @@ impl Session {
                 let mut fds = fds.into_iter();
                 let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else {
                     // This process is at its limit of descriptors: that is no fault of the session's.
-                    self.tell(&Request::Close { circuit, token, abort: true })?;
-                    return Ok(Err(Plain::System));
+                    return Err(SessionError::NoRoom { circuit, token });
                 };
                 let len = slice::slice_len(ring_max);
                 let mapped = Inbound::map(&inbound, len)
@@ -244,14 +282,27 @@ impl Session {
         Ok(())
     }
 
-    fn receive(&self) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+    fn answer_within(&self, patience: Duration) -> Result<(), SessionError> {
+        let timeout = Timespec::try_from(patience).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        match retry(|| rustix::event::poll(&mut fds, Some(&timeout)))? {
+            0 => Err(SessionError::Late),
+            _ => Ok(()),
+        }
+    }
+
+    fn receive(&self, flags: RecvFlags) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
         let mut bytes = [0; MAX_MESSAGE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::CMSG_CLOEXEC;
+        let flags = flags | RecvFlags::CMSG_CLOEXEC;
         let received = retry(|| {
             rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
-        })?;
+        });
+        let received = match received {
+            Err(Errno::AGAIN) => return Err(SessionError::Late),
+            received => received?,
+        };
         let mut fds = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {

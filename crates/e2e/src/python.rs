@@ -27,8 +27,12 @@ pub enum Script {
     Loop,
     /// Traffic without end, to see faults: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how it ended.
     Endless,
+    /// Those who sleep, each in another call: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how each sleep ended.
+    Sleepers,
     /// Connections that must not wait, to a server of [`Script::Echo`]: `ADDRESS PORT TIMES`.
     Hurry,
+    /// A server that accepts at SIGUSR1: `server ADDRESS PORT`, `client ADDRESS PORT`.
+    Late,
     /// Behaviours of sockets that programs rely on: `server ADDRESS PORT`, `client ADDRESS PORT`.
     Behaviour,
 }
@@ -44,7 +48,9 @@ impl Script {
             Self::Idle => ("idle.py", include_str!("python/idle.py")),
             Self::Loop => ("loop.py", include_str!("python/loop.py")),
             Self::Endless => ("endless.py", include_str!("python/endless.py")),
+            Self::Sleepers => ("sleepers.py", include_str!("python/sleepers.py")),
             Self::Hurry => ("hurry.py", include_str!("python/hurry.py")),
+            Self::Late => ("late.py", include_str!("python/late.py")),
             Self::Behaviour => ("behaviour.py", include_str!("python/behaviour.py")),
         }
     }

@@ -13,20 +13,28 @@
 //! The announcement comes before the SYN, so `accept` gets a final answer, and no byte ever has to change its way.
 
 use crate::history::{self, Advice};
+use crate::process::{self, NoCircuit};
 use crate::table::{self, Entry, Held, Kind};
-use crate::{address, deferral, end_of_life, epoll, options, process, real, rules, thread, wait};
+use crate::{address, deferral, end_of_life, epoll, options, real, rules, thread, wait, watch};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{End, Grant};
 use crosslane_shm::arena::Arena;
 use crosslane_wire::local::{Plain, Request, Use};
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::fd::BorrowedFd;
+use std::time::Duration;
+
+/// How long a `connect` that must not wait waits for its daemon all the same. The kernel's own takes some 50 us; an answer
+/// of a daemon that runs comes in 100 us from the neighbour's, and may take milliseconds where processors are scarce.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A circuit that was granted for a connection that is about to be made.
 pub struct Announced {
     index: u32,
+    losses: u32,
 }
 
 /// What was decided before `connect`.
@@ -61,9 +69,10 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
             }
         }
     }
+    let losses = watch::losses();
     let granted = if options::are_tcp_only(fd) { Err(Plain::Unsupported) } else { granted(fd, remote) };
     match granted {
-        Ok(index) => Decision::Announced(Announced { index }),
+        Ok(index) => Decision::Announced(Announced { index, losses }),
         Err(why) => {
             note(fd, remote, why);
             if decided == Use::Crosslane { Decision::Refused } else { Decision::Plain }
@@ -82,32 +91,56 @@ impl Announced {
             return;
         }
         held.shared().status.connecting.store(u32::from(pending), Relaxed);
-        become_stream(fd, &held);
+        become_stream(fd, &held, self.losses);
     }
 }
 
-/// After the kernel's `accept` gave `fd`.
+/// After the kernel's `accept` gave `fd`. If the other end may take it for a stream and it cannot be one here, its
+/// connection is reset: else the other end would send where nobody reads.
 pub fn accepted(fd: c_int) {
     if !process::is_announced() {
         return;
     }
-    let Some(slot) = process::arena().and_then(Arena::allot) else { return };
-    match process::circuit(&Request::Accept { slot }, fd) {
+    let losses = watch::losses();
+    let Some(slot) = process::arena().and_then(Arena::allot) else { return reset(fd) };
+    match process::circuit(&Request::Accept { slot }, fd, ANSWER_TIMEOUT) {
         Ok((grant, life)) => {
-            let Some(held) = begin(grant, life) else { return };
+            let Some(held) = begin(grant, life) else { return reset(fd) };
             if held.was_attached() {
-                become_stream(fd, &held);
+                become_stream(fd, &held, losses);
             } else {
                 // The other end's daemon had given up waiting for ours: its program connected by plain TCP.
                 end_of_life::give_up(&held);
                 stays_plain(fd, Plain::NotAnnounced);
             }
         }
-        Err(why) => {
+        Err(NoCircuit::Plain(why)) => {
             free(slot);
             stays_plain(fd, why);
         }
+        Err(NoCircuit::Silent) => {
+            free(slot);
+            if has_bytes(fd) { stays_plain(fd, Plain::System) } else { reset(fd) }
+        }
     }
+}
+
+/// Whether the other end wrote into the connection itself, as one does that takes it for plain TCP.
+fn has_bytes(fd: c_int) -> bool {
+    let mut count: c_int = 0;
+    // SAFETY: FIONREAD stores one int.
+    let known = unsafe { real::ioctl(fd, libc::FIONREAD, (&raw mut count).cast()) } == 0;
+    known && count > 0
+}
+
+/// Resets a connection but keeps the socket, as if the far end had sent the reset: the program learns by its first
+/// call.
+fn reset(fd: c_int) {
+    // SAFETY: all-zero bytes are a valid address of no family.
+    let nobody: sockaddr = unsafe { core::mem::zeroed() };
+    let len = socklen_t::try_from(size_of::<sockaddr>()).unwrap_or(0);
+    // SAFETY: an address of its own length.
+    unsafe { real::connect(fd, &raw const nobody, len) };
 }
 
 fn stays_plain(fd: c_int, why: Plain) {
@@ -207,7 +240,8 @@ pub fn adopt(fd: c_int) {
         listening(fd);
         return;
     }
-    let Ok((mut grant, life)) = process::circuit(&Request::Adopt, fd) else { return };
+    let losses = watch::losses();
+    let Ok((mut grant, life)) = process::circuit(&Request::Adopt, fd, ANSWER_TIMEOUT) else { return };
     let Some(arena) = grant.arena.take().and_then(|fd| Arena::open(&fd).ok()) else { return };
     let arena: &'static Arena = Box::leak(Box::new(arena));
     let end = End::resume(grant, arena, life);
@@ -215,6 +249,9 @@ pub fn adopt(fd: c_int) {
     end.forget_waiters();
     if let Some(index) = table::place(end) {
         table::enter(fd, Kind::Stream, index);
+        if let Some(held) = table::at(index) {
+            check_losses(&held, losses);
+        }
     }
 }
 
@@ -226,11 +263,16 @@ pub fn note(fd: c_int, remote: SocketAddr, why: Plain) {
 fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     own_port(fd)?;
     let slot = process::arena().and_then(Arena::allot).ok_or(Plain::NoSlot)?;
-    match process::circuit(&Request::Connect { remote, slot }, fd) {
+    let nonblocking = status_flags(fd) & libc::O_NONBLOCK != 0;
+    let patience = if nonblocking { PATIENCE } else { ANSWER_TIMEOUT };
+    match process::circuit(&Request::Connect { remote, slot }, fd, patience) {
         Ok((grant, life)) => begin(grant, life).map(|held| held.index).ok_or(Plain::NoSlot),
         Err(why) => {
             free(slot);
-            Err(why)
+            match why {
+                NoCircuit::Plain(why) => Err(why),
+                NoCircuit::Silent => Err(Plain::System),
+            }
         }
     }
 }
@@ -257,16 +299,28 @@ fn try_begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Opti
     table::at(index)
 }
 
-fn become_stream(fd: c_int, held: &Held) {
+fn become_stream(fd: c_int, held: &Held, losses: u32) {
     let status = &held.shared().status;
-    // SAFETY: F_GETFL takes no argument.
-    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) };
-    status.nonblock.store(u32::from(flags & libc::O_NONBLOCK != 0), Relaxed);
+    status.nonblock.store(u32::from(status_flags(fd) & libc::O_NONBLOCK != 0), Relaxed);
     crate::options::inherit(fd, status);
     crate::options::inherit_buffer(fd, held);
     table::enter(fd, Kind::Stream, held.index);
+    check_losses(held, losses);
     held.refresh(thread::tid());
     epoll::upgraded(fd);
+}
+
+/// The circuit of a stream that is known from now on was granted after `losses` ends of a session; one more since then
+/// took it along.
+fn check_losses(held: &Held, losses: u32) {
+    if watch::losses() != losses {
+        held.break_off(libc::ECONNRESET);
+    }
+}
+
+fn status_flags(fd: c_int) -> c_int {
+    // SAFETY: F_GETFL takes no argument.
+    unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) }
 }
 
 fn free(slot: u32) {

@@ -22,6 +22,7 @@ mod forking;
 mod history;
 mod hook;
 mod io;
+mod life;
 mod options;
 mod own;
 mod poll;
@@ -33,6 +34,7 @@ mod table;
 mod thread;
 mod wait;
 mod waiters;
+mod watch;
 
 /// Called by the loader before the program's `main`.
 extern "C" fn start() {

@@ -1,9 +1,11 @@
 //! What this process shares among its threads: the session with the daemon, the arena, the rules.
 
+use crate::life::LifePage;
+use crate::watch::{self, Watched};
 use crate::{own, thread};
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use crosslane_client::session::{self, Session};
+use crosslane_client::session::{self, ANSWER_TIMEOUT, Session};
 use crosslane_client::{Grant, SessionError};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::lock::{Guard, Lock};
@@ -11,25 +13,31 @@ use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{LIFE_ANNOUNCED, Plain, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// After a failed attempt to reach the daemon the next one waits this long.
 const RETRY: Duration = Duration::from_secs(1);
-/// Words of the life page.
-const LIFE_WORDS: usize = 65536;
 
 /// A session with the daemon, and what came with it.
 pub struct Link {
     socket: RawFd,
     life: LifePage,
+    /// Answers that were not waited for and have not come yet.
+    owed: Cell<u32>,
+    /// Such an answer did not come within [`ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
+    hangs: Cell<bool>,
 }
 
-/// The daemon's words on which circuits are dead.
-#[derive(Clone, Copy)]
-struct LifePage(&'static [AtomicU32]);
+/// Why there is no circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoCircuit {
+    /// The connection is plain TCP, and the far end knows it.
+    Plain(Plain),
+    /// The daemon is there but gave no usable answer: what the far end believes is not known.
+    Silent,
+}
 
 /// What the daemon said of this host and the configuration; replaced when the session is.
 pub struct Welcome {
@@ -45,6 +53,9 @@ struct State {
     link: Option<Link>,
     tried: Option<Instant>,
     warned: bool,
+    /// The socket of the last session that ended. It stays open until the next one ends: a closed one leaves the epoll
+    /// sets of sleepers before they have seen its end.
+    retired: Option<RawFd>,
 }
 
 struct Global {
@@ -55,8 +66,10 @@ struct Global {
 // SAFETY: `state` is only touched with `lock` held.
 unsafe impl Sync for Global {}
 
-static GLOBAL: Global =
-    Global { lock: Lock::new(), state: UnsafeCell::new(State { link: None, tried: None, warned: false }) };
+static GLOBAL: Global = Global {
+    lock: Lock::new(),
+    state: UnsafeCell::new(State { link: None, tried: None, warned: false, retired: None }),
+};
 static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA_FD: AtomicU32 = AtomicU32::new(0);
@@ -145,7 +158,7 @@ pub fn after_fork() {
     let state = unsafe { &mut *GLOBAL.state.get() };
     state.link = None;
     state.tried = None;
-    SESSIONS.fetch_add(1, Ordering::Relaxed);
+    watch::renumber(SESSIONS.fetch_add(1, Ordering::Relaxed) + 1);
 }
 
 /// The socket of the session, to be kept over exec.
@@ -157,12 +170,20 @@ pub fn session_socket() -> Option<RawFd> {
 
 /// Makes sure that there is a session. `false`: there is no daemon, everything is plain TCP.
 pub fn connected() -> bool {
-    with_session(|_, _| Ok(())).is_some()
+    on_session(|_, _| Ok(())).is_some()
 }
 
-/// Does `work` with the session, connecting first if need be. `None` if there is no daemon or it failed: then the
-/// session is dropped, and made anew a while later.
+/// Does `work`, which asks for one answer, with the session, connecting first if need be. `None` if there is no daemon,
+/// it does not answer in time, or it refused.
 pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+    on_session(|session, link| {
+        link.settle(session, !link.hangs.get())?;
+        work(session, link)
+    })
+}
+
+/// As [`with_session`], but what is late is not waited for; for messages without answers.
+fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
     if sandboxed() {
         return None;
     }
@@ -178,23 +199,64 @@ pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionEr
         core::mem::ManuallyDrop::new(Session::from_socket(unsafe { OwnedFd::from_raw_fd(link.socket) }));
     match work(&session, link) {
         Ok(value) => Some(value),
-        Err(SessionError::Refused(_) | SessionError::Map(_)) => None,
-        Err(error) => {
-            own::close(link.socket);
-            state.link = None;
-            state.tried = Some(Instant::now());
-            if matches!(error, SessionError::Lost(Errno::PIPE | Errno::CONNRESET)) {
-                daemon_is_gone();
-            }
+        Err(SessionError::Late) => {
+            link.owed.set(link.owed.get() + 1);
+            None
+        }
+        Err(SessionError::Refused(_) | SessionError::Map(_) | SessionError::NoRoom { .. }) => None,
+        // Its queue is full: it does not run.
+        Err(SessionError::Lost(Errno::AGAIN)) => None,
+        Err(_) => {
+            drop_link(state);
             None
         }
     }
 }
 
-/// The daemon was killed: with it went the circuits of all our streams, and perhaps the way for the kernel's FIN.
-pub fn daemon_is_gone() {
-    for end in crate::hook::descriptor::streams() {
-        end.break_off(libc::ECONNRESET);
+impl Link {
+    /// Takes the answers that were not waited for, if they have come by now.
+    fn settle(&self, session: &Session, wait: bool) -> Result<(), SessionError> {
+        while self.owed.get() > 0 {
+            match session.late_answer(wait) {
+                Ok(()) => self.owed.set(self.owed.get() - 1),
+                Err(SessionError::Late) => {
+                    self.hangs.set(self.hangs.get() || wait);
+                    return Err(SessionError::Lost(Errno::AGAIN));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.hangs.set(false);
+        Ok(())
+    }
+}
+
+/// The session is over, and with it the daemon's hold on all circuits of this process.
+fn drop_link(state: &mut State) {
+    if let Some(link) = state.link.take() {
+        // SAFETY: our own descriptor, which is open.
+        let socket = unsafe { BorrowedFd::borrow_raw(link.socket) };
+        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        state.retired.replace(link.socket).into_iter().for_each(own::close);
+        state.tried = Some(Instant::now());
+        watch::over();
+    }
+}
+
+/// A sleeper saw that the daemon at the other end of `watched` is gone.
+pub fn lost(watched: Watched) {
+    if sandboxed() {
+        watch::is_over(watched);
+        return;
+    }
+    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return };
+    // SAFETY: the lock is held.
+    let state = unsafe { &mut *GLOBAL.state.get() };
+    if watch::present() == Some(watched) && state.link.as_ref().is_some_and(|link| link.socket == watched.fd)
+    {
+        drop_link(state);
+    } else {
+        watch::is_over(watched);
     }
 }
 
@@ -209,7 +271,7 @@ pub fn tell(request: &Request) -> bool {
         // SAFETY: the descriptor stays open: in a sandbox it is closed no more.
         return rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes).is_ok();
     }
-    with_session(|session, _| session.tell(request)).is_some()
+    on_session(|session, _| session.tell(request)).is_some()
 }
 
 /// This session has a listener: from now on its life page counts announced connections.
@@ -224,12 +286,12 @@ pub fn listens() {
 pub fn is_announced() -> bool {
     // SAFETY: set to a word of a life page, which stays mapped.
     let word = unsafe { ANNOUNCED.load(Ordering::Acquire).as_ref() };
-    word.is_none_or(|word| word.load(Ordering::Acquire) != 0) || !daemon_lives()
+    word.is_none_or(|word| word.load(Ordering::Acquire) != 0) || !(sandboxed() || daemon_lives())
 }
 
 /// Whether the session's socket is still connected; costs one system call.
 fn daemon_lives() -> bool {
-    with_session(|session, _| {
+    on_session(|session, _| {
         let mut byte = [0];
         let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
         match rustix::net::recv(session.socket(), &mut byte[..], flags) {
@@ -240,39 +302,39 @@ fn daemon_lives() -> bool {
     .is_some()
 }
 
-/// Asks for a circuit for `socket`.
-pub fn circuit(request: &Request, socket: RawFd) -> Result<(Grant, &'static AtomicU32), Plain> {
+/// Asks for a circuit for `socket`; for `patience` at most, and always less than [`ANSWER_TIMEOUT`] for each answer.
+pub fn circuit(
+    request: &Request,
+    socket: RawFd,
+    patience: Duration,
+) -> Result<(Grant, &'static AtomicU32), NoCircuit> {
     // SAFETY: the program's descriptor, which is open during this call of the program's.
     let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-    let answer = with_session(|session, link| {
-        Ok(session.circuit(request, socket)?.map(|grant| (link.life.word(grant.life), grant)))
+    let answer = on_session(|session, link| {
+        link.settle(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
+        let answer = match session.circuit_within(request, socket, patience) {
+            Err(SessionError::NoRoom { circuit, token }) => {
+                session.tell(&Request::Close { circuit, token, abort: true })?;
+                return Err(SessionError::NoRoom { circuit, token });
+            }
+            answer => answer?,
+        };
+        Ok(answer.map(|grant| (link.life.word(grant.life), grant)))
     });
     match answer {
         Some(Ok((Some(life), grant))) => Ok((grant, life)),
-        Some(Ok((None, _))) | None => Err(Plain::System),
-        Some(Err(why)) => Err(why),
+        Some(Err(why)) => Err(NoCircuit::Plain(why)),
+        Some(Ok((None, _))) => Err(NoCircuit::Silent),
+        None if is_absent() => Err(NoCircuit::Plain(Plain::System)),
+        None => Err(NoCircuit::Silent),
     }
 }
 
-impl LifePage {
-    fn map(fd: &OwnedFd) -> Option<Self> {
-        let size = usize::try_from(rustix::fs::fstat(fd).ok()?.st_size).ok()?;
-        let words = (size / 4).min(LIFE_WORDS);
-        let seals = rustix::fs::fcntl_get_seals(fd).ok()?;
-        if words == 0 || !seals.contains(rustix::fs::SealFlags::SHRINK) {
-            return None;
-        }
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let base = unsafe {
-            rustix::mm::mmap(core::ptr::null_mut(), size, ProtFlags::READ, MapFlags::SHARED, fd, 0).ok()?
-        };
-        // SAFETY: mapped for the life of the process, aligned to a page; atomics may be shared.
-        Some(Self(unsafe { core::slice::from_raw_parts(base.cast::<AtomicU32>(), words) }))
-    }
-
-    fn word(self, index: u32) -> Option<&'static AtomicU32> {
-        self.0.get(index as usize)
-    }
+/// Whether the daemon that knew of this process's listeners is gone, so that whatever it announced is over at the other
+/// end too.
+fn is_absent() -> bool {
+    watch::look();
+    watch::present().is_none()
 }
 
 fn connect(state: &mut State) -> Option<()> {
@@ -280,10 +342,11 @@ fn connect(state: &mut State) -> Option<()> {
         return None;
     }
     state.tried = Some(Instant::now());
+    watch::look();
     match open() {
         Ok(link) => {
+            watch::begin(link.socket, SESSIONS.fetch_add(1, Ordering::Relaxed) + 1);
             state.link = Some(link);
-            SESSIONS.fetch_add(1, Ordering::Relaxed);
             Some(())
         }
         Err(error) => {
@@ -311,7 +374,12 @@ fn open() -> Result<Link, SessionError> {
             let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
             let welcome = Welcome { rules, spin_ns: if processors == 1 { 0 } else { spin_ns }, spinners };
             WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
-            Ok(Link { socket: own::hide(session.into_socket()), life })
+            Ok(Link {
+                socket: own::hide(session.into_socket()),
+                life,
+                owed: Cell::new(0),
+                hangs: Cell::new(false),
+            })
         }
         Reply::Error { text } => Err(SessionError::Refused(text)),
         _ => Err(SessionError::Unexpected("a welcome was due")),

@@ -2,6 +2,7 @@
 
 use crate::table::{self, Entry, Held, Kind};
 use crate::waiters::{self, Waiter};
+use crate::watch::{self, Watched};
 use crate::{confined, process, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
@@ -90,11 +91,14 @@ pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Resu
 
 /// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.
 pub fn look_at_kernel(fd: c_int, end: &Held) {
-    let mut fds = [quiet(fd, end)];
+    let daemon = watch::present();
+    let quiet = quiet(fd, end);
+    let mut fds = [quiet.clone(), daemon.map_or(quiet, Watched::poll)];
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut fds, Some(&zero)).is_ok_and(|count| count > 0) {
         let revents = fds[0].revents();
         quiet_news(fd, end, revents);
+        ended(daemon, fds.get(1));
     }
 }
 
@@ -232,15 +236,8 @@ fn doze(
         // SAFETY: our own descriptor, open as long as the waiter is.
         fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(waiter.fd) }, PollFlags::IN));
     }
-    let daemon = fds.len();
-    if let Some(session) = process::session_socket() {
-        // SAFETY: our own descriptor; if another thread closes it meanwhile the kernel says so.
-        fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(session) }, PollFlags::empty()));
-    }
-    if end.shared().status.reset.load(Relaxed) != 0 {
-        // Another thread found the daemon gone, and there may be another one by now, of whose end we would hear.
-        return Ok(());
-    }
+    let (at, daemon) = (fds.len(), watch::present());
+    fds.extend(daemon.map(Watched::poll));
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(0) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(libc::EAGAIN),
         Ok(_) => {
@@ -248,9 +245,7 @@ fn doze(
             if !news.is_empty() {
                 quiet_news(fd, end, news);
             }
-            if fds.get(daemon).is_some_and(|session| session.revents().contains(PollFlags::HUP)) {
-                process::daemon_is_gone();
-            }
+            ended(daemon, fds.get(at));
             Ok(())
         }
         Err(Errno::INTR) => interrupted(deadline.is_some()),
@@ -261,6 +256,15 @@ fn doze(
             Err(errno) => Err(errno.raw_os_error()),
         },
         Err(errno) => Err(errno.raw_os_error()),
+    }
+}
+
+/// What `poll` said of the daemon's session.
+fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
+    if let (Some(daemon), Some(polled)) = (daemon, polled)
+        && watch::has_ended(polled)
+    {
+        process::lost(daemon);
     }
 }
 

@@ -1,8 +1,10 @@
-//! What wakes sleepers: the inner set with the wake event and the quiet sockets, inside the program's set.
+//! What wakes sleepers: the inner set with the wake event, the quiet sockets and the daemon's session, inside the
+//! program's set.
 
 use super::set::State;
 use crate::waiters::Waiter;
-use crate::{own, real};
+use crate::watch::{self, Watched};
+use crate::{own, process, real};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 use crosslane_wire::WaiterId;
@@ -12,6 +14,8 @@ use rustix::fd::RawFd;
 
 /// Key of the wake event in the inner set.
 const WAKE: u64 = u64::MAX;
+/// In the key of the daemon's session, besides its number. Keys of interests are smaller.
+const DAEMON: u64 = 1 << 63;
 
 static TAG: AtomicU64 = AtomicU64::new(0);
 
@@ -20,9 +24,22 @@ static TAG: AtomicU64 = AtomicU64::new(0);
 pub struct Bed {
     inner: RawFd,
     waiter: Option<Waiter>,
+    daemon: Option<Watched>,
 }
 
 impl Bed {
+    /// Has the daemon's session among what wakes. One that is over was told once, and stays silent.
+    fn watch_daemon(&mut self) {
+        let present = watch::present();
+        if let Some(daemon) = present.filter(|_| present != self.daemon) {
+            let key = DAEMON | u64::from(daemon.session);
+            let mut event = epoll_event { events: libc::EPOLLONESHOT.unsigned_abs(), u64: key };
+            // SAFETY: our own set and event; if another thread closes the session meanwhile the kernel says so.
+            unsafe { real::epoll_ctl(self.inner, libc::EPOLL_CTL_ADD, daemon.fd, &raw mut event) };
+            self.daemon = present;
+        }
+    }
+
     /// Closes the inner set and gives the wake event away.
     pub fn end(self, give: impl FnMut(Waiter)) {
         own::close(self.inner);
@@ -59,7 +76,12 @@ impl State {
     pub fn make_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
         match self.bed {
             Some(Bed { waiter: Some(waiter), .. }) if waiter.is_current() => return Ok(()),
-            Some(bed) => self.renew_waiter(bed),
+            Some(bed) => {
+                self.renew_waiter(bed);
+                if let Some(bed) = &mut self.bed {
+                    bed.watch_daemon();
+                }
+            }
             None => self.open_bed(epfd)?,
         }
         Ok(())
@@ -77,12 +99,15 @@ impl State {
             own::close(inner);
             return Err(errno);
         }
-        let bed = Bed { inner, waiter: None };
+        let bed = Bed { inner, waiter: None, daemon: None };
         self.bed = Some(bed);
         for interest in self.places.iter_mut().flatten() {
             let _ = interest.enlist(inner);
         }
         self.renew_waiter(bed);
+        if let Some(bed) = &mut self.bed {
+            bed.watch_daemon();
+        }
         self.kick();
         Ok(())
     }
@@ -144,6 +169,13 @@ impl State {
                 waiter.clear();
             }
             self.rung = true;
+            return;
+        }
+        if key & DAEMON != 0 {
+            let session = u32::try_from(key & 0xffff_ffff).unwrap_or(0);
+            if let Some(daemon) = watch::present().filter(|daemon| daemon.session == session) {
+                process::lost(daemon);
+            }
             return;
         }
         let place = usize::try_from(key & 0xffff_ffff).unwrap_or(usize::MAX);

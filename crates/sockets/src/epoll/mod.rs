@@ -8,6 +8,7 @@
 //!        |                                                          events of both, up to maxevents
 //!        +-- inner epoll set (ours) -- wake event: rung by far sides
 //!                                   +- quiet sockets: FIN, RST, and directions that went back to TCP
+//!                                   +- the session with the daemon: its end
 //!   shadow (memory) ------------------ interests in streams: readiness comes from the rings
 //! ```
 //! The inner set makes the program's set readable when a stream has news, so a program that sleeps in the kernel, or

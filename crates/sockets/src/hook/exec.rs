@@ -7,7 +7,7 @@
 
 use super::hook;
 use crate::table::{self, Held, Kind};
-use crate::{attach, end_of_life, own, process, real};
+use crate::{attach, end_of_life, own, process, real, watch};
 use core::ffi::{CStr, c_char, c_int};
 use rustix::fd::RawFd;
 use std::ffi::CString;
@@ -72,6 +72,7 @@ pub fn resume() {
     if let Some(hold) = hold.parse().ok().filter(|&fd| is_unix_socket(fd)) {
         let _ = rustix::io::fcntl_setfd(borrow(hold), rustix::io::FdFlags::CLOEXEC);
         own::inherited(hold);
+        watch::inherit(hold);
     }
     fds.split(',').filter_map(|fd| fd.parse().ok()).for_each(suspect);
 }

@@ -5,7 +5,7 @@
 //!      | no
 //!   spin: rings at each round, the kernel each 10 us
 //!      | in vain
-//!   one waiter for all rings --> ppoll(kernel descriptors + quiet sockets + waiter) --> look again
+//!   one waiter for all rings --> ppoll(kernel descriptors + quiet sockets + waiter + daemon) --> look again
 //! ```
 
 mod round;
@@ -15,7 +15,7 @@ use crate::table::{self, Kind};
 use crate::{epoll, real};
 use core::ffi::c_int;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
-use round::Round;
+use round::{EXTRA, Round};
 use std::time::{Duration, Instant};
 
 /// While rings are looked at, kernel descriptors are looked at this often.
@@ -86,12 +86,12 @@ pub fn is_ours(fd: c_int) -> bool {
 /// Fills in `revents` and returns how many are not zero. `Err` is the error number for the program.
 pub fn run(fds: &mut [pollfd], limit: Limit, mask: *const sigset_t) -> Result<usize, c_int> {
     let nothing = pollfd { fd: -1, events: 0, revents: 0 };
-    if fds.len() < FEW {
-        let mut kernel = [nothing; FEW];
-        let len = fds.len() + 1;
+    if fds.len() <= FEW {
+        let mut kernel = [nothing; FEW + EXTRA];
+        let len = fds.len() + EXTRA;
         Round::new(fds, &mut kernel[..len]).wait(limit, mask)
     } else {
-        let mut kernel = vec![nothing; fds.len() + 1];
+        let mut kernel = vec![nothing; fds.len() + EXTRA];
         Round::new(fds, &mut kernel).wait(limit, mask)
     }
 }

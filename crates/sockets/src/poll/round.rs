@@ -3,6 +3,7 @@
 use super::{BLIND, KERNEL_EVERY, Limit};
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
+use crate::watch::{self, Watched};
 use crate::{epoll, process, real, thread, wait};
 use core::cell::Cell;
 use core::ffi::{c_int, c_short};
@@ -17,6 +18,8 @@ use libc::{
 use rustix::event::PollFlags;
 use std::time::{Duration, Instant};
 
+/// Descriptors of our own behind the program's: the waiter, and the session with the daemon.
+pub const EXTRA: usize = 2;
 /// Streams that need no allocation.
 const FEW_STREAMS: usize = 16;
 /// Bits that a ring answers for the receiving direction.
@@ -40,20 +43,21 @@ struct Watch {
 /// One call's descriptors.
 pub struct Round<'a> {
     fds: &'a mut [pollfd],
-    /// The same for the kernel, with other events for streams, and the waiter as the last one.
+    /// The same for the kernel, with other events for streams, and [`EXTRA`] ones of ours.
     kernel: &'a mut [pollfd],
     few: [Option<Watch>; FEW_STREAMS],
     many: Vec<Watch>,
     /// Whether there are descriptors of the kernel's own, or epoll sets.
     others: bool,
     sets: bool,
+    daemon: Option<Watched>,
 }
 
 impl<'a> Round<'a> {
-    /// `fds` are the program's, `kernel` is one longer.
+    /// `fds` are the program's, `kernel` is longer by [`EXTRA`].
     pub fn new(fds: &'a mut [pollfd], kernel: &'a mut [pollfd]) -> Self {
         let few = [const { None }; FEW_STREAMS];
-        let mut round = Self { fds, kernel, few, many: Vec::new(), others: false, sets: false };
+        let mut round = Self { fds, kernel, few, many: Vec::new(), others: false, sets: false, daemon: None };
         let mut count = 0;
         for at in 0..round.fds.len() {
             let asked = round.fds[at];
@@ -73,6 +77,7 @@ impl<'a> Round<'a> {
             }
             count += 1;
         }
+        round.watch_daemon();
         round
     }
 
@@ -157,6 +162,12 @@ impl<'a> Round<'a> {
         if self.sets {
             self.correct_sets();
         }
+        let session = &self.kernel[self.fds.len() + 1];
+        if let Some(daemon) =
+            self.daemon.filter(|daemon| daemon.fd == session.fd && session.revents & POLLHUP != 0)
+        {
+            process::lost(daemon);
+        }
         for watch in self.watches() {
             let asked = &self.fds[watch.at];
             let news = self.kernel[watch.at].revents;
@@ -168,11 +179,11 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Asks for the program's descriptors and, if there is one, the waiter. A limit of descriptors (`sshd`'s is 1) can
-    /// leave no room for the waiter: then it is a short sleep without.
+    /// Asks for the program's descriptors and ours. A limit of descriptors (`sshd`'s is 1) can leave no room for ours: then
+    /// it is a short sleep without.
     fn poll_all(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
         let programs = self.fds.len();
-        let alone = self.kernel[programs].fd < 0;
+        let alone = self.kernel[programs..].iter().all(|ours| ours.fd < 0);
         let mut poll = |count: usize, timeout: Option<Duration>| {
             let time = timeout.map(timespec_of);
             let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
@@ -184,7 +195,7 @@ impl<'a> Round<'a> {
         if alone {
             return poll(programs, timeout);
         }
-        match poll(programs + 1, timeout) {
+        match poll(programs + EXTRA, timeout) {
             Err(libc::EINVAL) => poll(programs, Some(timeout.map_or(BLIND, |timeout| timeout.min(BLIND)))),
             outcome => outcome,
         }
@@ -260,6 +271,7 @@ impl<'a> Round<'a> {
         let armed = self.arm(waiter);
         let timeout =
             if self.rings_ready() { Some(Duration::ZERO) } else { limit.left((!armed).then_some(BLIND)) };
+        self.watch_daemon();
         let outcome = self.ask_kernel(timeout, mask);
         self.disarm(waiter);
         let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -269,8 +281,8 @@ impl<'a> Round<'a> {
 
     /// Asks all rings to ring `waiter`. `false` if not all will.
     fn arm(&mut self, waiter: Option<Waiter>) -> bool {
-        let last = self.kernel.len() - 1;
-        self.kernel[last] = pollfd { fd: waiter.map_or(-1, |waiter| waiter.fd), events: POLLIN, revents: 0 };
+        let at = self.fds.len();
+        self.kernel[at] = pollfd { fd: waiter.map_or(-1, |waiter| waiter.fd), events: POLLIN, revents: 0 };
         let mut armed = true;
         for watch in self.watches() {
             let asked = self.fds[watch.at].events & watch.rings;
@@ -291,6 +303,14 @@ impl<'a> Round<'a> {
         armed
     }
 
+    /// The daemon's end is news of all streams.
+    fn watch_daemon(&mut self) {
+        self.daemon = watch::present();
+        let fd = self.daemon.map_or(-1, |daemon| daemon.fd);
+        let at = self.fds.len() + 1;
+        self.kernel[at] = pollfd { fd, events: 0, revents: 0 };
+    }
+
     fn disarm(&mut self, waiter: Option<Waiter>) {
         let Some(waiter) = waiter else { return };
         for watch in self.watches() {
@@ -298,8 +318,8 @@ impl<'a> Round<'a> {
             watch.held.unwant_room(waiter.id);
             waiters::left(&watch.held);
         }
-        let last = self.kernel.len() - 1;
-        self.kernel[last].fd = -1;
+        let at = self.fds.len();
+        self.kernel[at].fd = -1;
         waiter.give();
     }
 }

@@ -1,0 +1,35 @@
+//! The daemon's words on which circuits are dead.
+
+use core::sync::atomic::AtomicU32;
+use rustix::fd::OwnedFd;
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Words of the life page.
+const LIFE_WORDS: usize = 65536;
+
+/// A life page, mapped for the life of the process.
+#[derive(Clone, Copy)]
+pub struct LifePage(&'static [AtomicU32]);
+
+impl LifePage {
+    /// Maps it; `None` if it is not what a daemon gives out.
+    pub fn map(fd: &OwnedFd) -> Option<Self> {
+        let size = usize::try_from(rustix::fs::fstat(fd).ok()?.st_size).ok()?;
+        let words = (size / 4).min(LIFE_WORDS);
+        let seals = rustix::fs::fcntl_get_seals(fd).ok()?;
+        if words == 0 || !seals.contains(rustix::fs::SealFlags::SHRINK) {
+            return None;
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe {
+            rustix::mm::mmap(core::ptr::null_mut(), size, ProtFlags::READ, MapFlags::SHARED, fd, 0).ok()?
+        };
+        // SAFETY: mapped for the life of the process, aligned to a page; atomics may be shared.
+        Some(Self(unsafe { core::slice::from_raw_parts(base.cast::<AtomicU32>(), words) }))
+    }
+
+    /// One of its words.
+    pub fn word(self, index: u32) -> Option<&'static AtomicU32> {
+        self.0.get(index as usize)
+    }
+}
