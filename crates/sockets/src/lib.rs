@@ -15,6 +15,7 @@
 mod address;
 mod attach;
 mod confined;
+mod crowded;
 mod deferral;
 mod end_of_life;
 mod epoll;

@@ -2,7 +2,7 @@
 
 use crate::life::LifePage;
 use crate::watch::{self, Watched};
-use crate::{own, thread};
+use crate::{crowded, own, thread};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::session::{self, ANSWER_TIMEOUT, Session};
@@ -313,10 +313,13 @@ pub fn circuit(
     let answer = on_session(|session, link| {
         link.settle(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
         let answer = match session.circuit_within(request, socket, patience) {
-            Err(SessionError::NoRoom { circuit, token }) => {
-                session.tell(&Request::Close { circuit, token, abort: true })?;
-                return Err(SessionError::NoRoom { circuit, token });
-            }
+            Err(SessionError::NoRoom { circuit, token }) => match crowded::adopt(session, socket) {
+                Ok(Ok(grant)) => Ok(grant),
+                failed => {
+                    session.tell(&Request::Close { circuit, token, abort: true })?;
+                    return Err(failed.err().unwrap_or(SessionError::NoRoom { circuit, token }));
+                }
+            },
             answer => answer?,
         };
         Ok(answer.map(|grant| (link.life.word(grant.life), grant)))
