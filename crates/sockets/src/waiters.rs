@@ -121,16 +121,14 @@ pub fn ring(end: &Held, waiter: Option<WaiterId>) {
     }
 }
 
-/// Wakes a sleeper of this process: what it waits for was changed by this process itself.
-pub fn ring_own(waiter: WaiterId) {
-    if waiter.0 != 0 {
-        made(|made| {
-            if let Some(&fd) = made.get(&waiter.0) {
-                // SAFETY: our own descriptor; it is closed after it was taken off the list, with the lock held.
-                let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(fd) }, &1u64.to_ne_bytes());
-            }
-        });
-    }
+/// Wakes a sleeper, if it is one of this process.
+pub fn ring_own(waiter: WaiterId) -> bool {
+    let ring = |made: &mut BTreeMap<u32, RawFd>| {
+        let Some(&fd) = made.get(&waiter.0) else { return false };
+        // SAFETY: our own descriptor; it is closed after it was taken off the list, with the lock held.
+        rustix::io::write(unsafe { BorrowedFd::borrow_raw(fd) }, &1u64.to_ne_bytes()).is_ok()
+    };
+    waiter.0 != 0 && made(ring).unwrap_or(false)
 }
 
 /// A sleeper that cannot register at an end, since `owner` did, queues up. `false` if `owner` is of another process,
@@ -209,6 +207,10 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
     end.shared().counters.bells.fetch_add(1, Ordering::Relaxed);
     let circuit = end.circuit();
     let tuple = end.tuple();
+    // Both ends inside one host count the same waiters, so it may be one of ours: then nobody needs to be asked.
+    if tuple.client.ip() == tuple.server.ip() && ring_own(waiter) {
+        return;
+    }
     let far =
         if end.shared().status.client.load(Ordering::Relaxed) != 0 { tuple.server } else { tuple.client };
     let key = (far.ip().to_canonical(), waiter.0);
