@@ -23,9 +23,9 @@ use std::time::Duration;
 /// How long a neighbour may take to answer `Open` for a program that waits for its connection. On a busy machine its
 /// daemon may have to wait for a processor; and the program wins nothing by going on earlier, since the connection's SYN
 /// takes the same way. But its other threads cannot ask us meanwhile.
-const ANSWER: Duration = Duration::from_millis(250);
+const ANSWER: Duration = Duration::from_millis(500);
 /// The same for a program that must not wait (`O_NONBLOCK`). A daemon that runs answers in 0.1 ms.
-const PROMPT_ANSWER: Duration = Duration::from_millis(10);
+const PROMPT_ANSWER: Duration = Duration::from_millis(100);
 
 impl Host {
     /// Asks a neighbour; the answer comes later. `hurried`: the program must not wait.

@@ -28,8 +28,8 @@ use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How long a `connect` that must not wait waits for its daemon all the same. The kernel's own takes some 50 us; an answer
-/// of a daemon that runs comes in 100 us from the neighbour's, and may take milliseconds where processors are scarce.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// of a daemon that runs comes in 100 us from the neighbour's, and may take tens of milliseconds where processors are scarce.
+const PATIENCE: Duration = Duration::from_millis(150);
 
 /// A circuit that was granted for a connection that is about to be made.
 pub struct Announced {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// How long a `connect` that must not wait may take, milliseconds; the kernel's takes less than one, a busy machine
 /// some tens.
-const PROMPT: u64 = 200;
+const PROMPT: u64 = 1000;
 
 fn said(program: &Program) -> String {
     String::from_utf8_lossy(&program.output()).into_owned()
