@@ -51,7 +51,7 @@ impl Quick {
 pub fn quick(quick: &Quick) -> Result<Report> {
     let mut report = Report::new(format!("crosslane bench quick, medians of {} runs", quick.runs));
     if quick.wants("perf") {
-        let plan = Plan { runs: quick.runs, ..Plan::quick() };
+        let plan = Plan { runs: 3 * quick.runs, ..Plan::quick() };
         let cores = Cores::pick()?;
         let cores = if cores.is_shared() { cores } else { Cores::pick_close()? };
         match cli::run_plan(&plan, cores) {

@@ -52,7 +52,8 @@ pub struct Plan {
     pub messages: Vec<usize>,
     /// Sizes of messages of a stream, bytes.
     pub streams: Vec<usize>,
-    /// Repetitions of each case.
+    /// Repetitions of each case: many short ones rather than few long ones, so that what disturbs the machine for a
+    /// moment meets all cases alike and does not reach the medians.
     pub runs: usize,
     /// How long each run of a case lasts, ms.
     pub millis: u64,
@@ -65,8 +66,8 @@ impl Plan {
             writes: vec![64, 256, 1024, 4096, 16384, 65536, 262_144, 1 << 20, 4 << 20, 8 << 20],
             messages: vec![8, 16, 48, 64, 128, 256, 512, 1024, 2048, 4096],
             streams: vec![8, 64, 512, 4096, 16384, 65536, 131_072, 1 << 20, 4 << 20],
-            runs: 7,
-            millis: 120,
+            runs: 21,
+            millis: 40,
         }
     }
 
@@ -76,8 +77,8 @@ impl Plan {
             writes: vec![64, 4096, 65536, 1 << 20, 8 << 20],
             messages: vec![8, 64, 512, 4096],
             streams: vec![64, 4096, 131_072, 1 << 20],
-            runs: 5,
-            millis: 60,
+            runs: 15,
+            millis: 20,
         }
     }
 
