@@ -76,8 +76,7 @@ impl End {
     #[inline]
     pub fn has_room(&self) -> bool {
         let producer = &self.shared().producer;
-        let wanted = if producer.may_grow() { LINE } else { producer.cap() / 4 };
-        producer.glance(self.inbound(), wanted) >= wanted
+        if producer.may_grow() { producer.glance(self.inbound(), LINE) >= LINE } else { self.has_credit() }
     }
 
     /// Payload bytes that a send would surely take now.

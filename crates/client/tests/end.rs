@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_client::{End, Failure, Grant};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::mem::new_slice;
+use crosslane_shm::ring::EASY;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{CREDIT, RING, slice_len};
@@ -22,8 +23,12 @@ struct Pair {
 }
 
 fn pair() -> Pair {
+    pair_of(RING_MAX)
+}
+
+fn pair_of(ring_max: u64) -> Pair {
     let arena: &'static Arena = Box::leak(Box::new(Arena::create().unwrap().0));
-    let len = slice_len(RING_MAX);
+    let len = slice_len(ring_max);
     let (to_server, to_client) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
     let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
     let life: [&'static AtomicU32; 2] = [(); 2].map(|()| &*Box::leak(Box::default()));
@@ -34,7 +39,7 @@ fn pair() -> Pair {
             token: 2,
             tuple: Tuple { client: address(1), server: address(2) },
             client,
-            ring_max: RING_MAX,
+            ring_max,
             rx_key: 10 + u64::from(client),
             tx_key: 11 - u64::from(client),
             life: 0,
@@ -82,6 +87,23 @@ fn bytes_arrive_in_order_while_the_ring_grows() {
         }
     }
     assert_eq!(pair.client.shared().producer.cap(), RING_MAX);
+}
+
+#[test]
+fn a_full_ring_is_pressed_before_a_sender_counts_as_blocked() {
+    let pair = pair_of(2 * EASY);
+    let (client, blocked) = (&pair.client, &pair.client.shared().sending.blocked);
+    while send(client, &[1; 100_000]).is_ok() {}
+    assert_eq!(client.shared().producer.cap(), EASY);
+    assert!(client.can_be_pressed() && !client.has_credit() && client.has_room());
+    assert_eq!(blocked.load(Ordering::Relaxed), 0);
+    client.press();
+    while send(client, &[2; 100_000]).is_ok() {}
+    assert_eq!(client.shared().producer.cap(), 2 * EASY);
+    assert!(!client.can_be_pressed() && !client.has_room());
+    assert!(blocked.load(Ordering::Relaxed) > 0);
+    while receive(&pair.server, 1 << 20).is_ok() {}
+    assert!(client.has_credit() && client.has_room());
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //!   position  counts all bytes of ring ever used, for marks and credits
 //!   offset    where in the ring that is
 //!   cap       bytes of the ring in use; doubles, up to ring_max, when a producer that found no room reaches its end,
-//!             and when nothing more fits: then the ring goes on behind its present end at once (a *jump*)
+//!             and when nothing more fits: then the ring goes on behind its present end at once (a *jump*);
+//!             from EASY on only if the producer was pressed
 //! ```
 
 mod consumer;
@@ -16,7 +17,7 @@ mod producer;
 
 pub use consumer::{Consumer, Head};
 pub use cursor::Cursor;
-pub use producer::Producer;
+pub use producer::{EASY, Producer};
 
 use crosslane_wire::DecodeError;
 use crosslane_wire::slice::RING;

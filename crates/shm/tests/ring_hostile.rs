@@ -193,7 +193,8 @@ fn produce(
     bytes: &[u8],
 ) -> Result<(), Violation> {
     let len = (usize::from(choices.byte()) << (choices.byte() % 10)).min(bytes.len());
-    match choices.byte() % 4 {
+    match choices.byte() % 5 {
+        4 => producer.press(),
         0 => drop(producer.push_control(ring, credits, Kind::DisConn, 0)?),
         1 => {
             let len = len.min(usize::try_from(MAX_MESSAGE).unwrap());

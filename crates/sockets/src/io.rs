@@ -7,6 +7,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
+use crosslane_shm::wait::spin;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Instant;
 
@@ -34,7 +35,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     }
     let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
     let deadline = wait::deadline(end.shared().status.send_timeout.load(Relaxed));
-    let mut done = 0;
+    let (mut done, mut awaited) = (0, false);
     look_now_and_then(fd, end);
     loop {
         match end.try_send(thread::tid(), buffers, done) {
@@ -47,6 +48,13 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
             }
             Err(Failure::WouldBlock) => {}
             Err(failure) => return send_failed(end, failure, done, flags),
+        }
+        if end.can_be_pressed() {
+            if (awaited && must_not_wait(end, flags)) || !reader_comes(end) {
+                end.press();
+            }
+            awaited = true;
+            continue;
         }
         if must_not_wait(end, flags) {
             epoll::blocked(end);
@@ -112,6 +120,14 @@ impl Outcome {
             Self::Kernel => kernel(),
         }
     }
+}
+
+/// The ring is as long as stays in the caches, and full. A reader that runs now makes room within the time of a spin;
+/// if none does, the ring is better longer. Calls that must not wait do this once: it takes no longer than the kernel
+/// takes for a large send, and is in vain only as often as a ring can double.
+fn reader_comes(end: &Held) -> bool {
+    let ns = wait::spin_ns(end, &end.shared().sending.budget);
+    wait::Spinner::among(ns).is_some_and(|_spinner| spin(ns, || end.has_credit()))
 }
 
 fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Failure> {

@@ -109,6 +109,10 @@ impl Transport for Ring<'_> {
             self.budget.spun(self.limit_ns);
             return Ok(());
         }
+        if wait != Wait::Data && self.producer.can_be_pressed() {
+            self.producer.press();
+            return Ok(());
+        }
         let start = Instant::now();
         self.sleep(wait)?;
         let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -16,7 +16,8 @@ impl End {
         self.shared.producer.limit(wanted);
     }
 
-    /// Copies as much of `buffers`, from their byte `skip` on, as there is room for.
+    /// Copies as much of `buffers`, from their byte `skip` on, as there is room for. If that is not all, the ring may
+    /// still be made longer: see [`Self::can_be_pressed`].
     pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Moved, Failure> {
         let sending = &self.shared.sending;
         let bytes = {
@@ -29,7 +30,9 @@ impl End {
             self.guarded(self.push_all(buffers, skip))?
         };
         if bytes < total(buffers) - skip {
-            sending.blocked.fetch_add(1, Relaxed);
+            if !self.can_be_pressed() {
+                sending.blocked.fetch_add(1, Relaxed);
+            }
             if bytes == 0 {
                 return Err(Failure::WouldBlock);
             }
@@ -50,6 +53,23 @@ impl End {
         }
         self.shared.status.tx.store(next as u32, Relaxed);
         Ok(Moved { bytes: 0, wake: self.data_bell() })
+    }
+
+    /// Whether the last send found a full ring that could be longer than it is. A sender does best to wait for
+    /// [`Self::has_credit`] for a moment, so that both ends stay in their caches, and then to [`Self::press`].
+    pub fn can_be_pressed(&self) -> bool {
+        self.shared.producer.can_be_pressed()
+    }
+
+    /// Lets the ring become twice as long at the next send that finds it full.
+    pub fn press(&self) {
+        self.shared.producer.press();
+    }
+
+    /// Whether a quarter of the ring in use is free.
+    pub fn has_credit(&self) -> bool {
+        let wanted = self.shared.producer.cap() / 4;
+        self.shared.producer.glance(&self.inbound, wanted) >= wanted
     }
 
     /// Bytes of ring that the far side has not confirmed to have consumed (`SIOCOUTQ`, about).

@@ -9,6 +9,16 @@ use crosslane_wire::record::{
 };
 use crosslane_wire::slice::{CREDIT, LINE};
 
+/// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
+/// the caches of two processors; a longer ring costs both of them trips to farther memory, and is only worth it
+/// when a reader does not come for its bytes in time: see [`Producer::press`].
+pub const EASY: u64 = 1 << 20;
+
+/// How much a longer ring is wanted: not at all, because it was full, because it was full and stayed so.
+const CONTENT: u32 = 0;
+const FULL: u32 = 1;
+const PRESSED: u32 = 2;
+
 /// The producing end's state.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
@@ -21,7 +31,8 @@ pub struct Producer {
     key: AtomicU64,
     /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
     barrier: AtomicU64,
-    starved: AtomicU32,
+    /// [`CONTENT`], [`FULL`] or [`PRESSED`].
+    demand: AtomicU32,
     stamping: AtomicU32,
 }
 
@@ -40,7 +51,7 @@ impl Producer {
         ] {
             word.store(value, Relaxed);
         }
-        self.starved.store(0, Relaxed);
+        self.demand.store(CONTENT, Relaxed);
         self.stamping.store(0, Relaxed);
     }
 
@@ -68,6 +79,28 @@ impl Producer {
     /// Whether the ring can still become longer.
     pub fn may_grow(&self) -> bool {
         self.cap() < self.ring_max.load(Relaxed)
+    }
+
+    /// Whether a ring that is full could still become longer by [`Self::press`]: it is [`EASY`] or more. Worth a short
+    /// wait for the reader first.
+    pub fn can_be_pressed(&self) -> bool {
+        self.cap() >= EASY && self.may_grow() && self.demand.load(Relaxed) == FULL
+    }
+
+    /// The reader was waited for in vain: let the ring become twice as long with the next push that finds it full.
+    /// Needs no lock.
+    pub fn press(&self) {
+        self.demand.store(PRESSED, Relaxed);
+    }
+
+    fn was_full(&self) {
+        self.demand.fetch_max(FULL, Relaxed);
+    }
+
+    /// Whether the ring may grow with the record that is written next.
+    fn grows_now(&self) -> bool {
+        let least = if self.cap() < EASY { FULL } else { PRESSED };
+        self.demand.load(Relaxed) >= least && self.may_grow()
     }
 
     /// Bytes of ring that were pushed and not yet consumed, as far as returned credits tell. Needs no lock.
@@ -116,15 +149,15 @@ impl Producer {
             let whole = self.room(credits, wanted)?;
             let room = whole.saturating_sub(LINE);
             if room < LINE {
-                self.starved.store(1, Relaxed);
-                if whole < LINE || !self.may_grow() {
+                self.was_full();
+                if whole < LINE || !self.grows_now() {
                     break;
                 }
                 self.jump(ring, cpu);
                 continue;
             }
             if room + LINE < wanted {
-                self.starved.store(1, Relaxed);
+                self.was_full();
             }
             let take = self.fitting(room).min(left);
             self.put(ring, kind, take as u64, &bytes[done..done + take], cpu);
@@ -148,7 +181,8 @@ impl Producer {
         let filler = if to_end < whole { to_end } else { 0 };
         let wanted = whole + filler + LINE;
         if self.room(credits, wanted)? < wanted {
-            self.starved.store(1, Relaxed);
+            // Nobody waits for room for a message, so nobody would press.
+            self.press();
             return Ok(false);
         }
         if filler > 0 {
@@ -211,7 +245,7 @@ impl Producer {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let header = Header { len, kind, flags: 0, cpu };
         let at_end = self.offset.load(Relaxed) + header.span() == self.cap();
-        let grow = at_end && self.starved.load(Relaxed) != 0 && self.may_grow();
+        let grow = at_end && self.grows_now();
         self.write(ring, header, payload, grow);
     }
 
@@ -233,7 +267,7 @@ impl Producer {
             if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {
                 self.barrier.store(after, Relaxed);
             }
-            self.starved.store(0, Relaxed);
+            self.demand.store(CONTENT, Relaxed);
         }
         let at = address(offset);
         ring.write(address(offset + header.payload_at()), payload);
