@@ -41,7 +41,7 @@ impl Network {
 }
 
 /// The addresses of all hosts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// This host.
     pub me: HostId,

@@ -39,6 +39,8 @@ const CONTROL_QUEUE: usize = 4096;
 const IP_QUEUE: usize = 256;
 /// How long a cable whose peer broke the protocol stays down.
 const PENANCE: Duration = Duration::from_secs(1);
+/// How long after the daemon's start a cable may be missing before that is said.
+const EXPECTED: Duration = Duration::from_secs(5);
 
 /// What happened to a cable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub enum CableEvent {
     Down(Death, String),
     /// It will not come up; for people.
     Refused(String),
+    /// It has not come up for a while; why, as far as that is known.
+    Missing(String),
 }
 
 /// Bytes and packets that the daemon itself moved over a cable.
@@ -99,6 +103,8 @@ pub struct Cable {
     events: VecDeque<CableEvent>,
     broken: Option<(Death, String)>,
     retry_at: Option<Duration>,
+    /// When to say that it has not come up; `None` once it was up, was refused, or that was said.
+    expected_at: Option<Duration>,
     why: Option<String>,
 }
 
@@ -133,6 +139,7 @@ impl Cable {
             events: VecDeque::new(),
             broken: None,
             retry_at: None,
+            expected_at: Some(EXPECTED),
             why: None,
         })
     }
@@ -145,7 +152,7 @@ impl Cable {
     /// When, on the daemon's clock, [`Self::poll_event`] shall be called even if nothing happens.
     pub fn deadline(&self, now: Duration) -> Option<Duration> {
         let port = self.port.timeout().map(|wait| now + wait);
-        [port, self.retry_at].into_iter().flatten().min()
+        [port, self.retry_at, self.expected_at].into_iter().flatten().min()
     }
 
     /// Whether [`Self::poll_event`] shall be called though the descriptor is not readable.
@@ -393,6 +400,11 @@ impl Cable {
             self.setup.handle_link_up(words, random::u32());
         }
         self.run_setup(now, Death::Cable);
+        if self.expected_at.is_some_and(|at| at <= now) {
+            self.expected_at = None;
+            let why = self.link().1.unwrap_or_else(|| "the other side does not answer".to_owned());
+            self.events.push_back(CableEvent::Missing(why));
+        }
         if let Some((death, why)) = self.broken.take() {
             self.why = Some(why);
             self.setup.withdraw();
@@ -415,7 +427,10 @@ impl Cable {
                     let why = self.why.clone().unwrap_or_else(|| "the peer began anew".to_owned());
                     self.events.push_back(CableEvent::Down(death, why));
                 }
-                Output::Refused(why) => self.events.push_back(CableEvent::Refused(why)),
+                Output::Refused(why) => {
+                    self.expected_at = None;
+                    self.events.push_back(CableEvent::Refused(why));
+                }
             }
         }
     }
@@ -438,6 +453,7 @@ impl Cable {
             Ok(live) => {
                 self.live = Some(live);
                 self.why = None;
+                self.expected_at = None;
                 self.events.push_back(CableEvent::Up(agreement));
             }
             Err(error) => {

@@ -51,7 +51,7 @@ pub enum ConfigError {
 }
 
 /// A checked configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// This host and the fabric's subnets.
     pub addresses: Addresses,

@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Parser;
 use crosslane_wire::PortId;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exit code: something failed.
@@ -25,7 +25,7 @@ pub const EXIT_IN_USE: u8 = 3;
 /// The Crosslane daemon: joins this host's NTB ports into the network and serves its programs.
 ///
 /// Exit codes: 0 stopped in order, 1 failed, 2 wrong configuration or arguments, 3 another daemon has the control
-/// socket. Logs go to standard error; CROSSLANE_LOG chooses what is logged (for example `debug`).
+/// socket. SIGHUP reads the rules of the configuration file again. Logs go to standard error; CROSSLANE_LOG chooses what is logged (for example `debug`).
 #[derive(Debug, Parser)]
 #[command(name = "crosslaned", version)]
 pub struct Arguments {
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
-    match serve(config) {
+    match serve(config, &arguments.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("crosslaned: {error:#}");
@@ -76,7 +76,7 @@ fn init_log() {
     let _ = log.with_ansi(colours).try_init();
 }
 
-fn serve(config: Config) -> anyhow::Result<()> {
+fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
     raise_descriptor_limit();
     let signals = Signals::open().context("signals")?;
     let control = ControlSocket::open(&config.control)?;
@@ -87,8 +87,8 @@ fn serve(config: Config) -> anyhow::Result<()> {
         None => None,
     };
     let (host, path) = (config.addresses.me, config.control.clone());
-    let mut engine =
-        Engine::new(Host::new(config, cables, tun), control, signals, metrics).context("epoll")?;
+    let host_state = Host::new(config, cables, tun);
+    let mut engine = Engine::new(host_state, control, signals, file.to_owned(), metrics).context("epoll")?;
     tracing::info!(%host, control = %path.display(), "ready");
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
     let outcome = engine.run().context("engine");

@@ -22,6 +22,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const CONTROL: u64 = 1;
@@ -77,6 +78,8 @@ pub struct Engine {
     epoll: OwnedFd,
     control: ControlSocket,
     signals: Signals,
+    /// The configuration file.
+    config: PathBuf,
     metrics: Option<MetricsServer>,
     /// Sessions in the epoll, with what is waited for.
     watched: HashMap<SessionId, epoll::EventFlags>,
@@ -98,6 +101,7 @@ impl Engine {
         host: Host,
         control: ControlSocket,
         signals: Signals,
+        config: PathBuf,
         metrics: Option<MetricsServer>,
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -122,6 +126,7 @@ impl Engine {
             epoll,
             control,
             signals,
+            config,
             metrics,
             watched: HashMap::new(),
             spin,
@@ -228,6 +233,7 @@ impl Engine {
                     tracing::info!("stopping");
                     self.stopping = true;
                 }
+                Signal::Reload => self.host.reload(&self.config),
             }
         }
     }

@@ -189,6 +189,10 @@ impl Host {
                 self.circuits.handle_link_down(port, death);
                 self.fail_bells(port);
             }
+            CableEvent::Missing(why) => {
+                let hint = "is the far daemon started, with the same `cable` and the other `side`? The cable comes up by itself then";
+                tracing::warn!(port = %name, %why, hint, "cable has not come up yet");
+            }
             CableEvent::Refused(why) => tracing::error!(port = %name, %why, "cable is refused"),
         }
     }

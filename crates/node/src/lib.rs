@@ -31,6 +31,7 @@ pub mod packet;
 pub mod part;
 pub mod proof;
 pub mod random;
+pub mod reload;
 pub mod request;
 pub mod rule;
 pub mod session;

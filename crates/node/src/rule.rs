@@ -53,6 +53,25 @@ pub fn parse(line: &str) -> Result<Vec<Rule>, String> {
     Ok(networks.into_iter().map(rule).collect())
 }
 
+/// A rule as one would write it.
+pub fn text(rule: &Rule) -> String {
+    let action = match rule.action {
+        Use::Crosslane => "crosslane",
+        Use::Tcp => "tcp",
+        Use::Both => "both",
+    };
+    let role = match rule.role {
+        Role::Server => "server",
+        Role::Client => "client",
+    };
+    let ports = match (rule.port_min, rule.port_max) {
+        (0, u16::MAX) => "*".to_owned(),
+        (min, max) if min == max => min.to_string(),
+        (min, max) => format!("{min}-{max}"),
+    };
+    format!("use {action} {role} {} {}/{}:{ports}", rule.program, rule.address, rule.prefix)
+}
+
 /// The rules that stand behind the configured ones: the fabric's own subnets, and listeners on all addresses, are
 /// `both`; all else is TCP.
 pub fn defaults(addresses: &Addresses) -> Vec<Rule> {
@@ -115,6 +134,15 @@ mod tests {
         assert_eq!(parse("use tcp server * *:*").unwrap().len(), 2);
         assert_eq!(parse("use tcp server * [fd86::]/64:80").unwrap()[0].prefix, 64);
         assert_eq!(parse("use crosslane server * fd86::1:80").unwrap()[0].prefix, 128);
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        for line in ["use both client redis* 127.0.0.1/32:6379-6380", "use tcp server * fd86::/64:80"] {
+            assert_eq!(text(&parse(line).unwrap()[0]), line);
+        }
+        let all = parse("use crosslane client * *:*").unwrap();
+        assert_eq!(text(&all[1]), "use crosslane client * ::/0:*");
     }
 
     #[test]

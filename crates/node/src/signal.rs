@@ -1,4 +1,4 @@
-//! Signals as events: SIGTERM and SIGINT stop the daemon, SIGHUP does nothing.
+//! Signals as events: SIGTERM and SIGINT stop the daemon, SIGHUP has it read its rules again.
 
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -7,18 +7,23 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Stop in order.
     Stop,
+    /// Read the rules again.
+    Reload,
 }
 
 /// The signals of this process.
 #[derive(Debug)]
 pub struct Signals {
     pipe: UnixStream,
+    stop: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -26,11 +31,13 @@ impl Signals {
     pub fn open() -> Result<Self, std::io::Error> {
         let (pipe, write) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
-        for signal in [SIGTERM, SIGINT] {
+        let (stop, reload) = (Arc::default(), Arc::default());
+        for (signal, flag) in [(SIGTERM, &stop), (SIGINT, &stop), (SIGHUP, &reload)] {
+            // The flag first: when the pipe wakes us it is set.
+            signal_hook::flag::register(signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        signal_hook::flag::register(SIGHUP, Arc::new(AtomicBool::new(false)))?;
-        Ok(Self { pipe })
+        Ok(Self { pipe, stop, reload })
     }
 
     /// Readable when a signal came.
@@ -40,11 +47,12 @@ impl Signals {
 
     /// The next signal.
     pub fn poll(&mut self) -> Option<Signal> {
-        let mut byte = [0; 64];
-        match self.pipe.read(&mut byte) {
-            Ok(count) if count > 0 => Some(Signal::Stop),
-            _ => None,
+        let mut bytes = [0; 64];
+        while matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0) {}
+        if self.stop.swap(false, Relaxed) {
+            return Some(Signal::Stop);
         }
+        self.reload.swap(false, Relaxed).then_some(Signal::Reload)
     }
 }
 

@@ -199,3 +199,54 @@ fn strange_requests_are_answered_and_harm_nobody() {
     assert!(matches!(stranger.ask(&Request::Accept { slot: 0 }, &[file.as_fd()]).0, Reply::Plain { .. }));
     assert_eq!(lab.status(1)["host"], 1);
 }
+
+/// The rules that a new session is told.
+fn rules_of(lab: &Lab) -> Vec<String> {
+    let client = Client::hello(&lab.control(1), "test", None);
+    let Some(Reply::Welcome { rules, .. }) = client.welcome else { panic!("no welcome") };
+    rules.iter().map(crosslane_node::rule::text).collect()
+}
+
+#[test]
+fn rules_are_read_again_at_sighup_and_a_bad_file_changes_nothing() {
+    let mut lab = alone();
+    let file = lab.path("1.toml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    let hang_up = |lab: &mut Lab| {
+        let pid = rustix::process::Pid::from_child(lab.daemon(1));
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    };
+    let new = "use tcp client ssh 10.0.0.0/8:22";
+    write(&before.replace("rules = [", &format!("rules = [\"{new}\", ")).replace("1M", "2M"));
+    hang_up(&mut lab);
+    until("the new rule is told", || rules_of(&lab).contains(&new.to_owned()).then_some(()));
+    let log = lab.log(1);
+    assert!(log.contains("rule is new") && log.contains(new) && log.contains("only rules"), "{log}");
+
+    write(&before.replace("use both server", "use some server"));
+    hang_up(&mut lab);
+    until("the mistake is named", || lab.log(1).contains("some").then_some(()));
+    assert!(rules_of(&lab).contains(&new.to_owned()), "the old rules stay");
+
+    write(&before);
+    hang_up(&mut lab);
+    until("the rule is gone", || lab.log(1).contains("rule is gone").then_some(()));
+    assert!(!rules_of(&lab).contains(&new.to_owned()));
+    assert_eq!(lab.stop(1), Some(0));
+}
+
+#[test]
+fn a_cable_that_never_came_up_is_told_once() {
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[port("lonely", false)], "");
+    lab.start(1);
+    let told = |lab: &Lab| lab.log(1).matches("cable has not come up yet").count();
+    until("it is told", || (told(&lab) > 0).then_some(()));
+    let log = lab.log(1);
+    assert!(log.contains("lonely") && log.contains("nobody at"), "{log}");
+    lab.configure(2, 2, &[port("lonely", true)], "");
+    lab.start(2);
+    lab.wait_hosts(1, &[2]);
+    assert_eq!(told(&lab), 1);
+}
