@@ -1,7 +1,7 @@
 //! `crosslane lab`.
 
 use crate::exit;
-use crate::table::{Table, cell};
+use crate::table::{Table, cell, count};
 use anyhow::Result;
 use crosslane_lab::{Entry, Lab, Options, Preload, State, default_base, enter, list as labs};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use std::time::Instant;
 
 /// Brings a lab up and lets it live on. Ctrl-C takes it down again: its keeper sees us end.
 pub(crate) fn up(options: &Options) -> Result<()> {
+    sweep()?;
     let begin = Instant::now();
     let lab = Lab::up(options)?;
     let state = lab.state().clone();
@@ -19,11 +20,11 @@ pub(crate) fn up(options: &Options) -> Result<()> {
     let name = if options.name == "default" { String::new() } else { format!(" --name {}", options.name) };
     writeln!(
         out,
-        "lab `{}` is up after {:.1} s: {} hosts, {} cables",
+        "lab `{}` is up after {:.1} s: {}, {}",
         state.name,
         begin.elapsed().as_secs_f64(),
-        state.hosts.len(),
-        state.cables.len()
+        count(state.hosts.len(), "host"),
+        count(state.cables.len(), "cable")
     )?;
     for host in &state.hosts {
         writeln!(out, "  {}  {}  {}", host.name, host.address, host.address6)?;
@@ -56,10 +57,10 @@ pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
     }
     writeln!(
         out,
-        "lab `{}`: {} hosts, {} cables, files in {}",
+        "lab `{}`: {}, {}, files in {}",
         state.name,
-        state.hosts.len(),
-        state.cables.len(),
+        count(state.hosts.len(), "host"),
+        count(state.cables.len(), "cable"),
         lab.folder().display()
     )?;
     let mut table =
@@ -104,8 +105,17 @@ fn status_json(state: &State, looks: Vec<Result<Value, String>>) -> Result<Value
     Ok(all)
 }
 
+/// Removes what labs left behind whose keepers were killed, and says so.
+fn sweep() -> Result<()> {
+    for name in Lab::sweep(&default_base())? {
+        eprintln!("crosslane: removed what was left of lab `{name}`: its keeper had been killed");
+    }
+    Ok(())
+}
+
 /// Takes down one lab, or all of them.
 pub(crate) fn down(name: Option<&str>) -> Result<()> {
+    sweep()?;
     let base = default_base();
     let names = name.map_or_else(|| labs(&base), |name| vec![name.to_owned()]);
     let mut out = stdout().lock();

@@ -52,6 +52,11 @@ impl Table {
     }
 }
 
+/// So many things, in words that fit: `1 cable`, `2 cables`.
+pub(crate) fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A JSON value as a cell: texts bare, nothing as `-`, lists joined.
 pub(crate) fn cell(value: &Value) -> String {
     match value {

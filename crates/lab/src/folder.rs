@@ -4,6 +4,7 @@ use crate::LabError;
 use crate::state::State;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// File that the keeper holds locked as long as it lives.
 pub(crate) const LOCK: &str = "lock";
@@ -133,6 +134,13 @@ impl Folder {
         flock(&lock, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
+    /// Whether no keeper lives, and none was about to for `beginning`.
+    pub(crate) fn is_left_over(&self, beginning: Duration) -> bool {
+        let changed = std::fs::metadata(&self.path).and_then(|it| it.modified()).ok();
+        let age = changed.and_then(|changed| changed.elapsed().ok());
+        age.is_some_and(|age| age >= beginning) && !self.kept()
+    }
+
     /// The state that the keeper wrote last, if there is one.
     pub(crate) fn state(&self) -> Option<State> {
         serde_json::from_slice(&std::fs::read(self.file(STATE)).ok()?).ok()
@@ -168,9 +176,10 @@ mod tests {
         let lock = std::fs::File::create(folder.file(LOCK)).expect("lock file");
         assert!(!folder.kept());
         flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("lock");
-        assert!(folder.kept());
+        assert!(folder.kept() && !folder.is_left_over(Duration::ZERO));
         drop(lock);
         assert!(!folder.kept());
+        assert!(folder.is_left_over(Duration::ZERO) && !folder.is_left_over(Duration::from_secs(600)));
         assert_eq!(list(base.path()), ["one"]);
         folder.remove().expect("removed");
         folder.remove().expect("twice is fine");

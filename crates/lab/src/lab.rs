@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// How long the keeper may take to end all processes of a lab.
 const DOWN_PATIENCE: Duration = Duration::from_secs(12);
+/// A lab without a keeper may be about to get one for as long.
+const BEGINNING: Duration = Duration::from_secs(60);
 /// Pause between two looks at something that has no event to wait for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -117,6 +119,19 @@ impl Lab {
         }
         take_down(&folder)?;
         Ok(true)
+    }
+
+    /// Takes down what is left of labs in `base` whose keepers were killed; their names.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] if something could not be ended or removed.
+    pub fn sweep(base: &Path) -> Result<Vec<String>, LabError> {
+        let left_over = |name: &String| Folder::new(Some(base), name).is_left_over(BEGINNING);
+        let names: Vec<String> = folder::list(base).into_iter().filter(left_over).collect();
+        for name in &names {
+            take_down(&Folder::new(Some(base), name))?;
+        }
+        Ok(names)
     }
 
     fn end(&mut self) -> Result<(), LabError> {

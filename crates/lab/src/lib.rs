@@ -35,7 +35,7 @@ mod lab;
 mod namespace;
 mod plan;
 mod process;
-pub mod query;
+mod query;
 mod state;
 mod wiring;
 

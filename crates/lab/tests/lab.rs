@@ -181,6 +181,21 @@ fn a_lab_whose_keeper_was_killed_is_cleaned_up() {
 }
 
 #[test]
+fn what_killed_keepers_left_is_swept_when_it_is_old() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(1) else { return };
+    let base = place.base.path();
+    assert!(Lab::sweep(base).expect("swept").is_empty(), "this one is kept");
+    assert!(lab.state().keeper.signal(Signal::KILL));
+    wait_for("the keeper is gone", || !lab.state().keeper.alive());
+    assert!(Lab::sweep(base).expect("swept").is_empty(), "it may be about to get a keeper");
+    let folder = fs::File::open(lab.folder()).expect("folder");
+    folder.set_modified(std::time::SystemTime::now() - Duration::from_secs(600)).expect("old");
+    assert_eq!(Lab::sweep(base).expect("swept"), ["t"]);
+    assert_eq!(fs::read_dir(base).expect("base").count(), 0);
+}
+
+#[test]
 fn a_second_lab_of_a_name_is_refused_unless_forced() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(1) else { return };
