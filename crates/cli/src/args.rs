@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Print names and addresses of all hosts, in the form of /etc/hosts
     Hosts(JsonArgs),
+    /// Print the daemon's counters in Prometheus' text format
+    Metrics,
     /// Look at a daemon's configuration
     #[command(subcommand)]
     Config(ConfigCommand),

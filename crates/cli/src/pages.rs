@@ -63,9 +63,14 @@ mod tests {
     fn every_subcommand_has_a_page() {
         let folder = tempfile::tempdir().expect("folder");
         man(Some(folder.path())).expect("written");
-        for name in
-            ["crosslane.1", "crosslane-lab.1", "crosslane-lab-up.1", "crosslane-ping.1", "crosslaned.8"]
-        {
+        for name in [
+            "crosslane.1",
+            "crosslane-lab.1",
+            "crosslane-lab-up.1",
+            "crosslane-ping.1",
+            "crosslane-metrics.1",
+            "crosslaned.8",
+        ] {
             let text = fs::read_to_string(folder.path().join(name)).expect(name);
             assert!(text.contains(".TH"), "{name}");
         }

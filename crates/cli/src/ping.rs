@@ -7,6 +7,7 @@ use crosslane_client::session::Session;
 use crosslane_wire::HostId;
 use crosslane_wire::local::{Reply, Request};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::Duration;
@@ -29,10 +30,12 @@ pub(crate) struct Ping {
 /// Probes a host and prints round trips and their percentiles.
 ///
 /// # Errors
-/// No such host; no daemon; no answer at all (exit code 1).
+/// No such host, or none in reach; no daemon; no answer at all (exit code 1).
 pub(crate) fn ping(socket: &Path, ping: &Ping) -> Result<()> {
     let session = status::session(socket)?;
-    let to = find(&status::ask(&session)?, &ping.host)?;
+    let status = status::ask(&session)?;
+    let to = find(&status, &ping.host)?;
+    in_reach(&status, to)?;
     let stop = Stop::watch()?;
     let mut out = stdout().lock();
     let (mut sent, mut times, mut hops) = (0_u32, Vec::new(), None);
@@ -94,6 +97,18 @@ fn find(status: &Value, name: &str) -> Result<HostId> {
             "no host `{name}`: give an id (2), a name (h2) or one of `crosslane hosts`"
         ))),
     }
+}
+
+/// Whether the daemon knows a way to the host: else probes would only be waited for in vain.
+fn in_reach(status: &Value, to: HostId) -> Result<()> {
+    let ids = status["hosts"].as_array().into_iter().flatten().filter_map(|host| host["id"].as_u64());
+    let all: BTreeSet<u64> = ids.chain(status["host"].as_u64()).collect();
+    if all.contains(&u64::from(to.0)) {
+        return Ok(());
+    }
+    let names: Vec<String> = all.iter().map(|id| format!("h{id}")).collect();
+    let text = format!("no way to host {to}: in reach are {}; see `crosslane status`", names.join(", "));
+    Err(exit::with_code(1, text))
 }
 
 struct Summary {
@@ -178,6 +193,16 @@ mod tests {
         assert_eq!(find(&status, "10.86.0.1").expect("own address"), HostId(1));
         assert!(find(&status, "10.86.0.9").is_err());
         assert!(find(&status, "h0").is_err());
+    }
+
+    #[test]
+    fn a_host_without_a_way_is_named_at_once() {
+        let status = json!({"host": 1, "hosts": [{"id": 2}, {"id": 3}]});
+        for host in 1..=3 {
+            in_reach(&status, HostId(host)).expect("in reach");
+        }
+        let error = in_reach(&status, HostId(7)).expect_err("no way").to_string();
+        assert!(error.contains("host 7") && error.contains("h1, h2, h3"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `crosslane status` and `crosslane hosts`.
+//! `crosslane status`, `crosslane hosts` and `crosslane metrics`.
 
 use crate::table::{Table, bytes, cell};
 use anyhow::{Context, Result};
@@ -156,6 +156,13 @@ fn age(seconds: &Value) -> String {
     let (days, rest) = ((seconds / 86400.0).floor(), seconds % 86400.0);
     let (hours, minutes) = ((rest / 3600.0).floor(), (rest % 3600.0 / 60.0).floor());
     if seconds < 60.0 { format!("{seconds:.1} s") } else { format!("{days}d {hours:02}:{minutes:02}") }
+}
+
+/// Prints the counters as Prometheus reads them.
+pub(crate) fn metrics(socket: &Path) -> Result<()> {
+    let text = session(socket)?.text(&Request::Metrics)?;
+    write!(stdout().lock(), "{text}")?;
+    Ok(())
 }
 
 /// Prints the names and addresses of all hosts.

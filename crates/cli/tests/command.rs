@@ -21,9 +21,14 @@ fn fails(args: &[&str], code: i32, words: &str) {
 
 #[test]
 fn without_a_daemon_it_says_what_to_do() {
-    for command in
-        [["status"].as_slice(), &["ping", "h2"], &["hosts"], &["top", "-n", "1"], &["explain", "1"]]
-    {
+    for command in [
+        ["status"].as_slice(),
+        &["ping", "h2"],
+        &["hosts"],
+        &["metrics"],
+        &["top", "-n", "1"],
+        &["explain", "1"],
+    ] {
         let args = [command, &["--socket", "/no/such/socket"]].concat();
         fails(&args, 3, "start `crosslaned --config FILE`");
     }
@@ -57,7 +62,8 @@ fn completions_and_pages_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let output = crosslane(&["completions", shell]);
         assert!(output.status.success());
-        assert!(String::from_utf8_lossy(&output.stdout).contains("crosslane"), "{shell}");
+        let script = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(script.contains("crosslane") && script.contains("metrics"), "{shell}");
     }
     let page = crosslane(&["man"]);
     assert!(String::from_utf8_lossy(&page.stdout).contains("Exit codes"));

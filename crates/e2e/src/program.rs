@@ -110,7 +110,7 @@ impl Program {
             &format!("the daemon of {} knows that it listens on port {port}", self.name),
             PATIENCE,
             || {
-                let status = crosslane_lab::query::status(&control).map_err(|error| error.to_string())?;
+                let status = crosslane_lab::status(&control).map_err(|error| error.to_string())?;
                 let suffix = format!(":{port}");
                 let mut known =
                     status["listeners"].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -1,7 +1,7 @@
 //! A lab for one test, programs in its hosts, and what the daemons counted.
 
 use crate::{PATIENCE, package, program, wait_for};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use crosslane_lab::{Lab, LabError, Options, Preload, Topology};
 use serde_json::Value;
 use std::cell::Cell;
@@ -131,6 +131,18 @@ impl Rig {
         let mut command = self.plain(host, "setpriv")?;
         command.args(privileges(user)?);
         command.arg("env").arg(format!("LD_PRELOAD={}", copy.display())).arg(program);
+        Ok(command)
+    }
+
+    /// The command `crosslane` for a host's daemon.
+    ///
+    /// # Errors
+    /// There is no such host, or the command was not built.
+    pub fn tool(&self, host: &str, words: &[&str]) -> Result<Command> {
+        let path = self.lab.state().program.with_file_name("crosslane");
+        ensure!(path.is_file(), "{} was not built", path.display());
+        let mut command = Command::new(path);
+        command.arg("--socket").arg(&self.lab.host(host)?.control).args(words);
         Ok(command)
     }
 

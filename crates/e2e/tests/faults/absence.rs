@@ -183,7 +183,7 @@ fn two_hosts_of_one_id_are_refused() -> Result<()> {
 #[test]
 fn tools_without_a_daemon_say_so() -> Result<()> {
     let Some(rig) = Rig::pair()? else { return Ok(()) };
-    for words in [&["status"][..], &["ping", "2", "-c", "1"], &["hosts"]] {
+    for words in [&["status"][..], &["ping", "2", "-c", "1"], &["hosts"], &["metrics"]] {
         let mut command = Command::new(ours(&rig, "crosslane")?);
         let mut program = Program::start(command.arg("--socket").arg(rig.file("nobody.sock")).args(words))?;
         let code = program.wait(PATIENCE)?;

@@ -7,4 +7,5 @@ mod performance;
 mod python;
 mod servers;
 mod shell;
+mod tools;
 mod web;

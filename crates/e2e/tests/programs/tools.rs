@@ -1,0 +1,93 @@
+//! The command `crosslane` with daemons that run.
+
+use anyhow::{Context, Result, ensure};
+use crosslane_e2e::program::{Program, story};
+use crosslane_e2e::rig::Rig;
+use crosslane_e2e::{PATIENCE, package, wait_for};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[test]
+fn metrics_are_printed() -> Result<()> {
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let text = Program::start(&mut rig.tool("h1", &["metrics"])?)?.finish(PATIENCE)?.text();
+    ensure!(text.contains("# TYPE crosslane_hosts gauge\ncrosslane_hosts 1\n"), "{text}");
+    ensure!(text.contains("crosslane_port_up{port=\"right\"} 1\n"), "{text}");
+    Ok(())
+}
+
+/// A host that nobody knows is told at once, and not by probes without an answer.
+#[test]
+fn ping_knows_who_is_in_reach() -> Result<()> {
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    Program::start(&mut rig.tool("h1", &["ping", "h2", "-c", "3", "-i", "1"])?)?.finish(PATIENCE)?;
+    let start = Instant::now();
+    let mut program = Program::start(&mut rig.tool("h1", &["ping", "h9", "-c", "60", "-i", "1000"])?)?;
+    let code = program.wait(PATIENCE)?;
+    ensure!(code.code() == Some(1), "{}", story(code));
+    ensure!(program.errors().contains("no way to host 9: in reach are h1, h2"), "{}", program.errors());
+    ensure!(start.elapsed() < Duration::from_secs(50), "it tried all probes");
+    Ok(())
+}
+
+/// `crosslane WORDS..`, which makes labs called `PREFIX-PID-0`, ended by a signal in the middle.
+fn interrupted(words: &[&str], prefix: &str, signal: Signal, whole_group: bool) -> Result<()> {
+    if package::need("iperf3").is_none() {
+        return Ok(());
+    }
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    // A test run in the background ignores some signals, and its children with it.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP"]);
+    command.arg(rig.tool("h1", &[])?.get_program()).args(words);
+    let mut program = Program::start(&mut command)?;
+    let name = format!("{prefix}-{}-0", program.pid());
+    let client =
+        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it.trim() == "iperf3");
+    wait_for("it is in the middle", PATIENCE, || {
+        let clients = members(&name).iter().filter(|pid| client(pid)).count();
+        if clients > 3 { Ok(()) } else { Err(format!("{clients} of iperf3; {}", program.tail())) }
+    })?;
+    let pid = Pid::from_raw(program.pid()).context("its id")?;
+    if whole_group { kill_process_group(pid, signal) } else { kill_process(pid, signal) }?;
+    program.wait(PATIENCE)?;
+    wait_for("nothing is left of its lab", PATIENCE, || {
+        let (left, labs) = (members(&name), crosslane_lab::list(&crosslane_lab::default_base()));
+        if left.is_empty() && !labs.contains(&name) { Ok(()) } else { Err(format!("{left:?}, {labs:?}")) }
+    })
+}
+
+/// Processes of the lab called `name`.
+fn members(name: &str) -> Vec<i32> {
+    let mark = format!("CROSSLANE_LAB={name}:");
+    let is_member = |pid: &i32| {
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one.starts_with(mark.as_bytes())))
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_member).collect()
+}
+
+const BENCH: [&str; 6] = ["bench", "quick", "--no-pinned", "--only=iperf3", "--runs", "500"];
+
+#[test]
+fn a_bench_ends_with_ctrl_c_and_leaves_nothing() -> Result<()> {
+    interrupted(&BENCH, "bench", Signal::INT, true)
+}
+
+#[test]
+fn a_bench_that_is_terminated_leaves_nothing() -> Result<()> {
+    interrupted(&BENCH, "bench", Signal::TERM, false)
+}
+
+#[test]
+fn a_demo_whose_terminal_is_gone_leaves_nothing() -> Result<()> {
+    interrupted(&["demo", "--runs", "500"], "demo", Signal::HUP, true)
+}
+
+#[test]
+fn a_demo_that_is_killed_leaves_nothing() -> Result<()> {
+    interrupted(&["demo", "--runs", "500"], "demo", Signal::KILL, false)
+}
