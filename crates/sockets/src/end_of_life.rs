@@ -28,6 +28,14 @@ pub fn referred(held: &Held) {
     held.shared().counters.refs.fetch_add(1, Relaxed);
 }
 
+/// A child that nobody can count may hold the stream from now on: no close is known to be the last one any more, and the
+/// kernel's FIN tells when it was.
+pub fn lent(held: &Held) {
+    /// More descriptors than such a child has of one stream.
+    const SOME: u32 = 16;
+    held.shared().counters.refs.fetch_add(SOME, Relaxed);
+}
+
 /// A reference is taken back without any of what a close does; for descriptors that exec closes.
 pub fn unreferred(held: &Held) {
     held.shared().counters.refs.fetch_sub(1, AcqRel);

@@ -1,12 +1,12 @@
 //! Confinement: what a program gives up for good (paths, descriptors, system calls), and what we must have by then.
 //!
 //! A server that handles strangers (`sshd`) leaves the file system, lets itself open no descriptor any more, and
-//! allows itself few system calls. Whoever holds streams then gets its session and a wake event before the first of
-//! these, since none could be had behind it.
+//! allows itself few system calls. Whoever holds streams or listens then gets its session and a wake event before the
+//! first of these, since none could be had behind it.
 
 use super::hook;
 use crate::table::{self, Kind};
-use crate::{confined, process, real, waiters};
+use crate::{attach, confined, process, real, waiters};
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 
@@ -16,9 +16,8 @@ const FEW: u64 = 64;
 hook! {
     /// `prctl(2)`: a system call filter comes on.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-        if option == libc::PR_SET_SECCOMP && holds_streams() {
-            waiters::before_sandbox();
-            process::set_sandboxed();
+        if option == libc::PR_SET_SECCOMP {
+            before_filter();
         }
         // SAFETY: the program's promise to `prctl`.
         unsafe { real::prctl(option, a, b, c, d) }
@@ -26,7 +25,7 @@ hook! {
 
     /// `chroot(2)`: the daemon's socket has no name behind it.
     fn chroot(path: *const c_char) -> c_int {
-        if holds_streams() {
+        if needs_daemon() {
             waiters::before_sandbox();
         }
         // SAFETY: the program's promise to `chroot`.
@@ -52,8 +51,26 @@ hook! {
     }
 }
 
-fn holds_streams() -> bool {
-    process::is_owner() && table::entries().any(|(_, entry)| entry.kind == Kind::Stream)
+/// Whether this process has descriptors for which it may have to ask its daemon.
+fn needs_daemon() -> bool {
+    let asks = |kind| matches!(kind, Kind::Stream | Kind::Listener | Kind::Unknown);
+    process::is_owner() && table::entries().any(|(_, entry)| asks(entry.kind))
+}
+
+/// Before a system call filter comes on. Whoever listens behind it cannot ask whether a connection was announced, so
+/// none is announced to it any more.
+pub fn before_filter() {
+    if !needs_daemon() {
+        return;
+    }
+    waiters::before_sandbox();
+    for (fd, entry) in table::entries() {
+        if entry.kind == Kind::Listener {
+            attach::unlisten(fd);
+            table::leave(fd);
+        }
+    }
+    process::set_sandboxed();
 }
 
 /// # Safety
@@ -61,7 +78,7 @@ fn holds_streams() -> bool {
 unsafe fn before_limit(resource: __rlimit_resource_t, limit: *const rlimit) {
     // SAFETY: the caller's promise.
     let few = unsafe { limit.as_ref() }.is_some_and(|limit| limit.rlim_cur < FEW);
-    if resource == libc::RLIMIT_NOFILE && few && holds_streams() {
+    if resource == libc::RLIMIT_NOFILE && few && needs_daemon() {
         confined::prepare();
         waiters::before_sandbox();
     }

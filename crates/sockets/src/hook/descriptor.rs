@@ -194,6 +194,10 @@ fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
 /// `copy` refers to what `fd` refers to.
 fn same(fd: c_int, copy: c_int) {
     if !process::is_owner() {
+        // In a child of `vfork`: it may be meant for what the child executes.
+        if let Some(end) = table::stream(fd) {
+            end_of_life::lent(&end);
+        }
         return;
     }
     match table::look(fd) {

@@ -3,12 +3,16 @@
 //! The new image looks which of its descriptors are TCP sockets, and asks the daemon at their first use
 //! (`Request::Adopt`). The old session's socket goes along as a sign of life, so that the daemon keeps the slices; its
 //! number, and those of descriptors that are too high to be looked for, come by the environment. Children by
-//! `posix_spawn`, `system`, `vfork` or `execl`, which no hook sees, have a parent's session for that sign.
+//! `posix_spawn`, `system`, `popen` and `vfork` run no handlers of `fork`, so nobody counts what they hold: streams are
+//! lent to them ([`end_of_life::lent`]).
 
 use super::hook;
-use crate::table::{self, Held, Kind};
+use crate::table::{self, Entry, Held, Kind};
 use crate::{attach, end_of_life, own, process, real, watch};
-use core::ffi::{CStr, c_char, c_int};
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use libc::pid_t;
 use rustix::fd::RawFd;
 use std::ffi::CString;
 
@@ -19,7 +23,7 @@ const VARIABLE: &str = "CROSSLANE_INHERIT";
 const LOOKED_AT: RawFd = 256;
 
 unsafe extern "C" {
-    static environ: *const *const c_char;
+    pub static environ: *const *const c_char;
 }
 
 hook! {
@@ -51,6 +55,48 @@ hook! {
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `fexecve`.
         unsafe { leaving(envp, |envp| real::fexecve(fd, argv, envp)) }
+    }
+
+    /// `execveat(2)`.
+    fn execveat(at: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the program's promise to `execveat`.
+        unsafe { leaving(envp, |envp| real::execveat(at, path, argv, envp, flags)) }
+    }
+
+    /// `posix_spawn(3)`.
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        // SAFETY: the program's promise to `posix_spawn`.
+        unsafe { spawning(envp, |envp| real::posix_spawn(pid, path, actions, attributes, argv, envp)) }
+    }
+
+    /// `posix_spawnp(3)`.
+    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        // SAFETY: the program's promise to `posix_spawnp`.
+        unsafe { spawning(envp, |envp| real::posix_spawnp(pid, file, actions, attributes, argv, envp)) }
+    }
+
+    /// `posix_spawn_file_actions_adddup2(3)`: a child will have this descriptor, even if `exec` closes it.
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int {
+        if let Some(end) = table::stream(fd) {
+            end_of_life::lent(&end);
+            LENT.store(true, Relaxed);
+        }
+        // SAFETY: the program's promise.
+        unsafe { real::posix_spawn_file_actions_adddup2(actions, fd, to) }
+    }
+
+    /// `system(3)`.
+    fn system(command: *const c_char) -> c_int {
+        lend(&inheritance().0);
+        // SAFETY: the program's promise to `system`.
+        unsafe { real::system(command) }
+    }
+
+    /// `popen(3)`.
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        lend(&inheritance().0);
+        // SAFETY: the program's promise to `popen`.
+        unsafe { real::popen(command, mode) }
     }
 }
 
@@ -109,25 +155,85 @@ fn borrow(fd: RawFd) -> rustix::fd::BorrowedFd<'static> {
 /// `envp` is null or an environment in C's form.
 unsafe fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
     let (kept, lost) = inheritance();
-    if kept.is_empty() && lost.is_empty() || !process::is_owner() {
+    if kept.is_empty() && lost.is_empty() {
         return exec(envp);
     }
-    lost.iter().for_each(end_of_life::unreferred);
-    let hold = if kept.is_empty() { None } else { process::session_socket() };
-    set_cloexec(hold, false);
-    let variable = variable(hold, &kept);
-    // SAFETY: the caller's promise.
-    let mut environment = unsafe { without_variable(envp) };
-    if !kept.is_empty() {
-        environment.push(variable.as_ptr());
+    if !process::is_owner() {
+        // A child of `vfork`: the tables are its parent's, but its descriptors are its own.
+        lend(&kept);
+        // SAFETY: the caller's promise.
+        let (environment, _) = unsafe { environment(envp, &kept) };
+        drop((kept, lost));
+        return exec(environment);
     }
-    environment.push(core::ptr::null());
-    let outcome = exec(environment.as_ptr());
+    lost.iter().for_each(end_of_life::unreferred);
+    // SAFETY: the caller's promise.
+    let (environment, hold) = unsafe { environment(envp, &kept) };
+    let outcome = exec(environment);
     let errno = real::errno();
     set_cloexec(hold, true);
     lost.iter().for_each(end_of_life::referred);
     real::set_errno(errno);
     outcome
+}
+
+/// Calls `spawn`, which makes a child that runs another program, with the environment that this one needs.
+///
+/// # Safety
+/// `envp` is null or an environment in C's form.
+unsafe fn spawning(envp: *const *const c_char, spawn: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
+    let (kept, _) = inheritance();
+    let asked_for = LENT.swap(false, Relaxed);
+    if kept.is_empty() && !asked_for || !process::is_owner() {
+        return spawn(envp);
+    }
+    lend(&kept);
+    // SAFETY: the caller's promise.
+    let (environment, hold) = unsafe { environment(envp, &kept) };
+    let outcome = spawn(environment);
+    let errno = real::errno();
+    set_cloexec(hold, true);
+    real::set_errno(errno);
+    outcome
+}
+
+/// A stream was lent to a child by an action, whatever its descriptor's flags say.
+static LENT: AtomicBool = AtomicBool::new(false);
+
+/// Streams behind `kept` are going to have holders that nobody counts.
+fn lend(kept: &[c_int]) {
+    for &fd in kept {
+        if let Some(Entry { kind: Kind::Stream, index }) = table::look(fd)
+            && let Some(end) = table::at(index)
+        {
+            end_of_life::lent(&end);
+        }
+    }
+}
+
+thread_local! {
+    /// The environment for the next image. A child of `vfork` fills it in the memory of its parent's thread, where it is
+    /// found again by the next one.
+    static ENVIRONMENT: Cell<(CString, Vec<*const c_char>)> = Cell::default();
+}
+
+/// `envp` with what the new image needs to know of `kept`, valid until this thread's next call; and the session's socket,
+/// which goes along from here on.
+///
+/// # Safety
+/// `envp` is null or an environment in C's form.
+unsafe fn environment(envp: *const *const c_char, kept: &[c_int]) -> (*const *const c_char, Option<RawFd>) {
+    let hold = process::session_socket();
+    set_cloexec(hold, false);
+    let (_, mut entries) = ENVIRONMENT.take();
+    let variable = variable(hold, kept);
+    // SAFETY: the caller's promise.
+    unsafe { fill(&mut entries, envp) };
+    entries.push(variable.as_ptr());
+    entries.push(core::ptr::null());
+    let first = entries.as_ptr();
+    ENVIRONMENT.set((variable, entries));
+    (first, hold)
 }
 
 /// Descriptors that the new image will have and that may be streams or listeners there, and the streams whose
@@ -162,12 +268,14 @@ fn variable(hold: Option<RawFd>, kept: &[c_int]) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
+/// All of `envp` but our variable.
+///
 /// # Safety
 /// `envp` is null or an environment in C's form.
-unsafe fn without_variable(envp: *const *const c_char) -> Vec<*const c_char> {
-    let mut kept = Vec::new();
+unsafe fn fill(entries: &mut Vec<*const c_char>, envp: *const *const c_char) {
+    entries.clear();
     if envp.is_null() {
-        return kept;
+        return;
     }
     for index in 0.. {
         // SAFETY: up to and with the null pointer that ends the environment.
@@ -177,8 +285,7 @@ unsafe fn without_variable(envp: *const *const c_char) -> Vec<*const c_char> {
         }
         // SAFETY: an environment's entries are C strings.
         if !unsafe { CStr::from_ptr(entry) }.to_bytes().starts_with(VARIABLE.as_bytes()) {
-            kept.push(entry);
+            entries.push(entry);
         }
     }
-    kept
 }

@@ -5,6 +5,7 @@ pub mod confinement;
 pub mod connection;
 pub mod descriptor;
 pub mod exec;
+pub mod exec_list;
 pub mod fork;
 pub mod raw;
 pub mod receive;
