@@ -131,13 +131,13 @@ pub fn measure(plan: &Plan, cores: Cores, session: &mut Session) -> Result<Repor
     let mut report =
         Report::new(format!("crosslane perf, processors {cores}, medians of {} runs", plan.runs));
     let progress = plan.progress();
-    progress.set_message("writes into a slice");
+    begin(&progress, "writes into a slice");
     writes(plan, &progress, &mut report)?;
-    progress.set_message("messages");
+    begin(&progress, "messages");
     latencies(plan, session, &progress, &mut report)?;
     percentiles(plan, session, &progress, &mut report)?;
     for both in [false, true] {
-        progress.set_message(if both { "streams both ways" } else { "streams one way" });
+        begin(&progress, if both { "streams both ways" } else { "streams one way" });
         streams(plan, both, session, &progress, &mut report)?;
     }
     progress.finish_and_clear();
@@ -147,6 +147,14 @@ pub fn measure(plan: &Plan, cores: Cores, session: &mut Session) -> Result<Repor
     report.gather_groups();
     report.warn_of_noise();
     Ok(report)
+}
+
+/// Says what is measured now: beside the bar, or in a line of its own where there is no terminal for one.
+fn begin(progress: &ProgressBar, part: &'static str) {
+    if progress.is_hidden() {
+        eprintln!("  {}/{} {part}", progress.position(), progress.length().unwrap_or(0));
+    }
+    progress.set_message(part);
 }
 
 /// Runs each of `cases` once, then all again, so that a disturbance meets all alike.
