@@ -1,4 +1,5 @@
-//! The byte ring of records: one [`Producer`] state, one [`Consumer`] state, over a [`Store`] and a [`Load`] view.
+//! The byte ring of records: one [`Producer`] state, one [`Consumer`] state, over a [`Store`](crate::Store) and a
+//! [`Load`](crate::Load) view.
 //!
 //! The states are plain memory (atomics used with relaxed order, guarded by the caller's lock) so that they can live
 //! in an arena that the processes of one program share. `crosslane_wire::slice` and `::record` have the layout.

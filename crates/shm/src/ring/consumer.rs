@@ -42,7 +42,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Begins a new ring; see [`Producer::reset`].
+    /// Begins a new ring; see [`Producer::reset`](super::Producer::reset).
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
         for (word, value) in [
             (&self.position, 0),
