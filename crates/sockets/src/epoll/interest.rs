@@ -63,6 +63,8 @@ pub struct Interest {
 impl Interest {
     /// A new interest, which is not yet in the inner set.
     pub fn new(fd: c_int, held: Held, key: u64, wanted: &epoll_event) -> Self {
+        // A connection that is made by now is told with all others, not after them as the kernel's news.
+        wait::is_connected(fd, &held);
         let blocked = held.shared().sending.blocked.load(Relaxed);
         Self {
             quiet: fd,

@@ -44,6 +44,26 @@ static void connects(int before, uint32_t mode)
     close(set);
 }
 
+/* Both ends of a connection that is made: their first edges come in one event list. */
+static void both_at_once(void)
+{
+    struct sockaddr_in at;
+    struct epoll_event events[4];
+    int fd = listener(&at), near = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    CHECK(connect(near, (const struct sockaddr *)&at, sizeof at) == 0 || errno == EINPROGRESS);
+    int far = accept(fd, NULL, NULL), set = set_of();
+    CHECK(far >= 0);
+    add(set, far, EPOLLIN | EPOLLOUT | EPOLLET);
+    add(set, near, EPOLLIN | EPOLLOUT | EPOLLET);
+    CHECK(epoll_wait(set, events, 4, 1000) == 2);
+    CHECK(events[0].events == EPOLLOUT && events[1].events == EPOLLOUT);
+    CHECK(epoll_wait(set, events, 4, 50) == 0);
+    close(set);
+    close(near);
+    close(far);
+    close(fd);
+}
+
 static void refused(int before)
 {
     struct sockaddr_in at;
@@ -116,6 +136,7 @@ int main(void)
         connects(before, EPOLLET);
         refused(before);
     }
+    both_at_once();
     server();
     return 0;
 }
