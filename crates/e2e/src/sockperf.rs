@@ -18,8 +18,11 @@ pub fn server(rig: &Rig, host: &str, sockperf: &Path, address: &str, port: u16) 
     Ok(server)
 }
 
+/// Replies that show that it works.
+const ENOUGH: u64 = 100;
+
 /// Runs a ping-pong of `size` bytes for a second, every byte checked, and returns how many replies came. `more` are
-/// further arguments.
+/// further arguments. On a machine that is so busy that a second is too short for enough of them it takes longer.
 ///
 /// # Errors
 /// It fails, or bytes differ.
@@ -32,8 +35,26 @@ pub fn ping_pong(
     size: usize,
     more: &[&str],
 ) -> Result<u64> {
+    let mut came = Err(anyhow::anyhow!("not run"));
+    for seconds in ["1", "20"] {
+        came = ping_pong_for(rig, host, sockperf, (address, port), size, &[&["-t", seconds], more].concat());
+        if came.as_ref().is_ok_and(|replies| *replies > ENOUGH) {
+            break;
+        }
+    }
+    came
+}
+
+fn ping_pong_for(
+    rig: &Rig,
+    host: &str,
+    sockperf: &Path,
+    to: (&str, u16),
+    size: usize,
+    more: &[&str],
+) -> Result<u64> {
     let mut command = rig.command(host, sockperf)?;
-    command.args(["ping-pong", "--tcp", "-i", address, "-p", &port.to_string(), "-t", "1"]);
+    command.args(["ping-pong", "--tcp", "-i", to.0, "-p", &to.1.to_string()]);
     // It keeps a record of each message and takes 600,000 a second for the most unless told otherwise.
     command.args(["--mps", "3000000", "-m", &size.to_string(), "--data-integrity"]).args(more);
     let text = run(&mut command, WORK)?.text();

@@ -124,7 +124,7 @@ fn daemon_dies(signal: Signal) -> Result<()> {
     let with_other = rig.account("h1")?;
     let mut flow = Flow::start(&rig, &python, "h1", "h2")?;
     rig.lab.kill_daemon("h2", signal)?;
-    learns(&mut flow.client)?;
+    learns(&mut flow.client).with_context(|| rig.story("h1"))?;
     other.goes_on(&rig, "h1")?;
     wait_for("the slices of the dead cable are given back", PATIENCE, || {
         let now = rig.account("h1").map_err(|error| error.to_string())?;
@@ -137,7 +137,7 @@ fn daemon_dies(signal: Signal) -> Result<()> {
     rig.lab.start_daemon("h2")?;
     rig.lab.wait_links(PATIENCE)?;
     // At the latest now: the way for the kernel's FIN is there again.
-    learns(&mut flow.server)?;
+    learns(&mut flow.server).with_context(|| rig.story("h2"))?;
     other.goes_on(&rig, "h1")?;
     // New programs are accelerated again, and so is the server that lived through it, soon.
     drop(flow);
