@@ -5,6 +5,7 @@
     suites/run.py [--cpython MODULE,..]       all modules of CPython's that use sockets, or these
                   [--libuv BUILD]             a build folder of libuv with uv_run_tests
                   [--redis TREE]              a built source tree of Redis
+                  [--node TREE]               a source tree of Node, of the release of the program `node`
                   [--places loopback,fabric]  which addresses, where a suite lets choose
 
 Exit code 0: no test fails under the library that passes without it, and streams carried what was sent. The table
@@ -23,6 +24,7 @@ import time
 import compare
 import cpython
 import libuv
+import node
 import redis
 import session
 
@@ -37,6 +39,8 @@ def arguments():
     parser.add_argument("--cpython", help="modules, separated by commas; `none` for none")
     parser.add_argument("--libuv")
     parser.add_argument("--redis")
+    parser.add_argument("--node")
+    parser.add_argument("--node-program", default="node")
     parser.add_argument("--places", default=None)
     parser.add_argument("--only", default="*", help="only suites whose name in the table matches, as `Redis unit/*`")
     return parser.parse_args()
@@ -58,6 +62,8 @@ def chosen(options, logs):
         runs += libuv.runs(options.libuv, logs)
     if options.redis:
         runs += redis.runs(options.redis, logs)
+    if options.node:
+        runs += node.runs(options.node, options.node_program, logs)
     return [run for run in runs if fnmatch.fnmatch(run.title, options.only)]
 
 
