@@ -24,6 +24,9 @@ pub enum Outcome {
 /// How often a busy program that never sleeps looks whether the far side has died, in sends.
 const LOOK_EVERY: u64 = 1024;
 
+/// `MSG_PEEK` that waits for all.
+const PEEK_ALL: c_int = libc::MSG_WAITALL | libc::MSG_PEEK;
+
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
@@ -74,8 +77,10 @@ pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
     if buffers.iter().all(|buffer| buffer.is_empty()) {
         return Outcome::Bytes(0);
     }
-    if flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 {
-        return receive_all(fd, end, buffers, flags);
+    match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
+        libc::MSG_WAITALL => return receive_all(fd, end, buffers, flags),
+        PEEK_ALL => return peek_all(fd, end, buffers, flags),
+        _ => {}
     }
     let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
     loop {
@@ -161,6 +166,38 @@ fn receive_all(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
         }
     }
     Outcome::Bytes(done)
+}
+
+/// A bell tells of the first bytes only; the rest is looked for.
+fn peek_all(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    loop {
+        // Before the bytes: what the far side stored before its FIN is there then.
+        wait::look_at_kernel(fd, end);
+        let over = end.ready(thread::tid()).read_closed
+            || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        match end.try_peek(thread::tid(), buffers) {
+            Ok(bytes) => {
+                if bytes >= total || over || must_not_wait(end, flags) || !pause() {
+                    return Outcome::Bytes(bytes);
+                }
+            }
+            Err(Failure::WouldBlock) => {
+                if let Err(outcome) = wait_for_data(fd, end, flags, deadline) {
+                    return outcome;
+                }
+            }
+            Err(failure) => return receive_failed(end, failure),
+        }
+    }
+}
+
+/// Sleeps for a moment; `false` if a signal came.
+fn pause() -> bool {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // SAFETY: a valid time; what is left is not wanted.
+    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) == 0 }
 }
 
 fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>) -> Result<(), Outcome> {

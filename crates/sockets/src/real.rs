@@ -73,6 +73,8 @@ real! {
 
     fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
     fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, fromlen: *mut socklen_t) -> ssize_t;
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;

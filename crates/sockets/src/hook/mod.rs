@@ -60,6 +60,15 @@ impl<T> core::ops::DerefMut for Buffers<'_, T> {
     }
 }
 
+/// The flags of `recv` and `send` for a call of `preadv2`'s kind; `None` if it is none that a socket takes.
+fn flags_at(offset: libc::off_t, flags: c_int) -> Option<c_int> {
+    match (offset, flags) {
+        (-1, 0) => Some(0),
+        (-1, libc::RWF_NOWAIT) => Some(libc::MSG_DONTWAIT),
+        _ => None,
+    }
+}
+
 /// The program's buffers as they come in `iovec`s, or the error number for it: `EINVAL` if there are too many, `EFAULT`
 /// for one that points to nothing.
 ///
@@ -95,8 +104,11 @@ unsafe fn buffers<'a, T>(
     if count > IOV_MAX {
         return Err(libc::EINVAL);
     }
-    if count == 0 || iov.is_null() {
+    if count == 0 {
         return Ok(Buffers::Ours(Vec::new()));
+    }
+    if iov.is_null() {
+        return Err(libc::EFAULT);
     }
     // SAFETY: the caller's promise.
     let raw = unsafe { core::slice::from_raw_parts(iov, count) };

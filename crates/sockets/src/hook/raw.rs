@@ -53,6 +53,7 @@ unsafe fn whoever(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             }
             libc::SYS_close_range => descriptor::close_range(uint(a), uint(b), int(c)).into(),
             libc::SYS_epoll_create1 => epoll::epoll_create1(int(a)).into(),
+            libc::SYS_pidfd_getfd => transfer::pidfd_getfd(int(a), int(b), uint(c)).into(),
             libc::SYS_execve => exec::execve(a as _, b as _, c as _).into(),
             libc::SYS_execveat => exec::execveat(int(a), b as _, c as _, d as _, int(e)).into(),
             libc::SYS_seccomp => {

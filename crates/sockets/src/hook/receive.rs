@@ -4,7 +4,7 @@ use super::{hook, slices_mut};
 use crate::table::{self, Held};
 use crate::{io, real};
 use core::ffi::{c_int, c_uint, c_void};
-use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ hook! {
     fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
         match table::stream(fd) {
             // SAFETY: the program's promise to `read`.
+            Some(_) if len == 0 => 0,
+            // SAFETY: as above.
             Some(end) => unsafe { one(fd, &end, buffer, len, 0) }.finish(|| unsafe { real::read(fd, buffer, len) }),
             // SAFETY: as above.
             None => unsafe { real::read(fd, buffer, len) },
@@ -87,6 +89,24 @@ hook! {
         }
     }
 
+    /// `preadv2(2)`: at no position it is `readv`.
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's promise to `preadv2`.
+        let kernel = || unsafe { real::preadv2(fd, iov, count, offset, flags) };
+        let Some((end, flags)) = table::stream(fd).zip(super::flags_at(offset, flags)) else { return kernel() };
+        // SAFETY: as above.
+        match unsafe { slices_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
+            Ok(mut buffers) => io::receive(fd, &end, &mut buffers, flags).finish(kernel),
+            Err(errno) => real::fail(errno),
+        }
+    }
+
+    /// `preadv2` as programs with large files have it.
+    fn preadv64v2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's promise; `off_t` has 64 bits.
+        unsafe { preadv2(fd, iov, count, offset, flags) }
+    }
+
     /// `recvmsg(2)`; TCP tells no address and, without options that a stream does not have, no ancillary data.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         match table::stream(fd) {
@@ -116,6 +136,10 @@ hook! {
             // SAFETY: the program's promise to `recvmmsg`.
             return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
         };
+        // SAFETY: as above.
+        if messages.is_null() && count > 0 {
+            return real::fail(libc::EFAULT);
+        }
         // SAFETY: as above.
         let deadline = unsafe { timeout.as_ref() }.map(|timeout| Instant::now() + duration(timeout));
         let mut flags = flags;
@@ -151,7 +175,8 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
         Err(libc::EINVAL) => return real::fail(libc::EMSGSIZE),
         Err(errno) => return real::fail(errno),
     };
-    match io::receive(fd, end, &mut buffers, flags) {
+    let empty = buffers.iter().all(|buffer| buffer.is_empty());
+    match if empty { nothing(fd, end, flags) } else { io::receive(fd, end, &mut buffers, flags) } {
         // SAFETY: as above.
         io::Outcome::Kernel => unsafe { real::recvmsg(fd, message, flags) },
         outcome => {
@@ -165,7 +190,7 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
 
 unsafe fn one(fd: c_int, end: &Held, buffer: *mut c_void, len: size_t, flags: c_int) -> io::Outcome {
     if len == 0 {
-        return io::Outcome::Bytes(0);
+        return nothing(fd, end, flags);
     }
     if flags & libc::MSG_TRUNC != 0 && flags & libc::MSG_PEEK == 0 {
         return discard(fd, end, len, flags & !libc::MSG_TRUNC);
@@ -176,6 +201,15 @@ unsafe fn one(fd: c_int, end: &Held, buffer: *mut c_void, len: size_t, flags: c_
     // SAFETY: the caller's promise; the kernel's limit keeps the length below `isize::MAX`.
     let bytes = unsafe { core::slice::from_raw_parts_mut(buffer.cast(), len.min(0x7fff_f000)) };
     io::receive(fd, end, &mut [IoSliceMut::new(bytes)], flags)
+}
+
+/// `recv` of no bytes waits for some all the same, unlike `read`.
+fn nothing(fd: c_int, end: &Held, flags: c_int) -> io::Outcome {
+    let flags = flags & !(libc::MSG_WAITALL | libc::MSG_TRUNC) | libc::MSG_PEEK;
+    match io::receive(fd, end, &mut [IoSliceMut::new(&mut [0])], flags) {
+        io::Outcome::Bytes(_) => io::Outcome::Bytes(0),
+        other => other,
+    }
 }
 
 /// `MSG_TRUNC` on TCP: bytes are thrown away, not stored.

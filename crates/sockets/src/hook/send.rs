@@ -5,7 +5,7 @@ use crate::table::{self, Held};
 use crate::{io, real};
 use core::ffi::{c_int, c_uint, c_void};
 use crosslane_wire::record::Kind;
-use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 use std::io::IoSlice;
 
 hook! {
@@ -56,6 +56,24 @@ hook! {
         }
     }
 
+    /// `pwritev2(2)`: at no position it is `writev`.
+    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's promise to `pwritev2`.
+        let kernel = || unsafe { real::pwritev2(fd, iov, count, offset, flags) };
+        let Some((end, flags)) = table::stream(fd).zip(super::flags_at(offset, flags)) else { return kernel() };
+        // SAFETY: as above.
+        match unsafe { slices(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
+            Ok(buffers) => io::send(fd, &end, &buffers, flags).finish(kernel),
+            Err(errno) => real::fail(errno),
+        }
+    }
+
+    /// `pwritev2` as programs with large files have it.
+    fn pwritev64v2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's promise; `off_t` has 64 bits.
+        unsafe { pwritev2(fd, iov, count, offset, flags) }
+    }
+
     /// `sendmsg(2)`; ancillary data means nothing on TCP.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         match table::stream(fd) {
@@ -75,6 +93,9 @@ hook! {
             // SAFETY: the program's promise to `sendmmsg`.
             return unsafe { real::sendmmsg(fd, messages, count, flags) };
         };
+        if messages.is_null() && count > 0 {
+            return real::fail(libc::EFAULT);
+        }
         let count = count.min(1024);
         for done in 0..count {
             // SAFETY: in range of the program's array.

@@ -4,7 +4,7 @@
 use super::hook;
 use crate::table::{self, Held, Kind};
 use crate::{attach, end_of_life, io, real};
-use core::ffi::{c_int, c_uint};
+use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::{IoSlice, IoSliceMut};
 
@@ -42,6 +42,23 @@ hook! {
             Some(end) => pipe_in(input, &end, out, len, wait).finish(kernel),
             None => kernel(),
         }
+    }
+}
+
+hook! {
+    /// `pidfd_getfd(2)`: a descriptor of another process, which does not know that it gave one away.
+    fn pidfd_getfd(pidfd: c_int, target: c_int, flags: c_uint) -> c_int {
+        let (pid, there, no) = (c_long::from(pidfd), c_long::from(target), c_long::from(flags));
+        // SAFETY: plain numbers. The C library's own function is younger than some that we run on.
+        let fd = unsafe { real::syscall(libc::SYS_pidfd_getfd, pid, there, no, 0, 0, 0) };
+        let fd = c_int::try_from(fd).unwrap_or(-1);
+        if fd >= 0 && attach::is_tcp(fd) {
+            table::enter(fd, Kind::Unknown, 0);
+            if let Some(end) = table::stream(fd) {
+                end_of_life::lent(&end);
+            }
+        }
+        fd
     }
 }
 

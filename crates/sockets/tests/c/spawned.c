@@ -211,7 +211,7 @@ static void parent_ends(enum way way, const char *self)
 int main(int argc, char **argv)
 {
     if (argc > 1)
-        started(argv[1], argc - 0, argv);
+        started(argv[1], argc, argv);
     CHECK(dup2(open("/dev/null", O_RDONLY), 0) == 0);
     for (int way = 0; way < WAYS; way++) {
         fprintf(stderr, "way %d\n", way);
