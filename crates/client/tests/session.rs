@@ -1,12 +1,12 @@
 //! What a program tells a daemon that is slow to read.
 
-use crosslane_client::Session;
-use crosslane_wire::CircuitId;
+use crosslane_client::{Session, SessionError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
-use crosslane_wire::local::{Plain, Request};
+use crosslane_wire::local::{Plain, Reply, Request};
+use crosslane_wire::{CircuitId, Tuple};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-use std::os::fd::OwnedFd;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 fn pair() -> (Session, OwnedFd) {
@@ -59,4 +59,34 @@ fn notes_are_dropped_rather_than_waited_for() {
         session.tell(&note()).unwrap();
     }
     session.tell(&note()).unwrap();
+}
+
+#[test]
+fn an_answer_that_was_not_waited_for_is_given_back() {
+    let (session, daemon) = pair();
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let patience = Duration::from_millis(10);
+    let answer = session.circuit_within(&Request::Accept { slot: 1 }, socket.as_fd(), patience);
+    assert!(matches!(answer, Err(SessionError::Late)), "{answer:?}");
+    assert!(matches!(session.late_answer(false), Err(SessionError::Late)));
+    let granted = Reply::Circuit {
+        circuit: CircuitId(7),
+        token: 9,
+        tuple: Tuple { client: ([10, 86, 0, 1], 1).into(), server: ([10, 86, 0, 2], 2).into() },
+        client: false,
+        ring_max: 1 << 16,
+        rx_key: 1,
+        tx_key: 2,
+        life: 3,
+        slot: 1,
+    };
+    rustix::net::send(&daemon, &codec::encode(&granted).unwrap(), SendFlags::empty()).unwrap();
+    session.late_answer(true).unwrap();
+    let mut bytes = [0; MAX_MESSAGE];
+    let mut next = || {
+        let (len, _) = rustix::net::recv(&daemon, &mut bytes[..], RecvFlags::empty()).unwrap();
+        codec::decode::<Request>(&bytes[..len]).unwrap()
+    };
+    assert_eq!(next(), Request::Accept { slot: 1 });
+    assert_eq!(next(), Request::Close { circuit: CircuitId(7), token: 9, abort: true });
 }
