@@ -65,23 +65,27 @@ impl Host {
         Ok(())
     }
 
-    /// The neighbour did not answer in time.
+    /// The neighbour did not answer in time. What counts is the oldest answer that it owes.
     pub(crate) fn note_late(&mut self, circuit: CircuitId) {
-        if let Some(Far::Cable { port, .. }) = self.circuits.get(circuit).map(|end| end.far) {
-            self.late.insert(port, circuit);
+        if let Some(Far::Cable { port, .. }) = self.circuits.get(circuit).map(|end| end.far)
+            && !self.owes(port)
+        {
+            self.late.insert(port, (circuit, self.now));
         }
     }
 
-    /// Whether the neighbour still owes us an answer that was late. It does not run, so nobody is kept waiting for it.
+    /// Whether the neighbour owes us an answer for so long that it does not run: nobody is kept waiting for it.
     fn is_late(&mut self, port: PortId) -> bool {
-        let owed = |circuit: &CircuitId| {
-            self.circuits.get(*circuit).is_some_and(|end| end.state == State::Abandoned)
-        };
-        let late = self.late.get(&port).is_some_and(owed);
-        if !late {
+        let owes = self.owes(port);
+        if !owes {
             self.late.remove(&port);
         }
-        late
+        owes && self.late.get(&port).is_some_and(|(_, since)| self.now.saturating_sub(*since) >= ANSWER)
+    }
+
+    fn owes(&self, port: PortId) -> bool {
+        let end = self.late.get(&port).and_then(|(circuit, _)| self.circuits.get(*circuit));
+        end.is_some_and(|end| end.state == State::Abandoned)
     }
 
     /// A neighbour asks for a circuit.

@@ -51,8 +51,8 @@ pub struct Host {
     pub waiters: HashMap<WaiterId, Waiter>,
     /// Ends that perhaps nobody holds; how many looks said so already.
     pub doubts: BTreeMap<CircuitId, u32>,
-    /// Neighbours that did not answer in time, each with the circuit that it owes an answer for.
-    pub late: HashMap<PortId, CircuitId>,
+    /// Neighbours that did not answer in time, each with the circuit that it owes an answer for, and since when.
+    pub late: HashMap<PortId, (CircuitId, Duration)>,
     /// When doubts are looked into next.
     pub doubt_at: Option<Duration>,
     /// When all ends are looked at next, in doubt or not.

@@ -27,8 +27,8 @@ use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How long a `connect` that must not wait waits for its daemon all the same. The kernel's own takes some 50 us; an answer
-/// of a daemon that runs comes in 100 us from the neighbour's, and may take tens of milliseconds where processors are scarce.
+/// How long a `connect` that must not wait waits for its own daemon all the same: longer than that waits for the
+/// neighbour's, and tens of milliseconds more where processors are scarce.
 const PATIENCE: Duration = Duration::from_millis(150);
 
 /// A circuit that was granted for a connection that is about to be made.
