@@ -2,7 +2,7 @@
 
 use super::quiet::QUIET;
 use crate::table::Held;
-use crate::thread;
+use crate::{thread, wait};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_client::{End, Ready};
