@@ -22,6 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{End, Grant};
 use crosslane_shm::arena::Arena;
+use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Request, Use};
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use rustix::fd::BorrowedFd;
@@ -75,6 +76,9 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
         Ok(index) => Decision::Announced(Announced { index, losses }),
         Err(why) => {
             note(fd, remote, why);
+            if matches!(why, Plain::Refused(Refusal::NoListener | Refusal::NoRoute | Refusal::Rule)) {
+                history::refused(remote);
+            }
             if decided == Use::Crosslane { Decision::Refused } else { Decision::Plain }
         }
     }

@@ -14,7 +14,7 @@ const SHORT_BYTES: u64 = 16 * 1024;
 /// ...and lived less than this is short, milliseconds.
 const SHORT_MS: u64 = 100;
 /// Short connections in a row after which an address is left to TCP.
-const PATIENCE: u64 = 64;
+const PATIENCE: u64 = 32;
 /// The first connection that is a stream all the same comes after so many...
 const PROBE: u64 = 64;
 /// ...and as long as those are short too, the others in turn after twice as many, and at last so many.
@@ -72,6 +72,15 @@ pub fn ended(remote: SocketAddr, ms: u64, bytes: u64) {
     place.store(pack(tag, shorts, skipped), Relaxed);
 }
 
+/// The far daemon would make no stream to `remote`: asking costs a connection as much as a short stream does. It is asked
+/// again at every [`PROBE`]th connection.
+pub fn refused(remote: SocketAddr) {
+    let (place, tag) = place(remote);
+    let (seen, shorts, skipped) = unpack(place.load(Relaxed));
+    let shorts = if seen == tag { (shorts + 1).min(PATIENCE) } else { 1 };
+    place.store(pack(tag, shorts, skipped), Relaxed);
+}
+
 fn place(remote: SocketAddr) -> (&'static AtomicU64, u64) {
     let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(remote);
     let index = usize::try_from(hash % PLACES as u64).unwrap_or(0);
@@ -101,6 +110,21 @@ mod tests {
         for interval in [64, 128, 256, 512, 1024, 1024, 1024] {
             assert_eq!(next(), Some(interval));
             ended(remote, 1, 2);
+        }
+        ended(remote, 1, 1 << 20);
+        assert_eq!(advise(remote), Advice::Stream);
+    }
+
+    #[test]
+    fn who_refuses_is_asked_now_and_then() {
+        let remote = SocketAddr::from(([10, 86, 0, 9], 4713));
+        for _ in 0..PATIENCE {
+            assert_eq!(advise(remote), Advice::Stream);
+            refused(remote);
+        }
+        for _ in 0..5 {
+            assert_eq!((1..=PROBE_MAX).find(|_| advise(remote) == Advice::Stream), Some(PROBE));
+            refused(remote);
         }
         ended(remote, 1, 1 << 20);
         assert_eq!(advise(remote), Advice::Stream);

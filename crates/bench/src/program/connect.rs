@@ -31,7 +31,7 @@ impl Program for Loop {
     }
 
     fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
-        let times = 1000 * effort.seconds();
+        let times = 4000 * effort.seconds();
         let words = ["loop".to_owned(), place.address().to_string(), port.to_string(), times.to_string()];
         let out = run(with_script(place.client(python())?, &words), LIMIT)?;
         Ok(vec![out.trim().parse().context("the script printed no rate")?])

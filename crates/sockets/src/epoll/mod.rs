@@ -123,7 +123,10 @@ pub fn closed(fd: c_int) {
         Some((Kind::Epoll, index)) => registry::closed(index, fd),
         Some((Kind::Stream, index)) => {
             let Some(held) = table::at(index) else { return };
-            registry::all(|_, state| state.stream_closed(fd, &held));
+            registry::all(|set, state| {
+                state.stream_closed(fd, &held);
+                set.count(state);
+            });
         }
         _ => {}
     }

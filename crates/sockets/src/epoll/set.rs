@@ -272,6 +272,11 @@ impl State {
         any
     }
 
+    /// Whether the program took all streams out: there is nothing to spin for.
+    pub fn is_all_out(&self) -> bool {
+        self.places.iter().flatten().all(Interest::is_out)
+    }
+
     /// The program closes `fd`, a descriptor of the stream: with the last one its interests go.
     pub fn stream_closed(&mut self, fd: c_int, held: &Held) {
         if table::descriptors(held) > 1 {

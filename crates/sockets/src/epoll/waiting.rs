@@ -184,6 +184,9 @@ fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u
 
 /// How long to spin now: not at all if that would keep the far side that was last heard of from running.
 fn spin_ns(state: &State) -> u32 {
+    if state.is_all_out() {
+        return 0;
+    }
     let ns = state.budget.ns(process::spin_ns());
     if ns > 0 && state.last().is_some_and(|end| same_processor(end)) { 0 } else { ns }
 }
