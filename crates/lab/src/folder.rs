@@ -151,20 +151,65 @@ impl Folder {
         self.state().is_some_and(|state| state.ready)
     }
 
-    /// Removes the folder; it may be gone already.
+    /// Makes the folder, and those above it. The last of the other labs may be removing those at the same time.
+    pub(crate) fn create(&self) -> std::io::Result<()> {
+        const TRIES: u32 = 100;
+        let mut tried = 0;
+        loop {
+            if let Some(base) = self.path.parent() {
+                std::fs::create_dir_all(base)?;
+            }
+            match std::fs::create_dir(&self.path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && tried < TRIES => tried += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Removes the folder; it may be gone already. Those above it go too, if they are the labs' own and empty.
     pub(crate) fn remove(&self) -> Result<(), LabError> {
         match std::fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(LabError::io(format!("remove {}", self.path.display()))(error))
+                return Err(LabError::io(format!("remove {}", self.path.display()))(error));
             }
-            _ => Ok(()),
+            _ => {}
         }
+        if let Some(base) = self.path.parent().filter(|base| is_own(base)) {
+            // Not empty: another lab, or a daemon, is there.
+            let _ = base.ancestors().take(2).try_for_each(std::fs::remove_dir);
+        }
+        Ok(())
     }
+}
+
+/// Whether `base` is one that [`default_base`] gives some user. Not asked of it: a keeper is root in a user namespace.
+fn is_own(base: &Path) -> bool {
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let above = base.parent().and_then(name).unwrap_or_default();
+    name(base).as_deref() == Some("lab") && (above == "crosslane" || above.starts_with("crosslane-"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_lab_takes_the_folders_above_along_and_no_others() {
+        let root = tempfile::tempdir().expect("folder");
+        let base = root.path().join("crosslane/lab");
+        let (one, two) = (Folder::new(Some(&base), "one"), Folder::new(Some(&base), "two"));
+        one.create().expect("create");
+        two.create().expect("create");
+        assert!(one.create().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists));
+        one.remove().expect("removed");
+        assert!(two.path.is_dir());
+        two.remove().expect("removed");
+        assert!(!root.path().join("crosslane").exists() && root.path().is_dir());
+        let chosen = Folder::new(Some(&root.path().join("chosen")), "three");
+        chosen.create().expect("create");
+        chosen.remove().expect("removed");
+        assert!(root.path().join("chosen").is_dir());
+    }
 
     #[test]
     fn a_lock_tells_a_living_keeper() {

@@ -377,10 +377,7 @@ fn settle(folder: &Folder) {
 
 fn create(folder: &Folder, options: &Options) -> Result<(), LabError> {
     let failed = |source: std::io::Error| LabError::io(format!("create {}", folder.path.display()))(source);
-    if let Some(base) = folder.path.parent() {
-        fs::create_dir_all(base).map_err(failed)?;
-    }
-    fs::create_dir(&folder.path).map_err(|error| {
+    folder.create().map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             LabError::AlreadyUp { name: options.name.clone() }
         } else {
