@@ -94,7 +94,7 @@ hold_services() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     if [[ -e $policy || -L $policy ]]; then
-        kept=$(mktemp -u "$policy.kept.XXXXXX")
+        kept=$policy.kept-by-crosslane.$$
         mv "$policy" "$kept"
     fi
     printf '#!/bin/sh\nexit 101\n' >"$policy"

@@ -1,29 +1,7 @@
 /* A connection that takes the last descriptor that there is works as any other, whichever end is at the limit: nothing
  * that was sent is lost. */
 #include "epoll.h"
-#include <sys/resource.h>
-
-static int copies[512];
-static int count;
-
-static void take_all_but(int spare)
-{
-    struct rlimit limit;
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur = 128;
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    while ((copies[count] = dup(0)) >= 0)
-        count++;
-    CHECK(errno == EMFILE && count > spare);
-    while (spare-- > 0)
-        CHECK(close(copies[--count]) == 0);
-}
-
-static void give_back(void)
-{
-    while (count > 0)
-        CHECK(close(copies[--count]) == 0);
-}
+#include "limit.h"
 
 static void talk(int from, int to)
 {

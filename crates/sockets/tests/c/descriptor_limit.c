@@ -1,29 +1,5 @@
 /* At the limit of descriptors accept says so, the connection waits, and all goes on when there is room again. */
-#include "quirk.h"
-#include <sys/resource.h>
-
-static int copies[256];
-static int count;
-
-/* Takes all descriptors there are but `spare`. */
-static void take_all(int spare)
-{
-    struct rlimit limit;
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur = 128;
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    while (count < 256 && (copies[count] = dup(0)) >= 0)
-        count++;
-    CHECK(count > spare && errno == EMFILE);
-    while (spare-- > 0)
-        CHECK(close(copies[--count]) == 0);
-}
-
-static void give_back(void)
-{
-    while (count > 0)
-        CHECK(close(copies[--count]) == 0);
-}
+#include "limit.h"
 
 /* Bytes there and back over a connection that is accepted now. */
 static void talk(int from, int listening)
@@ -43,7 +19,7 @@ int main(void)
     int listening = listener(&at);
     talk(dial(&at), listening);
     for (int spare = 1; spare <= 4; spare++) {
-        take_all(spare);
+        take_all_but(spare);
         int first = dial(&at), last;
         while ((last = dup(0)) >= 0)
             copies[count++] = last;

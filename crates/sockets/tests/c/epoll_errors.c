@@ -9,9 +9,7 @@ int main(void)
     CHECK(pipe(pipes) == 0);
     int closed = fcntl(pipes[0], F_DUPFD, 500);
     close(closed);
-    char name[] = "/tmp/quirk-XXXXXX";
-    int file = mkstemp(name);
-    CHECK(file >= 0 && unlink(name) == 0);
+    int file = unnamed_file();
 
     FAILS(epoll_ctl(set, EPOLL_CTL_MOD, ends[0], &event), ENOENT);
     FAILS(epoll_ctl(set, EPOLL_CTL_DEL, ends[0], NULL), ENOENT);

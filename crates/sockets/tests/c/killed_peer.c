@@ -2,14 +2,9 @@
  * thousand; one that waits for room, also while it leaves unread what the peer had sent. */
 #include "quirk.h"
 
-static void asks(void)
+/* Leaves ends[0] to a child, and nothing else. */
+static pid_t only_holder(int ends[2])
 {
-    int ends[2];
-    char byte;
-    ssize_t got = -1;
-    pair(ends);
-    send_all(ends[0], "x", 1);
-    expect(ends[1], "x");
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -18,6 +13,18 @@ static void asks(void)
         _exit(0);
     }
     close(ends[0]);
+    return child;
+}
+
+static void asks(void)
+{
+    int ends[2];
+    char byte;
+    ssize_t got = -1;
+    pair(ends);
+    send_all(ends[0], "x", 1);
+    expect(ends[1], "x");
+    pid_t child = only_holder(ends);
     FAILS(recv(ends[1], &byte, 1, MSG_DONTWAIT), EAGAIN);
     CHECK(kill(child, SIGKILL) == 0);
     CHECK(waitpid(child, NULL, 0) == child);
@@ -39,14 +46,7 @@ static void waits_for_room(void)
     pair(ends);
     send_all(ends[0], "never read", 10);
     CHECK(ready(ends[1], POLLIN) & POLLIN);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        close(ends[1]);
-        pause();
-        _exit(0);
-    }
-    close(ends[0]);
+    pid_t child = only_holder(ends);
     while (send(ends[1], block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
         ;
     CHECK(errno == EAGAIN);

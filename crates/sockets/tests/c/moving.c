@@ -7,9 +7,7 @@ static char data[SIZE], got[SIZE];
 
 static int file(void)
 {
-    char path[] = "/tmp/quirk-XXXXXX";
-    int fd = mkstemp(path);
-    CHECK(fd >= 0 && unlink(path) == 0);
+    int fd = unnamed_file();
     for (int i = 0; i < SIZE; i++)
         data[i] = (char)(i * 11 + i / 256);
     CHECK(write(fd, data, SIZE) == SIZE);

@@ -138,6 +138,16 @@ static inline short ready(int fd, short events)
     return poller.revents;
 }
 
+/* An empty file without a name. */
+static inline int unnamed_file(void)
+{
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    int fd = dup(fileno(file));
+    CHECK(fd >= 0 && fclose(file) == 0);
+    return fd;
+}
+
 static inline int64_t now_ms(void)
 {
     struct timespec now;
