@@ -15,7 +15,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Where the daemon listens if nobody says otherwise.
@@ -283,12 +283,14 @@ impl Session {
     }
 
     fn answer_within(&self, patience: Duration) -> Result<(), SessionError> {
-        let timeout = Timespec::try_from(patience).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        let until = Instant::now() + patience;
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        match retry(|| rustix::event::poll(&mut fds, Some(&timeout)))? {
-            0 => Err(SessionError::Late),
-            _ => Ok(()),
-        }
+        let ready = retry(|| {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+            rustix::event::poll(&mut fds, Some(&timeout))
+        });
+        if ready? == 0 { Err(SessionError::Late) } else { Ok(()) }
     }
 
     fn receive(&self, flags: RecvFlags) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
@@ -316,11 +318,33 @@ impl Session {
     }
 }
 
+/// Makes a call again that a signal interrupted. Each attempt has the socket's time to wait anew, and a program's timer
+/// may interrupt all of them: after [`ANSWER_TIMEOUT`] there is no other, and the call has failed with `AGAIN`.
 fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut since = None;
     loop {
         match call() {
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR) if since.get_or_insert_with(Instant::now).elapsed() < ANSWER_TIMEOUT => {}
+            Err(Errno::INTR) => return Err(Errno::AGAIN),
             outcome => return outcome,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_without_end_do_not_make_a_call_endless() {
+        let start = Instant::now();
+        let mut calls = 0;
+        let outcome: Result<(), _> = retry(|| {
+            calls += 1;
+            std::thread::sleep(Duration::from_millis(20));
+            Err(Errno::INTR)
+        });
+        assert_eq!(outcome, Err(Errno::AGAIN));
+        assert!(calls > 1 && start.elapsed() >= ANSWER_TIMEOUT);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::table::Held;
 use crate::waiters::Waiter;
-use crate::{own, process, real, thread, wait};
+use crate::{own, process, real, thread, wait, watch};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use crosslane_shm::lock::Lock;
@@ -17,6 +17,8 @@ use std::time::Duration;
 const QUIET: u64 = 1;
 /// Key of the wake event.
 const WAKE: u64 = 2;
+/// Key of the daemon's session.
+const DAEMON: u64 = 3;
 
 /// The set; -1 if there is none.
 static SET: AtomicI32 = AtomicI32::new(-1);
@@ -84,16 +86,26 @@ fn wait_in(
     let asked = u32::from(wait::quiet_events(end).bits()) | libc::EPOLLET.unsigned_abs();
     control(set, libc::EPOLL_CTL_ADD, fd, asked, QUIET);
     control(set, libc::EPOLL_CTL_ADD, waiter.fd, libc::EPOLLIN.unsigned_abs(), WAKE);
-    let mut events = [epoll_event { events: 0, u64: 0 }; 2];
-    // SAFETY: our own set and array of two.
-    let count = unsafe { real::epoll_wait(set, events.as_mut_ptr(), 2, ms) };
+    let daemon = watch::present();
+    if let Some(daemon) = daemon {
+        control(set, libc::EPOLL_CTL_ADD, daemon.fd, 0, DAEMON);
+    }
+    let mut events = [epoll_event { events: 0, u64: 0 }; 3];
+    // SAFETY: our own set and array of three.
+    let count = unsafe { real::epoll_wait(set, events.as_mut_ptr(), 3, ms) };
     let errno = Errno::from_raw_os_error(real::errno());
+    if let Some(daemon) = daemon {
+        control(set, libc::EPOLL_CTL_DEL, daemon.fd, 0, DAEMON);
+    }
     control(set, libc::EPOLL_CTL_DEL, fd, 0, QUIET);
     control(set, libc::EPOLL_CTL_DEL, waiter.fd, 0, WAKE);
     let count = usize::try_from(count).map_err(|_| errno)?;
     for event in events.iter().take(count).filter(|event| event.u64 == QUIET) {
         let news = PollFlags::from_bits_retain(u16::try_from(event.events & 0xffff).unwrap_or(0));
         wait::quiet_news(fd, end, news);
+    }
+    if let (Some(daemon), true) = (daemon, events.iter().take(count).any(|event| event.u64 == DAEMON)) {
+        process::lost(daemon);
     }
     Ok(())
 }

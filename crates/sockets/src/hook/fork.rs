@@ -69,8 +69,8 @@ pub unsafe fn is_fork(number: c_long, a: c_long, b: c_long) -> bool {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => true,
         libc::SYS_clone => !shares(a) && b == 0,
-        // SAFETY: `clone3` begins with a pointer to its arguments, and those with the flags (u64).
-        libc::SYS_clone3 => a != 0 && !shares(unsafe { (a as *const c_long).read() }),
+        // SAFETY: `clone3` begins with a pointer to its arguments, which begin with the flags (u64), and their length.
+        libc::SYS_clone3 => a != 0 && b >= 64 && !shares(unsafe { (a as *const c_long).read() }),
         _ => false,
     }
 }
