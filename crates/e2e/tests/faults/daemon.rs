@@ -80,17 +80,22 @@ fn a_connect_that_must_not_wait_does_not() -> Result<()> {
     measure.gave_back()
 }
 
+/// A server in h2 that has not accepted yet, and a client in h1 that is connected to it and has sent something.
+fn announced(rig: &Rig, python: &Path) -> Result<(Program, Program)> {
+    let port = rig.port();
+    let server = Script::Late.server(rig, "h2", python, &["server", "::", &port.to_string()], port)?;
+    let mut client = ask(rig, Script::Late, python, port)?;
+    client.says("sent")?;
+    Ok((server, client))
+}
+
 /// An acceptor that cannot ask its daemon whether a connection was announced: its peer does not wait for ever.
 #[test]
 fn an_accept_without_an_answer_ends_the_connection() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
-    let port = rig.port();
-    let words = ["server", "::", &port.to_string()];
-    let mut server = Script::Late.server(&rig, "h2", &python, &words, port)?;
-    let mut client = ask(&rig, Script::Late, &python, port)?;
-    client.says("sent")?;
+    let (mut server, client) = announced(&rig, &python)?;
     let daemon = stop(&rig, "h2")?;
     server.signal(Signal::USR1)?;
     let accepted = server.says("accepted");
@@ -111,11 +116,7 @@ fn an_accept_without_an_answer_ends_the_connection() -> Result<()> {
 fn an_accept_after_the_daemon_was_killed() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = Rig::pair()? else { return Ok(()) };
-    let port = rig.port();
-    let words = ["server", "::", &port.to_string()];
-    let mut server = Script::Late.server(&rig, "h2", &python, &words, port)?;
-    let mut client = ask(&rig, Script::Late, &python, port)?;
-    client.says("sent")?;
+    let (mut server, mut client) = announced(&rig, &python)?;
     rig.lab.kill_daemon("h2", Signal::KILL)?;
     rig.lab.start_daemon("h2")?;
     rig.lab.wait_links(PATIENCE)?;
