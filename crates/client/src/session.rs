@@ -221,7 +221,9 @@ impl Session {
         match reply {
             Reply::Plain { why } => Ok(Err(why)),
             Reply::Error { text } => Err(SessionError::Refused(text)),
-            Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot } => {
+            Reply::Circuit {
+                circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot, ..
+            } => {
                 if !slice::ring_max_ok(ring_max) {
                     return Err(SessionError::Unexpected("ring length"));
                 }

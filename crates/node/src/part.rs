@@ -155,6 +155,8 @@ impl Host {
             tx_key: parts.tx_key,
             life,
             slot: parts.slot,
+            generation: 0,
+            retained: false,
         };
         let mut fds = vec![inbound.as_fd(), outbound.as_fd()];
         if let (true, Some(arena)) = (adopted, &parts.arena) {

@@ -21,4 +21,4 @@ pub use codec::DecodeError;
 pub use id::{CircuitId, Epoch, HostId, PortId, SliceRange, Tuple, WaiterId};
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;

@@ -21,8 +21,27 @@ pub const LIFE_PEER_ABORT: u32 = 2;
 pub const LIFE_SHUTDOWN: u32 = 3;
 /// Word of the life page: an end broke the protocol.
 pub const LIFE_VIOLATION: u32 = 4;
+/// Word of the life page: the circuit is lost and another is sought. Nothing is sent and nothing more is received now.
+pub const LIFE_MOVING: u32 = 5;
+/// Bits of a word of the life page that hold one of the reasons above; those above them hold the generation.
+const LIFE_REASON: u32 = 0xff;
 /// Words in a life page: most circuit ends of one session.
 pub const LIFE_WORDS: u32 = 65536;
+
+/// A word of the life page: the end's newest generation, and how that one is.
+pub const fn life_word(generation: u32, reason: u32) -> u32 {
+    generation << 8 | reason & LIFE_REASON
+}
+
+/// The generation in a word of the life page.
+pub const fn life_generation(word: u32) -> u32 {
+    word >> 8
+}
+
+/// The reason in a word of the life page.
+pub const fn life_reason(word: u32) -> u32 {
+    word & LIFE_REASON
+}
 
 /// A request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +77,16 @@ pub enum Request {
     /// "I hold this socket of a stream but not its slices" (after exec, or passed to me). Descriptor: the socket.
     /// Answer: [`Reply::Circuit`] with a third descriptor, the arena that the end lives in, or [`Reply::Plain`].
     Adopt,
+    /// "My end goes on in another generation of slices: give me the one after this." Answer: [`Reply::Resumed`] with two
+    /// or three descriptors, or [`Reply::Plain`] if there is none (any more).
+    Resume {
+        /// The end.
+        circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
+        /// The generation that the program has.
+        generation: u32,
+    },
     /// The last descriptor of this end was closed. No answer.
     Close {
         /// The end.
@@ -217,7 +246,8 @@ pub enum Reply {
         /// For people.
         text: String,
     },
-    /// A circuit's end. Descriptors: inbound slice (read it), outbound slice (store only).
+    /// A circuit's end. Descriptors: inbound slice (read it), outbound slice (store only), the retention ring if
+    /// `retained`.
     Circuit {
         /// The end.
         circuit: CircuitId,
@@ -237,6 +267,30 @@ pub enum Reply {
         life: u32,
         /// Slot in the arena (of [`Request::Adopt`]: in the arena that comes with it).
         slot: u32,
+        /// Generation of the slices; 0 unless the end was adopted.
+        generation: u32,
+        /// Whether what is sent must be kept until it has landed: the circuit is longer than one cable.
+        retained: bool,
+    },
+    /// Answer to [`Request::Resume`]: the next generation. Descriptors as with [`Reply::Circuit`]; the retention ring is
+    /// the same one in all generations that have it.
+    Resumed {
+        /// Its number, larger than the one asked about.
+        generation: u32,
+        /// Whether it is the newest: then our sending goes on there.
+        newest: bool,
+        /// Units of the *previous* generation's receiving direction that count, from the stream's start.
+        limit: u64,
+        /// Units of our sending direction that the far end has; of the newest generation only.
+        arrived: u64,
+        /// Bytes of each ring.
+        ring_max: u64,
+        /// Mark key of the ring that this end reads.
+        rx_key: u64,
+        /// Mark key of the ring that this end writes.
+        tx_key: u64,
+        /// Whether what is sent in this generation must be kept until it has landed.
+        retained: bool,
     },
     /// The connection stays plain TCP.
     Plain {

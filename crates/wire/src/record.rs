@@ -82,6 +82,16 @@ impl Kind {
     }
 }
 
+/// How much of a stream a record of `len` payload bytes is: its bytes, or one for a greeting or a turn. Both ends and
+/// their daemons count these *units* from the stream's start, whatever circuits it takes.
+pub fn units(kind: Kind, len: u32) -> u64 {
+    match kind {
+        Kind::Data => len.into(),
+        Kind::Filler | Kind::Message => 0,
+        Kind::Hello | Kind::HelloAck | Kind::DisConn | Kind::AbortConn | Kind::Downgrade => 1,
+    }
+}
+
 /// A record's word, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {

@@ -7,10 +7,11 @@
 //!   0x0040  CREDIT    u64   bytes of ring that W has consumed in the other direction (R -> W)
 //!   0x0048  WANT_DATA u64   W is about to sleep until data of R -> W arrives: sequence << 32 | waiter, 0 = awake
 //!   0x0050  WANT_ROOM u64   W is about to sleep until there is room in its own ring W -> R; same form
+//!   0x0058  LANDED    u64   units of R -> W that have reached the memory of the stream's far end, if W is between
 //!   0x1000  ring of W -> R, `ring_max` bytes
 //! ```
-//! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT` and the two `WANT` words
-//! share a cache line: the sender looks at all three together.
+//! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT`, the two
+//! `WANT` words and `LANDED` share a cache line: the sender looks at all of them together.
 
 /// Page size that slices are aligned to, bytes.
 pub const PAGE: u64 = 4096;
@@ -26,6 +27,8 @@ pub const CREDIT: usize = 0x40;
 pub const WANT_DATA: usize = 0x48;
 /// Offset of the word that asks for a bell when credits arrive (u64).
 pub const WANT_ROOM: usize = 0x50;
+/// Offset of the word that a host between keeps: units that have landed at the far end (u64).
+pub const LANDED: usize = 0x58;
 /// Offset of the ring.
 pub const RING: usize = 0x1000;
 /// Smallest ring, bytes; every ring starts with this much of itself in use.
@@ -39,6 +42,9 @@ pub const STATE_NONE: u32 = 0;
 pub const STATE_ATTACHED: u32 = 1;
 /// State word: the writer has left for good.
 pub const STATE_GONE: u32 = 2;
+
+/// Bytes of a retention ring: what a stream over more than one cable may have on its way at most. A power of two.
+pub const RETENTION: u64 = 2 * 1024 * 1024;
 
 /// Length of a slice that holds a ring of `ring_max` bytes.
 pub const fn slice_len(ring_max: u64) -> u64 {

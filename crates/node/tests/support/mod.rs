@@ -301,7 +301,8 @@ impl Client {
     /// Asks for a circuit; a reply that gives none comes back as it is.
     pub fn circuit(&mut self, request: &Request, socket: BorrowedFd<'_>) -> Result<Circuit, Reply> {
         let (reply, fds) = self.ask(request, &[socket]);
-        let Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot } = reply
+        let Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot, .. } =
+            reply
         else {
             return Err(reply);
         };

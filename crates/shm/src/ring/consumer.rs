@@ -39,11 +39,18 @@ pub struct Consumer {
     returned: AtomicU64,
     key: AtomicU64,
     ring_max: AtomicU64,
+    /// Units of the stream up to `position`.
+    units: AtomicU64,
 }
 
 impl Consumer {
     /// Begins a new ring; see [`Producer::reset`](super::Producer::reset).
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
+        self.resume(cap, ring_max, key, 0);
+    }
+
+    /// As [`Self::reset`], for a stream of which so many `units` were consumed already.
+    pub fn resume(&self, cap: u64, ring_max: u64, key: u64, units: u64) {
         for (word, value) in [
             (&self.position, 0),
             (&self.offset, 0),
@@ -54,6 +61,7 @@ impl Consumer {
             (&self.returned, 0),
             (&self.ring_max, ring_max),
             (&self.key, key),
+            (&self.units, units),
         ] {
             word.store(value, Relaxed);
         }
@@ -120,6 +128,7 @@ impl Consumer {
         self.position.store(cursor.position, Relaxed);
         self.offset.store(cursor.offset, Release);
         self.cap.store(cursor.cap, Relaxed);
+        self.units.store(cursor.units, Relaxed);
         self.word.store(0, Relaxed);
         self.taken.store(0, Relaxed);
         self.expected.store(mark(cursor.key, cursor.position), Release);
@@ -155,6 +164,11 @@ impl Consumer {
         self.position.load(Relaxed)
     }
 
+    /// Units of the stream that were consumed; of the front record, none.
+    pub fn units(&self) -> u64 {
+        self.units.load(Relaxed)
+    }
+
     /// Like [`Self::cursor`], for threads without the lock. `None` if the front moves all the time.
     pub fn glance(&self) -> Option<Cursor> {
         for _ in 0..GLANCES {
@@ -177,6 +191,7 @@ impl Consumer {
             cap: self.cap.load(Relaxed),
             ring_max: self.ring_max.load(Relaxed),
             key: self.key.load(Relaxed),
+            units: self.units.load(Relaxed),
         }
     }
 

@@ -3,7 +3,8 @@
 use super::{Violation, address};
 use crate::Load;
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{FLAG_GROW, Header, mark, stamp};
+use crosslane_wire::record::{FLAG_GROW, Header, mark, stamp, units};
+use crosslane_wire::slice::{LINE, RING_MIN};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +14,38 @@ pub struct Cursor {
     pub(super) cap: u64,
     pub(super) ring_max: u64,
     pub(super) key: u64,
+    pub(super) units: u64,
 }
 
 impl Cursor {
+    /// At the start of a fresh ring, behind so many `units` of the stream.
+    pub fn fresh(ring_max: u64, key: u64, units: u64) -> Self {
+        Self { position: 0, offset: 0, cap: RING_MIN.min(ring_max), ring_max, key, units }
+    }
+
+    /// A place that another process stored, if it can be one in a ring of `ring_max` bytes with this key.
+    pub fn checked(self, ring_max: u64, key: u64) -> Option<Self> {
+        let cap_ok = self.cap.is_power_of_two() && self.cap <= ring_max && self.cap >= RING_MIN.min(ring_max);
+        let place_ok = self.offset < self.cap && self.offset.is_multiple_of(LINE);
+        (cap_ok && place_ok && self.position < u64::MAX / 2).then_some(Self { ring_max, key, ..self })
+    }
+
+    /// Units of the stream up to the end of what has arrived here: walks over the records that lie in the ring, at most
+    /// once round. A record that cannot be ends it.
+    pub fn arrived(mut self, ring: &impl Load) -> u64 {
+        let start = self.position;
+        while self.position - start < self.cap {
+            let Ok(Some(header)) = self.look(ring) else { break };
+            self.pass(header);
+        }
+        self.units
+    }
+
+    /// Units of the stream from its start to here.
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
     /// Bytes of ring from the start to here.
     pub fn position(&self) -> u64 {
         self.position
@@ -62,6 +92,7 @@ impl Cursor {
     pub fn pass(&mut self, header: Header) {
         let end = self.offset + header.span();
         self.position += header.span();
+        self.units = self.units.saturating_add(units(header.kind, header.len));
         self.offset = if end < self.cap { end } else { 0 };
         if header.flags & FLAG_GROW != 0 {
             self.offset = self.cap;

@@ -5,7 +5,7 @@ use crate::{Load, Store, clock};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
-    FLAG_GROW, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark, payload_of, span, stamped,
+    FLAG_GROW, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark, payload_of, span, stamped, units,
 };
 use crosslane_wire::slice::{CREDIT, LINE};
 
@@ -34,12 +34,19 @@ pub struct Producer {
     /// [`CONTENT`], [`FULL`] or [`PRESSED`].
     demand: AtomicU32,
     stamping: AtomicU32,
+    /// Units of the stream up to `position`.
+    units: AtomicU64,
 }
 
 impl Producer {
     /// Begins a new ring with mark key `key`, `cap` bytes of which are used at first, `ring_max` at most (powers of
     /// two, checked by the caller). Both ends must say the same.
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
+        self.resume(cap, ring_max, key, 0);
+    }
+
+    /// As [`Self::reset`], for a stream of which so many `units` were sent already.
+    pub fn resume(&self, cap: u64, ring_max: u64, key: u64, units: u64) {
         for (word, value) in [
             (&self.position, 0),
             (&self.offset, 0),
@@ -48,6 +55,7 @@ impl Producer {
             (&self.ring_max, ring_max),
             (&self.key, key),
             (&self.barrier, 0),
+            (&self.units, units),
         ] {
             word.store(value, Relaxed);
         }
@@ -64,6 +72,11 @@ impl Producer {
     /// Bytes of ring ever used.
     pub fn position(&self) -> u64 {
         self.position.load(Relaxed)
+    }
+
+    /// Units of the stream that were ever sent.
+    pub fn units(&self) -> u64 {
+        self.units.load(Relaxed)
     }
 
     /// Bytes of the ring in use at present.
@@ -276,6 +289,8 @@ impl Producer {
         ring.store_u64(at + 8, if wants_time { stamped(word, clock::now()) } else { word });
         ring.store_fence();
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
+        let sent = self.units() + units(header.kind, header.len);
+        self.units.store(sent, Relaxed);
         self.position.store(after, Release);
         self.offset.store(next, Relaxed);
     }
