@@ -66,11 +66,7 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
     let (session, daemon) = pair();
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let patience = Duration::from_millis(10);
-    let answer = session.circuit_within(
-        &Request::Accept { slot: 1, generation: 0, retained: false },
-        socket.as_fd(),
-        patience,
-    );
+    let answer = session.circuit_within(&Request::Accept { slot: 1 }, socket.as_fd(), patience);
     assert!(matches!(answer, Err(SessionError::Late)), "{answer:?}");
     assert!(matches!(session.late_answer(false), Err(SessionError::Late)));
     let granted = Reply::Circuit {
@@ -83,6 +79,8 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
         tx_key: 2,
         life: 3,
         slot: 1,
+        generation: 0,
+        retained: false,
     };
     rustix::net::send(&daemon, &codec::encode(&granted).unwrap(), SendFlags::empty()).unwrap();
     session.late_answer(true).unwrap();
