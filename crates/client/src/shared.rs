@@ -2,8 +2,9 @@
 //!
 //! It is laid out by who writes together: a line each for the sender, the receiver and those who wait.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crosslane_shm::arena::{self, Arena, Counters};
+use crosslane_shm::arena::{self, Arena, Counters, Front};
 use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wait::Budget;
@@ -102,27 +103,29 @@ pub const FIN_TOLD: u32 = 1;
 /// The far side's last holder ended without a word.
 pub const FIN_SILENT: u32 = 2;
 
-/// One slot of the arena.
+/// One slot of the arena. What the daemon may read comes first, see [`arena::Front`].
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// What the daemon may read.
+    /// What was moved.
     pub counters: Counters,
+    /// Sender's ring.
+    pub producer: Producer,
+    /// Receiver's ring.
+    pub consumer: Consumer,
     /// State of the whole.
     pub status: Status,
     /// Sender.
     pub sending: Sending,
-    /// Sender's ring.
-    pub producer: Producer,
     /// Receiver.
     pub receiving: Receiving,
-    /// Receiver's ring.
-    pub consumer: Consumer,
     /// Waiters.
     pub waiting: Waiting,
 }
 
 const _: () = assert!(size_of::<Shared>() <= arena::SLOT);
+const _: () = assert!(offset_of!(Shared, producer) == offset_of!(Front, producer));
+const _: () = assert!(offset_of!(Shared, consumer) == offset_of!(Front, consumer));
 
 impl Shared {
     /// The state in `slot` of an arena.

@@ -2,6 +2,7 @@
 //! reads the counters. It is a sealed memfd of equal slots, one for each end of a stream.
 
 use crate::MapError;
+use crate::ring::{Consumer, Cursor, Producer};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,6 +33,18 @@ pub struct Counters {
     /// References by descriptors of all processes; 0 = the slot is free, [`ENDING`] = the last one is gone, but threads
     /// may still be at work on it.
     pub refs: AtomicU32,
+}
+
+/// The start of each slot: what the daemon may read.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Front {
+    /// What was moved.
+    pub counters: Counters,
+    /// The state of sending.
+    pub producer: Producer,
+    /// The state of receiving.
+    pub consumer: Consumer,
 }
 
 /// The counters of one slot at one moment.
@@ -133,17 +146,29 @@ impl ArenaView {
 
     /// Reads the counters of a slot; zeros if there is no such slot. The program may have written anything there.
     pub fn counters(&self, slot: u32) -> Snapshot {
-        if slot >= SLOTS {
-            return Snapshot::default();
-        }
-        // SAFETY: in range of the mapping, aligned; all fields are atomics, which are only loaded.
-        let counters = unsafe { &*self.base.as_ptr().add(slot as usize * SLOT).cast::<Counters>() };
+        let Some(Front { counters, .. }) = self.front(slot) else { return Snapshot::default() };
         Snapshot {
             tx_bytes: counters.tx_bytes.load(Ordering::Relaxed),
             rx_bytes: counters.rx_bytes.load(Ordering::Relaxed),
             bells: counters.bells.load(Ordering::Relaxed),
             sleeps: counters.sleeps.load(Ordering::Relaxed),
         }
+    }
+
+    /// Where the program reads next, at one moment: the number of the ring and the place in it.
+    /// Of a record that was taken in part, nothing counts as read. The program may have written anything there: see
+    /// [`Cursor::checked`]. `None` if there is no such slot, or the place changes all the time, or the program ended in
+    /// the middle of a change.
+    ///
+    /// A program that is about to consume one more record may give its room back meanwhile. So whoever counts what lies in
+    /// the ring looks here again afterwards, and counts again if the place has changed.
+    pub fn receiver(&self, slot: u32) -> Option<(u32, Cursor)> {
+        self.front(slot)?.consumer.glance().map(|cursor| (cursor.generation(), cursor))
+    }
+
+    fn front(&self, slot: u32) -> Option<&Front> {
+        // SAFETY: in range of the mapping, aligned; all fields are atomics, which are only loaded.
+        (slot < SLOTS).then(|| unsafe { &*self.base.as_ptr().add(slot as usize * SLOT).cast::<Front>() })
     }
 }
 
@@ -187,6 +212,23 @@ mod tests {
         arena.counters(slot).tx_bytes.store(42, Ordering::Relaxed);
         assert_eq!(view.counters(slot).tx_bytes, 42);
         assert_eq!(view.counters(u32::MAX), Snapshot::default());
+    }
+
+    #[test]
+    fn the_daemon_sees_where_the_program_reads() {
+        let (arena, fd) = Arena::create().unwrap();
+        let view = ArenaView::map(&fd).unwrap();
+        let slot = arena.allot().unwrap();
+        // SAFETY: the slot's start, in range and aligned.
+        let front = unsafe { &*arena.at(slot).cast::<Front>() };
+        assert!(view.receiver(slot).is_none(), "no ring was ever begun");
+        front.consumer.resume(7, 1 << 16, 1 << 20, 99, 1234);
+        let (generation, cursor) = view.receiver(slot).unwrap();
+        assert_eq!((generation, cursor.units(), cursor.position()), (7, 1234, 0));
+        assert!(cursor.checked(1 << 20, 99).is_some());
+        front.consumer.resume(8, 3, 1 << 20, 99, 0);
+        assert!(view.receiver(slot).unwrap().1.checked(1 << 20, 99).is_none());
+        assert!(view.receiver(SLOTS).is_none());
     }
 
     #[test]

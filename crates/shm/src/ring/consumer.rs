@@ -3,7 +3,7 @@
 use super::{Cursor, Violation, address};
 use crate::{Load, Store};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU64, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{Header, Kind, mark, payload_at};
 use crosslane_wire::slice::CREDIT;
@@ -41,23 +41,26 @@ pub struct Consumer {
     ring_max: AtomicU64,
     /// Units of the stream up to `position`.
     units: AtomicU64,
+    /// Which of the stream's rings this is.
+    generation: AtomicU32,
 }
 
 impl Consumer {
     /// Begins a new ring; see [`Producer::reset`](super::Producer::reset).
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
-        self.resume(cap, ring_max, key, 0);
+        self.resume(0, cap, ring_max, key, 0);
     }
 
-    /// As [`Self::reset`], for a stream of which so many `units` were consumed already.
-    pub fn resume(&self, cap: u64, ring_max: u64, key: u64, units: u64) {
+    /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were consumed.
+    pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
+        self.expected.store(0, Relaxed);
+        fence(Release);
         for (word, value) in [
             (&self.position, 0),
             (&self.offset, 0),
             (&self.cap, cap),
             (&self.word, 0),
             (&self.taken, 0),
-            (&self.expected, mark(key, 0)),
             (&self.returned, 0),
             (&self.ring_max, ring_max),
             (&self.key, key),
@@ -65,6 +68,14 @@ impl Consumer {
         ] {
             word.store(value, Relaxed);
         }
+        self.generation.store(generation, Relaxed);
+        self.expected.store(mark(key, 0), Release);
+    }
+
+    /// Number of the ring that is consumed.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Acquire)
     }
 
     /// Whether a record waits, without checking it: one load of the ring, for those who spin or scan, with or without
@@ -81,13 +92,23 @@ impl Consumer {
     /// The record at the front, if one has arrived.
     #[inline]
     pub fn head(&self, ring: &impl Load) -> Result<Option<Head>, Violation> {
+        self.head_if(ring, || true)
+    }
+
+    /// As [`Self::head`]; whether a record whose mark was just seen is to be believed, `believed` says.
+    #[inline]
+    pub fn head_if(
+        &self,
+        ring: &impl Load,
+        believed: impl FnOnce() -> bool,
+    ) -> Result<Option<Head>, Violation> {
         let mut word = self.word.load(Relaxed);
         if word == 0 {
             let expected = self.expected.load(Relaxed);
             if expected == 0 {
                 return Err(DecodeError::Range("ring left in the middle of a change").into());
             }
-            if ring.load_u64(address(self.offset.load(Relaxed))) != expected {
+            if ring.load_u64(address(self.offset.load(Relaxed))) != expected || !believed() {
                 return Ok(None);
             }
             let cursor = self.cursor();
@@ -192,6 +213,7 @@ impl Consumer {
             ring_max: self.ring_max.load(Relaxed),
             key: self.key.load(Relaxed),
             units: self.units.load(Relaxed),
+            generation: self.generation.load(Relaxed),
         }
     }
 

@@ -15,12 +15,18 @@ pub struct Cursor {
     pub(super) ring_max: u64,
     pub(super) key: u64,
     pub(super) units: u64,
+    pub(super) generation: u32,
 }
 
 impl Cursor {
     /// At the start of a fresh ring, behind so many `units` of the stream.
     pub fn fresh(ring_max: u64, key: u64, units: u64) -> Self {
-        Self { position: 0, offset: 0, cap: RING_MIN.min(ring_max), ring_max, key, units }
+        Self { position: 0, offset: 0, cap: RING_MIN.min(ring_max), ring_max, key, units, generation: 0 }
+    }
+
+    /// The same place in the stream's ring of this number.
+    pub fn of_generation(self, generation: u32) -> Self {
+        Self { generation, ..self }
     }
 
     /// A place that another process stored, if it can be one in a ring of `ring_max` bytes with this key.
@@ -44,6 +50,11 @@ impl Cursor {
     /// Units of the stream from its start to here.
     pub fn units(&self) -> u64 {
         self.units
+    }
+
+    /// Number of the ring that this is a place in.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Bytes of ring from the start to here.

@@ -36,17 +36,19 @@ pub struct Producer {
     stamping: AtomicU32,
     /// Units of the stream up to `position`.
     units: AtomicU64,
+    /// Which of the stream's rings this is.
+    generation: AtomicU32,
 }
 
 impl Producer {
     /// Begins a new ring with mark key `key`, `cap` bytes of which are used at first, `ring_max` at most (powers of
     /// two, checked by the caller). Both ends must say the same.
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
-        self.resume(cap, ring_max, key, 0);
+        self.resume(0, cap, ring_max, key, 0);
     }
 
-    /// As [`Self::reset`], for a stream of which so many `units` were sent already.
-    pub fn resume(&self, cap: u64, ring_max: u64, key: u64, units: u64) {
+    /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were sent.
+    pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
         for (word, value) in [
             (&self.position, 0),
             (&self.offset, 0),
@@ -61,6 +63,13 @@ impl Producer {
         }
         self.demand.store(CONTENT, Relaxed);
         self.stamping.store(0, Relaxed);
+        self.generation.store(generation, Release);
+    }
+
+    /// Number of the ring that is filled.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Acquire)
     }
 
     /// Whether records carry the time from here on.
