@@ -1,105 +1,26 @@
-//! The ends of circuits on this host, and what becomes of them.
+//! The circuits of this host: ends that programs here hold, and circuits that only pass through.
 //!
 //! ```text
 //!            dial                       handle_open
 //!             |                              |
 //!             v  Opened                      v  accept
 //!         [Opening] -------> [Open] <---- [Pending]
-//!   Refused  |  |              |  \          |
-//!   link down|  | deadline     |   \ close   | close, far end aborts (the listener's end may still be accepted)
-//!            |  v              |    v        v
-//!            | [Abandoned]     |   [Closing]: Closed is sent, the far side's is awaited
-//!            |  |  late Opened: Closed{abort}     |
-//!            v  v Refused      | link down        v Closed from the far side, or link down
-//!          (gone) <------------+------------- (gone): Free
+//!   Failed    |                | \            |
+//!   (redial,  |                |  +-----------+--- far end aborts: Died
+//!   give_up)  |                |  close       |
+//!             v                v              v
+//!          (gone)          [Closing] ---- channel gone ----> (gone): Free
 //! ```
-//! Each side sends `Closed` once for each circuit, and an end goes when both have: only then nobody can write into
-//! its slice any more. A link that goes down takes all its circuits with it; ends that a program still holds get
-//! [`Output::Died`] and go when the program closes them.
+//! A circuit leads through a channel ([`crate::channel`]) for each cable. When the channel of an end that has not died is
+//! lost, the end *moves*: [`crate::moving`]. Circuits in transit are pairs of channels: [`crate::transit`].
 
-use crosslane_wire::control::{Control, Refusal};
-use crosslane_wire::{CircuitId, Epoch, HostId, PortId, SliceRange, Tuple};
+use crate::channel::{self, Channels, Contradiction};
+pub use crate::end::{Death, End, Far, Role, Scope, State};
+use crate::transit::Transit;
+use crosslane_wire::control::{Closing, Control, Refusal};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
-
-/// Which side of the connection an end is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// It called `connect`.
-    Client,
-    /// It called `listen`.
-    Server,
-}
-
-/// Why an end died under its program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// The cable is down or in a new epoch.
-    Cable,
-    /// The far end was broken off.
-    Abort,
-    /// The far daemon shuts down.
-    Shutdown,
-    /// The neighbour broke the protocol.
-    Violation,
-}
-
-/// Where the far end is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Far {
-    /// On this host: the other end's id.
-    Here(CircuitId),
-    /// Behind a cable.
-    Cable {
-        /// Our port.
-        port: PortId,
-        /// The cable's epoch when the circuit was made.
-        epoch: Epoch,
-        /// The host.
-        host: HostId,
-        /// Its name for the circuit, as soon as it is known.
-        name: Option<CircuitId>,
-    },
-}
-
-/// State of an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Asked for; the neighbour has until this time to answer.
-    Opening(Duration),
-    /// The neighbour took too long; its answer is awaited only to give back what it holds.
-    Abandoned,
-    /// Made for a connection that no program has accepted yet.
-    Pending,
-    /// In use by a program.
-    Open,
-    /// Closed here; the far side is not yet.
-    Closing,
-}
-
-/// Where a connection's addresses mean what they say: a network namespace of this host, 0 for the daemon's own. What
-/// comes by cable is always of the daemon's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Scope(pub u64);
-
-/// One end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
-    /// The connection.
-    pub tuple: Tuple,
-    /// Where its addresses are meant.
-    pub scope: Scope,
-    /// Which side of it.
-    pub role: Role,
-    /// The other end.
-    pub far: Far,
-    /// State.
-    pub state: State,
-    /// Whether the far side has closed.
-    pub far_closed: bool,
-    /// Why it died, if it did.
-    pub death: Option<Death>,
-}
 
 /// What shall be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,10 +41,13 @@ pub enum Output {
         /// Mark key of the ring in it.
         key: u64,
     },
-    /// The end that was asked for will not be. `Free` follows when its memory is not written any more.
+    /// The circuit that was asked for will not be: [`Circuits::redial`] or [`Circuits::give_up`] follows, or for an end
+    /// that moves [`Circuits::try_failed`].
     Failed {
         /// The end.
         circuit: CircuitId,
+        /// The channel that was tried.
+        channel: ChannelId,
         /// Why.
         why: Refusal,
     },
@@ -139,43 +63,133 @@ pub enum Output {
         /// The end.
         circuit: CircuitId,
     },
-    /// The end is gone; nobody writes into its memory any more.
+    /// The end's circuit is lost; its program must stop until it has another.
+    Moving {
+        /// The end.
+        circuit: CircuitId,
+    },
+    /// Try another circuit now: [`Circuits::redial`] or [`Circuits::no_way`] follows.
+    Seek {
+        /// The end.
+        circuit: CircuitId,
+    },
+    /// The end goes on over another circuit: as [`Output::Opened`].
+    Resumed {
+        /// The end.
+        circuit: CircuitId,
+        /// Where our program may write.
+        slice: SliceRange,
+        /// Mark key of the ring in it.
+        key: u64,
+        /// Units of the stream that have arrived at the far end.
+        arrived: u64,
+    },
+    /// The end is gone.
     Free {
         /// The end.
         circuit: CircuitId,
         /// The end as it was last.
         end: Box<End>,
     },
+    /// A channel is gone: nobody writes into its memory any more.
+    Freed {
+        /// Which.
+        channel: ChannelId,
+        /// Its port.
+        port: PortId,
+        /// The cable's epoch when it was made.
+        epoch: Epoch,
+    },
+    /// The far half of a circuit in transit is there: [`Circuits::pass`] follows.
+    Passed {
+        /// The circuit.
+        transit: TransitId,
+        /// Where we may write: memory of the host behind us.
+        slice: SliceRange,
+        /// Mark key of the ring in it.
+        key: u64,
+        /// Units of the stream that have arrived at the far end.
+        arrived: u64,
+    },
+    /// One side of a circuit in transit closed in order: what it wrote is passed on, then [`Circuits::drained`] follows.
+    Drain {
+        /// The circuit.
+        transit: TransitId,
+        /// Which of its two channels.
+        side: usize,
+    },
+    /// A circuit in transit is over; nothing more is passed on.
+    Stop {
+        /// The circuit.
+        transit: TransitId,
+    },
 }
 
-/// What a neighbour said about a circuit that contradicts what was before.
-#[derive(Debug, thiserror::Error, Clone, Copy, PartialEq, Eq)]
-#[error("neighbour speaks of circuit {0}, which is not in a state for that")]
-pub struct Contradiction(pub CircuitId);
+/// Whom a channel belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// An end here.
+    End(CircuitId),
+    /// One side of a circuit in transit.
+    Transit(TransitId, usize),
+}
 
-/// All ends of this host.
+/// What the state machine goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Ends that each host may have here that no program has accepted.
+    pub pending: usize,
+    /// How long an end may look for another circuit; zero: it dies with the one it has.
+    pub patience: Duration,
+}
+
+/// A circuit over cables that is asked for, or is being asked for by another host.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// Our port.
+    pub port: PortId,
+    /// The cable's epoch.
+    pub epoch: Epoch,
+    /// Cables in all.
+    pub hops: u8,
+}
+
+/// All circuits of this host.
 #[derive(Debug)]
 pub struct Circuits {
-    ends: BTreeMap<CircuitId, End>,
+    pub(crate) limits: Limits,
+    pub(crate) now: Duration,
+    pub(crate) channels: Channels,
+    pub(crate) owners: HashMap<ChannelId, Owner>,
+    pub(crate) ends: BTreeMap<CircuitId, End>,
+    pub(crate) transits: BTreeMap<TransitId, Transit>,
+    pub(crate) by_stream: HashMap<u64, CircuitId>,
+    pub(crate) outputs: VecDeque<Output>,
+    /// When the ends that move are looked at.
+    pub(crate) looks: BTreeSet<(Duration, CircuitId)>,
+    pub(crate) last_transit: u64,
     by_tuple: HashMap<(Tuple, Role, Scope), CircuitId>,
-    outputs: VecDeque<Output>,
-    deadlines: BTreeSet<(Duration, CircuitId)>,
     last: u64,
     pending: HashMap<HostId, usize>,
-    pending_max: usize,
 }
 
 impl Circuits {
-    /// No circuits yet; each host may have `pending_max` ends here that no program has accepted.
-    pub fn new(pending_max: usize) -> Self {
+    /// No circuits yet.
+    pub fn new(limits: Limits) -> Self {
         Self {
+            limits,
+            now: Duration::ZERO,
+            channels: Channels::default(),
+            owners: HashMap::new(),
             ends: BTreeMap::new(),
-            by_tuple: HashMap::new(),
+            transits: BTreeMap::new(),
+            by_stream: HashMap::new(),
             outputs: VecDeque::new(),
-            deadlines: BTreeSet::new(),
+            looks: BTreeSet::new(),
+            last_transit: 0,
+            by_tuple: HashMap::new(),
             last: 0,
             pending: HashMap::new(),
-            pending_max,
         }
     }
 
@@ -194,18 +208,51 @@ impl Circuits {
         self.by_tuple.get(&(*tuple, role, scope)).copied()
     }
 
-    /// Makes an end towards a neighbour. The caller sends `Open` with the id that comes back. No answer until
+    /// A channel by its id.
+    pub fn channel(&self, channel: ChannelId) -> Option<&channel::Channel> {
+        self.channels.get(channel)
+    }
+
+    /// Whom a channel of `port` belongs to that the neighbour there speaks of.
+    pub fn owner(&self, port: PortId, channel: ChannelId) -> Option<Owner> {
+        self.channels.on_port(port, channel).ok()?;
+        self.owners.get(&channel).copied()
+    }
+
+    /// Makes an end towards another host. The caller sends `Open` with the channel that comes back. No answer until
     /// `deadline` means [`Output::Failed`].
     pub fn dial(
         &mut self,
         tuple: Tuple,
-        port: PortId,
-        epoch: Epoch,
+        stream: u64,
         host: HostId,
+        path: Path,
         deadline: Duration,
-    ) -> CircuitId {
-        let far = Far::Cable { port, epoch, host, name: None };
-        self.insert((tuple, Role::Client, Scope(0)), far, State::Opening(deadline))
+    ) -> (CircuitId, ChannelId) {
+        let far = Far::Host { host, channel: None };
+        let circuit = self.insert((tuple, Role::Client, Scope(0)), far, stream, State::Opening);
+        (circuit, self.lead(circuit, path, deadline))
+    }
+
+    /// Tries another path for an end that is opening or moving; `None` if it is neither.
+    pub fn redial(&mut self, circuit: CircuitId, path: Path, deadline: Duration) -> Option<(ChannelId, u32)> {
+        let end = self.ends.get_mut(&circuit)?;
+        if end.channel().is_some() || (end.state != State::Opening && end.moving.is_none()) {
+            return None;
+        }
+        if let Some(moving) = &mut end.moving {
+            end.generation += 1;
+            moving.retry = None;
+        }
+        let generation = end.generation;
+        Some((self.lead(circuit, path, deadline), generation))
+    }
+
+    /// Nothing is tried any more for an end that is opening.
+    pub fn give_up(&mut self, circuit: CircuitId) {
+        if self.ends.get(&circuit).is_some_and(|end| end.state == State::Opening) {
+            self.remove(circuit);
+        }
     }
 
     /// Makes both ends of a connection inside this host: the client's is open, the server's is pending.
@@ -213,81 +260,70 @@ impl Circuits {
         self.admit(HostId(0))?;
         let client = CircuitId(self.last + 1);
         let server = CircuitId(self.last + 2);
-        self.insert((tuple, Role::Client, scope), Far::Here(server), State::Open);
-        self.insert((tuple, Role::Server, scope), Far::Here(client), State::Pending);
+        self.insert((tuple, Role::Client, scope), Far::Here(server), 0, State::Open);
+        self.insert((tuple, Role::Server, scope), Far::Here(client), 0, State::Pending);
         Ok((client, server))
     }
 
-    /// A neighbour asks for a circuit to a program here. On success the caller answers `Opened`, else `Refused`.
+    /// Another host asks for a circuit to a program here, by the channel that the neighbour calls `peer`. On success
+    /// [`Self::answer`] follows, else the caller refuses.
     pub fn handle_open(
         &mut self,
         tuple: Tuple,
-        port: PortId,
-        epoch: Epoch,
+        stream: u64,
         host: HostId,
-        name: CircuitId,
-    ) -> Result<CircuitId, Refusal> {
+        path: Path,
+        peer: ChannelId,
+    ) -> Result<(CircuitId, ChannelId), Refusal> {
         self.admit(host)?;
-        let far = Far::Cable { port, epoch, host, name: Some(name) };
-        Ok(self.insert((tuple, Role::Server, Scope(0)), far, State::Pending))
+        let channel = self.channels.handle_open(path.port, path.epoch, peer);
+        let far = Far::Host { host, channel: Some(channel) };
+        let circuit = self.insert((tuple, Role::Server, Scope(0)), far, stream, State::Pending);
+        if let Some(end) = self.ends.get_mut(&circuit) {
+            end.hops = path.hops;
+        }
+        self.owners.insert(channel, Owner::End(circuit));
+        Ok((circuit, channel))
     }
 
-    /// The neighbour made the circuit that was asked for.
+    /// The channel that was asked for is there: our memory for it, and what of the stream has arrived here.
+    pub fn answer(&mut self, channel: ChannelId, slice: SliceRange, key: u64, arrived: u64) {
+        self.channels.answer(channel, slice, key, arrived);
+        if let Some(Owner::End(circuit)) = self.owners.get(&channel).copied() {
+            self.finish_closing(circuit);
+        }
+    }
+
+    /// The neighbour made a channel that it was asked for.
     pub fn handle_opened(
         &mut self,
         port: PortId,
-        circuit: CircuitId,
-        theirs: CircuitId,
-        slice: SliceRange,
-        key: u64,
+        channel: ChannelId,
+        peer: ChannelId,
+        (slice, key, arrived): (SliceRange, u64, u64),
     ) -> Result<(), Contradiction> {
-        let end = self.on_port(port, circuit)?;
-        if let Far::Cable { name: name @ None, .. } = &mut end.far {
-            *name = Some(theirs);
-        }
-        match end.state {
-            State::Opening(_) => {
-                end.state = State::Open;
-                self.outputs.push_back(Output::Opened { circuit, slice, key });
-            }
-            State::Abandoned => {
-                end.state = State::Closing;
-                self.send_closed(circuit, true);
-            }
-            _ => return Err(Contradiction(circuit)),
-        }
-        Ok(())
+        let event = channel::Event::Opened { slice, key, arrived };
+        self.channels.handle_opened(port, channel, peer, event)
     }
 
-    /// The neighbour will not make the circuit that was asked for.
+    /// The neighbour will not make a channel that it was asked for.
     pub fn handle_refused(
         &mut self,
         port: PortId,
-        circuit: CircuitId,
+        channel: ChannelId,
         why: Refusal,
     ) -> Result<(), Contradiction> {
-        match self.on_port(port, circuit)?.state {
-            State::Opening(_) => self.outputs.push_back(Output::Failed { circuit, why }),
-            State::Abandoned => {}
-            _ => return Err(Contradiction(circuit)),
-        }
-        self.remove(circuit);
-        Ok(())
+        self.channels.handle_refused(port, channel, why)
     }
 
-    /// The neighbour closed its end.
+    /// The neighbour closed its end of a channel.
     pub fn handle_closed(
         &mut self,
         port: PortId,
-        circuit: CircuitId,
-        abort: bool,
+        channel: ChannelId,
+        how: Closing,
     ) -> Result<(), Contradiction> {
-        let end = self.on_port(port, circuit)?;
-        if end.far_closed || matches!(end.state, State::Opening(_) | State::Abandoned) {
-            return Err(Contradiction(circuit));
-        }
-        self.far_close(circuit, abort);
-        Ok(())
+        self.channels.handle_closed(port, channel, how)
     }
 
     /// A program accepted the connection: its pending end, if there is one, is open from now on.
@@ -306,31 +342,33 @@ impl Circuits {
     pub fn close(&mut self, circuit: CircuitId, abort: bool) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
         match end.state {
-            State::Opening(_) => end.state = State::Abandoned,
-            State::Abandoned | State::Closing => {}
+            State::Opening => {
+                let channel = end.channel();
+                self.leave_channel(channel, Closing::Abort);
+                self.remove(circuit);
+            }
+            State::Closing(_) => {}
             State::Pending | State::Open => {
                 if end.state == State::Pending {
                     self.admitted_leaves(circuit);
                 }
-                self.close_here(circuit, abort);
+                self.close_here(circuit, if abort { Closing::Abort } else { Closing::Done });
             }
         }
     }
 
-    /// Takes back a [`Self::dial`] whose `Open` was never sent.
-    pub fn cancel(&mut self, circuit: CircuitId) {
-        if self.ends.get(&circuit).is_some_and(|end| matches!(end.state, State::Opening(_))) {
-            self.remove(circuit);
-        }
-    }
-
-    /// The cable at `port` is down: all its circuits are dead.
-    pub fn handle_link_down(&mut self, port: PortId, death: Death) {
-        let on_port = |end: &End| matches!(end.far, Far::Cable { port: at, .. } if at == port);
-        let dead: Vec<CircuitId> =
-            self.ends.iter().filter(|(_, end)| on_port(end)).map(|(circuit, _)| *circuit).collect();
-        for circuit in dead {
-            self.kill(circuit, death);
+    /// The cable at `port`, with `neighbour` at its other end, is down: all channels on it are lost.
+    pub fn handle_link_down(&mut self, port: PortId, neighbour: HostId, death: Death) {
+        self.settle();
+        self.channels.handle_link_down(port);
+        while let Some((channel, event)) = self.channels.poll_event() {
+            match (event, self.owners.get(&channel)) {
+                (channel::Event::Lost, Some(&Owner::End(circuit))) => {
+                    let direct = self.ends.get(&circuit).is_some_and(|end| end.far_host() == neighbour);
+                    self.lose(circuit, if direct { death } else { Death::Cable });
+                }
+                _ => self.handle_event(channel, event),
+            }
         }
     }
 
@@ -338,42 +376,40 @@ impl Circuits {
     pub fn kill(&mut self, circuit: CircuitId, death: Death) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
         end.far_closed = true;
-        let state = end.state;
+        let (state, channel) = (end.state, end.channel());
+        end.set_channel(None);
+        self.leave_channel(channel, Closing::Abort);
         match state {
-            State::Opening(_) => {
-                self.outputs.push_back(Output::Failed { circuit, why: Refusal::NoRoute });
-                self.remove(circuit);
+            State::Opening => {
+                let (why, channel) = (Refusal::NoRoute, channel.unwrap_or_default());
+                self.outputs.push_back(Output::Failed { circuit, channel, why });
             }
-            State::Abandoned | State::Closing => self.remove(circuit),
+            State::Closing(_) => self.remove(circuit),
             State::Pending | State::Open => self.die(circuit, death),
         }
     }
 
-    /// Ends whose time is over.
+    /// The time is `now`; what was due until then happens.
     pub fn handle_time(&mut self, now: Duration) {
-        let mut late = Vec::new();
-        while let Some(&(until, circuit)) = self.deadlines.first().filter(|(until, _)| *until <= now) {
-            self.deadlines.remove(&(until, circuit));
-            if self.ends.get(&circuit).is_some_and(|end| end.state == State::Opening(until)) {
-                late.push(circuit);
-            }
-        }
-        for circuit in late {
-            if let Some(end) = self.ends.get_mut(&circuit) {
-                end.state = State::Abandoned;
-            }
-            self.outputs.push_back(Output::Failed { circuit, why: Refusal::Timeout });
-        }
+        self.now = now;
+        self.channels.handle_time(now);
+        self.look_at_moving();
     }
 
     /// What shall be done next, in this order.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.settle();
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        let (port, message) = self.channels.poll_message()?;
+        Some(Output::Send { port, message })
     }
 
     /// When [`Self::handle_time`] shall be called next.
     pub fn poll_deadline(&self) -> Option<Duration> {
-        self.deadlines.first().map(|(until, _)| *until)
+        let look = self.looks.first().map(|(at, _)| *at);
+        [self.channels.poll_deadline(), look].into_iter().flatten().min()
     }
 
     /// How many ends no program has accepted yet.
@@ -381,38 +417,121 @@ impl Circuits {
         self.pending.values().sum()
     }
 
-    fn insert(&mut self, key: (Tuple, Role, Scope), far: Far, state: State) -> CircuitId {
+    /// How many channels there are.
+    pub fn channel_count(&self) -> usize {
+        self.channels.count()
+    }
+
+    fn settle(&mut self) {
+        while let Some((channel, event)) = self.channels.poll_event() {
+            self.handle_event(channel, event);
+        }
+    }
+
+    fn handle_event(&mut self, channel: ChannelId, event: channel::Event) {
+        if let channel::Event::Freed(gone) = event {
+            let owner = self.owners.remove(&channel);
+            let output = Output::Freed { channel, port: gone.port, epoch: gone.epoch };
+            self.outputs.push_back(output);
+            if let Some(Owner::End(circuit)) = owner {
+                self.channel_gone(circuit, channel);
+            }
+            return;
+        }
+        match self.owners.get(&channel).copied() {
+            Some(Owner::End(circuit)) => self.end_event(circuit, channel, event),
+            Some(Owner::Transit(transit, side)) => self.transit_event(transit, side, event),
+            None => {}
+        }
+    }
+
+    fn end_event(&mut self, circuit: CircuitId, channel: ChannelId, event: channel::Event) {
+        let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.channel() == Some(channel)) else {
+            return;
+        };
+        match event {
+            channel::Event::Opened { slice, key, arrived } => {
+                if end.moving.take().is_some() {
+                    self.outputs.push_back(Output::Resumed { circuit, slice, key, arrived });
+                    self.finish_closing(circuit);
+                } else {
+                    end.state = State::Open;
+                    self.outputs.push_back(Output::Opened { circuit, slice, key });
+                }
+            }
+            channel::Event::Failed(why) => {
+                end.set_channel(None);
+                self.outputs.push_back(Output::Failed { circuit, channel, why });
+            }
+            channel::Event::FarClosed(Closing::Lost) => self.lose(circuit, Death::Cable),
+            channel::Event::FarClosed(how) => self.far_close(circuit, how == Closing::Abort),
+            channel::Event::Lost => self.lose(circuit, Death::Cable),
+            channel::Event::Freed(_) => {}
+        }
+    }
+
+    /// A channel of the end is gone.
+    fn channel_gone(&mut self, circuit: CircuitId, channel: ChannelId) {
+        let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.channel() == Some(channel)) else {
+            return;
+        };
+        end.set_channel(None);
+        if matches!(end.state, State::Closing(_)) && end.moving.is_none() {
+            self.remove(circuit);
+        }
+    }
+
+    fn insert(&mut self, key: (Tuple, Role, Scope), far: Far, stream: u64, state: State) -> CircuitId {
         self.last += 1;
         let circuit = CircuitId(self.last);
         self.by_tuple.insert(key, circuit);
-        if let State::Opening(until) = state {
-            self.deadlines.insert((until, circuit));
-        }
-        if state == State::Pending {
-            *self.pending.entry(far_host(&far)).or_default() += 1;
-        }
         let (tuple, role, scope) = key;
-        self.ends.insert(circuit, End { tuple, scope, role, far, state, far_closed: false, death: None });
+        let end = End {
+            tuple,
+            scope,
+            role,
+            far,
+            stream,
+            hops: 0,
+            state,
+            far_closed: false,
+            death: None,
+            generation: 0,
+            moving: None,
+        };
+        if state == State::Pending {
+            *self.pending.entry(end.far_host()).or_default() += 1;
+        }
+        if role == Role::Server && stream != 0 {
+            self.by_stream.insert(stream, circuit);
+        }
+        self.ends.insert(circuit, end);
         circuit
+    }
+
+    /// A channel for an end, which is asked for next.
+    fn lead(&mut self, circuit: CircuitId, path: Path, deadline: Duration) -> ChannelId {
+        let moving = self.ends.get(&circuit).is_some_and(|end| end.moving.is_some());
+        let late = if moving { Closing::Lost } else { Closing::Abort };
+        let channel = self.channels.dial(path.port, path.epoch, deadline, late);
+        self.owners.insert(channel, Owner::End(circuit));
+        if let Some(end) = self.ends.get_mut(&circuit) {
+            end.set_channel(Some(channel));
+            end.hops = path.hops;
+        }
+        channel
     }
 
     fn admit(&self, host: HostId) -> Result<(), Refusal> {
         let waiting = self.pending.get(&host).copied().unwrap_or(0);
-        if waiting >= self.pending_max { Err(Refusal::NoMemory) } else { Ok(()) }
+        if waiting >= self.limits.pending { Err(Refusal::NoMemory) } else { Ok(()) }
     }
 
     /// The end is no longer pending.
     fn admitted_leaves(&mut self, circuit: CircuitId) {
-        let Some(host) = self.ends.get(&circuit).map(|end| far_host(&end.far)) else { return };
+        let Some(host) = self.ends.get(&circuit).map(End::far_host) else { return };
         if let Some(count) = self.pending.get_mut(&host) {
             *count = count.saturating_sub(1);
-        }
-    }
-
-    fn on_port(&mut self, port: PortId, circuit: CircuitId) -> Result<&mut End, Contradiction> {
-        match self.ends.get_mut(&circuit) {
-            Some(end) if matches!(end.far, Far::Cable { port: at, .. } if at == port) => Ok(end),
-            _ => Err(Contradiction(circuit)),
         }
     }
 
@@ -420,14 +539,19 @@ impl Circuits {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
         end.far_closed = true;
         match end.state {
-            State::Closing => self.remove(circuit),
+            State::Closing(_) => {
+                if end.channel().is_none() {
+                    self.remove(circuit);
+                }
+            }
             _ if abort => self.die(circuit, Death::Abort),
             _ => self.outputs.push_back(Output::Doubt { circuit }),
         }
     }
 
-    fn die(&mut self, circuit: CircuitId, death: Death) {
+    pub(crate) fn die(&mut self, circuit: CircuitId, death: Death) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
+        end.moving = None;
         if end.death.is_none() {
             end.death = Some(death);
             self.outputs.push_back(Output::Died { circuit, death });
@@ -435,50 +559,52 @@ impl Circuits {
         }
     }
 
-    fn close_here(&mut self, circuit: CircuitId, abort: bool) {
+    fn close_here(&mut self, circuit: CircuitId, how: Closing) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
-        end.state = State::Closing;
-        let (far, far_closed, dead) = (end.far, end.far_closed, end.death);
+        end.state = State::Closing(how);
+        let (far, far_closed, moving) = (end.far, end.far_closed, end.moving.is_some());
         match far {
-            Far::Here(other) => self.far_close(other, abort),
-            Far::Cable { .. } if dead.is_none_or(|death| death == Death::Abort) => {
-                self.send_closed(circuit, abort);
+            Far::Here(other) => {
+                self.far_close(other, how == Closing::Abort);
+                if far_closed {
+                    self.remove(circuit);
+                }
             }
-            Far::Cable { .. } => {}
-        }
-        if far_closed {
-            self.remove(circuit);
-        }
-    }
-
-    fn send_closed(&mut self, circuit: CircuitId, abort: bool) {
-        let far = self.ends.get(&circuit).map(|end| end.far);
-        if let Some(Far::Cable { port, name: Some(name), .. }) = far {
-            let message = Control::Closed { circuit: name, abort };
-            self.outputs.push_back(Output::Send { port, message });
+            // What it sent counts: the far end must be able to have it, and to hear of the end.
+            _ if moving => {}
+            Far::Host { channel: Some(channel), .. } => self.channels.close(channel, how),
+            Far::Host { channel: None, .. } => self.remove(circuit),
         }
     }
 
-    fn remove(&mut self, circuit: CircuitId) {
+    /// An end that was closed while it moved has a circuit to say so.
+    fn finish_closing(&mut self, circuit: CircuitId) {
+        let end = self.ends.get(&circuit);
+        if let Some((State::Closing(how), Some(channel))) = end.map(|end| (end.state, end.channel())) {
+            self.channels.close(channel, how);
+        }
+    }
+
+    /// The channel serves its end no longer.
+    pub(crate) fn leave_channel(&mut self, channel: Option<ChannelId>, how: Closing) {
+        if let Some(channel) = channel {
+            self.owners.remove(&channel);
+            self.channels.close(channel, how);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, circuit: CircuitId) {
+        if self.ends.get(&circuit).is_some_and(|end| end.state == State::Pending) {
+            self.admitted_leaves(circuit);
+        }
         let Some(end) = self.ends.remove(&circuit) else { return };
-        if end.state == State::Pending {
-            let host = far_host(&end.far);
-            if let Some(count) = self.pending.get_mut(&host) {
-                *count = count.saturating_sub(1);
-            }
-        }
         let key = (end.tuple, end.role, end.scope);
         if self.by_tuple.get(&key) == Some(&circuit) {
             self.by_tuple.remove(&key);
         }
+        if self.by_stream.get(&end.stream) == Some(&circuit) {
+            self.by_stream.remove(&end.stream);
+        }
         self.outputs.push_back(Output::Free { circuit, end: Box::new(end) });
-    }
-}
-
-/// Under which host an end counts; 0 for this host itself.
-fn far_host(far: &Far) -> HostId {
-    match far {
-        Far::Here(_) => HostId(0),
-        Far::Cable { host, .. } => *host,
     }
 }

@@ -6,10 +6,14 @@
 //! [`circuit`] keeps the ends of circuits.
 #![forbid(unsafe_code)]
 
+pub mod channel;
 pub mod circuit;
+pub mod end;
 pub mod links;
+pub mod moving;
 pub mod route;
 pub mod setup;
+pub mod transit;
 
 pub use circuit::Circuits;
 pub use links::Links;

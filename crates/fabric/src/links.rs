@@ -11,7 +11,7 @@
 //! record for each host. The newer record is the one with the greater (incarnation, sequence).
 
 use crate::host_ok;
-use crate::route::{Graph, Way, ways};
+use crate::route::{Graph, Way, path, ways};
 use crosslane_wire::control::{LinkState, MAX_LINKS};
 use crosslane_wire::{HostId, PortId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +47,7 @@ pub struct Links {
     retorts: u32,
     twin: bool,
     changed: bool,
+    reborn: BTreeSet<HostId>,
 }
 
 impl Links {
@@ -63,6 +64,7 @@ impl Links {
             retorts: 0,
             twin: false,
             changed: false,
+            reborn: BTreeSet::new(),
         }
     }
 
@@ -133,6 +135,35 @@ impl Links {
         self.ways.get(&host).map_or(&[], Vec::as_slice)
     }
 
+    /// All paths to `host`, shortest first, at most one for each port: its way, and the hosts behind the neighbour.
+    pub fn paths(&self, host: HostId) -> impl Iterator<Item = (Way, Vec<HostId>)> + '_ {
+        let graph = self.graph();
+        self.ways(host).iter().filter_map(move |way| {
+            let neighbour = *self.ports.get(&way.port)?;
+            Some((*way, path(self.me, neighbour, host, &graph)?))
+        })
+    }
+
+    /// Who is at the other end of the cable at `port`.
+    pub fn neighbour(&self, port: PortId) -> Option<HostId> {
+        self.ports.get(&port).copied()
+    }
+
+    /// The port that leads to a neighbour.
+    pub fn port_to(&self, neighbour: HostId) -> Option<PortId> {
+        self.ports.iter().find(|(_, host)| **host == neighbour).map(|(port, _)| *port)
+    }
+
+    /// The number of a host's life; 0 if nothing is known of it.
+    pub fn incarnation(&self, host: HostId) -> u64 {
+        self.states.get(&host).map_or(0, |state| state.incarnation)
+    }
+
+    /// Hosts that began a new life since this was asked last.
+    pub fn poll_new_life(&mut self) -> Option<HostId> {
+        self.reborn.pop_first()
+    }
+
     /// Hosts that can be reached, ourselves not among them.
     pub fn hosts(&self) -> impl Iterator<Item = (HostId, Way)> + '_ {
         self.ways.iter().filter_map(|(host, ways)| ways.first().map(|way| (*host, *way)))
@@ -147,7 +178,11 @@ impl Links {
             _ if record.origin == self.me => self.retort(record.incarnation),
             _ => {
                 let origin = record.origin;
-                self.states.insert(origin, record);
+                let incarnation = record.incarnation;
+                let before = self.states.insert(origin, record);
+                if before.is_some_and(|before| before.incarnation != incarnation) {
+                    self.reborn.insert(origin);
+                }
                 self.owe_others(port, origin);
             }
         }
@@ -194,12 +229,13 @@ impl Links {
         self.find_ways();
     }
 
+    fn graph(&self) -> Graph {
+        let links = |state: &LinkState| (state.origin, state.neighbours.iter().copied().collect());
+        self.states.values().map(links).collect()
+    }
+
     fn find_ways(&mut self) {
-        let graph: Graph = self
-            .states
-            .values()
-            .map(|state| (state.origin, state.neighbours.iter().copied().collect()))
-            .collect();
+        let graph = self.graph();
         let found = ways(self.me, &self.ports, &graph);
         if found != self.ways {
             self.ways = found;

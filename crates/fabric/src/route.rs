@@ -47,6 +47,26 @@ fn distances(me: HostId, neighbour: HostId, graph: &Graph) -> BTreeMap<HostId, u
     hops
 }
 
+/// The shortest way to `to` that begins with `neighbour` and does not pass `me` again: the hosts behind the neighbour,
+/// `to` the last; empty if the neighbour is it.
+pub fn path(me: HostId, neighbour: HostId, to: HostId, graph: &Graph) -> Option<Vec<HostId>> {
+    let hops = distances(me, neighbour, graph);
+    let mut path = Vec::new();
+    let mut here = to;
+    let mut distance = *hops.get(&to)?;
+    while here != neighbour {
+        path.push(here);
+        distance -= 1;
+        let before = graph.get(&here).into_iter().flatten().find(|before| {
+            let mutual = graph.get(before).is_some_and(|links| links.contains(&here));
+            mutual && hops.get(before) == Some(&distance)
+        });
+        here = *before?;
+    }
+    path.reverse();
+    Some(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +82,17 @@ mod tests {
         let ways = ways(HostId(1), &ports, &graph);
         assert_eq!(ways[&HostId(2)], [Way { hops: 1, port: PortId(0) }, Way { hops: 3, port: PortId(1) }]);
         assert_eq!(ways[&HostId(3)], [Way { hops: 2, port: PortId(0) }, Way { hops: 2, port: PortId(1) }]);
+    }
+
+    #[test]
+    fn a_path_names_the_hosts_behind_the_neighbour() {
+        let graph = graph(&[(1, &[2, 4]), (2, &[1, 3]), (3, &[2, 4]), (4, &[3, 1])]);
+        let path = |neighbour, to| path(HostId(1), HostId(neighbour), HostId(to), &graph);
+        assert_eq!(path(2, 2), Some(vec![]));
+        assert_eq!(path(2, 3), Some(vec![HostId(3)]));
+        assert_eq!(path(2, 4), Some(vec![HostId(3), HostId(4)]));
+        assert_eq!(path(4, 2), Some(vec![HostId(3), HostId(2)]));
+        assert_eq!(path(4, 7), None);
     }
 
     #[test]

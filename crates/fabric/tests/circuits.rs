@@ -1,17 +1,24 @@
-//! Lives of circuits between two hosts, orderly and not.
+//! Lives of circuits between hosts, orderly and not.
 
 use crosslane_fabric::Circuits;
-use crosslane_fabric::circuit::{Death, Output, Scope, State};
-use crosslane_wire::control::{Control, Refusal};
-use crosslane_wire::{CircuitId, Epoch, HostId, PortId, SliceRange, Tuple};
+use crosslane_fabric::circuit::{Death, Far, Limits, Output, Path, Scope, State};
+use crosslane_wire::control::{Closing, Control, Refusal, Resumption};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
 use std::time::Duration;
 
 const PORT: PortId = PortId(0);
 const SLICE: SliceRange = SliceRange { offset: 4096, len: 4096 };
 const LATE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(500);
+const PATH: Path = Path { port: PORT, epoch: Epoch(1), hops: 1 };
+const SECRET: u64 = 99;
 
 fn tuple(port: u16) -> Tuple {
     Tuple { client: ([10, 86, 0, 1], port).into(), server: ([10, 86, 0, 2], 80).into() }
+}
+
+fn circuits(patience: Duration) -> Circuits {
+    Circuits::new(Limits { pending: 8, patience })
 }
 
 /// Two hosts on one cable; messages are carried by `carry`.
@@ -21,38 +28,59 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
-        Self { hosts: [Circuits::new(8), Circuits::new(8)], events: [vec![], vec![]] }
+    fn new(patience: Duration) -> Self {
+        Self { hosts: [circuits(patience), circuits(patience)], events: [vec![], vec![]] }
     }
 
     fn carry(&mut self) {
         for _ in 0..4 {
             for side in 0..2 {
                 while let Some(output) = self.hosts[side].poll_output() {
-                    if let Output::Send { message: Control::Closed { circuit, abort }, .. } = output {
-                        self.hosts[1 - side].handle_closed(PORT, circuit, abort).unwrap();
-                    } else {
-                        self.events[side].push(output);
+                    let other = &mut self.hosts[1 - side];
+                    match output {
+                        Output::Send { message: Control::Closed { channel, how }, .. } => {
+                            other.handle_closed(PORT, channel, how).unwrap();
+                        }
+                        Output::Send {
+                            message: Control::Opened { channel, peer, slice, key, arrived },
+                            ..
+                        } => other.handle_opened(PORT, channel, peer, (slice, key, arrived)).unwrap(),
+                        output => self.events[side].push(output),
                     }
                 }
             }
         }
     }
 
-    fn dial(&mut self, port: u16) -> CircuitId {
-        self.hosts[0].dial(tuple(port), PORT, Epoch(1), HostId(2), LATE)
+    fn dial(&mut self, port: u16) -> (CircuitId, ChannelId) {
+        self.hosts[0].dial(tuple(port), SECRET, HostId(2), PATH, LATE)
+    }
+
+    fn answer(&mut self, port: u16, asking: ChannelId) -> CircuitId {
+        let (server, channel) =
+            self.hosts[1].handle_open(tuple(port), SECRET, HostId(1), PATH, asking).unwrap();
+        self.hosts[1].answer(channel, SLICE, 1, 0);
+        server
     }
 
     fn open(&mut self, port: u16) -> (CircuitId, CircuitId) {
-        let client = self.dial(port);
-        let server = self.hosts[1].handle_open(tuple(port), PORT, Epoch(1), HostId(1), client).unwrap();
-        self.hosts[0].handle_opened(PORT, client, server, SLICE, 1).unwrap();
+        let (client, asking) = self.dial(port);
+        let server = self.answer(port, asking);
         self.carry();
         (client, server)
     }
 
+    fn cut(&mut self) {
+        self.hosts[0].handle_link_down(PORT, HostId(2), Death::Cable);
+        self.hosts[1].handle_link_down(PORT, HostId(1), Death::Cable);
+        self.carry();
+    }
+
     fn empty(&self) -> bool {
-        self.hosts.iter().all(|host| host.iter().next().is_none() && host.pending() == 0)
+        let none = |host: &Circuits| {
+            host.iter().next().is_none() && host.pending() == 0 && host.channel_count() == 0
+        };
+        self.hosts.iter().all(none)
     }
 
     fn died(&self, side: usize) -> Vec<Death> {
@@ -62,11 +90,20 @@ impl Pair {
         };
         self.events[side].iter().filter_map(death).collect()
     }
+
+    fn resume(&mut self, client: CircuitId, port: u16) -> Result<CircuitId, Refusal> {
+        let (asking, generation) = self.hosts[0].redial(client, PATH, LATE).expect("it moves");
+        let resume = Resumption { generation, arrived: 7 };
+        let (server, channel) = self.hosts[1].handle_resume(&tuple(port), SECRET, resume, PATH, asking)?;
+        self.hosts[1].answer(channel, SLICE, 2, 9);
+        self.carry();
+        Ok(server)
+    }
 }
 
 #[test]
 fn an_orderly_life_leaves_nothing() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     assert_eq!(pair.hosts[1].accept(&tuple(1000), Scope(0)), Some(server));
     assert_eq!(pair.hosts[1].accept(&tuple(1000), Scope(0)), None);
@@ -81,7 +118,7 @@ fn an_orderly_life_leaves_nothing() {
 
 #[test]
 fn an_abort_reaches_the_far_program_and_frees_after_it_closes() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(PATIENCE);
     let (client, server) = pair.open(1000);
     pair.hosts[0].close(client, true);
     pair.carry();
@@ -94,13 +131,15 @@ fn an_abort_reaches_the_far_program_and_frees_after_it_closes() {
 
 #[test]
 fn a_late_answer_is_taken_back() {
-    let mut pair = Pair::new();
-    let client = pair.dial(1000);
+    let mut pair = Pair::new(PATIENCE);
+    let (client, asking) = pair.dial(1000);
     pair.hosts[0].handle_time(LATE);
-    let server = pair.hosts[1].handle_open(tuple(1000), PORT, Epoch(1), HostId(1), client).unwrap();
-    pair.hosts[0].handle_opened(PORT, client, server, SLICE, 1).unwrap();
     pair.carry();
-    assert!(pair.events[0].contains(&Output::Failed { circuit: client, why: Refusal::Timeout }));
+    let failed = Output::Failed { circuit: client, channel: asking, why: Refusal::Timeout };
+    assert!(pair.events[0].contains(&failed));
+    pair.hosts[0].give_up(client);
+    let server = pair.answer(1000, asking);
+    pair.carry();
     assert_eq!(pair.died(1), [Death::Abort]);
     pair.hosts[1].close(server, true);
     pair.carry();
@@ -108,45 +147,211 @@ fn a_late_answer_is_taken_back() {
 }
 
 #[test]
-fn a_lost_cable_kills_its_circuits_and_no_others() {
-    let mut pair = Pair::new();
+fn a_refused_circuit_takes_another_way() {
+    let mut pair = Pair::new(PATIENCE);
+    let (client, asking) = pair.dial(1000);
+    pair.hosts[0].handle_refused(PORT, asking, Refusal::NoMemory).unwrap();
+    pair.carry();
+    let (asking, generation) = pair.hosts[0].redial(client, PATH, LATE).unwrap();
+    assert_eq!(generation, 0);
+    pair.answer(1000, asking);
+    pair.carry();
+    assert_eq!(pair.hosts[0].get(client).map(|end| end.state), Some(State::Open));
+}
+
+#[test]
+fn without_patience_a_lost_cable_kills_its_circuits_and_no_others() {
+    let mut pair = Pair::new(Duration::ZERO);
     let (client, server) = pair.open(1000);
     let (here, there) = pair.hosts[0].local(tuple(2000), Scope(7)).unwrap();
-    let opening = pair.dial(3000);
-    pair.hosts[0].handle_link_down(PORT, Death::Cable);
-    pair.hosts[1].handle_link_down(PORT, Death::Cable);
-    pair.carry();
-    assert_eq!(pair.died(0), [Death::Cable]);
-    assert!(pair.hosts[0].get(opening).is_none());
-    pair.hosts[0].close(client, true);
+    let (opening, _) = pair.dial(3000);
+    pair.cut();
+    assert_eq!((pair.died(0), pair.died(1)), (vec![Death::Cable], vec![Death::Cable]));
+    pair.hosts[0].give_up(opening);
+    for end in [client, here, there] {
+        pair.hosts[0].close(end, true);
+    }
     pair.hosts[1].close(server, true);
-    pair.hosts[0].close(here, false);
-    pair.hosts[0].close(there, false);
     pair.carry();
     assert!(pair.empty());
 }
 
 #[test]
-fn pending_ends_are_bounded_for_each_host() {
-    let mut host = Circuits::new(2);
-    for name in 0..2 {
-        host.handle_open(tuple(name), PORT, Epoch(1), HostId(1), CircuitId(9)).unwrap();
+fn a_stream_goes_on_over_another_circuit() {
+    let mut pair = Pair::new(PATIENCE);
+    let (client, server) = pair.open(1000);
+    for round in 1..4 {
+        pair.cut();
+        assert!(pair.events[0].contains(&Output::Moving { circuit: client }));
+        assert!(pair.events[1].contains(&Output::Moving { circuit: server }));
+        assert!(pair.events[0].contains(&Output::Seek { circuit: client }));
+        assert_eq!(pair.resume(client, 1000), Ok(server));
+        let resumed = Output::Resumed { circuit: client, slice: SLICE, key: 2, arrived: 9 };
+        assert!(pair.events[0].contains(&resumed));
+        let generation = |pair: &Pair, side: usize, end| pair.hosts[side].get(end).unwrap().generation;
+        assert_eq!((generation(&pair, 0, client), generation(&pair, 1, server)), (round, round));
+        pair.events = [vec![], vec![]];
     }
-    let third = host.handle_open(tuple(2), PORT, Epoch(1), HostId(1), CircuitId(9));
-    assert_eq!(third, Err(Refusal::NoMemory));
-    assert!(host.handle_open(tuple(2), PortId(1), Epoch(1), HostId(3), CircuitId(9)).is_ok());
+    pair.hosts[0].close(client, false);
+    pair.hosts[1].close(server, false);
+    pair.carry();
+    assert!(pair.empty());
+}
+
+#[test]
+fn the_search_ends_with_patience_on_both_sides() {
+    let mut pair = Pair::new(PATIENCE);
+    let (client, server) = pair.open(1000);
+    pair.cut();
+    pair.hosts[0].no_way(client);
+    for host in &mut pair.hosts {
+        host.handle_time(PATIENCE);
+    }
+    pair.carry();
+    assert_eq!((pair.died(0), pair.died(1)), (vec![Death::Cable], vec![Death::Cable]));
+    pair.hosts[0].close(client, true);
+    pair.hosts[1].close(server, true);
+    pair.carry();
+    assert!(pair.empty());
+}
+
+#[test]
+fn a_program_that_closes_while_its_stream_moves_is_heard_of_after() {
+    for (side, abort) in [(0, false), (1, false), (0, true), (1, true)] {
+        let mut pair = Pair::new(PATIENCE);
+        let ends = <[CircuitId; 2]>::from(pair.open(1000));
+        pair.hosts[1].accept(&tuple(1000), Scope(0));
+        pair.cut();
+        pair.hosts[side].close(ends[side], abort);
+        pair.carry();
+        pair.resume(ends[0], 1000).unwrap();
+        let died = if abort { vec![Death::Abort] } else { vec![] };
+        assert_eq!(pair.died(1 - side), died);
+        pair.hosts[1 - side].close(ends[1 - side], false);
+        pair.carry();
+        assert!(pair.empty(), "side {side}, abort {abort}");
+    }
+}
+
+#[test]
+fn a_stream_that_the_far_side_does_not_know_dies_at_once() {
+    let mut pair = Pair::new(PATIENCE);
+    let (client, _) = pair.open(1000);
+    pair.cut();
+    pair.hosts[1] = circuits(PATIENCE);
+    assert_eq!(pair.resume(client, 1000), Err(Refusal::Unknown));
+    let Far::Host { channel: Some(asking), .. } = pair.hosts[0].get(client).unwrap().far else { panic!() };
+    pair.hosts[0].handle_refused(PORT, asking, Refusal::Unknown).unwrap();
+    pair.carry();
+    pair.hosts[0].try_failed(client, Refusal::Unknown);
+    pair.carry();
+    assert_eq!(pair.died(0), [Death::Abort]);
+}
+
+#[test]
+fn a_resumption_needs_the_secret_and_a_new_generation() {
+    let mut pair = Pair::new(PATIENCE);
+    pair.open(1000);
+    let server = &mut pair.hosts[1];
+    let mut ask = |tuple: Tuple, secret, generation| {
+        let resume = Resumption { generation, arrived: 0 };
+        server.handle_resume(&tuple, secret, resume, PATH, ChannelId(50)).map(|_| ())
+    };
+    assert_eq!(ask(tuple(1000), SECRET + 1, 1), Err(Refusal::Unknown));
+    assert_eq!(ask(tuple(1001), SECRET, 1), Err(Refusal::Unknown));
+    assert_eq!(ask(tuple(1000), SECRET, 0), Err(Refusal::Protocol));
+    assert_eq!(ask(tuple(1000), SECRET, 1), Ok(()));
+    assert_eq!(ask(tuple(1000), SECRET, 1), Err(Refusal::Protocol));
+}
+
+#[test]
+fn pending_ends_are_bounded_for_each_host() {
+    let mut host = Circuits::new(Limits { pending: 2, patience: PATIENCE });
+    let mut open = |port, from| host.handle_open(tuple(port), 0, HostId(from), PATH, ChannelId(9));
+    assert!(open(0, 1).is_ok() && open(1, 1).is_ok());
+    assert_eq!(open(2, 1), Err(Refusal::NoMemory));
+    assert!(open(2, 3).is_ok());
     host.accept(&tuple(0), Scope(0)).unwrap();
-    assert!(host.handle_open(tuple(2), PORT, Epoch(1), HostId(1), CircuitId(9)).is_ok());
+    assert!(host.handle_open(tuple(2), 0, HostId(1), PATH, ChannelId(9)).is_ok());
 }
 
 #[test]
 fn contradictions_are_told_and_change_nothing() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(PATIENCE);
     let (client, _) = pair.open(1000);
     let host = &mut pair.hosts[0];
-    assert!(host.handle_opened(PORT, client, CircuitId(5), SLICE, 1).is_err());
-    assert!(host.handle_refused(PORT, client, Refusal::Rule).is_err());
-    assert!(host.handle_closed(PortId(1), client, true).is_err());
-    assert!(host.handle_closed(PORT, CircuitId(77), true).is_err());
+    let channel = host.get(client).unwrap().channel().unwrap();
+    assert!(host.handle_opened(PORT, channel, ChannelId(5), (SLICE, 1, 0)).is_err());
+    assert!(host.handle_refused(PORT, channel, Refusal::Rule).is_err());
+    assert!(host.handle_closed(PortId(1), channel, Closing::Abort).is_err());
+    assert!(host.handle_closed(PORT, ChannelId(77), Closing::Abort).is_err());
     assert_eq!(host.get(client).map(|end| end.state), Some(State::Open));
+}
+
+/// A host with a circuit in transit between ports 0 and 1; the neighbours call their channels 50 and 60.
+fn host_between() -> (Circuits, TransitId, [ChannelId; 2]) {
+    let mut host = circuits(PATIENCE);
+    let behind = Path { port: PortId(1), ..PATH };
+    let (transit, channels) = host.transit(PATH, ChannelId(50), behind, (LATE, Closing::Abort));
+    host.handle_opened(PortId(1), channels[1], ChannelId(60), (SLICE, 3, 4)).unwrap();
+    let passed = Output::Passed { transit, slice: SLICE, key: 3, arrived: 4 };
+    assert_eq!(host.poll_output(), Some(passed));
+    host.pass(transit, SLICE, 5, 4);
+    let opened =
+        Control::Opened { channel: ChannelId(50), peer: channels[0], slice: SLICE, key: 5, arrived: 4 };
+    assert_eq!(host.poll_output(), Some(Output::Send { port: PORT, message: opened }));
+    (host, transit, channels)
+}
+
+fn sent(host: &mut Circuits) -> Vec<(PortId, Control)> {
+    let mut all = Vec::new();
+    while let Some(output) = host.poll_output() {
+        if let Output::Send { port, message } = output {
+            all.push((port, message));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_circuit_in_transit_closes_in_order_once_it_is_drained() {
+    let (mut host, transit, channels) = host_between();
+    host.handle_closed(PORT, channels[0], Closing::Done).unwrap();
+    assert_eq!(host.poll_output(), Some(Output::Drain { transit, side: 0 }));
+    assert_eq!(host.poll_output(), None);
+    host.drained(transit, 1);
+    assert_eq!(host.poll_output(), None, "the other side did not close");
+    host.drained(transit, 0);
+    let closed = |channel| Control::Closed { channel: ChannelId(channel), how: Closing::Done };
+    assert_eq!(sent(&mut host), [(PORT, closed(50)), (PortId(1), closed(60))]);
+    host.handle_closed(PortId(1), channels[1], Closing::Done).unwrap();
+    assert_eq!(sent(&mut host), []);
+    assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
+}
+
+#[test]
+fn what_one_side_of_a_transit_suffers_the_other_hears() {
+    for how in [Closing::Abort, Closing::Lost] {
+        let (mut host, transit, channels) = host_between();
+        host.handle_closed(PortId(1), channels[1], how).unwrap();
+        assert_eq!(host.poll_output(), Some(Output::Stop { transit }));
+        let message = Control::Closed { channel: ChannelId(50), how };
+        assert!(sent(&mut host).contains(&(PORT, message)));
+    }
+    let (mut host, transit, _) = host_between();
+    host.handle_link_down(PORT, HostId(1), Death::Cable);
+    assert_eq!(host.poll_output(), Some(Output::Stop { transit }));
+    let message = Control::Closed { channel: ChannelId(60), how: Closing::Lost };
+    assert_eq!(sent(&mut host), [(PortId(1), message)]);
+}
+
+#[test]
+fn a_transit_that_cannot_be_is_refused_for_its_reason() {
+    let mut host = circuits(PATIENCE);
+    let behind = Path { port: PortId(1), ..PATH };
+    let (_, channels) = host.transit(PATH, ChannelId(50), behind, (LATE, Closing::Abort));
+    host.handle_refused(PortId(1), channels[1], Refusal::NoListener).unwrap();
+    let refused = Control::Refused { channel: ChannelId(50), why: Refusal::NoListener };
+    assert_eq!(sent(&mut host), [(PORT, refused)]);
+    assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
 }

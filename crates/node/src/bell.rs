@@ -3,10 +3,10 @@
 use crate::host::{Host, Waiter};
 use crate::proof::is_eventfd;
 use crate::session::{SessionId, Waiting};
-use crosslane_fabric::circuit::Far;
+use crosslane_fabric::circuit::{Far, Owner};
 use crosslane_wire::control::Control;
 use crosslane_wire::local::Reply;
-use crosslane_wire::{CircuitId, PortId, WaiterId};
+use crosslane_wire::{ChannelId, CircuitId, PortId, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,14 +43,16 @@ impl Host {
                 let bell = self.waiter_of(other, waiter).and_then(|bell| bell.try_clone_to_owned().ok());
                 self.answer_bell(session, bell);
             }
-            Some(Far::Cable { port, name, .. }) => {
+            Some(Far::Host { channel, .. }) => {
+                let Some((port, peer)) = channel.and_then(|channel| self.neighbour_of(channel)) else {
+                    return self.answer_bell(session, None);
+                };
                 let known = self.cable(port).and_then(|cable| {
                     cable.bells.imported.get(&waiter).and_then(|bell| bell.try_clone().ok())
                 });
-                match (known, name) {
-                    (Some(bell), _) => self.answer_bell(session, Some(bell)),
-                    (None, Some(name)) => self.ask_bell(session, port, name, waiter),
-                    (None, None) => self.answer_bell(session, None),
+                match known {
+                    Some(bell) => self.answer_bell(session, Some(bell)),
+                    None => self.ask_bell(session, port, peer, waiter),
                 }
             }
         }
@@ -63,22 +65,19 @@ impl Host {
         }
         match self.circuits.get(circuit).map(|end| end.far) {
             Some(Far::Here(other)) => self.ring_waiter(other, waiter),
-            Some(Far::Cable { port, name: Some(name), .. }) => {
-                if let Some(cable) = self.cable(port) {
-                    cable.send(&Control::Ring { circuit: name, waiter });
-                }
-            }
+            Some(Far::Host { channel: Some(channel), .. }) => self.ring_neighbour(channel, waiter),
             _ => {}
         }
     }
 
     /// A neighbour's program wants to ring a waiter that sleeps on `circuit`.
-    pub fn handle_want_bell(&mut self, port: PortId, circuit: CircuitId, waiter: WaiterId) {
-        let bell = if self.is_far(port, circuit) {
-            self.waiter_of(circuit, waiter).and_then(|bell| bell.try_clone_to_owned().ok())
-        } else {
-            None
+    pub fn handle_want_bell(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
+        let bell = match self.circuits.owner(port, channel) {
+            Some(Owner::End(circuit)) => self.waiter_of(circuit, waiter),
+            Some(Owner::Transit(transit, _)) => self.pump_waiter(transit, waiter),
+            None => None,
         };
+        let bell = bell.and_then(|bell| bell.try_clone_to_owned().ok());
         let Some(cable) = self.cable(port) else { return };
         let doorbell = bell.and_then(|bell| cable.export_bell(waiter, bell.as_fd()));
         cable.send(&Control::Bell { waiter, doorbell });
@@ -93,13 +92,14 @@ impl Host {
             .filter(|session| asked(session.waiting))
             .map(|session| session.id)
             .collect();
-        if sessions.is_empty() {
+        if sessions.is_empty() && !self.pumps_ask_for(port, waiter) {
             return;
         }
         let bell = handle.and_then(|handle| {
             let cable = self.cable(port)?;
             cable.import_bell(waiter, handle)?.try_clone_to_owned().ok()
         });
+        self.answer_pumps(port, waiter, bell.as_ref());
         for session in sessions {
             self.wake_session(session);
             self.answer_bell(session, bell.as_ref().and_then(|bell| bell.try_clone().ok()));
@@ -107,9 +107,16 @@ impl Host {
     }
 
     /// A neighbour rings a waiter of ours.
-    pub fn handle_ring(&mut self, port: PortId, circuit: CircuitId, waiter: WaiterId) {
-        if self.is_far(port, circuit) {
-            self.ring_waiter(circuit, waiter);
+    pub fn handle_ring(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
+        match self.circuits.owner(port, channel) {
+            Some(Owner::End(circuit)) => self.ring_waiter(circuit, waiter),
+            Some(Owner::Transit(transit, _)) => {
+                if let Some(bell) = self.pump_waiter(transit, waiter) {
+                    ring(bell);
+                    self.counters.bells += 1;
+                }
+            }
+            None => {}
         }
     }
 
@@ -126,6 +133,7 @@ impl Host {
 
     /// A cable is down: nobody answers for its waiters.
     pub fn fail_bells(&mut self, port: PortId) {
+        self.fail_pumps(port);
         let asked = |waiting: &Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, .. }) if *at == port);
         let sessions: Vec<SessionId> = self
             .sessions
@@ -156,13 +164,27 @@ impl Host {
         session.reply(&Reply::Bell { found: bell.is_some() }, &fds);
     }
 
-    fn ask_bell(&mut self, session: SessionId, port: PortId, circuit: CircuitId, waiter: WaiterId) {
+    /// The neighbour that a channel leads to, and its name for it.
+    pub(crate) fn neighbour_of(&self, channel: ChannelId) -> Option<(PortId, ChannelId)> {
+        let found = self.circuits.channel(channel)?;
+        Some((found.port, found.peer?))
+    }
+
+    /// Has a waiter of the neighbour's rung that sleeps on this channel.
+    pub(crate) fn ring_neighbour(&mut self, channel: ChannelId, waiter: WaiterId) {
+        let Some((port, peer)) = self.neighbour_of(channel) else { return };
+        if let Some(cable) = self.cable(port) {
+            cable.send(&Control::Ring { channel: peer, waiter });
+        }
+    }
+
+    fn ask_bell(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let until = self.now + ANSWER;
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting = Some(Waiting::Bell { port, waiter, until });
         }
         if let Some(cable) = self.cable(port) {
-            cable.send(&Control::WantBell { circuit, waiter });
+            cable.send(&Control::WantBell { channel, waiter });
         }
     }
 
@@ -178,15 +200,10 @@ impl Host {
             self.counters.bells += 1;
         }
     }
-
-    fn is_far(&self, port: PortId, circuit: CircuitId) -> bool {
-        let far = self.circuits.get(circuit).map(|end| end.far);
-        matches!(far, Some(Far::Cable { port: at, .. }) if at == port)
-    }
 }
 
 /// Adds one to an eventfd, unless its counter is full: then it is awake anyway. Its program may have made it block.
-fn ring(bell: BorrowedFd<'_>) {
+pub(crate) fn ring(bell: BorrowedFd<'_>) {
     if let Ok(flags) = fcntl_getfl(bell)
         && !flags.contains(OFlags::NONBLOCK)
     {

@@ -1,8 +1,8 @@
 //! Circuits that programs of this host ask for: `Connect`, `Accept`, `Adopt`, `Close`, and what becomes of them.
 
 use crate::address::plain;
-use crate::host::{Host, life_word};
-use crate::part::Parts;
+use crate::host::Host;
+use crate::part::{Parts, Slices};
 use crate::proof;
 use crate::random;
 use crate::session::SessionId;
@@ -123,16 +123,17 @@ impl Host {
                     }
                 }
                 Output::Opened { circuit, slice, key } => self.opened(circuit, slice, key),
-                Output::Failed { circuit, why } => {
-                    if why == Refusal::NoMemory {
-                        tracing::warn!("a neighbour has no window memory left; the connection uses TCP");
-                    }
-                    if why == Refusal::Timeout {
-                        self.note_late(circuit);
-                    }
-                    self.answer_dial(circuit, Plain::Refused(why));
+                Output::Moving { circuit } => self.moving(circuit),
+                Output::Seek { circuit } => self.seek(circuit),
+                Output::Resumed { circuit, slice, key, arrived } => {
+                    self.resumed(circuit, slice, key, arrived)
                 }
-                Output::Died { circuit, death } => self.mark_dead(circuit, life_word(death)),
+                Output::Freed { channel, port, epoch } => self.free_memory(channel, port, epoch),
+                Output::Passed { transit, slice, key, arrived } => self.passed(transit, slice, key, arrived),
+                Output::Drain { transit, side } => self.drain(transit, side),
+                Output::Stop { transit } => self.stop_transit(transit),
+                Output::Failed { circuit, channel, why } => self.failed(circuit, channel, why),
+                Output::Died { circuit, .. } => self.wake_holders(circuit),
                 Output::Doubt { circuit } => self.doubt(circuit),
                 Output::Free { circuit, .. } => self.free(circuit),
             }
@@ -201,12 +202,19 @@ impl Host {
         let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
         let (client, server) = self.circuits.local(tuple, scope).map_err(Plain::Refused)?;
         let (key_forth, key_back) = (random::u64(), random::u64());
-        let mut parts = Parts::new(ring_max, key_back, key_forth);
-        (parts.inbound, parts.outbound) = (Some(back), Some(forth));
-        self.parts.insert(client, parts);
-        let mut parts = Parts::new(ring_max, key_forth, key_back);
-        (parts.inbound, parts.outbound) = (Some(forth_copy), Some(back_copy));
-        self.parts.insert(server, parts);
+        let slices = |inbound, outbound, rx_key, tx_key| Slices {
+            generation: 0,
+            inbound,
+            outbound: Some(outbound),
+            ring_max,
+            rx_key,
+            tx_key,
+            before: 0,
+            arrived: 0,
+            retained: false,
+        };
+        self.parts.insert(client, Parts::new(Some(slices(back, forth, key_back, key_forth))));
+        self.parts.insert(server, Parts::new(Some(slices(forth_copy, back_copy, key_forth, key_back))));
         self.own(session, client, slot);
         self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
 
 /// Most ports of a host.
@@ -65,6 +66,10 @@ pub struct Config {
     pub ring_max: u64,
     /// Longest spin before a sleep, us.
     pub spin_us: u32,
+    /// How long a stream that lost its circuit looks for another one; zero: it is reset at once.
+    pub resume: Duration,
+    /// Circuits and packets leave by ports of side `a` only.
+    pub one_way: bool,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
     /// Rules, the built-in ones last.
@@ -106,6 +111,12 @@ struct RawConfig {
     ring_max: String,
     #[serde(default = "default_spin_us")]
     spin_us: i64,
+    #[serde(default = "default_resilience")]
+    resilience: String,
+    #[serde(default = "default_resume_ms")]
+    resume_ms: i64,
+    #[serde(default)]
+    one_way: bool,
     metrics: Option<String>,
     #[serde(default)]
     rules: Vec<String>,
@@ -144,6 +155,12 @@ fn default_mtu() -> i64 {
 }
 fn default_ring_max() -> String {
     "8M".to_owned()
+}
+fn default_resilience() -> String {
+    "keep".to_owned()
+}
+fn default_resume_ms() -> i64 {
+    3000
 }
 fn default_spin_us() -> i64 {
     50
@@ -199,6 +216,8 @@ impl RawConfig {
             mtu: check_mtu(self.mtu)?,
             ring_max: check_ring_max(&self.ring_max)?,
             spin_us: check_spin(self.spin_us)?,
+            resume: check_resume(&self.resilience, self.resume_ms)?,
+            one_way: self.one_way,
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
             rules: check_rules(&self.rules, &addresses)?,
             addresses,
@@ -318,6 +337,16 @@ fn check_spin(spin: i64) -> Result<u32, ConfigError> {
         .ok_or_else(|| value("spin_us", format!("{spin} is not between 0 and 1000")))
 }
 
+fn check_resume(resilience: &str, ms: i64) -> Result<Duration, ConfigError> {
+    let wait = u64::try_from(ms).ok().filter(|ms| (100..=600_000).contains(ms));
+    let wait = wait.ok_or_else(|| value("resume_ms", format!("{ms} is not between 100 and 600000")))?;
+    match resilience {
+        "keep" => Ok(Duration::from_millis(wait)),
+        "reset" => Ok(Duration::ZERO),
+        other => Err(value("resilience", format!("`{other}` is neither `keep` nor `reset`"))),
+    }
+}
+
 fn check_metrics(text: &str) -> Result<SocketAddr, ConfigError> {
     let address: SocketAddr =
         text.parse().map_err(|_| value("metrics", format!("`{text}` is no address with a port")))?;
@@ -396,6 +425,8 @@ mod tests {
             ("host = 300", "300"),
             ("host = 1\ncolour = 3", "colour"),
             ("host = 1\nmtu = 100", "mtu"),
+            ("host = 1\nresilience = \"some\"", "resilience"),
+            ("host = 1\nresume_ms = 5", "resume_ms"),
             ("host = 1\nring_max = \"3M\"", "ring_max"),
             ("host = 1\nring_max = \"99999999999T\"", "size"),
             ("host = 1\nmetrics = \"10.0.0.1:80\"", "loopback"),

@@ -12,6 +12,10 @@ pub struct Counters {
     pub streams_closed: u64,
     /// Of those, ends that were broken off here.
     pub streams_aborted: u64,
+    /// Payload that passed through this host in circuits that are gone, bytes.
+    pub transit_bytes: u64,
+    /// Times that a stream had to look for another circuit.
+    pub moves: u64,
     /// Payload sent by streams that are closed, bytes.
     pub closed_tx_bytes: u64,
     /// Payload received by streams that are closed, bytes.

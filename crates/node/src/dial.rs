@@ -1,4 +1,4 @@
-//! Circuits over a cable: what is asked of a neighbour, and what a neighbour asks.
+//! Circuits over cables: what is asked of a neighbour, and what a neighbour asks.
 //!
 //! ```text
 //!   opener                                   answerer
@@ -6,26 +6,58 @@
 //!   carves the far slice  <---------- Opened
 //!   Reply::Circuit to the program            ... the program accepts the connection: Reply::Circuit
 //! ```
+//! Hosts between pass both on ([`crate::transit`]). Streams that go on over another circuit: [`crate::resume`].
 
 use crate::host::Host;
-use crate::part::Parts;
+use crate::part::{Parts, Slices};
 use crate::random;
 use crate::session::{SessionId, Waiting};
-use crosslane_fabric::circuit::{Far, Scope, State};
+use crosslane_fabric::channel;
+use crosslane_fabric::circuit::{Path, Scope};
+use crosslane_fabric::setup::Agreement;
 use crosslane_port::PortError;
-use crosslane_wire::control::{Control, Refusal};
+use crosslane_shm::mem::new_slice;
+use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
-use crosslane_wire::slice::{ring_max_ok, slice_len};
-use crosslane_wire::{CircuitId, PortId, SliceRange, Tuple};
+use crosslane_wire::slice::{RETENTION, ring_max_ok, slice_len};
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, Tuple};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// How long a neighbour may take to answer `Open` for a program that waits for its connection. On a busy machine its
 /// daemon may have to wait for a processor; and the program wins nothing by going on earlier, since the connection's SYN
 /// takes the same way. But its other threads cannot ask us meanwhile.
-const ANSWER: Duration = Duration::from_millis(500);
+pub const ANSWER: Duration = Duration::from_millis(500);
 /// The same for a program that must not wait (`O_NONBLOCK`). A daemon that runs answers in 0.1 ms.
 const PROMPT_ANSWER: Duration = Duration::from_millis(100);
+
+/// What a neighbour's `Open` says.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The neighbour's end of the channel.
+    pub channel: ChannelId,
+    /// The connection.
+    pub tuple: Tuple,
+    /// The stream's secret.
+    pub stream: u64,
+    /// Where we may write.
+    pub slice: SliceRange,
+    /// Mark key of the ring there.
+    pub key: u64,
+    /// Cables passed before this one.
+    pub passed: u8,
+    /// A stream that goes on.
+    pub resume: Option<Resumption>,
+}
+
+/// A path that is about to be asked for, with the memory of its first channel.
+pub(crate) struct Attempt {
+    pub(crate) path: Path,
+    pub(crate) route: Vec<HostId>,
+    pub(crate) range: SliceRange,
+    pub(crate) inbound: OwnedFd,
+    pub(crate) key: u64,
+}
 
 impl Host {
     /// Asks a neighbour; the answer comes later. `hurried`: the program must not wait.
@@ -37,40 +69,123 @@ impl Host {
         hurried: bool,
     ) -> Result<(), Plain> {
         let host = self.config.addresses.host_of(tuple.server.ip()).ok_or(Plain::NotFabric)?;
-        let way = self.links.next_hop(host).filter(|way| way.hops == 1);
-        let port = way.ok_or(Plain::Refused(Refusal::NoRoute))?.port;
-        if self.is_late(port) {
-            return Err(Plain::Refused(Refusal::Timeout));
-        }
-        let patience = if hurried { PROMPT_ANSWER } else { ANSWER };
-        let (ring_max, deadline) = (self.config.ring_max, self.now + patience);
-        let said = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
-        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
-        let epoch = cable.agreement().ok_or(Plain::Refused(Refusal::NoRoute))?.epoch;
-        let (range, inbound) =
-            cable.carve_inbound(slice_len(ring_max)).map_err(|error| no_slice(&error, !said))?;
-        let circuit = self.circuits.dial(tuple, port, epoch, host, deadline);
-        let mut parts = Parts::new(ring_max, random::u64(), 0);
-        parts.inbound = Some(inbound);
-        parts.range = Some((port, epoch, range));
-        let key = parts.rx_key;
+        let (path, route) = self.path_to(host, &[]).map_err(Plain::Refused)?;
+        let deadline = self.now + if hurried { PROMPT_ANSWER } else { ANSWER };
+        let attempt = self.attempt(path, route)?;
+        let stream = random::u64().max(1);
+        let (circuit, channel) = self.circuits.dial(tuple, stream, host, path, deadline);
+        let mut parts = Parts::new(None);
+        (parts.tried, parts.deadline) = (vec![path.port], deadline);
         self.parts.insert(circuit, parts);
         self.own(session, circuit, slot);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting = Some(Waiting::Circuit(circuit));
         }
-        if let Some(cable) = self.cable(port) {
-            cable.send(&Control::Open { circuit, tuple, slice: range, key, route: vec![] });
-        }
+        self.ask_for(circuit, channel, attempt, None);
         Ok(())
     }
 
+    /// The shortest path to a host that does not begin with one of these ports. A neighbour that owes an answer for
+    /// too long is not asked.
+    pub(crate) fn path_to(&mut self, host: HostId, tried: &[PortId]) -> Result<(Path, Vec<HostId>), Refusal> {
+        let paths: Vec<_> = self.links.paths(host).collect();
+        let mut why = Refusal::NoRoute;
+        for (way, route) in paths {
+            if tried.contains(&way.port) || (self.config.one_way && !self.leads_on(way.port)) {
+                continue;
+            }
+            if self.is_late(way.port) {
+                why = Refusal::Timeout;
+                continue;
+            }
+            let epoch = self.cable(way.port).and_then(|cable| Some(cable.agreement()?.epoch));
+            if let Some(epoch) = epoch {
+                return Ok((Path { port: way.port, epoch, hops: way.hops }, route));
+            }
+        }
+        Err(why)
+    }
+
+    /// Memory for the first channel of a path.
+    pub(crate) fn attempt(&mut self, path: Path, route: Vec<HostId>) -> Result<Attempt, Plain> {
+        let said = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
+        let len = slice_len(self.config.ring_max);
+        let cable = self.cable(path.port).ok_or(Plain::Refused(Refusal::NoRoute))?;
+        let (range, inbound) = cable.carve_inbound(len).map_err(|error| no_slice(&error, !said))?;
+        Ok(Attempt { path, route, range, inbound, key: random::u64() })
+    }
+
+    /// Sends `Open` for an end's new channel.
+    pub(crate) fn ask_for(
+        &mut self,
+        circuit: CircuitId,
+        channel: ChannelId,
+        attempt: Attempt,
+        resume: Option<Resumption>,
+    ) {
+        let Some((tuple, stream)) = self.circuits.get(circuit).map(|end| (end.tuple, end.stream)) else {
+            return;
+        };
+        let Attempt { path, route, range, inbound, key } = attempt;
+        self.memory.insert(channel, range);
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.slices.push_back(Slices {
+                generation: resume.map_or(0, |resume| resume.generation),
+                inbound,
+                outbound: None,
+                ring_max: self.config.ring_max,
+                rx_key: key,
+                tx_key: 0,
+                before: resume.map_or(0, |resume| resume.arrived),
+                arrived: 0,
+                retained: false,
+            });
+        }
+        let open = Control::Open { channel, tuple, stream, slice: range, key, passed: 0, route, resume };
+        if let Some(cable) = self.cable(path.port) {
+            cable.send(&open);
+        }
+    }
+
+    /// A circuit that was asked for will not be: another path is tried, if there is one and time for it.
+    pub(crate) fn failed(&mut self, circuit: CircuitId, channel: ChannelId, why: Refusal) {
+        if why == Refusal::Timeout {
+            self.note_late(channel);
+        }
+        if self.circuits.get(circuit).is_some_and(|end| end.moving.is_some()) {
+            return self.try_failed(circuit, why);
+        }
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.slices.clear();
+        }
+        if matches!(why, Refusal::NoMemory | Refusal::NoRoute) && self.try_another(circuit).is_some() {
+            return;
+        }
+        if why == Refusal::NoMemory {
+            tracing::warn!("a neighbour has no window memory left; the connection uses TCP");
+        }
+        self.answer_dial(circuit, Plain::Refused(why));
+        self.circuits.give_up(circuit);
+    }
+
+    fn try_another(&mut self, circuit: CircuitId) -> Option<()> {
+        let host = self.circuits.get(circuit)?.far_host();
+        let parts = self.parts.get(&circuit).filter(|parts| parts.deadline > self.now)?;
+        let (tried, deadline) = (parts.tried.clone(), parts.deadline);
+        let (path, route) = self.path_to(host, &tried).ok()?;
+        let attempt = self.attempt(path, route).ok()?;
+        let (channel, _) = self.circuits.redial(circuit, path, deadline)?;
+        self.parts.get_mut(&circuit)?.tried.push(path.port);
+        self.ask_for(circuit, channel, attempt, None);
+        Some(())
+    }
+
     /// The neighbour did not answer in time. What counts is the oldest answer that it owes.
-    pub(crate) fn note_late(&mut self, circuit: CircuitId) {
-        if let Some(Far::Cable { port, .. }) = self.circuits.get(circuit).map(|end| end.far)
+    fn note_late(&mut self, channel: ChannelId) {
+        if let Some(port) = self.circuits.channel(channel).map(|found| found.port)
             && !self.owes(port)
         {
-            self.late.insert(port, (circuit, self.now));
+            self.late.insert(port, (channel, self.now));
         }
     }
 
@@ -84,41 +199,37 @@ impl Host {
     }
 
     fn owes(&self, port: PortId) -> bool {
-        let end = self.late.get(&port).and_then(|(circuit, _)| self.circuits.get(*circuit));
-        end.is_some_and(|end| end.state == State::Abandoned)
+        let channel = self.late.get(&port).and_then(|(channel, _)| self.circuits.channel(*channel));
+        channel.is_some_and(|found| matches!(found.state, channel::State::Abandoned(_)))
     }
 
-    /// A neighbour asks for a circuit.
-    pub fn handle_open(
-        &mut self,
-        port: PortId,
-        name: CircuitId,
-        tuple: Tuple,
-        slice: SliceRange,
-        key: u64,
-        transit: bool,
-    ) {
-        let answer = match self.open_for(port, name, tuple, slice, key, transit) {
-            Ok(opened) => opened,
-            Err(why) => {
-                tracing::debug!(%tuple, ?why, "circuit refused");
-                Control::Refused { circuit: name, why }
-            }
+    /// Whether the port is one of those that all traffic leaves by when it goes one way round.
+    fn leads_on(&self, port: PortId) -> bool {
+        self.cables.get(usize::from(port.0)).is_some_and(|cable| cable.config.listens)
+    }
+
+    /// A neighbour asks for a circuit, which ends here or passes on.
+    pub fn handle_open(&mut self, port: PortId, asked: &Asked, route: Vec<HostId>) {
+        let outcome = match (&asked.resume, route.is_empty()) {
+            (_, false) => self.pass_on(port, asked, route),
+            (None, true) => self.open_for(port, asked),
+            (Some(resume), true) => self.resume_for(port, asked, *resume),
         };
-        if let Some(cable) = self.cable(port) {
-            cable.send(&answer);
+        if let Err(why) = outcome {
+            tracing::debug!(tuple = %asked.tuple, ?why, "circuit refused");
+            if let Some(cable) = self.cable(port) {
+                cable.send(&Control::Refused { channel: asked.channel, why });
+            }
         }
     }
 
     /// A neighbour made the circuit that a session asked for.
     pub(crate) fn opened(&mut self, circuit: CircuitId, slice: SliceRange, key: u64) {
-        let outbound = self.outbound_of(circuit, slice);
+        let outcome = self.complete(circuit, slice, key, 0);
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
         let session = parts.holders.first().map(|(session, _)| *session);
-        match (outbound, session) {
-            (Ok(outbound), Some(session)) => {
-                parts.outbound = Some(outbound);
-                parts.tx_key = key;
+        match (outcome, session) {
+            (Ok(()), Some(session)) => {
                 self.wake_session(session);
                 if let Some(why) = self.grant(session, circuit, false) {
                     self.refuse(session, why);
@@ -133,6 +244,29 @@ impl Host {
         }
     }
 
+    /// Completes an end's newest slices with what its neighbour said.
+    pub(crate) fn complete(
+        &mut self,
+        circuit: CircuitId,
+        slice: SliceRange,
+        key: u64,
+        arrived: u64,
+    ) -> Result<(), Plain> {
+        let end = self.circuits.get(circuit).ok_or(Plain::System)?;
+        let (retained, port) = (end.hops > 1, self.port_of(circuit).ok_or(Plain::System)?);
+        let ring_max = self.parts.get(&circuit).and_then(|parts| Some(parts.slices.back()?.ring_max));
+        let outbound = self.outbound_of(port, slice, ring_max.ok_or(Plain::System)?)?;
+        let retained = retained && !self.config.resume.is_zero();
+        let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
+        if retained {
+            parts.keep_sent()?;
+        }
+        let newest = parts.slices.back_mut().ok_or(Plain::System)?;
+        newest.outbound = Some(outbound);
+        (newest.tx_key, newest.arrived, newest.retained) = (key, arrived, retained);
+        Ok(())
+    }
+
     pub(crate) fn answer_dial(&mut self, circuit: CircuitId, why: Plain) {
         let Some(parts) = self.parts.get(&circuit) else { return };
         let holders: Vec<SessionId> = parts.holders.iter().map(|(session, _)| *session).collect();
@@ -143,37 +277,23 @@ impl Host {
         }
     }
 
-    fn open_for(
-        &mut self,
-        port: PortId,
-        name: CircuitId,
-        tuple: Tuple,
-        slice: SliceRange,
-        key: u64,
-        transit: bool,
-    ) -> Result<Control, Refusal> {
-        if transit {
-            return Err(Refusal::NoRoute);
-        }
-        let tuple = crate::address::plain_tuple(tuple);
-        let agreement =
-            self.cable(port).and_then(|cable| cable.agreement().copied()).ok_or(Refusal::Protocol)?;
-        let ring_max = slice.len.checked_sub(slice_len(0)).filter(|ring| ring_max_ok(*ring));
-        let ring_max = ring_max.filter(|_| slice.fits(agreement.peer_window)).ok_or(Refusal::Protocol)?;
-        if self.config.addresses.host_of(tuple.client.ip()) != Some(agreement.peer) {
+    fn open_for(&mut self, port: PortId, asked: &Asked) -> Result<(), Refusal> {
+        let tuple = crate::address::plain_tuple(asked.tuple);
+        let agreement = self.check_slice(port, asked.slice)?;
+        let client = self.config.addresses.host_of(tuple.client.ip()).ok_or(Refusal::Protocol)?;
+        if client == self.me() || (asked.passed == 0 && client != agreement.peer) {
             return Err(Refusal::Protocol);
         }
-        let mine = self.config.addresses.host_of(tuple.server.ip()) == Some(self.me());
-        if !mine {
+        if self.config.addresses.host_of(tuple.server.ip()) != Some(self.me()) {
             return Err(Refusal::NoListener);
         }
         self.check_listener(tuple.server, Scope(0))?;
         self.replace(&tuple, Scope(0));
-        let cable = self.cable(port).ok_or(Refusal::Protocol)?;
-        let outbound = cable.carve_outbound(slice).map_err(|_| Refusal::Protocol)?;
-        let (range, inbound) = cable.carve_inbound(slice.len).map_err(|_| Refusal::NoMemory)?;
-        let circuit = match self.circuits.handle_open(tuple, port, agreement.epoch, agreement.peer, name) {
-            Ok(circuit) => circuit,
+        let (slices, range) = self.answering_slices(port, asked, 0)?;
+        let (path, key) = (path_of(port, &agreement, asked.passed)?, slices.rx_key);
+        let opened = self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel);
+        let (circuit, channel) = match opened {
+            Ok(opened) => opened,
             Err(why) => {
                 if let Some(cable) = self.cable(port) {
                     cable.free_inbound(range);
@@ -181,32 +301,87 @@ impl Host {
                 return Err(why);
             }
         };
-        let mut parts = Parts::new(ring_max, random::u64(), key);
-        (parts.inbound, parts.outbound) = (Some(inbound), Some(outbound));
-        parts.range = Some((port, agreement.epoch, range));
-        let key = parts.rx_key;
+        self.memory.insert(channel, range);
+        let mut parts = Parts::new(Some(slices));
+        if asked.passed > 0 && !self.config.resume.is_zero() {
+            parts.keep_sent().map_err(|_| Refusal::NoMemory)?;
+        }
         self.parts.insert(circuit, parts);
         self.publish_announced();
-        Ok(Control::Opened { circuit: name, peer: circuit, slice: range, key })
+        self.circuits.answer(channel, range, key, 0);
+        Ok(())
     }
 
-    /// Checks and carves the slice that a neighbour allotted.
-    fn outbound_of(&mut self, circuit: CircuitId, slice: SliceRange) -> Result<OwnedFd, Plain> {
-        let parts = self.parts.get(&circuit).ok_or(Plain::System)?;
-        let (port, ..) = parts.range.ok_or(Plain::System)?;
-        let len = slice_len(parts.ring_max);
+    /// Slices for a circuit that a neighbour asks for: its memory, and ours for it.
+    pub(crate) fn answering_slices(
+        &mut self,
+        port: PortId,
+        asked: &Asked,
+        before: u64,
+    ) -> Result<(Slices, SliceRange), Refusal> {
+        let retained = asked.passed > 0 && !self.config.resume.is_zero();
+        let cable = self.cable(port).ok_or(Refusal::Protocol)?;
+        let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
+        let (range, inbound) = cable.carve_inbound(asked.slice.len).map_err(|_| Refusal::NoMemory)?;
+        let slices = Slices {
+            generation: asked.resume.map_or(0, |resume| resume.generation),
+            inbound,
+            outbound: Some(outbound),
+            ring_max: asked.slice.len - slice_len(0),
+            rx_key: random::u64(),
+            tx_key: asked.key,
+            before,
+            arrived: asked.resume.map_or(0, |resume| resume.arrived),
+            retained,
+        };
+        Ok((slices, range))
+    }
+
+    /// Checks the slice that a neighbour allotted for a circuit that it asks for.
+    pub(crate) fn check_slice(&mut self, port: PortId, slice: SliceRange) -> Result<Agreement, Refusal> {
+        let agreement =
+            self.cable(port).and_then(|cable| cable.agreement().copied()).ok_or(Refusal::Protocol)?;
+        let ring_max = slice.len.checked_sub(slice_len(0)).filter(|ring| ring_max_ok(*ring));
+        ring_max.filter(|_| slice.fits(agreement.peer_window)).ok_or(Refusal::Protocol)?;
+        Ok(agreement)
+    }
+
+    /// Checks and carves the slice that a neighbour allotted for a circuit that we asked for.
+    pub(crate) fn outbound_of(
+        &mut self,
+        port: PortId,
+        slice: SliceRange,
+        ring_max: u64,
+    ) -> Result<OwnedFd, Plain> {
         let cable = self.cable(port).ok_or(Plain::System)?;
         let window = cable.agreement().map_or(0, |agreement| agreement.peer_window);
-        if slice.len != len || !slice.fits(window) {
+        if slice.len != slice_len(ring_max) || !slice.fits(window) {
             self.counters.violations += 1;
-            tracing::warn!(%circuit, "neighbour allotted a slice that cannot be");
+            tracing::warn!(port = port.0, "neighbour allotted a slice that cannot be");
             return Err(Plain::Refused(Refusal::Protocol));
         }
         cable.carve_outbound(slice).map_err(|error| {
-            tracing::warn!(%circuit, %error, "neighbour's slice is not there");
+            tracing::warn!(port = port.0, %error, "neighbour's slice is not there");
             Plain::Refused(Refusal::Protocol)
         })
     }
+}
+
+impl Parts {
+    /// What is sent from here on is kept until it has landed.
+    pub(crate) fn keep_sent(&mut self) -> Result<(), Plain> {
+        if self.retention.is_none() {
+            let kept = new_slice("crosslane-retention", RETENTION).map_err(|_| Plain::System)?;
+            self.retention = Some(kept);
+        }
+        Ok(())
+    }
+}
+
+/// The path of a circuit that a neighbour asks for, seen from here.
+pub(crate) fn path_of(port: PortId, agreement: &Agreement, passed: u8) -> Result<Path, Refusal> {
+    let hops = passed.checked_add(1).ok_or(Refusal::Protocol)?;
+    Ok(Path { port, epoch: agreement.epoch, hops })
 }
 
 /// Why there is no slice, for the program; for people it is logged, of a full window only the `first` time: the

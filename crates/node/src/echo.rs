@@ -34,12 +34,12 @@ impl Host {
     /// A probe came by: it is answered, passed on, or it is the answer to one of ours.
     pub fn handle_echo(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
         if to != self.me() {
-            self.pass_on(from, to, token, ttl, stamp, reply);
+            self.send_echo(from, to, token, ttl, stamp, reply);
         } else if reply {
             self.finish_echo(token);
         } else {
             let stamp = u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.pass_on(to, from, token, TTL, stamp, true);
+            self.send_echo(to, from, token, TTL, stamp, true);
         }
     }
 
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    fn pass_on(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
+    fn send_echo(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
         let Some(ttl) = ttl.checked_sub(1).filter(|ttl| *ttl > 0) else { return };
         let Some(way) = self.links.next_hop(to) else { return };
         if let Some(cable) = self.cable(way.port)

@@ -6,19 +6,24 @@ use crate::counter::Counters;
 use crate::listener::Listeners;
 use crate::netns;
 use crate::part::Parts;
+use crate::pump::Pumps;
 use crate::random;
 use crate::session::{Session, SessionId};
+use crate::transit::{Passage, PumpAsks};
 use crate::tun::Tun;
-use crosslane_fabric::circuit::{Death, Scope};
+use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_fabric::{Circuits, Links};
 use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
-use crosslane_wire::{CircuitId, HostId, PortId, WaiterId};
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, TransitId, WaiterId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends that each host may have here before a program accepts them.
 const PENDING_MAX: usize = 1024;
+
+/// Threads that pump circuits in transit; none runs before there is one.
+const PUMPS: usize = 1;
 
 /// A wake event of a session.
 #[derive(Debug)]
@@ -43,6 +48,14 @@ pub struct Host {
     pub circuits: Circuits,
     /// What the ends hold.
     pub parts: HashMap<CircuitId, Parts>,
+    /// Where in its port's inbound memory the slice of each channel lies.
+    pub memory: HashMap<ChannelId, SliceRange>,
+    /// Circuits that pass through.
+    pub passages: HashMap<TransitId, Passage>,
+    /// What moves their bytes.
+    pub pumps: Pumps,
+    /// What pumps asked neighbours.
+    pub pump_asks: Vec<PumpAsks>,
     /// Sessions.
     pub sessions: BTreeMap<SessionId, Session>,
     /// Accelerated listeners.
@@ -51,8 +64,8 @@ pub struct Host {
     pub waiters: HashMap<WaiterId, Waiter>,
     /// Ends that perhaps nobody holds; how many looks said so already.
     pub doubts: BTreeMap<CircuitId, u32>,
-    /// Neighbours that did not answer in time, each with the circuit that it owes an answer for, and since when.
-    pub late: HashMap<PortId, (CircuitId, Duration)>,
+    /// Neighbours that did not answer in time, each with the channel that it owes an answer for, and since when.
+    pub late: HashMap<PortId, (ChannelId, Duration)>,
     /// When doubts are looked into next.
     pub doubt_at: Option<Duration>,
     /// When all ends are looked at next, in doubt or not.
@@ -80,8 +93,12 @@ impl Host {
             now: Duration::ZERO,
             cables,
             links: Links::new(me, incarnation()),
-            circuits: Circuits::new(PENDING_MAX),
+            circuits: Circuits::new(Limits { pending: PENDING_MAX, patience: config.resume }),
             parts: HashMap::new(),
+            memory: HashMap::new(),
+            passages: HashMap::new(),
+            pumps: Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into())),
+            pump_asks: Vec::new(),
             sessions: BTreeMap::new(),
             listeners: Listeners::default(),
             waiters: HashMap::new(),
@@ -185,8 +202,9 @@ impl Host {
                 if death == Death::Violation {
                     self.counters.violations += 1;
                 }
+                let neighbour = self.links.neighbour(port).unwrap_or_default();
                 self.links.handle_cable_down(port);
-                self.circuits.handle_link_down(port, death);
+                self.circuits.handle_link_down(port, neighbour, death);
                 self.fail_bells(port);
             }
             CableEvent::Missing(why) => {
@@ -206,8 +224,8 @@ impl Host {
     }
 }
 
-/// The number that programs see in the life page.
-pub fn life_word(death: Death) -> u32 {
+/// The reason that programs see in the life page.
+pub fn life_reason_of(death: Death) -> u32 {
     match death {
         Death::Cable => LIFE_CABLE,
         Death::Abort => LIFE_PEER_ABORT,

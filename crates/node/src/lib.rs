@@ -30,15 +30,18 @@ pub mod netns;
 pub mod packet;
 pub mod part;
 pub mod proof;
+pub mod pump;
 pub mod random;
 pub mod reload;
 pub mod request;
+pub mod resume;
 pub mod rule;
 pub mod session;
 pub mod signal;
 pub mod socket_table;
 pub mod source;
 pub mod status;
+pub mod transit;
 pub mod tun;
 pub mod window;
 

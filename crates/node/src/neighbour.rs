@@ -1,7 +1,9 @@
 //! What the neighbours' daemons say, and what is owed to them.
 
+use crate::dial::Asked;
 use crate::host::Host;
-use crosslane_fabric::circuit::{Contradiction, Death};
+use crosslane_fabric::channel::Contradiction;
+use crosslane_fabric::circuit::Death;
 use crosslane_wire::PortId;
 use crosslane_wire::control::Control;
 
@@ -35,6 +37,9 @@ impl Host {
             }
             cable.flush();
         }
+        while let Some(host) = self.links.poll_new_life() {
+            self.circuits.handle_new_life(host);
+        }
         if self.links.poll_changed() {
             let hosts: Vec<u16> = self.links.hosts().map(|(host, _)| host.0).collect();
             tracing::info!(?hosts, "hosts in reach");
@@ -51,24 +56,25 @@ impl Host {
                     self.distrust(port, error.to_string());
                 }
             }
-            Control::Open { circuit, tuple, slice, key, route } => {
-                self.handle_open(port, circuit, tuple, slice, key, !route.is_empty());
+            Control::Open { channel, tuple, stream, slice, key, passed, route, resume } => {
+                let asked = Asked { channel, tuple, stream, slice, key, passed, resume };
+                self.handle_open(port, &asked, route);
             }
-            Control::Opened { circuit, peer, slice, key } => {
-                let outcome = self.circuits.handle_opened(port, circuit, peer, slice, key);
+            Control::Opened { channel, peer, slice, key, arrived } => {
+                let outcome = self.circuits.handle_opened(port, channel, peer, (slice, key, arrived));
                 self.note_contradiction(outcome);
             }
-            Control::Refused { circuit, why } => {
-                let outcome = self.circuits.handle_refused(port, circuit, why);
+            Control::Refused { channel, why } => {
+                let outcome = self.circuits.handle_refused(port, channel, why);
                 self.note_contradiction(outcome);
             }
-            Control::Closed { circuit, abort } => {
-                let outcome = self.circuits.handle_closed(port, circuit, abort);
+            Control::Closed { channel, how } => {
+                let outcome = self.circuits.handle_closed(port, channel, how);
                 self.note_contradiction(outcome);
             }
-            Control::WantBell { circuit, waiter } => self.handle_want_bell(port, circuit, waiter),
+            Control::WantBell { channel, waiter } => self.handle_want_bell(port, channel, waiter),
             Control::Bell { waiter, doorbell } => self.handle_bell(port, waiter, doorbell),
-            Control::Ring { circuit, waiter } => self.handle_ring(port, circuit, waiter),
+            Control::Ring { channel, waiter } => self.handle_ring(port, channel, waiter),
             Control::Echo { from, to, token, ttl, stamp, reply } => {
                 self.handle_echo(from, to, token, ttl, stamp, reply);
             }

@@ -1,14 +1,39 @@
 //! What an end of a circuit holds: slices, a slot in its program's arena, the sessions that it was given to.
 
-use crate::host::{Host, life_word};
+use crate::host::{Host, life_reason_of};
 use crate::random;
 use crate::session::{ProgramArena, SessionId};
-use crosslane_fabric::circuit::{Role, State};
+use crosslane_fabric::circuit::{End, Role, State};
 use crosslane_shm::arena::Snapshot;
-use crosslane_wire::local::{Plain, Reply};
-use crosslane_wire::{CircuitId, Epoch, PortId, SliceRange};
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
+
+/// The slices of one circuit of an end.
+#[derive(Debug)]
+pub struct Slices {
+    /// Number of the circuit in the stream's life.
+    pub generation: u32,
+    /// Memory that the far side writes.
+    pub inbound: OwnedFd,
+    /// Memory of the far side; none of a circuit that was tried in vain.
+    pub outbound: Option<OwnedFd>,
+    /// Bytes of each ring.
+    pub ring_max: u64,
+    /// Key of the ring that is read.
+    pub rx_key: u64,
+    /// Key of the ring that is written.
+    pub tx_key: u64,
+    /// Units of the stream that had arrived here before this circuit.
+    pub before: u64,
+    /// Units of the stream that had arrived at the far end before this circuit.
+    pub arrived: u64,
+    /// Whether what is sent must be kept until it has landed.
+    pub retained: bool,
+}
 
 /// What an end holds besides its state.
 #[derive(Debug)]
@@ -23,38 +48,35 @@ pub struct Parts {
     pub slot: u32,
     /// The owner's arena.
     pub arena: Option<Rc<ProgramArena>>,
-    /// Memory that the far side writes.
-    pub inbound: Option<OwnedFd>,
-    /// Memory of the far side.
-    pub outbound: Option<OwnedFd>,
-    /// Where in a window the inbound memory lies, and in which epoch.
-    pub range: Option<(PortId, Epoch, SliceRange)>,
-    /// Bytes of each ring.
-    pub ring_max: u64,
-    /// Key of the ring that is read.
-    pub rx_key: u64,
-    /// Key of the ring that is written.
-    pub tx_key: u64,
+    /// Slices by generation, the oldest that may still be read first.
+    pub slices: VecDeque<Slices>,
+    /// What was sent and has perhaps not landed.
+    pub retention: Option<OwnedFd>,
+    /// The generation that programs were told of last.
+    pub published: u32,
     /// Proof for closing.
     pub token: u64,
+    /// Ports whose paths were tried for the circuit that is being asked for.
+    pub tried: Vec<PortId>,
+    /// Until when the program waits for it.
+    pub deadline: Duration,
 }
 
 impl Parts {
-    /// Nothing yet but keys, and a new token.
-    pub(crate) fn new(ring_max: u64, rx_key: u64, tx_key: u64) -> Self {
+    /// Nothing yet but slices of the first circuit, and a new token.
+    pub(crate) fn new(slices: Option<Slices>) -> Self {
         Self {
             holders: Vec::new(),
             program: String::new(),
             pid: 0,
             slot: 0,
             arena: None,
-            inbound: None,
-            outbound: None,
-            range: None,
-            ring_max,
-            rx_key,
-            tx_key,
+            slices: slices.into_iter().collect(),
+            retention: None,
+            published: 0,
             token: random::u64(),
+            tried: Vec::new(),
+            deadline: Duration::ZERO,
         }
     }
 
@@ -65,15 +87,23 @@ impl Parts {
             _ => Snapshot::default(),
         }
     }
+
+    /// Forgets slices that the program has read to their end.
+    pub(crate) fn trim(&mut self) {
+        let reads = self.arena.as_ref().and_then(|arena| arena.view.receiver(self.slot));
+        let Some((generation, _)) = reads else { return };
+        while self.slices.len() > 1 && self.slices.front().is_some_and(|old| old.generation < generation) {
+            self.slices.pop_front();
+        }
+    }
 }
 
 impl Host {
     /// An end is closed here, by its program or because there is none any more.
     pub fn close_end(&mut self, circuit: CircuitId, abort: bool) {
         self.settle_accounts(circuit, abort);
+        self.leave_slices(circuit);
         if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.inbound = None;
-            parts.outbound = None;
             parts.arena = None;
             for (session, life) in std::mem::take(&mut parts.holders) {
                 if let Some(session) = self.sessions.get_mut(&session) {
@@ -121,16 +151,19 @@ impl Host {
         }
         let page = holder.life.as_mut()?;
         let life = page.allot()?;
-        if let Some(death) = self.circuits.get(circuit).and_then(|end| end.death) {
-            page.set(life, life_word(death));
+        if let Some(end) = self.circuits.get(circuit) {
+            page.set(life, life_of(end, parts.published));
         }
         holder.held.insert(circuit);
         parts.holders.push((session, life));
         Some(life)
     }
 
-    /// Hands an end to a session, with the owner's arena if it is `adopted`; the reason if that cannot be.
+    /// Hands an end to a session, from its oldest slices that still count on, with the owner's arena if it is `adopted`; the reason if that cannot be.
     pub(crate) fn grant(&mut self, session: SessionId, circuit: CircuitId, adopted: bool) -> Option<Plain> {
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.trim();
+        }
         let Some(life) = self.hold(session, circuit) else {
             if !adopted {
                 self.close_end(circuit, true);
@@ -142,23 +175,27 @@ impl Host {
         else {
             return Some(Plain::System);
         };
-        let (Some(inbound), Some(outbound)) = (&parts.inbound, &parts.outbound) else {
+        let Some((slices, outbound)) =
+            parts.slices.front().and_then(|slices| Some((slices, slices.outbound.as_ref()?)))
+        else {
             return Some(Plain::System);
         };
+        let retention = parts.retention.as_ref().filter(|_| slices.retained);
         let reply = Reply::Circuit {
             circuit,
             token: parts.token,
             tuple: end.tuple,
             client: end.role == Role::Client,
-            ring_max: parts.ring_max,
-            rx_key: parts.rx_key,
-            tx_key: parts.tx_key,
+            ring_max: slices.ring_max,
+            rx_key: slices.rx_key,
+            tx_key: slices.tx_key,
             life,
             slot: parts.slot,
-            generation: 0,
-            retained: false,
+            generation: slices.generation,
+            retained: retention.is_some(),
         };
-        let mut fds = vec![inbound.as_fd(), outbound.as_fd()];
+        let mut fds = vec![slices.inbound.as_fd(), outbound.as_fd()];
+        fds.extend(retention.map(AsFd::as_fd));
         if let (true, Some(arena)) = (adopted, &parts.arena) {
             fds.push(arena.fd.as_fd());
         }
@@ -195,15 +232,20 @@ impl Host {
         })
     }
 
-    /// Programs that hold the end see that it is dead, and are woken.
-    pub(crate) fn mark_dead(&mut self, circuit: CircuitId, word: u32) {
-        let Some(parts) = self.parts.get(&circuit) else { return };
-        let holders = parts.holders.clone();
-        for (session, life) in holders {
-            if let Some(page) = self.sessions.get(&session).and_then(|session| session.life.as_ref()) {
-                page.set(life, word);
+    /// Programs that hold the end see how it is.
+    pub(crate) fn show_life(&mut self, circuit: CircuitId) {
+        let (Some(parts), Some(end)) = (self.parts.get(&circuit), self.circuits.get(circuit)) else { return };
+        let word = life_of(end, parts.published);
+        for (session, life) in &parts.holders {
+            if let Some(page) = self.sessions.get(session).and_then(|session| session.life.as_ref()) {
+                page.set(*life, word);
             }
         }
+    }
+
+    /// Programs that hold the end see how it is, and are woken.
+    pub(crate) fn wake_holders(&mut self, circuit: CircuitId) {
+        self.show_life(circuit);
         let sharers: Vec<SessionId> =
             self.sessions.keys().copied().filter(|session| self.shares(*session, circuit)).collect();
         for session in sharers {
@@ -219,7 +261,7 @@ impl Host {
             return;
         }
         let moved = parts.traffic();
-        let range = parts.range;
+        let port = self.port_of(circuit);
         self.counters.closed_tx_bytes += moved.tx_bytes;
         self.counters.closed_rx_bytes += moved.rx_bytes;
         self.counters.closed_bells += moved.bells;
@@ -228,21 +270,43 @@ impl Host {
         } else {
             self.counters.streams_closed += 1;
         }
-        if let Some(cable) = range.and_then(|(port, ..)| self.cable(port)) {
+        if let Some(cable) = port.and_then(|port| self.cable(port)) {
             cable.traffic.closed_tx_bytes += moved.tx_bytes;
             cable.traffic.closed_rx_bytes += moved.rx_bytes;
         }
     }
 
+    /// The port that the end's circuit leaves by.
+    pub(crate) fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
+        let channel = self.circuits.get(circuit)?.channel()?;
+        Some(self.circuits.channel(channel)?.port)
+    }
+
+    /// An end is gone.
     pub(crate) fn free(&mut self, circuit: CircuitId) {
         self.doubts.remove(&circuit);
         self.drop_holders(circuit);
-        let Some(parts) = self.parts.remove(&circuit) else { return };
-        let Some((port, epoch, range)) = parts.range else { return };
+        self.parts.remove(&circuit);
+    }
+
+    /// A channel is gone: its memory may be given to another.
+    pub(crate) fn free_memory(&mut self, channel: ChannelId, port: PortId, epoch: Epoch) {
+        let Some(range) = self.memory.remove(&channel) else { return };
         if let Some(cable) = self.cable(port)
             && cable.agreement().is_some_and(|agreement| agreement.epoch == epoch)
         {
             cable.free_inbound(range);
         }
     }
+}
+
+/// What the life page says of an end, whose programs know of this generation.
+fn life_of(end: &End, published: u32) -> u32 {
+    let reason = match (end.death, end.moving) {
+        (Some(death), _) => life_reason_of(death),
+        (None, Some(_)) => LIFE_MOVING,
+        (None, None) if end.generation != published => LIFE_MOVING,
+        (None, None) => LIFE_ALIVE,
+    };
+    life_word(published, reason)
 }

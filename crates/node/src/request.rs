@@ -161,7 +161,9 @@ impl Host {
                 }
                 None => self.fail(id, "Adopt needs the socket"),
             },
-            Request::Resume { .. } => self.reply(id, &Reply::Plain { why: Plain::System }),
+            Request::Resume { circuit, token, generation } => {
+                self.next_slices(id, circuit, token, generation);
+            }
             Request::Close { circuit, token, abort } => self.close(circuit, token, abort),
             Request::Violated { circuit, token, text } => self.violated(circuit, token, &text),
             Request::Waiter => {

@@ -95,8 +95,8 @@ impl Host {
     pub fn port_bytes(&self, cable: &Cable) -> (u64, u64) {
         let mut tx = cable.traffic.tx_bytes.wrapping_add(cable.traffic.closed_tx_bytes);
         let mut rx = cable.traffic.rx_bytes.wrapping_add(cable.traffic.closed_rx_bytes);
-        for (_, end, parts) in self.open_ends() {
-            if matches!(end.far, Far::Cable { port, .. } if port == cable.id) {
+        for (circuit, _, parts) in self.open_ends() {
+            if self.port_of(circuit) == Some(cable.id) {
                 let moved = parts.traffic();
                 tx = tx.wrapping_add(moved.tx_bytes);
                 rx = rx.wrapping_add(moved.rx_bytes);
@@ -169,12 +169,13 @@ impl Host {
         let moved = parts.traffic();
         let peer = match end.far {
             Far::Here(_) => self.me(),
-            Far::Cable { host, .. } => host,
+            Far::Host { host, .. } => host,
         };
         let state = match end.state {
-            State::Opening(_) | State::Pending => "pending",
+            _ if end.moving.is_some() => "moving",
+            State::Opening | State::Pending => "pending",
             State::Open => "open",
-            State::Abandoned | State::Closing => "closing",
+            State::Closing(_) => "closing",
         };
         json!({
             "id": circuit,
@@ -185,6 +186,8 @@ impl Host {
             "program": parts.program,
             "pid": parts.pid,
             "state": state,
+            "hops": end.hops,
+            "generation": end.generation,
             "dead": end.death.map(|death| format!("{death:?}")),
             "tx_bytes": moved.tx_bytes,
             "rx_bytes": moved.rx_bytes,

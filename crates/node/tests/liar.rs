@@ -4,10 +4,10 @@ mod support;
 
 use crosslane_node::cable::{Cable, CableEvent};
 use crosslane_node::config::PortConfig;
-use crosslane_wire::control::{Control, LinkState, Refusal};
+use crosslane_wire::control::{Closing, Control, LinkState, Refusal};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
 use crosslane_wire::slice::slice_len;
-use crosslane_wire::{CircuitId, HostId, PortId, SliceRange, Tuple, WaiterId};
+use crosslane_wire::{ChannelId, HostId, PortId, SliceRange, Tuple, WaiterId};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -64,7 +64,16 @@ impl Liar {
     }
 
     fn open(&mut self, tuple: Tuple, slice: SliceRange) -> Control {
-        self.say(&Control::Open { circuit: CircuitId(5), tuple, slice, key: 1, route: vec![] });
+        self.say(&Control::Open {
+            channel: ChannelId(5),
+            tuple,
+            stream: 6,
+            slice,
+            key: 1,
+            passed: 0,
+            route: vec![],
+            resume: None,
+        });
         self.hear()
     }
 }
@@ -91,19 +100,19 @@ fn bystander(lab: &Lab) -> (Client, Client, TcpListener, Circuit) {
 fn contradictions_are_counted_and_change_nothing() {
     let (lab, mut liar) = lab_with_liar();
     let (client, _server, _listener, circuit) = bystander(&lab);
-    let (id, slice) = (circuit.id, SliceRange { offset: u64::MAX - 4095, len: 8192 });
+    let (channel, slice) = (ChannelId(circuit.id.0), SliceRange { offset: u64::MAX - 4095, len: 8192 });
     let lies = [
-        Control::Opened { circuit: id, peer: CircuitId(1), slice, key: 1 },
-        Control::Refused { circuit: id, why: Refusal::Rule },
-        Control::Closed { circuit: id, abort: true },
-        Control::Closed { circuit: CircuitId(u64::MAX), abort: true },
+        Control::Opened { channel, peer: ChannelId(1), slice, key: 1, arrived: 0 },
+        Control::Refused { channel, why: Refusal::Rule },
+        Control::Closed { channel, how: Closing::Abort },
+        Control::Closed { channel: ChannelId(u64::MAX), how: Closing::Lost },
     ];
     for lie in &lies {
         liar.say(lie);
     }
     for harmless in [
-        Control::WantBell { circuit: id, waiter: WaiterId(1) },
-        Control::Ring { circuit: id, waiter: WaiterId(1) },
+        Control::WantBell { channel, waiter: WaiterId(1) },
+        Control::Ring { channel, waiter: WaiterId(1) },
         Control::Bell { waiter: WaiterId(7), doorbell: Some(9) },
         Control::Echo { from: HostId(9), to: HostId(7), token: 1, ttl: 255, stamp: 0, reply: true },
     ] {
@@ -121,7 +130,7 @@ fn circuits_for_others_addresses_or_outside_the_window_are_refused() {
     let server = listener.local_addr().unwrap();
     let good = Tuple { client: "127.86.0.2:1000".parse().unwrap(), server };
     let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
-    let refused = |why| Control::Refused { circuit: CircuitId(5), why };
+    let refused = |why| Control::Refused { channel: ChannelId(5), why };
     let of_another = Tuple { client: "127.86.0.3:1000".parse().unwrap(), ..good };
     assert_eq!(liar.open(of_another, range), refused(Refusal::Protocol));
     let to_another = Tuple { server: "127.86.0.3:80".parse().unwrap(), ..good };
@@ -188,8 +197,8 @@ fn a_neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
     let why = crosslane_wire::local::Plain::Refused(Refusal::Timeout);
     assert_eq!(circuit.unwrap_err(), Reply::Plain { why });
     assert!(began.elapsed() >= Duration::from_millis(20));
-    let Control::Open { circuit, .. } = liar.hear() else { panic!("no Open") };
+    let Control::Open { channel, .. } = liar.hear() else { panic!("no Open") };
     assert_ne!(lab.status(1)["ports"][0]["window_used"], window_bare(), "the neighbour may still write");
-    liar.say(&Control::Refused { circuit, why: Refusal::Rule });
+    liar.say(&Control::Refused { channel, why: Refusal::Rule });
     lab.wait_idle(1);
 }

@@ -2,7 +2,7 @@
 //!
 //! Messages are [`crate::codec`]-encoded, one to a [`crate::record::Kind::Message`] record.
 
-use crate::{CircuitId, HostId, SliceRange, Tuple, WaiterId};
+use crate::{ChannelId, HostId, SliceRange, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 
 /// Most links in one link-state record; a host has few ports.
@@ -30,61 +30,96 @@ pub enum Refusal {
     NoMemory,
     /// A rule on the far side says TCP.
     Rule,
-    /// No way to that host, or only one of more than one cable (transit is not built yet).
+    /// No way to that host.
     NoRoute,
     /// The message was not understood or contradicts an earlier one.
     Protocol,
     /// The far side did not answer in time.
     Timeout,
+    /// The stream that shall go on is not known there (any more).
+    Unknown,
 }
+
+/// How a channel is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Closing {
+    /// In order: what was written still counts.
+    Done,
+    /// Broken off: the stream is over.
+    Abort,
+    /// The circuit is lost or left, not the stream: its ends may go on over another one.
+    Lost,
+}
+
+/// What is said of a stream that shall go on over another circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumption {
+    /// Number of the circuit in the stream's life, larger than those before.
+    pub generation: u32,
+    /// Units of the stream that have arrived at the opener.
+    pub arrived: u64,
+}
+
+/// In place of a number of units: nobody reads there any more, so all that was sent counts as arrived.
+pub const ARRIVED_ALL: u64 = u64::MAX;
+/// Most cables of a circuit.
+pub const MAX_HOPS: u8 = 254;
 
 /// A message between two neighbouring daemons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
     /// Link states that the receiver may not have.
     LinkStates(Vec<LinkState>),
-    /// "Make a circuit for this connection": sent before the connection's SYN.
+    /// "Make a circuit for this connection": for a new one sent before the connection's SYN.
     Open {
-        /// The sender's name for the circuit; answers bear it.
-        circuit: CircuitId,
+        /// The sender's end of the channel; answers bear it.
+        channel: ChannelId,
         /// The connection that will be a stream.
         tuple: Tuple,
-        /// Where the answerer's program may write: a slice of the sender's inbound memory.
+        /// A secret of the stream's two ends, by which it is known again.
+        stream: u64,
+        /// Where the receiver may write: a slice of the sender's inbound memory.
         slice: SliceRange,
         /// Mark key of the ring in `slice`.
         key: u64,
-        /// Hosts still to pass behind the receiver; empty for a neighbour. A circuit is a chain of channels.
+        /// Cables passed before this one.
+        passed: u8,
+        /// Hosts still to pass behind the receiver, the last one is the far end; empty if the receiver is.
         route: Vec<HostId>,
+        /// Not a new stream, but one that goes on.
+        resume: Option<Resumption>,
     },
     /// The circuit is there.
     Opened {
-        /// The name that `Open` bore.
-        circuit: CircuitId,
-        /// The answerer's name for it.
-        peer: CircuitId,
-        /// Where the opener's program may write: a slice of the answerer's inbound memory.
+        /// The channel that `Open` bore.
+        channel: ChannelId,
+        /// The answerer's end of it.
+        peer: ChannelId,
+        /// Where the opener may write: a slice of the answerer's inbound memory.
         slice: SliceRange,
         /// Mark key of the ring in `slice`.
         key: u64,
+        /// Units of the stream that have arrived at the far end; 0 for a new one.
+        arrived: u64,
     },
     /// The circuit will not be.
     Refused {
-        /// The name that `Open` bore.
-        circuit: CircuitId,
+        /// The channel that `Open` bore.
+        channel: ChannelId,
         /// Why.
         why: Refusal,
     },
-    /// The sender's end of the circuit is closed: it writes no more, and its slice may be freed once both are.
+    /// The sender's end of the channel is closed: it writes no more, and its slice may be freed once both are.
     Closed {
-        /// The *receiver's* name for the circuit.
-        circuit: CircuitId,
-        /// Whether the end was broken off rather than closed in order.
-        abort: bool,
+        /// The *receiver's* end of the channel.
+        channel: ChannelId,
+        /// In order or not.
+        how: Closing,
     },
     /// "Let me ring this waiter of yours": answered with `Bell` and, on a soft cable, the descriptor.
     WantBell {
-        /// The *receiver's* name of a circuit that the waiter sleeps on.
-        circuit: CircuitId,
+        /// The *receiver's* end of a channel that the waiter sleeps on.
+        channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
     },
@@ -97,8 +132,8 @@ pub enum Control {
     },
     /// Wake a waiter of the receiver's (when a program cannot hold its doorbell).
     Ring {
-        /// The *receiver's* name of a circuit that the waiter sleeps on.
-        circuit: CircuitId,
+        /// The *receiver's* end of a channel that the waiter sleeps on.
+        channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
     },

@@ -31,8 +31,17 @@ number!(
     Epoch(u32)
 );
 number!(
-    /// One end of a circuit, unique within one life of the daemon that gave it out.
+    /// One end of a circuit that programs know, unique within one life of the daemon that gave it out.
     CircuitId(u64)
+);
+number!(
+    /// One host's end of a channel of a circuit, unique within one life of the daemon that gave it out. An end of a
+    /// circuit has one at a time; a host between has two.
+    ChannelId(u64)
+);
+number!(
+    /// A circuit that passes through a host, unique within one life of its daemon.
+    TransitId(u64)
 );
 number!(
     /// A wake event that a program registered with its daemon; unique within a host. 0 means "none".

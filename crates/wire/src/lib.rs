@@ -18,7 +18,7 @@ pub mod scratchpad;
 pub mod slice;
 
 pub use codec::DecodeError;
-pub use id::{CircuitId, Epoch, HostId, PortId, SliceRange, Tuple, WaiterId};
+pub use id::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple, WaiterId};
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
 pub const PROTOCOL_VERSION: u32 = 4;

@@ -281,7 +281,8 @@ pub enum Reply {
         newest: bool,
         /// Units of the *previous* generation's receiving direction that count, from the stream's start.
         limit: u64,
-        /// Units of our sending direction that the far end has; of the newest generation only.
+        /// Units of our sending direction that the far end has; of the newest generation only. May be
+        /// [`crate::control::ARRIVED_ALL`].
         arrived: u64,
         /// Bytes of each ring.
         ring_max: u64,

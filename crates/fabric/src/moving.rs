@@ -1,0 +1,145 @@
+//! Streams that outlive their circuits: an end whose channel is lost looks for another one. Decision 11.
+//!
+//! ```text
+//!   lost --> Moving, Seek --> redial --> Opened: Resumed
+//!               |   ^            |
+//!               |   +- a moment -+ refused, no way
+//!               v
+//!            patience is over: Died
+//! ```
+//! Only the connecting side seeks; the other waits for its `Open`, which it knows by the stream's secret.
+
+use crate::circuit::{Circuits, Output, Owner, Path};
+use crate::end::{Death, End, Moving, Role, State};
+use crosslane_wire::control::{Closing, Refusal, Resumption};
+use crosslane_wire::{ChannelId, CircuitId, HostId, Tuple};
+use std::time::Duration;
+
+/// Pause between two tries.
+const RETRY: Duration = Duration::from_millis(10);
+
+impl Circuits {
+    /// No path for an end that moves now: it is asked again in a moment.
+    pub fn no_way(&mut self, circuit: CircuitId) {
+        let at = self.now + RETRY;
+        if let Some(moving) = self.ends.get_mut(&circuit).and_then(|end| end.moving.as_mut()) {
+            moving.retry = Some(at);
+            self.looks.insert((at, circuit));
+        }
+    }
+
+    /// Takes an end to another circuit though the one it has still works: the way became shorter, or the host between
+    /// does not answer. Only the connecting side may.
+    pub fn reroute(&mut self, circuit: CircuitId) {
+        let Some(end) = self.ends.get(&circuit) else { return };
+        if end.role == Role::Client && end.state == State::Open && end.moving.is_none() {
+            self.lose(circuit, Death::Cable);
+        }
+    }
+
+    /// The far side's daemon seeks another circuit for a stream. On success [`Circuits::answer`] follows.
+    pub fn handle_resume(
+        &mut self,
+        tuple: &Tuple,
+        stream: u64,
+        resume: Resumption,
+        path: Path,
+        peer: ChannelId,
+    ) -> Result<(CircuitId, ChannelId), Refusal> {
+        let circuit = self.by_stream.get(&stream).copied().ok_or(Refusal::Unknown)?;
+        let end = self.ends.get_mut(&circuit).ok_or(Refusal::Unknown)?;
+        if end.tuple != *tuple || end.death.is_some() || end.far_closed {
+            return Err(Refusal::Unknown);
+        }
+        if resume.generation <= end.generation {
+            return Err(Refusal::Protocol);
+        }
+        let old = end.channel();
+        let channel = self.channels.handle_open(path.port, path.epoch, peer);
+        end.set_channel(Some(channel));
+        (end.generation, end.hops, end.moving) = (resume.generation, path.hops, None);
+        self.leave_channel(old, Closing::Lost);
+        self.owners.insert(channel, Owner::End(circuit));
+        Ok((circuit, channel))
+    }
+
+    /// The circuit of a [`Self::handle_resume`] cannot be: the end waits for another try.
+    pub fn unresume(&mut self, circuit: CircuitId) {
+        let until = self.now + self.limits.patience;
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        let channel = end.channel();
+        end.set_channel(None);
+        end.moving = Some(Moving { until, retry: None });
+        self.looks.insert((until, circuit));
+        if let Some(channel) = channel {
+            self.owners.remove(&channel);
+            self.channels.cancel(channel);
+        }
+    }
+
+    /// The host began a new life: it knows nothing of its streams any more.
+    pub fn handle_new_life(&mut self, host: HostId) {
+        let moving = |(circuit, end): (&CircuitId, &End)| {
+            (end.moving.is_some() && end.far_host() == host).then_some(*circuit)
+        };
+        let orphans: Vec<CircuitId> = self.ends.iter().filter_map(moving).collect();
+        for circuit in orphans {
+            self.kill(circuit, Death::Cable);
+        }
+    }
+
+    /// The end's circuit is lost for this reason.
+    pub(crate) fn lose(&mut self, circuit: CircuitId, death: Death) {
+        let patience = self.limits.patience;
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        if patience.is_zero() || death != Death::Cable || end.death.is_some() || end.state == State::Opening {
+            self.kill(circuit, death);
+            return;
+        }
+        if end.far_closed && matches!(end.state, State::Closing(_)) {
+            let channel = end.channel();
+            end.set_channel(None);
+            self.leave_channel(channel, Closing::Lost);
+            self.remove(circuit);
+            return;
+        }
+        if end.far_closed {
+            // All that the far side sent is here, and nobody is there who could read what we send.
+            let channel = end.channel();
+            end.set_channel(None);
+            return self.leave_channel(channel, Closing::Lost);
+        }
+        let channel = end.channel();
+        end.set_channel(None);
+        let until = self.now + patience;
+        end.moving = Some(Moving { until, retry: None });
+        let seeks = end.role == Role::Client;
+        self.leave_channel(channel, Closing::Lost);
+        self.looks.insert((until, circuit));
+        self.outputs.push_back(Output::Moving { circuit });
+        if seeks {
+            self.outputs.push_back(Output::Seek { circuit });
+        }
+    }
+
+    /// A try of an end that moves came to nothing: another follows, unless the far side knows nothing of the stream.
+    pub fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
+        if why == Refusal::Unknown { self.kill(circuit, Death::Abort) } else { self.no_way(circuit) }
+    }
+
+    /// Ends whose patience is over, and those that try again.
+    pub(crate) fn look_at_moving(&mut self) {
+        while let Some(&(at, circuit)) = self.looks.first().filter(|(at, _)| *at <= self.now) {
+            self.looks.remove(&(at, circuit));
+            let Some(moving) = self.ends.get_mut(&circuit).and_then(|end| end.moving.as_mut()) else {
+                continue;
+            };
+            if moving.until <= self.now {
+                self.kill(circuit, Death::Cable);
+            } else if moving.retry.is_some_and(|retry| retry <= self.now) {
+                moving.retry = None;
+                self.outputs.push_back(Output::Seek { circuit });
+            }
+        }
+    }
+}

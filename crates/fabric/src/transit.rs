@@ -1,0 +1,114 @@
+//! Circuits that pass through this host: two channels, of which the one behind was asked for by the one before.
+//!
+//! ```text
+//!   transit --> Opening --> Passed: pass --> Open --> a side closes in order: Drain ... drained --> (gone)
+//!                  |                           |
+//!                  v refused                   +--> a side is lost, or broken off: Stop --> (gone)
+//!                (gone)
+//! ```
+//! What one side learns of its neighbour, the other tells its own: closed, broken off, lost.
+
+use crate::channel::Event;
+use crate::circuit::{Circuits, Output, Owner, Path};
+use crosslane_wire::control::Closing;
+use crosslane_wire::{ChannelId, SliceRange, TransitId};
+use std::time::Duration;
+
+/// Side of the host that asked.
+pub const BEFORE: usize = 0;
+/// Side of the host that was asked.
+pub const BEHIND: usize = 1;
+
+/// One circuit in transit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transit {
+    /// Its two channels.
+    pub channels: [ChannelId; 2],
+    /// Sides that have closed in order and whose last bytes are being passed on.
+    draining: [bool; 2],
+}
+
+impl Circuits {
+    /// A neighbour asks, by the channel that it calls `peer`, for a circuit through this host. The caller sends `Open`
+    /// with the second of the channels that come back. `late`: how that one is closed if its answer comes too late.
+    pub fn transit(
+        &mut self,
+        before: Path,
+        peer: ChannelId,
+        behind: Path,
+        (deadline, late): (Duration, Closing),
+    ) -> (TransitId, [ChannelId; 2]) {
+        self.last_transit += 1;
+        let transit = TransitId(self.last_transit);
+        let asked = self.channels.handle_open(before.port, before.epoch, peer);
+        let asking = self.channels.dial(behind.port, behind.epoch, deadline, late);
+        let channels = [asked, asking];
+        for (side, channel) in channels.into_iter().enumerate() {
+            self.owners.insert(channel, Owner::Transit(transit, side));
+        }
+        self.transits.insert(transit, Transit { channels, draining: [false; 2] });
+        (transit, channels)
+    }
+
+    /// Both halves are there: the host before us is told where it may write, and what has arrived at the far end.
+    pub fn pass(&mut self, transit: TransitId, slice: SliceRange, key: u64, arrived: u64) {
+        if let Some(found) = self.transits.get(&transit) {
+            self.channels.answer(found.channels[BEFORE], slice, key, arrived);
+        }
+    }
+
+    /// All that the side wrote before it closed was passed on.
+    pub fn drained(&mut self, transit: TransitId, side: usize) {
+        if self.transits.get(&transit).is_some_and(|found| found.draining[side]) {
+            self.stop(transit, Closing::Done);
+        }
+    }
+
+    /// The circuit is broken off: one of the two sides did what it must not, or there is no memory for it.
+    pub fn break_transit(&mut self, transit: TransitId) {
+        self.stop(transit, Closing::Abort);
+    }
+
+    /// The channel on one side of a circuit in transit.
+    pub fn channel_of(&self, transit: TransitId, side: usize) -> Option<ChannelId> {
+        self.transits.get(&transit)?.channels.get(side).copied()
+    }
+
+    /// All circuits in transit.
+    pub fn transits(&self) -> impl Iterator<Item = (TransitId, &Transit)> {
+        self.transits.iter().map(|(transit, found)| (*transit, found))
+    }
+
+    pub(crate) fn transit_event(&mut self, transit: TransitId, side: usize, event: Event) {
+        let Some(found) = self.transits.get_mut(&transit) else { return };
+        match event {
+            Event::Opened { slice, key, arrived } => {
+                self.outputs.push_back(Output::Passed { transit, slice, key, arrived });
+            }
+            Event::Failed(why) => {
+                let asked = found.channels[BEFORE];
+                self.transits.remove(&transit);
+                self.owners.remove(&asked);
+                self.channels.refuse(asked, why);
+                self.outputs.push_back(Output::Stop { transit });
+            }
+            Event::FarClosed(Closing::Done) if found.draining[1 - side] => self.stop(transit, Closing::Done),
+            Event::FarClosed(Closing::Done) => {
+                found.draining[side] = true;
+                self.outputs.push_back(Output::Drain { transit, side });
+            }
+            Event::FarClosed(how) => self.stop(transit, how),
+            Event::Lost => self.stop(transit, Closing::Lost),
+            Event::Freed(_) => {}
+        }
+    }
+
+    fn stop(&mut self, transit: TransitId, how: Closing) {
+        let Some(found) = self.transits.remove(&transit) else { return };
+        self.outputs.push_back(Output::Stop { transit });
+        for channel in found.channels {
+            self.owners.remove(&channel);
+            self.channels.close(channel, how);
+        }
+    }
+}

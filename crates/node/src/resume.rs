@@ -1,0 +1,214 @@
+//! Streams that go on over another circuit: decision 11. The state machine is `crosslane_fabric::moving`; here is what
+//! it means for memory and programs.
+
+use crate::dial::{ANSWER, Asked, path_of};
+use crate::host::Host;
+use crate::session::SessionId;
+use core::sync::atomic::{Ordering, fence};
+use crosslane_fabric::circuit::{Death, State};
+use crosslane_shm::Inbound;
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::ring::Cursor;
+use crosslane_wire::control::{ARRIVED_ALL, Refusal, Resumption};
+use crosslane_wire::local::{Plain, Reply};
+use crosslane_wire::slice::slice_len;
+use crosslane_wire::{CircuitId, PortId, SliceRange};
+use std::os::fd::AsFd;
+
+/// A program that has stopped is about to consume one record more at most; one that has not stopped harms itself only.
+const COUNTS: u32 = 16;
+
+impl Host {
+    /// The end's circuit is lost: its programs stop at what they have.
+    pub(crate) fn moving(&mut self, circuit: CircuitId) {
+        self.counters.moves += 1;
+        self.show_life(circuit);
+        if let Some(end) = self.circuits.get(circuit) {
+            tracing::info!(%circuit, tuple = %end.tuple, "circuit is lost; the stream looks for another");
+        }
+    }
+
+    /// Tries the next path for an end that moves.
+    pub(crate) fn seek(&mut self, circuit: CircuitId) {
+        if self.try_path(circuit).is_none() {
+            if let Some(parts) = self.parts.get_mut(&circuit) {
+                parts.tried.clear();
+            }
+            self.circuits.no_way(circuit);
+        }
+    }
+
+    fn try_path(&mut self, circuit: CircuitId) -> Option<()> {
+        let host = self.circuits.get(circuit)?.far_host();
+        let tried = self.parts.get(&circuit)?.tried.clone();
+        let (path, route) = self.path_to(host, &tried).ok()?;
+        let arrived = self.stop_and_count(circuit);
+        let attempt = self.attempt(path, route).ok()?;
+        let (channel, generation) = self.circuits.redial(circuit, path, self.now + ANSWER)?;
+        self.parts.get_mut(&circuit)?.tried.push(path.port);
+        self.ask_for(circuit, channel, attempt, Some(Resumption { generation, arrived }));
+        Some(())
+    }
+
+    /// A try came to nothing. Unless an answer may still come, nobody can have written into its slice.
+    pub(crate) fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
+        if why != Refusal::Timeout
+            && let Some(parts) = self.parts.get_mut(&circuit)
+            && parts.slices.len() > 1
+        {
+            parts.slices.pop_back();
+        }
+        self.circuits.try_failed(circuit, why);
+    }
+
+    /// A path was found: programs go on with it.
+    pub(crate) fn resumed(&mut self, circuit: CircuitId, slice: SliceRange, key: u64, arrived: u64) {
+        if self.complete(circuit, slice, key, arrived).is_err() {
+            self.circuits.kill(circuit, Death::Cable);
+            return;
+        }
+        self.publish(circuit);
+    }
+
+    /// The connecting side's daemon seeks another circuit for a stream.
+    pub(crate) fn resume_for(
+        &mut self,
+        port: PortId,
+        asked: &Asked,
+        resume: Resumption,
+    ) -> Result<(), Refusal> {
+        let tuple = crate::address::plain_tuple(asked.tuple);
+        let agreement = self.check_slice(port, asked.slice)?;
+        let path = path_of(port, &agreement, asked.passed)?;
+        let (circuit, channel) =
+            self.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;
+        let arrived = self.stop_and_count(circuit);
+        let (slices, range) = match self.answering_slices(port, asked, arrived) {
+            Ok(slices) => slices,
+            Err(why) => {
+                self.circuits.unresume(circuit);
+                return Err(why);
+            }
+        };
+        self.memory.insert(channel, range);
+        let key = slices.rx_key;
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            if slices.retained {
+                parts.keep_sent().map_err(|_| Refusal::NoMemory)?;
+            }
+            parts.slices.push_back(slices);
+            parts.tried.clear();
+        }
+        self.circuits.answer(channel, range, key, arrived);
+        self.publish(circuit);
+        Ok(())
+    }
+
+    /// `Resume`: the slices after those that the program has.
+    pub(crate) fn next_slices(
+        &mut self,
+        session: SessionId,
+        circuit: CircuitId,
+        token: u64,
+        generation: u32,
+    ) {
+        let reply = self.slices_after(session, circuit, token, generation);
+        if reply.is_none()
+            && let Some(session) = self.sessions.get_mut(&session)
+        {
+            session.reply(&Reply::Plain { why: Plain::System }, &[]);
+        }
+    }
+
+    fn slices_after(
+        &mut self,
+        session: SessionId,
+        circuit: CircuitId,
+        token: u64,
+        generation: u32,
+    ) -> Option<()> {
+        if !self.shares(session, circuit) {
+            return None;
+        }
+        let parts = self.parts.get_mut(&circuit).filter(|parts| parts.token == token)?;
+        parts.trim();
+        let published = parts.published;
+        let known = |next: u32| next > generation && next <= published;
+        let next = parts.slices.iter_mut().find(|slices| known(slices.generation))?;
+        if next.outbound.is_none() {
+            // Nothing leads to the far side from here, but something may have come.
+            next.outbound = Some(new_slice("crosslane-nowhere", slice_len(next.ring_max)).ok()?);
+        }
+        let retention = parts.retention.as_ref().filter(|_| next.retained);
+        let reply = Reply::Resumed {
+            generation: next.generation,
+            newest: next.generation == published,
+            limit: next.before,
+            arrived: next.arrived,
+            ring_max: next.ring_max,
+            rx_key: next.rx_key,
+            tx_key: next.tx_key,
+            retained: retention.is_some(),
+        };
+        let mut fds = vec![next.inbound.as_fd(), next.outbound.as_ref()?.as_fd()];
+        fds.extend(retention.map(AsFd::as_fd));
+        self.sessions.get_mut(&session)?.reply(&reply, &fds);
+        Some(())
+    }
+
+    /// Programs are told of the newest circuit, and woken.
+    fn publish(&mut self, circuit: CircuitId) {
+        let (Some(end), Some(parts)) = (self.circuits.get(circuit), self.parts.get_mut(&circuit)) else {
+            return;
+        };
+        parts.published = end.generation;
+        tracing::info!(%circuit, tuple = %end.tuple, hops = end.hops, generation = end.generation, "stream goes on");
+        parts.tried.clear();
+        self.wake_holders(circuit);
+    }
+
+    /// Programs stop, and what has arrived of the stream is counted: units from its start.
+    fn stop_and_count(&mut self, circuit: CircuitId) -> u64 {
+        self.show_life(circuit);
+        // A program looks at a record first and at its life word then; we store that word first and look at the ring then.
+        fence(Ordering::SeqCst);
+        self.count_arrived(circuit).unwrap_or(ARRIVED_ALL)
+    }
+
+    /// `None`: nobody reads here any more.
+    fn count_arrived(&mut self, circuit: CircuitId) -> Option<u64> {
+        let end = self.circuits.get(circuit)?;
+        if matches!(end.state, State::Closing(_)) {
+            return None;
+        }
+        let parts = self.parts.get_mut(&circuit)?;
+        parts.trim();
+        let newest = parts.slices.back()?;
+        let ring = Inbound::map(&newest.inbound, slice_len(newest.ring_max)).ok()?;
+        let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
+        let reader = || {
+            let (generation, cursor) = parts.arena.as_ref()?.view.receiver(parts.slot)?;
+            (generation == newest.generation)
+                .then(|| cursor.checked(newest.ring_max, newest.rx_key))
+                .flatten()
+        };
+        let mut from = reader();
+        for _ in 0..COUNTS {
+            let arrived = from.unwrap_or(fresh).arrived(&ring);
+            // The program may have been about to consume a record and have given its room back.
+            let now = reader();
+            if now.map(|cursor| cursor.position()) == from.map(|cursor| cursor.position()) {
+                return Some(arrived);
+            }
+            from = now;
+        }
+        None
+    }
+
+    /// The end's program has left it.
+    pub(crate) fn leave_slices(&mut self, circuit: CircuitId) {
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.slices.clear();
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`, the bytes are the pumps'
+//! ([`crate::pump`]); here they get their slices, and bells.
+
+use crate::dial::{ANSWER, Asked, path_of};
+use crate::host::Host;
+use crate::pump::{Command, Leg, Report};
+use crate::random;
+use crosslane_fabric::circuit::Path;
+use crosslane_fabric::transit::{BEFORE, BEHIND};
+use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
+use crosslane_wire::local::Plain;
+use crosslane_wire::slice::slice_len;
+use crosslane_wire::{HostId, PortId, SliceRange, TransitId, WaiterId};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A circuit through this host whose far half is not there yet, or is pumped.
+#[derive(Debug)]
+pub struct Passage {
+    /// Its ports, before and behind.
+    pub ports: [PortId; 2],
+    /// What the opener said, and our memory on both sides, until the pump has them.
+    opening: Option<Opening>,
+    ring_max: u64,
+    range: SliceRange,
+    rx_keys: [u64; 2],
+    /// Whether the hosts before and behind hold the ends.
+    ends: [bool; 2],
+}
+
+#[derive(Debug)]
+struct Opening {
+    inbound: [Inbound; 2],
+    before: Outbound,
+    tx_key: u64,
+}
+
+/// A question of a pump's: how is this waiter of the neighbour's rung?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PumpAsks {
+    port: PortId,
+    waiter: WaiterId,
+    transit: TransitId,
+    side: usize,
+}
+
+impl Host {
+    /// A neighbour asks for a circuit through this host, along `route`.
+    pub(crate) fn pass_on(
+        &mut self,
+        port: PortId,
+        asked: &Asked,
+        mut route: Vec<HostId>,
+    ) -> Result<(), Refusal> {
+        let agreement = self.check_slice(port, asked.slice)?;
+        let before = path_of(port, &agreement, asked.passed)?;
+        let next = route.remove(0);
+        if before.hops >= MAX_HOPS || route.len() > MAX_HOPS.into() || next == self.me() {
+            return Err(Refusal::Protocol);
+        }
+        let onward = self.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
+        let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
+        let behind = Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops };
+        let len = asked.slice.len;
+        let cable = self.cable(port).ok_or(Refusal::Protocol)?;
+        let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
+        let outbound = Outbound::map(&outbound, len, Caching::WriteBack).map_err(|_| Refusal::NoMemory)?;
+        let (range, inbound) = self.carve_mapped(port, len)?;
+        let (range_behind, inbound_behind) = match self.carve_mapped(onward, len) {
+            Ok(carved) => carved,
+            Err(why) => {
+                if let Some(cable) = self.cable(port) {
+                    cable.free_inbound(range);
+                }
+                return Err(why);
+            }
+        };
+        let late = if asked.resume.is_some() { Closing::Lost } else { Closing::Abort };
+        let (transit, channels) =
+            self.circuits.transit(before, asked.channel, behind, (self.now + ANSWER, late));
+        self.memory.insert(channels[BEFORE], range);
+        self.memory.insert(channels[BEHIND], range_behind);
+        let passage = Passage {
+            ports: [port, onward],
+            opening: Some(Opening {
+                inbound: [inbound, inbound_behind],
+                before: outbound,
+                tx_key: asked.key,
+            }),
+            ring_max: len - slice_len(0),
+            range,
+            rx_keys: [random::u64(), random::u64()],
+            ends: [asked.passed == 0, route.is_empty()],
+        };
+        let open = Control::Open {
+            channel: channels[BEHIND],
+            tuple: asked.tuple,
+            stream: asked.stream,
+            slice: range_behind,
+            key: passage.rx_keys[BEHIND],
+            passed: before.hops,
+            route,
+            resume: asked.resume,
+        };
+        self.passages.insert(transit, passage);
+        if let Some(cable) = self.cable(onward) {
+            cable.send(&open);
+        }
+        Ok(())
+    }
+
+    fn carve_mapped(&mut self, port: PortId, len: u64) -> Result<(SliceRange, Inbound), Refusal> {
+        let cable = self.cable(port).ok_or(Refusal::NoRoute)?;
+        let (range, fd) = cable.carve_inbound(len).map_err(|_| Refusal::NoMemory)?;
+        match Inbound::map(&fd, len) {
+            Ok(mapped) => Ok((range, mapped)),
+            Err(_) => {
+                cable.free_inbound(range);
+                Err(Refusal::NoMemory)
+            }
+        }
+    }
+
+    /// The far half of a circuit is there: it is pumped from now on.
+    pub(crate) fn passed(&mut self, transit: TransitId, slice: SliceRange, key: u64, arrived: u64) {
+        if self.begin_pumping(transit, slice, key).is_err() {
+            return self.circuits.break_transit(transit);
+        }
+        if let Some(passage) = self.passages.get(&transit) {
+            self.circuits.pass(transit, passage.range, passage.rx_keys[BEFORE], arrived);
+        }
+    }
+
+    fn begin_pumping(&mut self, transit: TransitId, slice: SliceRange, key: u64) -> Result<(), Plain> {
+        let passage = self.passages.get(&transit).ok_or(Plain::System)?;
+        let (port, ring_max) = (passage.ports[BEHIND], passage.ring_max);
+        let behind = self.outbound_of(port, slice, ring_max)?;
+        let behind = Outbound::map(&behind, slice.len, Caching::WriteBack).map_err(|_| Plain::System)?;
+        let posted = passage_posted(self, transit);
+        let waiter = self.pump_number(transit);
+        let passage = self.passages.get_mut(&transit).ok_or(Plain::System)?;
+        let Opening { inbound: [in_before, in_behind], before, tx_key } =
+            passage.opening.take().ok_or(Plain::System)?;
+        let leg = |side: usize, inbound, outbound, tx_key| Leg {
+            inbound,
+            outbound,
+            ring_max,
+            rx_key: passage.rx_keys[side],
+            tx_key,
+            is_end: passage.ends[side],
+            posted: posted[side],
+        };
+        let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
+        self.pumps.command(Command::Add { transit, waiter, legs });
+        Ok(())
+    }
+
+    /// One side closed in order: what it wrote is pumped on.
+    pub(crate) fn drain(&mut self, transit: TransitId, side: usize) {
+        self.pumps.command(Command::Drain { transit, leg: side });
+    }
+
+    /// A circuit through this host is over.
+    pub(crate) fn stop_transit(&mut self, transit: TransitId) {
+        self.pump_asks.retain(|asks| asks.transit != transit);
+        if self.passages.remove(&transit).is_some_and(|passage| passage.opening.is_none()) {
+            let moved = self.pumps.traffic(transit);
+            self.counters.transit_bytes += moved.iter().sum::<u64>();
+            self.pumps.command(Command::Remove { transit });
+        }
+    }
+
+    /// What the pumps have to say; whether there was anything.
+    pub fn hear_pumps(&mut self) -> bool {
+        let mut heard = false;
+        while let Some(report) = self.pumps.poll_report() {
+            heard = true;
+            match report {
+                Report::Ring { transit, leg, waiter } => self.ring_for_pump(transit, leg, waiter),
+                Report::Dry { transit, leg } => self.circuits.drained(transit, leg),
+                Report::Removed { .. } => {}
+                Report::Violated { transit, leg, why } => {
+                    self.counters.violations += 1;
+                    tracing::warn!(%transit, leg, %why, "circuit in transit broken off: a side broke the protocol");
+                    self.circuits.break_transit(transit);
+                }
+            }
+            self.run_circuits();
+        }
+        heard
+    }
+
+    /// The eventfd of the pump that serves a circuit, if that is the waiter which is asked for.
+    pub(crate) fn pump_waiter(&self, transit: TransitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
+        self.passages.get(&transit)?;
+        self.pumps.bell_of(transit, waiter)
+    }
+
+    /// A neighbour says how a waiter is rung that pumps asked for.
+    pub(crate) fn answer_pumps(&mut self, port: PortId, waiter: WaiterId, bell: Option<&OwnedFd>) {
+        let (answered, rest) =
+            self.pump_asks.drain(..).partition(|asks| asks.port == port && asks.waiter == waiter);
+        self.pump_asks = rest;
+        for PumpAsks { transit, side, .. } in Vec::<PumpAsks>::from(answered) {
+            let bell = bell.and_then(|bell| bell.try_clone().ok());
+            self.pumps.command(Command::Bell { transit, leg: side, waiter, bell });
+        }
+    }
+
+    /// Whether pumps wait to hear how this waiter is rung.
+    pub(crate) fn pumps_ask_for(&self, port: PortId, waiter: WaiterId) -> bool {
+        self.pump_asks.iter().any(|asks| asks.port == port && asks.waiter == waiter)
+    }
+
+    /// A cable is down: what pumps asked its neighbour is not answered any more.
+    pub(crate) fn fail_pumps(&mut self, port: PortId) {
+        self.pump_asks.retain(|asks| asks.port != port);
+    }
+
+    /// Rings a neighbour's waiter by way of its daemon, and finds out how the pump can do it itself next time.
+    fn ring_for_pump(&mut self, transit: TransitId, side: usize, waiter: WaiterId) {
+        let Some(channel) = self.circuits.channel_of(transit, side) else { return };
+        let Some((port, peer)) = self.neighbour_of(channel) else { return };
+        let known = self.cable(port).and_then(|cable| cable.bells.imported.get(&waiter)?.try_clone().ok());
+        if let Some(bell) = known {
+            crate::bell::ring(bell.as_fd());
+            return self.pumps.command(Command::Bell { transit, leg: side, waiter, bell: Some(bell) });
+        }
+        self.ring_neighbour(channel, waiter);
+        let asks = PumpAsks { port, waiter, transit, side };
+        let asked = self.pumps_ask_for(port, waiter);
+        if !self.pump_asks.contains(&asks) {
+            self.pump_asks.push(asks);
+        }
+        if !asked && let Some(cable) = self.cable(port) {
+            cable.send(&Control::WantBell { channel: peer, waiter });
+        }
+    }
+
+    fn pump_number(&mut self, transit: TransitId) -> WaiterId {
+        match self.pumps.waiter_for(transit) {
+            Some(waiter) => waiter,
+            None => self.new_waiter(),
+        }
+    }
+}
+
+/// Whether stores to the two neighbours of a circuit may be under way for a while.
+fn passage_posted(host: &Host, transit: TransitId) -> [bool; 2] {
+    let posted =
+        |port: PortId| host.cables.get(usize::from(port.0)).is_some_and(|cable| cable.posted_ns() > 0);
+    host.passages.get(&transit).map_or([false; 2], |passage| passage.ports.map(posted))
+}
