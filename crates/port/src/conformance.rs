@@ -54,6 +54,7 @@ pub fn checks<C: Cable>() -> Vec<Check<C>> {
         ("a bell rings on the other side", registers::bells),
         ("a peer that dies and returns begins a new life", links::death_and_return),
         ("what was carved in an old life leads nowhere", links::old_views),
+        ("a link that is switched off stays down until it is switched on", links::off_and_on),
         ("rubbish hurts nobody for long", links::rubbish),
         ("all ranges are free in every one of many lives", links::many_lives),
     ]

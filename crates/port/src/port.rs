@@ -45,6 +45,10 @@ pub trait Port: Send {
     /// Whether the link is up. Turns true when [`Event::LinkUp`] is *returned* and false when [`Event::LinkDown`] is.
     fn is_up(&self) -> bool;
 
+    /// Switches the link off, and on again, as a bridge's registers do. While it is off no link comes up, whatever the
+    /// peer does; the peer sees the cable go. On at first.
+    fn set_link(&mut self, on: bool);
+
     /// Why the link is not up, for people; `None` if it is, or if no peer has ever been there.
     fn down_reason(&self) -> Option<DownReason>;
 
@@ -154,12 +158,15 @@ pub enum Event {
 /// Why a link is down.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DownReason {
-    /// The peer's process ended or closed its port.
+    /// The peer's process ended, closed its port, or switched the link off.
     #[error("the peer is gone")]
     PeerGone,
     /// The cable carries nothing any more.
     #[error("the cable is lost")]
     Cable,
+    /// We switched it off ([`Port::set_link`]).
+    #[error("the link is switched off")]
+    Off,
     /// The peer speaks another version of the port's own protocol.
     #[error("the peer speaks version {theirs} of the port protocol, we speak {ours}")]
     Version {

@@ -241,6 +241,12 @@ impl Port for SimPort {
         self.world().is_some_and(|world| world.ends[self.side.index()].reported_up)
     }
 
+    fn set_link(&mut self, on: bool) {
+        if let Some(mut world) = self.world() {
+            world.set_link(self.side, on);
+        }
+    }
+
     fn down_reason(&self) -> Option<DownReason> {
         self.world()?.ends[self.side.index()].reason.clone()
     }

@@ -74,6 +74,7 @@ pub struct SoftPort {
     mask: u32,
     back_off: BackOff,
     retry_at: Option<Instant>,
+    off: bool,
     reason: Option<DownReason>,
 }
 
@@ -130,6 +131,7 @@ impl SoftPort {
             mask: 0,
             back_off: BackOff::new(),
             retry_at: None,
+            off: false,
             reason: None,
         })
     }
@@ -173,6 +175,7 @@ impl Port for SoftPort {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         match &self.link {
             _ if !self.events.is_empty() => Some(Duration::ZERO),
+            _ if self.off => None,
             Some(link) if !link.up() && self.listener.is_some() => Some(until(link.since + GREETING)),
             Some(_) => None,
             None => match self.retry_at {
@@ -184,6 +187,17 @@ impl Port for SoftPort {
 
     fn is_up(&self) -> bool {
         self.reported_up
+    }
+
+    fn set_link(&mut self, on: bool) {
+        self.off = !on;
+        if !on {
+            self.fail(DownReason::Off);
+            self.reason = Some(DownReason::Off);
+        }
+        (self.retry_at, self.back_off) = (None, BackOff::new());
+        self.watch_listener(on && self.link.is_none());
+        self.draw_attention();
     }
 
     fn down_reason(&self) -> Option<DownReason> {

@@ -70,6 +70,33 @@ pub(super) fn old_views<C: Cable>(rig: &mut Rig<C>) {
     assert_eq!(memory.load_u64(0), 0, "an old view reaches new memory");
 }
 
+pub(super) fn off_and_on<C: Cable>(rig: &mut Rig<C>) {
+    for a in [true, false] {
+        rig.up();
+        switch(rig, a, false);
+        switch(rig, a, false);
+        rig.until("both sides saw the link go", |rig| !rig.cable.a().is_up() && !rig.cable.b().is_up());
+        assert_eq!((rig.a.downs.len(), rig.b.downs.len()), (1, 1));
+        for _ in 0..3 {
+            settle(rig);
+        }
+        assert_eq!((rig.a.ups, rig.b.ups), (0, 0), "a link that is off came up");
+        assert!(rig.cable.a().down_reason().is_some() && rig.cable.b().down_reason().is_some());
+        switch(rig, a, true);
+        switch(rig, a, true);
+    }
+    rig.up();
+    let memory = rig.cable.a().map_inbound(0, pages(0, 4)).expect("maps its own");
+    let view = rig.cable.b().map_outbound(0, pages(0, 4)).expect("maps the peer's");
+    view.store_u64(0, 5);
+    view.store_fence();
+    rig.until("the word arrived", |_| memory.load_u64(0) == 5);
+}
+
+fn switch<C: Cable>(rig: &mut Rig<C>, a: bool, on: bool) {
+    if a { rig.cable.a().set_link(on) } else { rig.cable.b().set_link(on) }
+}
+
 pub(super) fn rubbish<C: Cable>(rig: &mut Rig<C>) {
     rig.up();
     let victim = rig.cable.a().map_inbound(0, pages(0, 4)).expect("maps its own");

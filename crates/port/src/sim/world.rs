@@ -22,6 +22,7 @@ pub(super) struct End {
     pub(super) mask: u32,
     pub(super) events: VecDeque<Event>,
     pub(super) reported_up: bool,
+    off: bool,
     pub(super) reason: Option<DownReason>,
     notify: Option<Arc<OwnedFd>>,
 }
@@ -51,6 +52,7 @@ impl World {
             mask: 0,
             events: VecDeque::new(),
             reported_up: false,
+            off: false,
             reason: None,
             notify: None,
         };
@@ -89,6 +91,7 @@ impl World {
         end.plugged = 0;
         end.windows = (0..windows).map(|_| Translation::new(0)).collect();
         (end.mask, end.pending, end.reported_up, end.reason) = (0, 0, false, None);
+        end.off = false;
         end.events.clear();
         end.notify = None;
         self.trained_at = None;
@@ -105,6 +108,21 @@ impl World {
     pub(super) fn mend(&mut self) {
         (self.whole, self.mended_at) = (true, None);
         self.train();
+    }
+
+    /// `side` switches its link off or on.
+    pub(super) fn set_link(&mut self, side: Side, on: bool) {
+        let end = &mut self.ends[side.index()];
+        if end.off != on {
+            return;
+        }
+        end.off = !on;
+        if on {
+            return self.train();
+        }
+        self.trained_at = None;
+        self.take_down(DownReason::Cable);
+        self.ends[side.index()].reason = Some(DownReason::Off);
     }
 
     /// A store of `side`'s to a window.
@@ -201,7 +219,7 @@ impl World {
     }
 
     fn train(&mut self) {
-        if self.whole && self.ends.iter().all(|end| end.plugged != 0) {
+        if self.whole && self.ends.iter().all(|end| end.plugged != 0 && !end.off) {
             self.trained_at = Some(self.now + self.config.train_ns);
             if self.config.train_ns == 0 {
                 self.bring_up();

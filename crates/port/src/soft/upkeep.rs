@@ -65,7 +65,7 @@ impl SoftPort {
         if link.up() {
             self.events.push_back(Event::LinkDown(reason.clone()));
             self.draw_attention();
-        } else if self.reason.as_ref() != Some(&reason) {
+        } else if !self.off && self.reason.as_ref() != Some(&reason) {
             tracing::warn!(path = %self.config.path.display(), %reason, "a peer came but no link");
         }
         self.reason = Some(reason);
@@ -73,7 +73,7 @@ impl SoftPort {
 
     /// Looks for a peer, if there is none and it is time to.
     pub(super) fn find_peer(&mut self) {
-        if self.link.is_some() || self.retry_at.is_some_and(|at| at > Instant::now()) {
+        if self.off || self.link.is_some() || self.retry_at.is_some_and(|at| at > Instant::now()) {
             return;
         }
         if self.retry_at.take().is_some() {
