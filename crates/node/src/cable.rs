@@ -105,6 +105,7 @@ pub struct Cable {
     retry_at: Option<Duration>,
     /// When to say that it has not come up; `None` once it was up, was refused, or that was said.
     expected_at: Option<Duration>,
+    cut: bool,
     why: Option<String>,
 }
 
@@ -126,7 +127,8 @@ impl Cable {
         mut port: Box<Mapped>,
     ) -> Result<Self, PortError> {
         port.set_inbound(WINDOW, config.window)?;
-        Ok(Self {
+        let cut = config.cut;
+        let mut cable = Self {
             id,
             traffic: Traffic::default(),
             bells: Bells::default(),
@@ -140,8 +142,13 @@ impl Cable {
             broken: None,
             retry_at: None,
             expected_at: Some(EXPECTED),
+            cut: false,
             why: None,
-        })
+        };
+        if cut {
+            cable.cut();
+        }
+        Ok(cable)
     }
 
     /// Readable when [`Self::poll_event`] may have something.
@@ -170,9 +177,24 @@ impl Cable {
         self.setup.epoch()
     }
 
-    /// `up`, `down` or `refused`, and why.
+    /// As if the cable were pulled out: the link goes down at both ends and stays down until [`Self::mend`]. The
+    /// neighbour only sees it go.
+    pub fn cut(&mut self) {
+        self.cut = true;
+        self.expected_at = None;
+        self.port.set_link(false);
+    }
+
+    /// Ends a [cut](Self::cut): the link may come up again.
+    pub fn mend(&mut self) {
+        self.cut = false;
+        self.port.set_link(true);
+    }
+
+    /// `up`, `down`, `cut` or `refused`, and why.
     pub fn link(&self) -> (&'static str, Option<String>) {
         match self.setup.state() {
+            _ if self.cut => ("cut", Some("it was cut here, and waits to be mended".to_owned())),
             State::Up(_) => ("up", None),
             State::Refused(why) => ("refused", Some(why.clone())),
             _ => ("down", self.why.clone().or_else(|| self.port.down_reason().map(|why| why.to_string()))),

@@ -91,6 +91,8 @@ pub struct PortConfig {
     pub window: u64,
     /// Access mode of the cable's socket.
     pub mode: u32,
+    /// Whether it begins cut.
+    pub cut: bool,
 }
 
 #[derive(Deserialize)]
@@ -136,6 +138,8 @@ struct RawPort {
     window: String,
     #[serde(default = "default_mode")]
     mode: String,
+    #[serde(default)]
+    cut: bool,
 }
 
 fn default_subnet() -> String {
@@ -251,7 +255,7 @@ impl RawPort {
         let mode =
             mode.ok_or_else(|| value(&key("mode"), format!("`{}` is no octal access mode", self.mode)))?;
         let cable = check_socket(&key("cable"), self.cable.clone())?;
-        Ok(PortConfig { name: self.name, cable, listens, window, mode })
+        Ok(PortConfig { name: self.name, cable, listens, window, mode, cut: self.cut })
     }
 }
 

@@ -181,6 +181,8 @@ impl Host {
             Request::Explain { pid } => self.reply_text(id, move |host| host.explain(pid)),
             Request::Echo { to } => self.echo(id, to),
             Request::Hosts => self.reply_text(id, Self::hosts),
+            Request::Cut { port } => self.set_cut(id, &port, true),
+            Request::Mend { port } => self.set_cut(id, &port, false),
         }
     }
 
@@ -218,6 +220,24 @@ impl Host {
             Ok(_) => self.fail(id, "this program has too many listeners"),
             Err(error) => self.fail(id, &format!("this is no listening TCP socket: {error}")),
         }
+    }
+
+    /// Cuts or mends the cable at a port; the engine sees what comes of it as it would any loss.
+    fn set_cut(&mut self, id: SessionId, port: &str, cut: bool) {
+        let own = rustix::process::geteuid().as_raw();
+        if !self.sessions.get(&id).is_some_and(|session| session.uid == 0 || session.uid == own) {
+            return self.fail(id, "only root and the daemon's own user may cut and mend cables");
+        }
+        let Some(cable) = self.cables.iter_mut().find(|cable| cable.config.name == port) else {
+            return self.fail(id, "there is no port of this name");
+        };
+        tracing::warn!(port, cut, "cable is cut or mended by request");
+        if cut {
+            cable.cut()
+        } else {
+            cable.mend()
+        }
+        self.reply(id, &Reply::Done);
     }
 
     /// Refusals were counted when they were answered.

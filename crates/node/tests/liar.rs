@@ -29,6 +29,7 @@ impl Liar {
             listens: false,
             window: 1 << 30,
             mode: 0o600,
+            cut: false,
         };
         let mut liar =
             Self { cable: Cable::open(PortId(0), HostId(2), config).unwrap(), start: Instant::now() };

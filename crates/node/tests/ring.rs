@@ -54,6 +54,80 @@ fn a_chain_passes_echoes_on() {
     assert_eq!(hops, 2);
 }
 
+fn link(status: &serde_json::Value, port: &str) -> String {
+    let ports = status["ports"].as_array().unwrap();
+    ports.iter().find(|it| it["name"] == port).unwrap()["link"].as_str().unwrap().to_owned()
+}
+
+fn order(lab: &Lab, host: usize, request: &Request) -> Reply {
+    Client::hello(&lab.control(host), "lab", None).ask(request, &[]).0
+}
+
+#[test]
+fn a_cut_cable_stays_down_until_it_is_mended() {
+    let lab = Lab::ring();
+    // Of cable c12 host 1 is the side that listens, host 2 the one that connects.
+    for (here, there) in [(1, 2), (2, 1)] {
+        let port = || "c12".to_owned();
+        for _ in 0..2 {
+            assert_eq!(order(&lab, here, &Request::Cut { port: port() }), Reply::Done);
+        }
+        lab.wait(here, "the cut is seen here", |status| link(status, "c12") == "cut");
+        let far = lab.wait(there, "the neighbour sees it", |status| link(status, "c12") == "down");
+        assert!(
+            far["ports"].as_array().unwrap().iter().any(|port| port["why"] == "the peer is gone"),
+            "{far}"
+        );
+        // Longer than the connecting side's longest pause.
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        assert_eq!(link(&lab.status(there), "c12"), "down");
+        lab.wait(here, "the other way round", |status| {
+            status["hosts"].as_array().unwrap().iter().any(|host| host["id"] == there && host["hops"] == 2)
+        });
+        assert!(echo(&lab, here, u16::try_from(there).unwrap()).0.is_some());
+        assert_eq!(order(&lab, here, &Request::Mend { port: port() }), Reply::Done);
+        lab.wait(here, "mended", |status| link(status, "c12") == "up");
+        lab.wait(there, "mended", |status| link(status, "c12") == "up");
+    }
+    let nothing = order(&lab, 1, &Request::Cut { port: "c23".to_owned() });
+    assert!(matches!(nothing, Reply::Error { text } if text.contains("no port")));
+}
+
+#[test]
+fn a_port_may_begin_cut() {
+    let mut lab = Lab::new();
+    let file = lab.configure(1, 1, &[port("c", true)], "");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text + "cut = true\n").unwrap();
+    lab.configure(2, 2, &[port("c", false)], "");
+    lab.start(1);
+    lab.start(2);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!((link(&lab.status(1), "c"), link(&lab.status(2), "c")), ("cut".to_owned(), "down".to_owned()));
+    assert_eq!(order(&lab, 1, &Request::Mend { port: "c".to_owned() }), Reply::Done);
+    lab.wait_hosts(2, &[1]);
+}
+
+#[test]
+fn strangers_cut_nothing() {
+    let lab = Lab::pair();
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can be somebody else");
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(lab.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let control = lab.control(1);
+    let answer = std::thread::spawn(move || {
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        Client::hello(&control, "stranger", None).ask(&Request::Cut { port: "c".to_owned() }, &[]).0
+    });
+    let answer = answer.join().unwrap();
+    assert!(matches!(&answer, Reply::Error { text } if text.contains("only root")), "{answer:?}");
+    assert_eq!(link(&lab.status(1), "c"), "up");
+}
+
 #[test]
 fn an_idle_ring_sleeps() {
     let mut lab = Lab::ring();

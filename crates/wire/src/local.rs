@@ -146,6 +146,17 @@ pub enum Request {
     },
     /// Names and addresses of all hosts, `/etc/hosts` form. Answer: [`Reply::Text`] packets.
     Hosts,
+    /// "Pull the cable out of this port": its link goes down and stays so until [`Request::Mend`]. Only from root and
+    /// the daemon's own user. Answer: [`Reply::Done`], also if it is cut already.
+    Cut {
+        /// Name of the port.
+        port: String,
+    },
+    /// "Plug it in again." As [`Request::Cut`]; the answer does not wait for the link.
+    Mend {
+        /// Name of the port.
+        port: String,
+    },
 }
 
 /// Why a connection is plain TCP. The numbers are counted by name.
