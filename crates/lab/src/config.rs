@@ -2,6 +2,7 @@
 
 use crate::LabError;
 use crate::plan::Cable;
+use crate::state::State;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -14,6 +15,8 @@ pub(crate) struct Order {
     pub(crate) window: String,
     pub(crate) ring_max: Option<String>,
     pub(crate) spin_us: Option<u32>,
+    pub(crate) one_way: bool,
+    pub(crate) resilience: Option<crate::Resilience>,
     pub(crate) rules: Vec<String>,
     pub(crate) log: String,
     pub(crate) daemon: std::path::PathBuf,
@@ -30,6 +33,10 @@ struct Daemon {
     ring_max: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spin_us: Option<u32>,
+    #[serde(skip_serializing_if = "is_false")]
+    one_way: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resilience: Option<crate::Resilience>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rules: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,29 +50,35 @@ struct Port {
     cable: String,
     side: &'static str,
     window: String,
+    #[serde(skip_serializing_if = "is_false")]
+    cut: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Text of the configuration of host `id` whose lab lies in `folder`.
-pub(crate) fn text(
-    order: &Order,
-    folder: &Path,
-    id: u8,
-    tun: bool,
-    cables: &[Cable],
-) -> Result<String, LabError> {
-    let port = |cable: &Cable| {
-        let (name, side) = if cable.a == id { ("right", "a") } else { ("left", "b") };
-        let cable = folder.join(format!("c{}.sock", cable.number)).display().to_string();
-        Port { name, kind: "soft", cable, side, window: order.window.clone() }
+pub(crate) fn text(order: &Order, folder: &Path, id: u8, state: &State) -> Result<String, LabError> {
+    let port = |cable: &Cable| Port {
+        name: cable.port_name(id),
+        kind: "soft",
+        cable: folder.join(format!("c{}.sock", cable.number)).display().to_string(),
+        side: if cable.a == id { "a" } else { "b" },
+        window: order.window.clone(),
+        // One end is enough, and the other shall notice by itself.
+        cut: cable.a == id && state.cut.contains(&cable.number),
     };
     let daemon = Daemon {
         host: id,
         control: folder.join(format!("h{id}.sock")).display().to_string(),
-        interface: if tun { "xl0" } else { "" },
+        interface: if state.tun { "xl0" } else { "" },
         ring_max: order.ring_max.clone(),
         spin_us: order.spin_us,
+        one_way: order.one_way,
+        resilience: order.resilience,
         rules: order.rules.clone(),
-        port: cables.iter().filter(|c| c.other(id).is_some()).map(port).collect(),
+        port: state.cables.iter().filter(|c| c.other(id).is_some()).map(port).collect(),
     };
     toml::to_string(&daemon).map_err(|e| LabError::io("write a configuration")(std::io::Error::other(e)))
 }
@@ -77,27 +90,61 @@ mod tests {
 
     #[test]
     fn a_host_of_a_ring_has_a_right_and_a_left_port() {
-        let order = Order {
+        let mut order = Order {
             name: "x".into(),
             hosts: 3,
             topology: Topology::Ring,
             window: "1G".into(),
             ring_max: None,
             spin_us: Some(0),
+            one_way: false,
+            resilience: None,
             rules: vec!["use tcp client * 0.0.0.0/0:*".into()],
             log: "info".into(),
             daemon: "/bin/true".into(),
             keeper: "/bin/true".into(),
             sockets: None,
         };
-        let text = text(&order, Path::new("/run/l \"x"), 1, true, &cables(3, Topology::Ring)).expect("text");
-        let read: toml::Table = text.parse().expect("is TOML");
-        let ports = read["port"].as_array().expect("ports");
+        let mut state = state();
+        let read = |order: &Order, state: &State| -> toml::Table {
+            let text = text(order, Path::new("/run/l \"x"), 1, state).expect("text");
+            text.parse().expect("is TOML")
+        };
+        let plain = read(&order, &state);
+        let ports = plain["port"].as_array().expect("ports");
         assert_eq!(ports.len(), 2);
         assert_eq!(ports[0]["side"].as_str(), Some("a"));
         assert_eq!(ports[0]["cable"].as_str(), Some("/run/l \"x/c1.sock"));
         assert_eq!(ports[1]["name"].as_str(), Some("left"));
-        assert_eq!(read["spin_us"].as_integer(), Some(0));
-        assert!(!read.contains_key("ring_max"));
+        assert_eq!(plain["spin_us"].as_integer(), Some(0));
+        assert!(["ring_max", "one_way", "resilience"].iter().all(|key| !plain.contains_key(*key)));
+        assert!(ports[0].get("cut").is_none());
+
+        (order.one_way, order.resilience) = (true, Some(crate::Resilience::Reset));
+        // Of cable 3 it is the other side: that one switches it off.
+        state.cut = vec![1, 3];
+        let changed = read(&order, &state);
+        assert_eq!(changed["one_way"].as_bool(), Some(true));
+        assert_eq!(changed["resilience"].as_str(), Some("reset"));
+        assert_eq!(changed["port"][0]["cut"].as_bool(), Some(true));
+        assert!(changed["port"][1].get("cut").is_none());
+    }
+
+    fn state() -> State {
+        let process = crate::Identity { pid: 1, start: 1 };
+        State {
+            name: "x".into(),
+            topology: Topology::Ring,
+            mark: "x".into(),
+            keeper: process,
+            ready: true,
+            user: None,
+            tun: true,
+            program: "/bin/true".into(),
+            sockets: None,
+            hosts: Vec::new(),
+            cables: cables(3, Topology::Ring),
+            cut: Vec::new(),
+        }
     }
 }

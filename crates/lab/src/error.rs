@@ -36,6 +36,19 @@ pub enum LabError {
         /// Names of its hosts.
         hosts: String,
     },
+    /// No cable joins the two.
+    #[error("no cable joins {one} and {other}; the cables of {one} lead to {neighbours}")]
+    NoCable {
+        /// A host.
+        one: String,
+        /// Another, or the same.
+        other: String,
+        /// Names of the first one's neighbours.
+        neighbours: String,
+    },
+    /// The keeper would not, or could not.
+    #[error("{0}")]
+    Refused(String),
     /// A binary or library of Crosslane's is missing.
     #[error(
         "{what} was not found in {places}: build it with `make build`, or set CROSSLANE_BIN to the folder that has it"

@@ -47,18 +47,25 @@ pub(crate) enum Command {
         /// Number of the signal.
         signal: i32,
     },
+    /// Note that a cable is cut, or whole, for daemons that start from now on.
+    Cable {
+        /// Number of the cable.
+        number: u8,
+        /// Whether it is cut.
+        cut: bool,
+    },
 }
 
 /// Asks the keeper of the lab in `folder`.
 pub(crate) fn ask(folder: &Folder, command: &Command) -> Result<(), LabError> {
-    let failed = |error: std::io::Error| LabError::Keeper(format!("its keeper does not answer: {error}"));
+    let failed = |error: std::io::Error| LabError::Refused(format!("its keeper does not answer: {error}"));
     let mut socket = UnixStream::connect(folder.file(folder::KEEPER)).map_err(failed)?;
     socket.set_read_timeout(Some(ASK_PATIENCE)).map_err(failed)?;
     let line = serde_json::to_string(command).map_err(|e| failed(e.into()))?;
     socket.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
     let mut answer = String::new();
     socket.read_to_string(&mut answer).map_err(failed)?;
-    if answer == READY { Ok(()) } else { Err(LabError::Keeper(answer)) }
+    if answer == READY { Ok(()) } else { Err(LabError::Refused(answer)) }
 }
 
 /// Keeps the lab of `folder` until it is told to end; then ends all that runs in it and removes the folder.
@@ -164,8 +171,7 @@ impl Keeper {
 
     fn write_configs(&self) -> Result<(), LabError> {
         for host in &self.state.hosts {
-            let text =
-                config::text(&self.order, &self.folder.path, host.id, self.state.tun, &self.state.cables)?;
+            let text = config::text(&self.order, &self.folder.path, host.id, &self.state)?;
             fs::write(&host.config, text)
                 .map_err(LabError::io(format!("write {}", host.config.display())))?;
         }
@@ -269,9 +275,13 @@ impl Keeper {
     }
 
     fn obey(&mut self, command: &Command) -> Result<(), LabError> {
-        let (Command::Start { host } | Command::Kill { host, .. }) = command;
+        let host = match command {
+            Command::Start { host } | Command::Kill { host, .. } => host,
+            Command::Cable { number, cut } => return self.note_cable(*number, *cut),
+        };
         let index = usize::from(self.state.host(host)?.id) - 1;
         match (command, &mut self.daemons[index]) {
+            (Command::Cable { .. }, _) => {}
             (Command::Start { .. }, None) => self.start_daemon(index)?,
             (Command::Start { .. }, Some(_)) => {
                 return Err(LabError::Options(format!("the daemon of {host} runs already")));
@@ -295,6 +305,15 @@ impl Keeper {
                 self.state.hosts[index].daemon = None;
             }
         }
+        self.store()
+    }
+
+    fn note_cable(&mut self, number: u8, cut: bool) -> Result<(), LabError> {
+        self.state.cut.retain(|&it| it != number);
+        if cut {
+            self.state.cut.push(number);
+        }
+        self.write_configs()?;
         self.store()
     }
 
@@ -415,5 +434,6 @@ fn describe(
         sockets: order.sockets.clone(),
         hosts,
         cables: cables(order.hosts, order.topology),
+        cut: Vec::new(),
     })
 }

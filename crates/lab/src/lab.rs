@@ -2,7 +2,7 @@
 
 use crate::config::Order;
 use crate::folder::{Folder, Programs};
-use crate::keeper::{self, Command as Ask};
+use crate::keeper;
 use crate::plan::{Options, Preload};
 use crate::process::{self, Identity};
 use crate::query;
@@ -31,8 +31,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Lab {
     name: String,
-    folder: Folder,
-    state: State,
+    pub(crate) folder: Folder,
+    pub(crate) state: State,
     keeper: Option<Child>,
 }
 
@@ -55,6 +55,8 @@ impl Lab {
             window: options.window.clone(),
             ring_max: options.ring_max.clone(),
             spin_us: options.spin_us,
+            one_way: options.one_way,
+            resilience: options.resilience,
             rules: options.rules.clone(),
             log: options.log.clone(),
             daemon: programs.daemon.clone(),
@@ -256,17 +258,17 @@ impl Lab {
         found.ok_or_else(|| LabError::Options("status was lost".to_owned()))
     }
 
-    /// Waits until the links of all hosts are up and every host knows every other.
+    /// Waits until the links of all hosts are up and every host knows every other, as far as no cable is cut.
     ///
     /// # Errors
     /// [`LabError::NotReady`] after `patience`, or as soon as a daemon has ended, with what is missing and the
     /// ends of the logs.
     pub fn wait_links(&self, patience: Duration) -> Result<(), LabError> {
-        let hosts = u8::try_from(self.state.hosts.len()).unwrap_or(u8::MAX);
         self.look_until(patience, || {
             for host in &self.state.hosts {
                 let status = query::status(&host.control).map_err(|error| self.waits_for(host, &error))?;
-                query::missing(&status, hosts).map_or(Ok(()), |why| Err(Wait::More(why)))?;
+                query::missing(&status, &self.state.ports(host), &self.state.reachable(host))
+                    .map_or(Ok(()), |why| Err(Wait::More(why)))?;
             }
             Ok(())
         })
@@ -311,28 +313,8 @@ impl Lab {
         Ok(self.state.host(host)?.daemon.filter(|daemon| daemon.alive()))
     }
 
-    /// Sends `signal` to a host's daemon and waits until it is gone.
-    ///
-    /// # Errors
-    /// [`LabError::NoHost`]; [`LabError::Keeper`] if it does not run, or not end within 5 s.
-    pub fn kill_daemon(&mut self, host: &str, signal: Signal) -> Result<(), LabError> {
-        let host = self.state.host(host)?.name.clone();
-        keeper::ask(&self.folder, &Ask::Kill { host, signal: signal.as_raw() })?;
-        self.refresh()
-    }
-
-    /// Starts a host's daemon again after [`Lab::kill_daemon`]. Does not wait for its links: see
-    /// [`Lab::wait_links`].
-    ///
-    /// # Errors
-    /// [`LabError::NoHost`]; [`LabError::Keeper`] if it runs or cannot be started.
-    pub fn start_daemon(&mut self, host: &str) -> Result<(), LabError> {
-        let host = self.state.host(host)?.name.clone();
-        keeper::ask(&self.folder, &Ask::Start { host })?;
-        self.refresh()
-    }
-
-    fn refresh(&mut self) -> Result<(), LabError> {
+    /// Reads again what the keeper has written.
+    pub(crate) fn refresh(&mut self) -> Result<(), LabError> {
         self.state = State::read(&self.folder.path)?;
         Ok(())
     }

@@ -20,7 +20,7 @@
 //!   program: pid, standard streams, signals and exit code are its own.
 //! * Hosts are `h1`, `h2`, ..; `hN` has the fabric addresses `10.86.0.N` and `fd86::N`. Beside each cable lies a
 //!   veth pair for figures of the kernel's TCP: [`Lab::baseline`].
-//! * [`Lab::kill_daemon`] and [`Lab::start_daemon`] are for fault tests; [`Lab::wait_until`] polls a daemon's
+//! * [`Lab::cut`], [`Lab::mend`], [`Lab::kill_daemon`], [`Lab::kill_host`] and [`Lab::start_daemon`] make faults; [`Lab::wait_until`] polls a daemon's
 //!   status with a deadline.
 //!
 //! As root the namespaces are plain network namespaces; an ordinary user's lab lives in a user namespace, where
@@ -29,6 +29,7 @@
 mod config;
 mod enter;
 mod error;
+mod fault;
 mod folder;
 mod keeper;
 mod lab;
@@ -41,10 +42,11 @@ mod wiring;
 
 pub use enter::{Entry, enter, preload_list};
 pub use error::LabError;
+pub use fault::Noticed;
 pub use folder::{Programs, default_base, list, socket_library};
 pub use keeper::keep;
 pub use lab::Lab;
-pub use plan::{Cable, Options, Preload, Topology};
+pub use plan::{Cable, Options, Preload, Resilience, Topology};
 pub use process::Identity;
 pub use query::status;
 pub use state::{HostState, State};

@@ -21,6 +21,18 @@ pub enum Topology {
     Pair,
     /// Each host to the next; the ends are open.
     Chain,
+    /// Rows and columns, as square as the number of hosts allows, each closed to a ring: four cables a host.
+    Torus,
+}
+
+/// What becomes of a stream whose cable is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Resilience {
+    /// It goes on over another way.
+    Keep,
+    /// Both ends get an error; nothing is kept for sending it again.
+    Reset,
 }
 
 /// Whether a program gets the socket library.
@@ -47,6 +59,10 @@ pub struct Options {
     pub ring_max: Option<String>,
     /// Longest spin before a sleep, us, as the daemon's `spin_us`.
     pub spin_us: Option<u32>,
+    /// Whether all traffic goes in one direction round the ring, as the daemon's `one_way`.
+    pub one_way: bool,
+    /// As the daemon's `resilience`; `None` for its default.
+    pub resilience: Option<Resilience>,
     /// Rules of all hosts, as the daemon's `rules`.
     pub rules: Vec<String>,
     /// `CROSSLANE_LOG` of the daemons.
@@ -72,6 +88,8 @@ impl Options {
             window: "16G".to_owned(),
             ring_max: None,
             spin_us: None,
+            one_way: false,
+            resilience: None,
             rules: Vec::new(),
             log: "info".to_owned(),
             force: false,
@@ -111,6 +129,12 @@ impl Options {
                 self.hosts
             )));
         }
+        if self.topology == Topology::Torus && rows(self.hosts) < 2 {
+            return Err(LabError::Options(format!(
+                "{} hosts make no rows and columns: use a product, as --hosts 9 for 3 x 3",
+                self.hosts
+            )));
+        }
         Ok(())
     }
 }
@@ -120,10 +144,12 @@ impl Options {
 pub struct Cable {
     /// Number from 1.
     pub number: u8,
-    /// Host id of the side that listens, whose port is `right`.
+    /// Host id of the side that listens, whose port is `right`, or `down`.
     pub a: u8,
-    /// Host id of the side that connects, whose port is `left`.
+    /// Host id of the side that connects, whose port is `left`, or `up`.
     pub b: u8,
+    /// Whether it leads down a column of a torus.
+    pub column: bool,
 }
 
 impl Cable {
@@ -144,6 +170,16 @@ impl Cable {
             h if h == self.a => Some(self.b),
             h if h == self.b => Some(self.a),
             _ => None,
+        }
+    }
+
+    /// What its port of host `host` is called.
+    pub fn port_name(&self, host: u8) -> &'static str {
+        match (self.a == host, self.column) {
+            (true, false) => "right",
+            (false, false) => "left",
+            (true, true) => "down",
+            (false, true) => "up",
         }
     }
 
@@ -168,11 +204,46 @@ pub(crate) fn address6(host: u8) -> Ipv6Addr {
 
 /// The cables between `hosts` hosts. Two hosts in a ring have one cable.
 pub(crate) fn cables(hosts: u8, topology: Topology) -> Vec<Cable> {
-    let mut all: Vec<Cable> = (1..hosts).map(|n| Cable { number: n, a: n, b: n + 1 }).collect();
-    if topology == Topology::Ring && hosts > 2 {
-        all.push(Cable { number: hosts, a: hosts, b: 1 });
+    let all: Vec<u8> = (1..=hosts).collect();
+    let pairs = match topology {
+        Topology::Ring => ring(&all),
+        Topology::Pair | Topology::Chain => chain(&all),
+        Topology::Torus => return torus(hosts),
+    };
+    numbered(pairs.into_iter().map(|(a, b)| (a, b, false)))
+}
+
+/// Rows of a torus of `hosts` hosts: the largest divisor that is no larger than the other one.
+fn rows(hosts: u8) -> u8 {
+    (1..=hosts).filter(|&n| n <= hosts / n && hosts.is_multiple_of(n)).max().unwrap_or(1)
+}
+
+/// Rows of `h1 h2 h3`, `h4 h5 h6`, ..
+fn torus(hosts: u8) -> Vec<Cable> {
+    let columns = hosts / rows(hosts);
+    let row = |first: u8| (first..first + columns).collect::<Vec<u8>>();
+    let column = |first: u8| (first..=hosts).step_by(columns.into()).collect::<Vec<u8>>();
+    let across = (1..=hosts).step_by(columns.into()).flat_map(|first| ring(&row(first)));
+    let down = (1..=columns).flat_map(|first| ring(&column(first)));
+    numbered(across.map(|(a, b)| (a, b, false)).chain(down.map(|(a, b)| (a, b, true))))
+}
+
+fn chain(hosts: &[u8]) -> Vec<(u8, u8)> {
+    hosts.windows(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+fn ring(hosts: &[u8]) -> Vec<(u8, u8)> {
+    let mut pairs = chain(hosts);
+    if let [first, .., last] = hosts
+        && hosts.len() > 2
+    {
+        pairs.push((*last, *first));
     }
-    all
+    pairs
+}
+
+fn numbered(ends: impl Iterator<Item = (u8, u8, bool)>) -> Vec<Cable> {
+    (1..).zip(ends).map(|(number, (a, b, column))| Cable { number, a, b, column }).collect()
 }
 
 /// The first cable on a shortest way from each host to `to` (index: host id), `None` for `to` itself and for
@@ -207,6 +278,22 @@ mod tests {
     }
 
     #[test]
+    fn a_torus_has_four_cables_a_host() {
+        let torus = cables(9, Topology::Torus);
+        assert_eq!(torus.len(), 18);
+        let of = |host: u8| {
+            let own = torus.iter().filter(|cable| cable.other(host).is_some());
+            let mut ends: Vec<_> = own.map(|c| (c.port_name(host), c.other(host).expect("end"))).collect();
+            ends.sort_unstable();
+            ends
+        };
+        assert_eq!(of(1), [("down", 4), ("left", 3), ("right", 2), ("up", 7)]);
+        assert_eq!(of(5), [("down", 8), ("left", 4), ("right", 6), ("up", 2)]);
+        assert_eq!(cables(6, Topology::Torus).len(), 9, "2 x 3: a column of two has one cable");
+        assert_eq!((rows(9), rows(12), rows(7), rows(64)), (3, 3, 1, 8));
+    }
+
+    #[test]
     fn ways_are_the_short_ones() {
         let ring = cables(5, Topology::Ring);
         let ways = next_cables(5, &ring, 1);
@@ -219,7 +306,7 @@ mod tests {
 
     #[test]
     fn baseline_addresses_are_the_two_ends() {
-        let cable = Cable { number: 7, a: 3, b: 4 };
+        let cable = Cable { number: 7, a: 3, b: 4, column: false };
         assert_eq!(cable.baseline(3), Some(Ipv4Addr::new(10, 87, 7, 1)));
         assert_eq!(cable.baseline(4), Some(Ipv4Addr::new(10, 87, 7, 2)));
         assert_eq!(cable.baseline(5), None);
@@ -237,5 +324,6 @@ mod tests {
         assert!(bad(&|o| o.name = String::new()));
         assert!(bad(&|o| o.hosts = 0));
         assert!(bad(&|o| o.topology = Topology::Pair));
+        assert!(bad(&|o| (o.topology, o.hosts) = (Topology::Torus, 7)));
     }
 }

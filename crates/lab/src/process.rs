@@ -119,6 +119,26 @@ pub(crate) fn end_members(
     Ok(())
 }
 
+/// Kills everything in one of the namespaces `networks`, also what it starts meanwhile, in bounded time.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub(crate) fn kill_members(networks: &[u64]) -> Result<(), LabError> {
+    for _ in 0..ROUNDS {
+        let all = members(networks, |_| true)?;
+        if all.is_empty() {
+            break;
+        }
+        for process in &all {
+            process.signal(Signal::KILL);
+        }
+        for process in &all {
+            process.wait_gone(Duration::from_secs(2));
+        }
+    }
+    Ok(())
+}
+
 /// Whether the environment that `pid` was started with holds `entry` (`NAME=value`).
 pub(crate) fn started_with(pid: i32, entry: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ"))

@@ -2,41 +2,79 @@
 
 use crate::LabError;
 use crosslane_client::session::Session;
-use crosslane_wire::local::Request;
+use crosslane_wire::local::{Reply, Request};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A session with one daemon.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    session: Session,
+    socket: PathBuf,
+}
+
+impl Tool {
+    /// # Errors
+    /// [`LabError::NoDaemon`] if none answers at `control`.
+    pub(crate) fn connect(control: &Path) -> Result<Self, LabError> {
+        let socket = control.to_owned();
+        let session = Session::connect(control).map_err(failed(control))?;
+        session.hello("crosslane-lab").map_err(failed(control))?;
+        Ok(Self { session, socket })
+    }
+
+    /// The daemon's status ([`Request::Status`]).
+    pub(crate) fn status(&self) -> Result<Value, LabError> {
+        let text = self.session.text(&Request::Status).map_err(failed(&self.socket))?;
+        serde_json::from_str(&text).map_err(failed(&self.socket))
+    }
+
+    /// A request whose answer is [`Reply::Done`].
+    pub(crate) fn order(&self, request: &Request) -> Result<(), LabError> {
+        match self.session.request(request, &[]).map_err(failed(&self.socket))?.0 {
+            Reply::Done => Ok(()),
+            Reply::Error { text } => Err(LabError::Refused(text)),
+            other => Err(LabError::Refused(format!("the daemon answers {other:?}"))),
+        }
+    }
+}
 
 /// What the daemon behind the control socket `control` says of itself (the JSON of [`Request::Status`]).
 ///
 /// # Errors
 /// [`LabError::NoDaemon`] if none answers there, or answers nonsense.
 pub fn status(control: &Path) -> Result<Value, LabError> {
-    let failed = |why: String| LabError::NoDaemon { socket: control.to_owned(), why };
-    let session = Session::connect(control).map_err(|e| failed(e.to_string()))?;
-    session.hello("crosslane-lab").map_err(|e| failed(e.to_string()))?;
-    let text = session.text(&Request::Status).map_err(|e| failed(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| failed(e.to_string()))
+    Tool::connect(control)?.status()
 }
 
-/// What is still missing until the host of `status` is ready in a lab of `hosts` hosts: all its links up, all
-/// other hosts known. `None` if nothing is.
-pub(crate) fn missing(status: &Value, hosts: u8) -> Option<String> {
+fn failed<E: ToString>(control: &Path) -> impl Fn(E) -> LabError {
+    move |why| LabError::NoDaemon { socket: control.to_owned(), why: why.to_string() }
+}
+
+/// What is still missing until the host of `status` has the links of `ports` up and knows `hosts`. `None` if nothing
+/// is.
+pub(crate) fn missing(status: &Value, ports: &[&str], hosts: &[u8]) -> Option<String> {
     let own = status["host"].as_u64()?;
-    for port in status["ports"].as_array().into_iter().flatten() {
-        if port["link"].as_str() != Some("up") {
-            let why = port["why"].as_str().map(|why| format!(" ({why})")).unwrap_or_default();
-            return Some(format!("h{own}: port {} is {}{why}", word(&port["name"]), word(&port["link"])));
-        }
+    if let Some(down) = down_port(status, ports) {
+        return Some(format!("h{own}: {down}"));
     }
-    let known: Vec<u64> =
-        status["hosts"].as_array().into_iter().flatten().filter_map(|host| host["id"].as_u64()).collect();
-    (1..=u64::from(hosts))
-        .find(|id| *id != own && !known.contains(id))
-        .map(|id| format!("h{own} does not know h{id} yet"))
+    let known: Vec<u64> = list(&status["hosts"]).filter_map(|host| host["id"].as_u64()).collect();
+    let unknown = hosts.iter().find(|id| !known.contains(&u64::from(**id)))?;
+    Some(format!("h{own} does not know h{unknown} yet"))
 }
 
-fn word(value: &Value) -> &str {
-    value.as_str().unwrap_or("?")
+/// The first of `ports` whose link is not up, for people.
+pub(crate) fn down_port(status: &Value, ports: &[&str]) -> Option<String> {
+    ports.iter().find_map(|&name| {
+        let port = list(&status["ports"]).find(|port| port["name"] == name);
+        let link = port.and_then(|port| port["link"].as_str()).unwrap_or("not there");
+        let why = port.and_then(|port| port["why"].as_str()).map(|why| format!(" ({why})"));
+        (link != "up").then(|| format!("port {name} is {link}{}", why.unwrap_or_default()))
+    })
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]
@@ -48,9 +86,14 @@ mod tests {
     fn ready_means_links_up_and_hosts_known() {
         let status = |link: &str, hosts: Value| json!({"host": 1, "ports": [{"name": "right", "link": link}], "hosts": hosts});
         let both = json!([{"id": 2}, {"id": 3}]);
-        assert_eq!(missing(&status("up", both.clone()), 3), None);
-        assert!(missing(&status("down", both), 3).is_some_and(|m| m.contains("right is down")));
-        assert!(missing(&status("up", json!([{"id": 2}])), 3).is_some_and(|m| m.contains("h3")));
-        assert_eq!(missing(&json!({"host": 1}), 1), None);
+        assert_eq!(missing(&status("up", both.clone()), &["right"], &[2, 3]), None);
+        assert_eq!(missing(&status("down", both.clone()), &[], &[3]), None, "that link is not wanted");
+        let down = missing(&status("down", both.clone()), &["right"], &[]);
+        assert!(down.is_some_and(|why| why.contains("right is down")));
+        let unknown = missing(&status("up", json!([{"id": 2}])), &["right"], &[2, 3]);
+        assert!(unknown.is_some_and(|why| why.contains("h3")));
+        assert!(
+            missing(&status("up", both), &["left"], &[]).is_some_and(|why| why.contains("left is not there"))
+        );
     }
 }

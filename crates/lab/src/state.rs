@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::folder::Folder;
-use crate::plan::{Cable, Topology};
+use crate::plan::{Cable, Topology, next_cables};
 use crate::process::Identity;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,6 +34,8 @@ pub struct State {
     pub hosts: Vec<HostState>,
     /// Its cables.
     pub cables: Vec<Cable>,
+    /// Numbers of the cables that are cut.
+    pub cut: Vec<u8>,
 }
 
 /// One host of a lab.
@@ -85,6 +87,41 @@ impl State {
                 hosts: self.hosts.iter().map(|h| h.name.as_str()).collect::<Vec<_>>().join(", "),
             }
         })
+    }
+
+    /// The first cable between two hosts.
+    ///
+    /// # Errors
+    /// [`LabError::NoCable`].
+    pub fn cable(&self, one: &HostState, other: &HostState) -> Result<&Cable, LabError> {
+        self.cables.iter().find(|cable| cable.other(one.id) == Some(other.id)).ok_or_else(|| {
+            let neighbours = self.cables.iter().filter_map(|cable| cable.other(one.id));
+            let neighbours: Vec<String> = neighbours.map(|id| format!("h{id}")).collect();
+            LabError::NoCable {
+                one: one.name.clone(),
+                other: other.name.clone(),
+                neighbours: if neighbours.is_empty() { "nobody".to_owned() } else { neighbours.join(", ") },
+            }
+        })
+    }
+
+    /// The cables that are not cut.
+    pub fn whole_cables(&self) -> impl Iterator<Item = &Cable> {
+        self.cables.iter().filter(|cable| !self.cut.contains(&cable.number))
+    }
+
+    /// Names of the ports of a host whose cables are not cut.
+    pub(crate) fn ports(&self, host: &HostState) -> Vec<&'static str> {
+        let own = self.whole_cables().filter(|cable| cable.other(host.id).is_some());
+        own.map(|cable| cable.port_name(host.id)).collect()
+    }
+
+    /// The other hosts to which a way leads from a host over cables that are not cut.
+    pub(crate) fn reachable(&self, host: &HostState) -> Vec<u8> {
+        let cables: Vec<Cable> = self.whole_cables().cloned().collect();
+        let hosts = u8::try_from(self.hosts.len()).unwrap_or(u8::MAX);
+        let ways = next_cables(hosts, &cables, host.id);
+        (1..=hosts).filter(|&id| ways[usize::from(id)].is_some()).collect()
     }
 
     /// Addresses of two neighbours on the veth pair beside their first common cable, `None` if they have none.

@@ -21,12 +21,14 @@ if os.environ.get("STAND_IN_FAILS"): sys.exit("stand-in gives up")
 if os.path.exists(path): os.unlink(path)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind(path); listener.listen()
-status = json.dumps({"host": me, "ports": [{"name": "right", "link": "up"}],
+ports = [part.split('"')[1] for part in text.split("[[port]]\nname = ")[1:]]
+cut = [part.split('"')[1] for part in text.split("[[port]]\nname = ")[1:] if "cut = true" in part]
+status = json.dumps({"host": me, "ports": [{"name": p, "link": "cut" if p in cut else "up"} for p in ports],
                      "hosts": [{"id": n} for n in range(1, 9) if n != me]}).encode()
 def varint(n): return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
 def serve(peer):
     peer.recv(9000); peer.send(b"\x01")
-    while peer.recv(9000): peer.send(b"\x07" + varint(len(status)) + status + b"\x01")
+    while peer.recv(9000): peer.send(b"\x08" + varint(len(status)) + status + b"\x01")
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
@@ -223,6 +225,65 @@ fn a_daemon_is_killed_and_started_again() {
     assert!(lab.start_daemon("h2").is_err());
     let status = lab.wait_until("h2", PATIENCE, |status| status["host"] == 2).expect("status");
     assert_eq!(status["ports"][0]["link"], "up");
+}
+
+#[test]
+fn a_cut_outlives_the_daemon_and_a_mended_cable_does_too() {
+    let place = Place::new(STAND_IN);
+    let Some(mut lab) = place.up(4) else { return };
+    for (one, other) in [("h1", "h9"), ("h9", "h1")] {
+        assert!(matches!(lab.cut(one, other), Err(LabError::NoHost { .. })));
+    }
+    for (one, other) in [("h1", "h3"), ("h1", "h1")] {
+        let error = lab.cut(one, other).expect_err("no cable").to_string();
+        assert!(error.contains("h2, h4"), "{error}");
+    }
+    assert!(!lab.mend("h2", "h3").expect("whole").changed);
+    // Cable 2 is pulled at h2. While its daemon is down that is only written down.
+    lab.kill_daemon("h2", Signal::KILL).expect("killed");
+    let link = |lab: &Lab| {
+        let status = lab.wait_until("h2", PATIENCE, |status| status["host"] == 2).expect("status");
+        let ports = status["ports"].as_array().expect("ports").clone();
+        ports.iter().find(|port| port["name"] == "right").expect("port")["link"].clone()
+    };
+    assert!(lab.cut("2", "h3").expect("cut").changed);
+    assert!(!lab.cut("h3", "h2").expect("cut").changed, "it is cut already");
+    lab.start_daemon("h2").expect("started");
+    assert_eq!(link(&lab), "cut");
+    lab.wait_links(PATIENCE).expect("nobody waits for a cable that is cut");
+    lab.kill_daemon("h2", Signal::KILL).expect("killed");
+    assert!(lab.mend("h2", "h3").expect("mended").changed);
+    lab.start_daemon("h2").expect("started");
+    assert_eq!(link(&lab), "up");
+}
+
+#[test]
+fn a_host_is_killed_with_all_that_runs_in_it() {
+    let place = Place::new(STAND_IN);
+    let Some(mut lab) = place.up(2) else { return };
+    let sleeper = |host: &str| {
+        let child = lab.command(host, Preload::Off, "sleep").expect("host").arg("60").spawn().expect("spawn");
+        let it = Identity::of(i32::try_from(child.id()).expect("pid")).expect("runs");
+        let name = format!("/proc/{}/comm", it.pid);
+        wait_for("exec", || fs::read_to_string(&name).is_ok_and(|name| name.trim() == "sleep"));
+        (child, it)
+    };
+    let ((mut victim, gone), (mut other, stays)) = (sleeper("h2"), sleeper("h1"));
+    lab.kill_host("h2").expect("killed");
+    assert!(!gone.alive() && stays.alive());
+    assert_eq!(lab.daemon("h2").expect("host"), None);
+    assert!(lab.daemon("h1").expect("host").is_some());
+    victim.wait().expect("reaped");
+    lab.start_daemon("h2").expect("started");
+    lab.wait_host("h2", PATIENCE).expect("up again");
+    // A restarted daemon is the lab's like any other.
+    let again = lab.daemon("h2").expect("host").expect("runs");
+    let keeper = lab.state().keeper;
+    assert!(keeper.signal(Signal::KILL));
+    assert!(again.wait_gone(PATIENCE), "a restarted daemon ends with its keeper, too");
+    drop(lab);
+    assert!(!stays.alive());
+    other.wait().expect("reaped");
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! Faults made on purpose: cables cut and mended, hosts killed and started again.
+
+use crate::keeper::{self, Command as Ask};
+use crate::plan::Cable;
+use crate::query::{self, Tool};
+use crate::state::HostState;
+use crate::{Lab, LabError, process};
+use crosslane_wire::local::Request;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// How long both ends of a cable may take to notice that it was cut or mended: a connecting port tries again after
+/// at most 1 s.
+const NOTICE: Duration = Duration::from_secs(10);
+/// How long a killed host may take to be gone.
+const GONE: Duration = Duration::from_secs(10);
+/// Pause between two looks at a link.
+const LOOK_AGAIN: Duration = Duration::from_micros(100);
+
+/// What became of [`Lab::cut`] or [`Lab::mend`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noticed {
+    /// `false`: it was cut (or whole) already, and nothing was done.
+    pub changed: bool,
+    /// Both ends, in the order that was asked for: the host, and how long after the request its daemon had the link
+    /// down (or up again); `None` if it had not within 10 s, or does not run.
+    pub ends: Vec<(String, Option<Duration>)>,
+}
+
+impl Lab {
+    /// Pulls the cable between two hosts: a port switches its link off, both daemons see the link go as they see any
+    /// loss, and it stays down, also over restarts of the daemons, until [`Lab::mend`].
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`], [`LabError::NoCable`]; [`LabError::Refused`] or [`LabError::NoDaemon`] if keeper or
+    /// daemon fail.
+    pub fn cut(&mut self, one: &str, other: &str) -> Result<Noticed, LabError> {
+        self.set_cable(one, other, true)
+    }
+
+    /// Plugs in again what [`Lab::cut`] pulled.
+    ///
+    /// # Errors
+    /// As [`Lab::cut`].
+    pub fn mend(&mut self, one: &str, other: &str) -> Result<Noticed, LabError> {
+        self.set_cable(one, other, false)
+    }
+
+    fn set_cable(&mut self, one: &str, other: &str, cut: bool) -> Result<Noticed, LabError> {
+        self.refresh()?;
+        let ends = [self.state.host(one)?.clone(), self.state.host(other)?.clone()];
+        let cable = self.state.cable(&ends[0], &ends[1])?.clone();
+        if self.state.cut.contains(&cable.number) == cut {
+            return Ok(Noticed { changed: false, ends: Vec::new() });
+        }
+        // First what a daemon will find that starts again, then the daemon that runs.
+        keeper::ask(&self.folder, &Ask::Cable { number: cable.number, cut })?;
+        self.refresh()?;
+        let begin = Instant::now();
+        let puller = &self.state.hosts[usize::from(cable.a) - 1];
+        if puller.daemon.is_some_and(|daemon| daemon.alive()) {
+            let port = cable.port_name(cable.a).to_owned();
+            let order = if cut { Request::Cut { port } } else { Request::Mend { port } };
+            Tool::connect(&puller.control)?.order(&order)?;
+        }
+        let both_run = ends.iter().all(|end| self.runs(end));
+        let wait = |end: &HostState| {
+            let wanted = both_run || cut;
+            if wanted && self.runs(end) { notices(end, &cable, cut, begin) } else { None }
+        };
+        let seen = std::thread::scope(|scope| {
+            let first = scope.spawn(|| wait(&ends[0]));
+            [wait(&ends[1]), first.join().unwrap_or(None)]
+        });
+        let [second, first] = seen;
+        let [one, other] = ends.map(|end| end.name);
+        Ok(Noticed { changed: true, ends: vec![(one, first), (other, second)] })
+    }
+
+    fn runs(&self, host: &HostState) -> bool {
+        self.state.hosts.iter().any(|it| it.id == host.id && it.daemon.is_some_and(|daemon| daemon.alive()))
+    }
+
+    /// Sends `signal` to a host's daemon and waits until it is gone. The programs in the host live on.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::Refused`] if it does not run, or not end within 5 s.
+    pub fn kill_daemon(&mut self, host: &str, signal: Signal) -> Result<(), LabError> {
+        let host = self.state.host(host)?.name.clone();
+        keeper::ask(&self.folder, &Ask::Kill { host, signal: signal.as_raw() })?;
+        self.refresh()
+    }
+
+    /// Kills (SIGKILL) all that runs in a host, its daemon too: a host that loses its power.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::Refused`] if something is still there after 10 s.
+    pub fn kill_host(&mut self, host: &str) -> Result<(), LabError> {
+        self.refresh()?;
+        let host = self.state.host(host)?.clone();
+        process::kill_members(&[host.inode])?;
+        // The keeper, the daemon's parent, has to take note of its end.
+        let deadline = Instant::now() + GONE;
+        while self.state.host(&host.name)?.daemon.is_some() {
+            if Instant::now() >= deadline {
+                return Err(LabError::Refused(format!("{} is still there", host.name)));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+            self.refresh()?;
+        }
+        Ok(())
+    }
+
+    /// Starts a host's daemon again after [`Lab::kill_daemon`], with the configuration that it had: a new life. Does not
+    /// wait for its links: see [`Lab::wait_links`] and [`Lab::wait_host`].
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::Refused`] if it runs or cannot be started.
+    pub fn start_daemon(&mut self, host: &str) -> Result<(), LabError> {
+        let host = self.state.host(host)?.name.clone();
+        keeper::ask(&self.folder, &Ask::Start { host })?;
+        self.refresh()
+    }
+
+    /// Waits until a host has the links that it can have: those of cables that are not cut, to hosts whose daemons run.
+    ///
+    /// # Errors
+    /// [`LabError::NoHost`]; [`LabError::NotReady`] after `patience`.
+    pub fn wait_host(&self, host: &str, patience: Duration) -> Result<(), LabError> {
+        let host = self.state.host(host)?;
+        let lives = |id: u8| self.state.hosts.iter().any(|it| it.id == id && self.runs(it));
+        let ports: Vec<&str> = self
+            .state
+            .whole_cables()
+            .filter(|cable| cable.other(host.id).is_some_and(lives))
+            .map(|cable| cable.port_name(host.id))
+            .collect();
+        self.wait_until(&host.name, patience, |status| query::down_port(status, &ports).is_none()).map(|_| ())
+    }
+}
+
+/// How long after `begin` the daemon of `host` had its end of `cable` down, or up; `None` if not in time.
+fn notices(host: &HostState, cable: &Cable, down: bool, begin: Instant) -> Option<Duration> {
+    let tool = Tool::connect(&host.control).ok()?;
+    let name = cable.port_name(host.id);
+    let is_down = |status: &Value| query::down_port(status, &[name]).is_some();
+    while begin.elapsed() < NOTICE {
+        if is_down(&tool.status().ok()?) == down {
+            return Some(begin.elapsed());
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    None
+}
