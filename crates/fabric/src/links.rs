@@ -48,6 +48,8 @@ pub struct Links {
     twin: bool,
     changed: bool,
     reborn: BTreeSet<HostId>,
+    /// The ports that ways may begin with; `None`: all.
+    onward: Option<BTreeSet<PortId>>,
 }
 
 impl Links {
@@ -65,7 +67,14 @@ impl Links {
             twin: false,
             changed: false,
             reborn: BTreeSet::new(),
+            onward: None,
         }
+    }
+
+    /// All ways begin with one of these ports: traffic goes one way round, as in the ring study.
+    pub fn go_one_way(&mut self, onward: impl IntoIterator<Item = PortId>) {
+        self.onward = Some(onward.into_iter().collect());
+        self.find_ways();
     }
 
     /// A cable is up; `host` is at its other end.
@@ -142,11 +151,6 @@ impl Links {
             let neighbour = *self.ports.get(&way.port)?;
             Some((*way, path(self.me, neighbour, host, &graph)?))
         })
-    }
-
-    /// Who is at the other end of the cable at `port`.
-    pub fn neighbour(&self, port: PortId) -> Option<HostId> {
-        self.ports.get(&port).copied()
     }
 
     /// The port that leads to a neighbour.
@@ -236,7 +240,9 @@ impl Links {
 
     fn find_ways(&mut self) {
         let graph = self.graph();
-        let found = ways(self.me, &self.ports, &graph);
+        let leads_on = |port: &PortId| self.onward.as_ref().is_none_or(|onward| onward.contains(port));
+        let ports = self.ports.iter().filter(|(port, _)| leads_on(port)).map(|(port, host)| (*port, *host));
+        let found = ways(self.me, &ports.collect(), &graph);
         if found != self.ways {
             self.ways = found;
             self.changed = true;
@@ -289,6 +295,20 @@ mod tests {
             links.handle_link_states(PortId(0), vec![record(1, 60 + round, 1, &[3])]).unwrap();
         }
         assert!(links.has_twin());
+    }
+
+    #[test]
+    fn one_way_round_takes_the_long_way_too() {
+        let mut links = Links::new(HostId(1), 10);
+        links.go_one_way([PortId(0)]);
+        links.handle_cable_up(PortId(0), HostId(2));
+        links.handle_cable_up(PortId(1), HostId(3));
+        links
+            .handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3]), record(3, 5, 2, &[2, 1])])
+            .unwrap();
+        assert_eq!(links.next_hop(HostId(3)), Some(Way { hops: 2, port: PortId(0) }));
+        let paths: Vec<_> = links.paths(HostId(3)).collect();
+        assert_eq!(paths, [(Way { hops: 2, port: PortId(0) }, vec![HostId(3)])]);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use crate::circuit::{Circuits, Output, Owner, Path};
 use crate::end::{Death, End, Moving, Role, State};
 use crosslane_wire::control::{Closing, Refusal, Resumption};
-use crosslane_wire::{ChannelId, CircuitId, HostId, Tuple};
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
 use std::time::Duration;
 
 /// Pause between two tries.
@@ -35,6 +35,39 @@ impl Circuits {
         if end.role == Role::Client && end.state == State::Open && end.moving.is_none() {
             self.lose(circuit, Death::Cable);
         }
+    }
+
+    /// Whether anything but streams with that neighbour itself goes through the cable at `port`.
+    pub fn leans_on(&self, port: PortId, neighbour: HostId) -> bool {
+        self.owners.iter().any(|(channel, owner)| self.passes(*channel, *owner, port, neighbour))
+    }
+
+    /// The neighbour at `port` passes nothing on any more, though the cable is up: what goes through it is lost. Streams
+    /// with the neighbour itself need no daemon, and go on.
+    pub fn handle_silence(&mut self, port: PortId, neighbour: HostId) {
+        let through: Vec<(ChannelId, Owner)> = self
+            .owners
+            .iter()
+            .filter(|(channel, owner)| self.passes(**channel, **owner, port, neighbour))
+            .map(|(channel, owner)| (*channel, *owner))
+            .collect();
+        for (_, owner) in through {
+            match owner {
+                Owner::End(circuit) => self.lose(circuit, Death::Cable),
+                Owner::Transit(transit, _) => self.lose_transit(transit),
+            }
+        }
+    }
+
+    fn passes(&self, channel: ChannelId, owner: Owner, port: PortId, neighbour: HostId) -> bool {
+        self.channels.get(channel).is_some_and(|found| found.port == port)
+            && match owner {
+                Owner::End(circuit) => self
+                    .ends
+                    .get(&circuit)
+                    .is_some_and(|end| end.channel() == Some(channel) && end.far_host() != neighbour),
+                Owner::Transit(..) => true,
+            }
     }
 
     /// The far side's daemon seeks another circuit for a stream. On success [`Circuits::answer`] follows.

@@ -103,6 +103,10 @@ impl Circuits {
         }
     }
 
+    pub(crate) fn lose_transit(&mut self, transit: TransitId) {
+        self.stop(transit, Closing::Lost);
+    }
+
     fn stop(&mut self, transit: TransitId, how: Closing) {
         let Some(found) = self.transits.remove(&transit) else { return };
         self.outputs.push_back(Output::Stop { transit });

@@ -7,7 +7,9 @@
 
 use crate::channel::{Channel, Sent};
 use crate::config::PortConfig;
+use crate::damping::Damping;
 use crate::random;
+use crate::ways::Standing;
 use crate::window::Window;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, CableSetup, Output, State};
@@ -95,11 +97,16 @@ pub struct Cable {
     pub traffic: Traffic,
     /// Bells of this epoch.
     pub bells: Bells,
+    /// Its losses.
+    pub damping: Damping,
+    /// Whether it is used.
+    pub standing: Standing,
     port: Box<Mapped>,
     setup: CableSetup,
     window: Window,
     prepared: Option<[Inbound; 2]>,
     live: Option<Live>,
+    last_peer: Option<HostId>,
     events: VecDeque<CableEvent>,
     broken: Option<(Death, String)>,
     retry_at: Option<Duration>,
@@ -132,6 +139,9 @@ impl Cable {
             id,
             traffic: Traffic::default(),
             bells: Bells::default(),
+            damping: Damping::default(),
+            standing: Standing::default(),
+            last_peer: None,
             setup: CableSetup::new(host, config.window, Epoch(0)),
             window: Window::new(CIRCUITS, config.window),
             config,
@@ -170,6 +180,11 @@ impl Cable {
     /// What both sides agreed upon, while the cable is up.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.live.as_ref().map(|live| &live.agreement)
+    }
+
+    /// The host at the other end, as far as it was ever known.
+    pub fn last_peer(&self) -> Option<HostId> {
+        self.last_peer
     }
 
     /// The last epoch.
@@ -474,6 +489,7 @@ impl Cable {
         match self.open_channels(&agreement) {
             Ok(live) => {
                 self.live = Some(live);
+                self.last_peer = Some(agreement.peer);
                 self.why = None;
                 self.expected_at = None;
                 self.events.push_back(CableEvent::Up(agreement));

@@ -87,7 +87,7 @@ fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let (host, path) = (config.addresses.me, config.control.clone());
-    let host_state = Host::new(config, cables, tun);
+    let host_state = Host::new(config, cables, tun).context("pumps")?;
     let mut engine = Engine::new(host_state, control, signals, file.to_owned(), metrics).context("epoll")?;
     tracing::info!(%host, control = %path.display(), "ready");
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);

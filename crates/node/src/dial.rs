@@ -91,7 +91,7 @@ impl Host {
         let paths: Vec<_> = self.links.paths(host).collect();
         let mut why = Refusal::NoRoute;
         for (way, route) in paths {
-            if tried.contains(&way.port) || (self.config.one_way && !self.leads_on(way.port)) {
+            if tried.contains(&way.port) {
                 continue;
             }
             if self.is_late(way.port) {
@@ -127,6 +127,7 @@ impl Host {
             return;
         };
         let Attempt { path, route, range, inbound, key } = attempt;
+        self.leaning |= path.hops > 1;
         self.memory.insert(channel, range);
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.slices.push_back(Slices {
@@ -201,11 +202,6 @@ impl Host {
     fn owes(&self, port: PortId) -> bool {
         let channel = self.late.get(&port).and_then(|(channel, _)| self.circuits.channel(*channel));
         channel.is_some_and(|found| matches!(found.state, channel::State::Abandoned(_)))
-    }
-
-    /// Whether the port is one of those that all traffic leaves by when it goes one way round.
-    fn leads_on(&self, port: PortId) -> bool {
-        self.cables.get(usize::from(port.0)).is_some_and(|cable| cable.config.listens)
     }
 
     /// A neighbour asks for a circuit, which ends here or passes on.
@@ -320,6 +316,7 @@ impl Host {
         before: u64,
     ) -> Result<(Slices, SliceRange), Refusal> {
         let retained = asked.passed > 0 && !self.config.resume.is_zero();
+        self.leaning |= asked.passed > 0;
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
         let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
         let (range, inbound) = cable.carve_inbound(asked.slice.len).map_err(|_| Refusal::NoMemory)?;

@@ -29,6 +29,7 @@ const CONTROL: u64 = 1;
 const SIGNALS: u64 = 2;
 const TUN: u64 = 3;
 const METRICS: u64 = 4;
+const PUMPS: u64 = 5;
 const PORTS: u64 = 0x100;
 const SESSIONS: u64 = 1 << 32;
 /// How long no session is accepted after descriptors ran out.
@@ -110,6 +111,7 @@ impl Engine {
         };
         add(&control.socket(), CONTROL)?;
         add(&signals.event_fd(), SIGNALS)?;
+        add(&host.pumps.event_fd(), PUMPS)?;
         if let Some(tun) = &host.tun {
             add(&tun.as_fd(), TUN)?;
         }
@@ -167,6 +169,7 @@ impl Engine {
         moved |= host.receive_packets();
         let now = host.now;
         host.circuits.handle_time(now);
+        host.tend_ways();
         host.run_circuits();
         host.expire_waiting();
         host.resolve_doubts();
@@ -191,6 +194,7 @@ impl Engine {
         match token {
             CONTROL => self.accept(),
             SIGNALS => self.handle_signals(),
+            PUMPS => self.busy |= self.host.hear_pumps(),
             TUN => self.busy |= self.host.send_packets(),
             METRICS => {
                 let (host, now) = (&self.host, self.host.now);

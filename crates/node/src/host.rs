@@ -15,15 +15,13 @@ use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_fabric::{Circuits, Links};
 use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, TransitId, WaiterId};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends that each host may have here before a program accepts them.
 const PENDING_MAX: usize = 1024;
-
-/// Threads that pump circuits in transit; none runs before there is one.
-const PUMPS: usize = 1;
 
 /// A wake event of a session.
 #[derive(Debug)]
@@ -70,6 +68,12 @@ pub struct Host {
     pub doubt_at: Option<Duration>,
     /// When all ends are looked at next, in doubt or not.
     pub sweep_at: Duration,
+    /// When streams are taken to shorter ways, if ways have changed.
+    pub shorten_at: Option<Duration>,
+    /// When neighbours are asked whether they are there, if anything leans on them.
+    pub ask_at: Duration,
+    /// Whether there are circuits of more than one cable here.
+    pub leaning: bool,
     /// The interface.
     pub tun: Option<Tun>,
     /// Counters.
@@ -87,17 +91,27 @@ pub struct Host {
 
 impl Host {
     /// A host with its ports and its interface; nobody is there yet.
-    pub fn new(config: Config, cables: Vec<Cable>, tun: Option<Tun>) -> Self {
+    ///
+    /// # Errors
+    /// The pumps' eventfd cannot be made.
+    pub fn new(config: Config, cables: Vec<Cable>, tun: Option<Tun>) -> Result<Self, Errno> {
         let me = config.addresses.me;
-        Self {
+        let mut links = Links::new(me, incarnation());
+        if config.one_way {
+            links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
+        }
+        // Neighbours and programs may still know bells of an earlier life by their numbers.
+        let first = random::u32().max(1);
+        let pumps = Pumps::new(&[WaiterId(first)], Duration::from_micros(config.spin_us.into()))?;
+        Ok(Self {
             now: Duration::ZERO,
             cables,
-            links: Links::new(me, incarnation()),
+            links,
             circuits: Circuits::new(Limits { pending: PENDING_MAX, patience: config.resume }),
             parts: HashMap::new(),
             memory: HashMap::new(),
             passages: HashMap::new(),
-            pumps: Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into())),
+            pumps,
             pump_asks: Vec::new(),
             sessions: BTreeMap::new(),
             listeners: Listeners::default(),
@@ -105,6 +119,9 @@ impl Host {
             doubts: BTreeMap::new(),
             late: HashMap::new(),
             doubt_at: None,
+            shorten_at: None,
+            ask_at: Duration::ZERO,
+            leaning: false,
             sweep_at: crate::doubt::SWEEP,
             tun,
             counters: Counters::default(),
@@ -113,10 +130,9 @@ impl Host {
             buffer: Vec::new(),
             packet: vec![0; crate::ip::PACKET_MAX],
             start: Instant::now(),
-            // Neighbours and programs may still know bells of an earlier life by their numbers.
-            last_waiter: random::u32(),
+            last_waiter: first,
             config,
-        }
+        })
     }
 
     /// This host's id.
@@ -195,15 +211,15 @@ impl Host {
         match event {
             CableEvent::Up(agreement) => {
                 tracing::info!(port = %name, peer = %agreement.peer, epoch = %agreement.epoch, "cable is up");
-                self.links.handle_cable_up(port, agreement.peer);
+                self.cable_up(port, agreement.peer);
             }
             CableEvent::Down(death, why) => {
                 tracing::warn!(port = %name, %why, "cable is down");
                 if death == Death::Violation {
                     self.counters.violations += 1;
                 }
-                let neighbour = self.links.neighbour(port).unwrap_or_default();
-                self.links.handle_cable_down(port);
+                let neighbour = self.cable(port).and_then(|cable| cable.last_peer()).unwrap_or_default();
+                self.cable_down(port);
                 self.circuits.handle_link_down(port, neighbour, death);
                 self.fail_bells(port);
             }
@@ -220,7 +236,10 @@ impl Host {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
         let sweep = (!self.parts.is_empty()).then_some(self.sweep_at);
         let waiting = self.waiting_deadline();
-        [cables, sweep, waiting, self.doubt_at, self.circuits.poll_deadline()].into_iter().flatten().min()
+        [cables, sweep, waiting, self.doubt_at, self.circuits.poll_deadline(), self.ways_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

@@ -15,6 +15,7 @@ pub mod config;
 pub mod control;
 pub mod counter;
 pub mod daemon;
+pub mod damping;
 pub mod dial;
 pub mod doubt;
 pub mod echo;
@@ -43,6 +44,7 @@ pub mod source;
 pub mod status;
 pub mod transit;
 pub mod tun;
+pub mod ways;
 pub mod window;
 
 pub use daemon::{Arguments, run};

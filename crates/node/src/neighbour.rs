@@ -21,6 +21,7 @@ impl Host {
                 let port = cable.id;
                 let Some(message) = cable.receive(&mut buffer) else { break };
                 heard = true;
+                self.heard_from(port);
                 self.handle_message(port, message);
             }
             self.buffer = buffer;
@@ -43,6 +44,7 @@ impl Host {
         if self.links.poll_changed() {
             let hosts: Vec<u16> = self.links.hosts().map(|(host, _)| host.0).collect();
             tracing::info!(?hosts, "hosts in reach");
+            self.ways_changed();
             if self.links.has_twin() {
                 tracing::error!(host = %self.me(), "another host in the network has our id: give each its own");
             }
@@ -78,6 +80,12 @@ impl Host {
             Control::Echo { from, to, token, ttl, stamp, reply } => {
                 self.handle_echo(from, to, token, ttl, stamp, reply);
             }
+            Control::Alive { reply: false } => {
+                if let Some(cable) = self.cable(port) {
+                    cable.send(&Control::Alive { reply: true });
+                }
+            }
+            Control::Alive { reply: true } => {}
             Control::Goodbye => {
                 if let Some(cable) = self.cable(port) {
                     cable.break_off(Death::Shutdown, "the neighbour shuts down".to_owned());

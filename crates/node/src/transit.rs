@@ -103,6 +103,7 @@ impl Host {
             resume: asked.resume,
         };
         self.passages.insert(transit, passage);
+        self.leaning = true;
         if let Some(cable) = self.cable(onward) {
             cable.send(&open);
         }
@@ -137,7 +138,6 @@ impl Host {
         let behind = self.outbound_of(port, slice, ring_max)?;
         let behind = Outbound::map(&behind, slice.len, Caching::WriteBack).map_err(|_| Plain::System)?;
         let posted = passage_posted(self, transit);
-        let waiter = self.pump_number(transit);
         let passage = self.passages.get_mut(&transit).ok_or(Plain::System)?;
         let Opening { inbound: [in_before, in_behind], before, tx_key } =
             passage.opening.take().ok_or(Plain::System)?;
@@ -151,13 +151,15 @@ impl Host {
             posted: posted[side],
         };
         let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
-        self.pumps.command(Command::Add { transit, waiter, legs });
-        Ok(())
+        self.pumps.command(Command::Add { transit, legs }).map_err(|error| {
+            tracing::warn!(%transit, %error, "circuit is not pumped");
+            Plain::System
+        })
     }
 
     /// One side closed in order: what it wrote is pumped on.
     pub(crate) fn drain(&mut self, transit: TransitId, side: usize) {
-        self.pumps.command(Command::Drain { transit, leg: side });
+        self.tell_pump(Command::Drain { transit, leg: side });
     }
 
     /// A circuit through this host is over.
@@ -166,7 +168,7 @@ impl Host {
         if self.passages.remove(&transit).is_some_and(|passage| passage.opening.is_none()) {
             let moved = self.pumps.traffic(transit);
             self.counters.transit_bytes += moved.iter().sum::<u64>();
-            self.pumps.command(Command::Remove { transit });
+            self.tell_pump(Command::Remove { transit });
         }
     }
 
@@ -193,7 +195,7 @@ impl Host {
     /// The eventfd of the pump that serves a circuit, if that is the waiter which is asked for.
     pub(crate) fn pump_waiter(&self, transit: TransitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
         self.passages.get(&transit)?;
-        self.pumps.bell_of(transit, waiter)
+        self.pumps.bell_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, bell)| bell)
     }
 
     /// A neighbour says how a waiter is rung that pumps asked for.
@@ -203,7 +205,7 @@ impl Host {
         self.pump_asks = rest;
         for PumpAsks { transit, side, .. } in Vec::<PumpAsks>::from(answered) {
             let bell = bell.and_then(|bell| bell.try_clone().ok());
-            self.pumps.command(Command::Bell { transit, leg: side, waiter, bell });
+            self.tell_pump(Command::Bell { transit, leg: side, waiter, bell });
         }
     }
 
@@ -224,7 +226,7 @@ impl Host {
         let known = self.cable(port).and_then(|cable| cable.bells.imported.get(&waiter)?.try_clone().ok());
         if let Some(bell) = known {
             crate::bell::ring(bell.as_fd());
-            return self.pumps.command(Command::Bell { transit, leg: side, waiter, bell: Some(bell) });
+            return self.tell_pump(Command::Bell { transit, leg: side, waiter, bell: Some(bell) });
         }
         self.ring_neighbour(channel, waiter);
         let asks = PumpAsks { port, waiter, transit, side };
@@ -237,10 +239,9 @@ impl Host {
         }
     }
 
-    fn pump_number(&mut self, transit: TransitId) -> WaiterId {
-        match self.pumps.waiter_for(transit) {
-            Some(waiter) => waiter,
-            None => self.new_waiter(),
+    fn tell_pump(&mut self, command: Command) {
+        if let Err(error) = self.pumps.command(command) {
+            tracing::warn!(%error, "pump does not do as it is told");
         }
     }
 }

@@ -163,6 +163,15 @@ impl Outbound {
         // SAFETY: `target` is in range; `source` is private memory, so the two cannot overlap.
         unsafe { crate::copy::copy(strategy, target, source.as_ptr(), source.len()) }
     }
+
+    /// Copies `len` bytes from `from_offset` of what has arrived to `offset`, in no particular order: what a host
+    /// between does, with no private memory on the way. The bytes may change meanwhile; nobody believes them here.
+    #[inline]
+    pub fn copy_from(&self, offset: usize, from: &Inbound, from_offset: usize, len: usize) {
+        let (target, source) = (self.mapping.at(offset, len), from.0.at(from_offset, len));
+        // SAFETY: both are in range, and lie in two mappings, which cannot overlap even if they show the same memory.
+        unsafe { crate::copy::copy(crate::copy::Strategy::Cached, target, source, len) }
+    }
 }
 
 impl Store for Outbound {
@@ -260,6 +269,25 @@ mod tests {
         let mut bytes = [0; 5];
         inb.read(100, &mut bytes);
         assert_eq!((inb.load_u64(64), &bytes), (7, b"hello"));
+    }
+
+    #[test]
+    fn what_arrived_is_copied_on_and_nothing_beside_it() {
+        let (near, far) = (new_slice("near", 4096).unwrap(), new_slice("far", 4096).unwrap());
+        Outbound::map(&near, 4096, Caching::WriteBack).unwrap().write(1000, b"hello");
+        let out = Outbound::map(&far, 4096, Caching::WriteBack).unwrap();
+        out.copy_from(2001, &Inbound::map(&near, 4096).unwrap(), 1000, 4);
+        let mut bytes = [0; 6];
+        Inbound::map(&far, 4096).unwrap().read(2000, &mut bytes);
+        assert_eq!(&bytes, b"\0hell\0");
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the slice")]
+    fn nothing_is_copied_from_outside_a_slice() {
+        let fd = new_slice("test", 4096).unwrap();
+        let out = Outbound::map(&fd, 4096, Caching::WriteBack).unwrap();
+        out.copy_from(0, &Inbound::map(&fd, 4096).unwrap(), 4000, 97);
     }
 
     #[test]

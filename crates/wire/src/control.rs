@@ -152,6 +152,11 @@ pub enum Control {
         /// Whether it is on its way back.
         reply: bool,
     },
+    /// "Are you there?", and the answer.
+    Alive {
+        /// Whether it is the answer.
+        reply: bool,
+    },
     /// The sender goes down in order.
     Goodbye,
 }

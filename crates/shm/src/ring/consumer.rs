@@ -128,15 +128,27 @@ impl Consumer {
     pub fn take(&self, ring: &impl Load, target: &mut [u8]) -> Result<usize, Violation> {
         let Some(head) = self.head(ring)? else { return Ok(0) };
         let count = head.left.min(target.len());
-        let taken = self.taken.load(Relaxed);
-        let begin = payload_at(head.left as u64 + taken);
-        ring.read(address(self.offset.load(Relaxed) + begin + taken), &mut target[..count]);
-        if count == head.left {
-            self.consume()?;
-        } else {
-            self.taken.store(taken + count as u64, Relaxed);
-        }
+        ring.read(self.front(head), &mut target[..count]);
+        self.skip(head, count)?;
         Ok(count)
+    }
+
+    /// Where in the slice the payload begins that is left of the front record, for which [`Self::head`] returned
+    /// `head`.
+    #[inline]
+    pub fn front(&self, head: Head) -> usize {
+        let taken = self.taken.load(Relaxed);
+        address(self.offset.load(Relaxed) + payload_at(head.left as u64 + taken) + taken)
+    }
+
+    /// As [`Self::take`] of `count` bytes, at most what is left, that the caller has copied from [`Self::front`].
+    #[inline]
+    pub fn skip(&self, head: Head, count: usize) -> Result<(), Violation> {
+        if count == head.left {
+            return self.consume();
+        }
+        self.taken.store(self.taken.load(Relaxed) + count as u64, Relaxed);
+        Ok(())
     }
 
     /// Consumes the front record, whatever is left of it.

@@ -1,7 +1,8 @@
 //! The end that writes records.
 
 use super::{Violation, address};
-use crate::{Load, Store, clock};
+use crate::{Inbound, Load, Outbound, Store, clock};
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
@@ -19,6 +20,10 @@ const CONTENT: u32 = 0;
 const FULL: u32 = 1;
 const PRESSED: u32 = 2;
 
+/// What records are stamped with: nothing, the time when they are written, else this stamp.
+const NO_STAMP: u32 = 0;
+const OWN_TIME: u32 = u32::MAX;
+
 /// The producing end's state.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
@@ -33,6 +38,7 @@ pub struct Producer {
     barrier: AtomicU64,
     /// [`CONTENT`], [`FULL`] or [`PRESSED`].
     demand: AtomicU32,
+    /// [`NO_STAMP`], [`OWN_TIME`], or somebody else's stamp.
     stamping: AtomicU32,
     /// Units of the stream up to `position`.
     units: AtomicU64,
@@ -62,7 +68,7 @@ impl Producer {
             word.store(value, Relaxed);
         }
         self.demand.store(CONTENT, Relaxed);
-        self.stamping.store(0, Relaxed);
+        self.stamping.store(NO_STAMP, Relaxed);
         self.generation.store(generation, Release);
     }
 
@@ -75,7 +81,13 @@ impl Producer {
     /// Whether records carry the time from here on.
     #[inline]
     pub fn stamp(&self, wanted: bool) {
-        self.stamping.store(u32::from(wanted), Relaxed);
+        self.stamping.store(if wanted { OWN_TIME } else { NO_STAMP }, Relaxed);
+    }
+
+    /// Records carry this stamp from here on, as a host between passes it on.
+    #[inline]
+    pub fn stamp_as(&self, stamp: u32) {
+        self.stamping.store(stamp, Relaxed);
     }
 
     /// Bytes of ring ever used.
@@ -164,9 +176,38 @@ impl Producer {
         bytes: &[u8],
         cpu: u16,
     ) -> Result<usize, Violation> {
+        self.push_parts(ring, credits, kind, bytes.len(), cpu, |at, part| ring.write(at, &bytes[part]))
+    }
+
+    /// As [`Self::push`] of the `len` bytes at `from_offset` of what has arrived in another ring.
+    pub fn forward(
+        &self,
+        ring: &Outbound,
+        credits: &impl Load,
+        (from, from_offset): (&Inbound, usize),
+        len: usize,
+        cpu: u16,
+    ) -> Result<usize, Violation> {
+        self.push_parts(ring, credits, Kind::Data, len, cpu, |at, part| {
+            ring.copy_from(at, from, from_offset + part.start, part.len());
+        })
+    }
+
+    /// Pushes records for as much of `len` bytes as there is room for; `fill` copies a part of them to an offset of
+    /// the slice.
+    #[inline]
+    fn push_parts(
+        &self,
+        ring: &impl Store,
+        credits: &impl Load,
+        kind: Kind,
+        len: usize,
+        cpu: u16,
+        fill: impl Fn(usize, Range<usize>),
+    ) -> Result<usize, Violation> {
         let mut done = 0;
-        while done < bytes.len() {
-            let left = bytes.len() - done;
+        while done < len {
+            let left = len - done;
             let wanted = span((left as u64).min(MAX_PAYLOAD)) + LINE;
             let whole = self.room(credits, wanted)?;
             let room = whole.saturating_sub(LINE);
@@ -182,7 +223,7 @@ impl Producer {
                 self.was_full();
             }
             let take = self.fitting(room).min(left);
-            self.put(ring, kind, take as u64, &bytes[done..done + take], cpu);
+            self.put(ring, kind, take as u64, cpu, |at| fill(at, done..done + take));
             done += take;
         }
         Ok(done)
@@ -208,9 +249,9 @@ impl Producer {
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, Kind::Filler, payload_of(filler), &[], cpu);
+            self.put(ring, Kind::Filler, payload_of(filler), cpu, |_| {});
         }
-        self.put(ring, Kind::Message, bytes.len() as u64, bytes, cpu);
+        self.put(ring, Kind::Message, bytes.len() as u64, cpu, |at| ring.write(at, bytes));
         Ok(true)
     }
 
@@ -225,7 +266,7 @@ impl Producer {
         if self.room(credits, LINE)? < LINE {
             return Ok(false);
         }
-        self.put(ring, kind, 0, &[], cpu);
+        self.put(ring, kind, 0, cpu, |_| {});
         Ok(true)
     }
 
@@ -262,23 +303,25 @@ impl Producer {
         usize::try_from(payload_of(room.min(to_end)).min(MAX_PAYLOAD)).unwrap_or(0)
     }
 
-    /// Writes a record, growing or wrapping if it ends where the ring does.
-    fn put(&self, ring: &impl Store, kind: Kind, len: u64, payload: &[u8], cpu: u16) {
+    /// Writes a record, growing or wrapping if it ends where the ring does. `fill` stores the payload at an offset.
+    #[inline]
+    fn put(&self, ring: &impl Store, kind: Kind, len: u64, cpu: u16, fill: impl FnOnce(usize)) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let header = Header { len, kind, flags: 0, cpu };
         let at_end = self.offset.load(Relaxed) + header.span() == self.cap();
         let grow = at_end && self.grows_now();
-        self.write(ring, header, payload, grow);
+        self.write(ring, header, grow, fill);
     }
 
     /// Goes on behind the ring's present end, which must be below the limit, by the line that was kept back: a
     /// program that sends more than the ring holds to one that reads late is not held up before the limit.
     fn jump(&self, ring: &impl Store, cpu: u16) {
-        self.write(ring, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, &[], true);
+        self.write(ring, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, true, |_| {});
     }
 
     /// Stores payload, word, mark, in that order (law 4), and moves on.
-    fn write(&self, ring: &impl Store, mut header: Header, payload: &[u8], grow: bool) {
+    #[inline]
+    fn write(&self, ring: &impl Store, mut header: Header, grow: bool, fill: impl FnOnce(usize)) {
         let (offset, cap, position) = (self.offset.load(Relaxed), self.cap(), self.position());
         let (end, after) = (offset + header.span(), position + header.span());
         let mut next = if end == cap { 0 } else { end };
@@ -292,10 +335,14 @@ impl Producer {
             self.demand.store(CONTENT, Relaxed);
         }
         let at = address(offset);
-        ring.write(address(offset + header.payload_at()), payload);
+        fill(address(offset + header.payload_at()));
         let word = header.to_word();
-        let wants_time = self.stamping.load(Relaxed) != 0;
-        ring.store_u64(at + 8, if wants_time { stamped(word, clock::now()) } else { word });
+        let word = match self.stamping.load(Relaxed) {
+            NO_STAMP => word,
+            OWN_TIME => stamped(word, clock::now()),
+            stamp => stamped(word, stamp.into()),
+        };
+        ring.store_u64(at + 8, word);
         ring.store_fence();
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
         let sent = self.units() + units(header.kind, header.len);

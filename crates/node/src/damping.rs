@@ -1,0 +1,56 @@
+//! A cable that comes and goes is not trusted at once: each loss shortly after the one before doubles the time that it
+//! must stay up before anything is led over it. So a flapping cable costs streams two moves, not a hundred a second, and
+//! its link states do not flood the network.
+
+use std::time::Duration;
+
+/// Losses farther apart than this have nothing to do with each other.
+const FORGET: Duration = Duration::from_secs(10);
+/// How long a cable must stay up after the second loss.
+const FIRST: Duration = Duration::from_millis(50);
+/// The longest that it must.
+const MOST: Duration = Duration::from_secs(1);
+
+/// What is remembered of a cable's losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damping {
+    losses: u32,
+    last: Duration,
+}
+
+impl Damping {
+    /// The cable was lost.
+    pub fn lost(&mut self, now: Duration) {
+        if now.saturating_sub(self.last) > FORGET {
+            self.losses = 0;
+        }
+        self.losses = self.losses.saturating_add(1);
+        self.last = now;
+    }
+
+    /// How long the cable that is up now must stay so before it is used.
+    pub fn hold(&self) -> Duration {
+        match self.losses.checked_sub(2) {
+            None => Duration::ZERO,
+            Some(times) => (FIRST * 2_u32.saturating_pow(times.min(16))).min(MOST),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_loss_is_forgiven_and_a_row_of_them_is_not() {
+        let mut damping = Damping::default();
+        let mut holds = Vec::new();
+        for loss in 1..9 {
+            damping.lost(Duration::from_millis(20 * loss));
+            holds.push(damping.hold().as_millis());
+        }
+        assert_eq!(holds, [0, 50, 100, 200, 400, 800, 1000, 1000]);
+        damping.lost(Duration::from_secs(20));
+        assert_eq!(damping.hold(), Duration::ZERO);
+    }
+}

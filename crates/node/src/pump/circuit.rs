@@ -1,0 +1,195 @@
+//! A circuit that passes through: two sides, a direction each way.
+
+use super::flow::{Fault, Flow, Turn};
+use super::leg::{Leg, Side};
+use super::report::{Report, Reports};
+use super::{Traffic, TransitId};
+use crosslane_shm::Store;
+use crosslane_shm::wait::Budget;
+use crosslane_wire::WaiterId;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a request for a bell may be under way on a cable whose stores are delayed: so long the rings are polled
+/// after it.
+const UNDER_WAY: Duration = Duration::from_micros(100);
+
+/// A circuit at work.
+#[derive(Debug)]
+pub(super) struct Circuit {
+    pub(super) transit: TransitId,
+    sides: [Side; 2],
+    flows: [Flow; 2],
+    traffic: Arc<Traffic>,
+    /// How long it paid, lately, to poll it while nothing moved.
+    budget: Budget,
+    /// Something has moved since it was last asked.
+    moved: bool,
+    quiet_since: Option<Instant>,
+    /// Both sides were asked for bells.
+    armed: Option<Instant>,
+    /// A side broke the protocol: nothing moves any more.
+    broken: bool,
+    /// Legs of which the daemon knows that nothing more lies there.
+    told_dry: [bool; 2],
+}
+
+impl Circuit {
+    /// Takes the legs over, and says so to both neighbours. `limit_ns`: how long it may be polled while nothing moves.
+    pub(super) fn new(
+        transit: TransitId,
+        legs: [Leg; 2],
+        waiter: WaiterId,
+        traffic: Arc<Traffic>,
+        limit_ns: u32,
+    ) -> Self {
+        let sides = legs.map(|leg| Side::attach(leg, waiter));
+        let [a, b] = &sides;
+        let flows = [Flow::new(a, b), Flow::new(b, a)];
+        let budget = Budget::default();
+        budget.reset(limit_ns);
+        Self {
+            transit,
+            sides,
+            flows,
+            traffic,
+            budget,
+            moved: false,
+            quiet_since: None,
+            armed: None,
+            broken: false,
+            told_dry: [false; 2],
+        }
+    }
+
+    /// Pumps both ways; whether anything moved.
+    pub(super) fn turn(&mut self, cpu: u16, reports: &Reports) -> bool {
+        let mut moved = false;
+        for leg in [0, 1] {
+            if self.broken {
+                break;
+            }
+            match self.pump(leg, cpu) {
+                Ok(turn) => {
+                    moved |= turn.moved;
+                    self.traffic.add(leg, turn.bytes);
+                }
+                Err(fault) => {
+                    self.broken = true;
+                    reports.push(self.violated(leg, fault));
+                }
+            }
+        }
+        if moved {
+            self.moved = true;
+            self.report(reports);
+        }
+        moved
+    }
+
+    fn pump(&mut self, leg: usize, cpu: u16) -> Result<Turn, Fault> {
+        let (flow, from, to) = self.way(leg);
+        flow.turn(from, to, cpu)
+    }
+
+    /// The direction that comes from `leg`, with both its sides.
+    fn way(&mut self, leg: usize) -> (&mut Flow, &mut Side, &mut Side) {
+        let [a, b] = &mut self.sides;
+        let (from, to) = if leg == 0 { (a, b) } else { (b, a) };
+        (&mut self.flows[leg], from, to)
+    }
+
+    fn violated(&self, leg: usize, fault: Fault) -> Report {
+        let (leg, why) = match fault {
+            Fault::From(why) => (leg, why),
+            Fault::To(why) => (1 - leg, why),
+        };
+        Report::Violated { transit: self.transit, leg, why: why.to_string() }
+    }
+
+    /// Tells the daemon what it must do and wants to know.
+    fn report(&mut self, reports: &Reports) {
+        let transit = self.transit;
+        for leg in [0, 1] {
+            for waiter in self.sides[leg].unrung.drain(..) {
+                reports.push(Report::Ring { transit, leg, waiter });
+            }
+            if self.sides[leg].closed && self.flows[leg].has_ended() && !self.told_dry[leg] {
+                self.told_dry[leg] = true;
+                reports.push(Report::Dry { transit, leg });
+            }
+        }
+    }
+
+    /// Nothing more comes from this leg, and nobody reads there.
+    pub(super) fn close(&mut self, leg: usize, reports: &Reports) {
+        self.sides[leg].closed = true;
+        self.report(reports);
+    }
+
+    /// The daemon has looked for a waiter of this leg.
+    pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, bell: Option<OwnedFd>) {
+        self.sides[leg].bells.answer(waiter, bell);
+    }
+
+    /// Whether a turn would find something to do.
+    pub(super) fn is_stirred(&self) -> bool {
+        let [a, b] = &self.sides;
+        !self.broken && (self.flows[0].is_stirred(a, b) || self.flows[1].is_stirred(b, a))
+    }
+
+    /// Whether it is to be polled no longer: nothing has moved for as long as it paid to poll, lately, and both sides
+    /// were asked for bells. To be called now and then between turns.
+    pub(super) fn settles(&mut self, now: Instant, limit_ns: u32, cpu: u16, reports: &Reports) -> bool {
+        if std::mem::take(&mut self.moved) {
+            if self.quiet_since.take().is_some() {
+                self.budget.spun(limit_ns);
+            }
+            self.disarm();
+            return false;
+        }
+        if let Some(armed) = self.armed {
+            return now - armed >= UNDER_WAY;
+        }
+        let quiet = now - *self.quiet_since.get_or_insert(now);
+        let crowds = self.flows.iter().any(|flow| flow.comes_from(cpu));
+        let polls = if crowds { 0 } else { self.budget.ns(limit_ns) };
+        quiet >= Duration::from_nanos(polls.into()) && self.arm(now, reports)
+    }
+
+    /// Asks both sides for bells; whether nothing came meanwhile and no request is under way.
+    fn arm(&mut self, now: Instant, reports: &Reports) -> bool {
+        self.armed = Some(now);
+        if self.broken {
+            return true;
+        }
+        for leg in [0, 1] {
+            let (flow, from, to) = self.way(leg);
+            flow.arm(from, to);
+        }
+        self.sides.iter().for_each(|side| side.leg.outbound.fence());
+        self.report(reports);
+        let stirred = self.is_stirred();
+        if stirred {
+            self.disarm();
+        }
+        !stirred && self.sides.iter().all(|side| !side.leg.posted)
+    }
+
+    fn disarm(&mut self) {
+        if self.armed.take().is_some() {
+            self.sides.iter().for_each(Side::unwant);
+        }
+    }
+
+    /// It is to be polled again.
+    pub(super) fn wake(&mut self, now: Instant, limit_ns: u32) {
+        if let Some(armed) = self.armed {
+            let slept = u64::try_from((now - armed).as_nanos()).unwrap_or(u64::MAX);
+            self.budget.slept(slept, limit_ns);
+        }
+        self.quiet_since = None;
+        self.disarm();
+    }
+}

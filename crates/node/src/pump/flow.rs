@@ -1,0 +1,198 @@
+//! One direction of a circuit: what lies in the ring of one side is pushed on into the ring of the other.
+
+use super::landed::Landed;
+use super::leg::Side;
+use crosslane_shm::ring::{Consumer, EASY, Head, Producer, Violation};
+use crosslane_shm::{Load, Store};
+use crosslane_wire::DecodeError;
+use crosslane_wire::record::{CPU_MASK, Kind};
+use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
+
+/// Bytes of ring that are consumed in one turn, about.
+const TURN: u64 = 64 * 1024;
+/// Longest ring that a pump makes use of, bytes: what lies in it is in the caches still when it is read.
+const RING: u64 = EASY;
+/// Room without which no data can be pushed, bytes: a line is kept back for what ends a stream.
+const LEAST: u64 = 2 * LINE;
+
+/// A side broke the ring's protocol.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The one that is read from.
+    From(Violation),
+    /// The one that is written to.
+    To(Violation),
+}
+
+/// What became of a turn.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Something was consumed, pushed or told.
+    pub(super) moved: bool,
+    /// Payload that was pushed, bytes.
+    pub(super) bytes: u64,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    consumer: Consumer,
+    producer: Producer,
+    landed: Landed,
+    /// Whether the reader wants stamps, as told to the writer.
+    order: u32,
+    /// Room that the record at the front waits for, bytes; 0 if none waits.
+    held_up: u64,
+    /// All was passed on, and that the writer is gone.
+    ended: bool,
+    /// The processor that the last record came from.
+    peer_cpu: Option<u16>,
+}
+
+impl Flow {
+    /// A fresh direction over fresh slices.
+    pub(super) fn new(from: &Side, to: &Side) -> Self {
+        let flow = Self::default();
+        flow.consumer.reset(from.leg.cap(), from.leg.ring_max, from.leg.rx_key);
+        flow.producer.reset(to.leg.cap(), to.leg.ring_max, to.leg.tx_key);
+        flow.producer.limit(RING.min(to.leg.ring_max));
+        flow
+    }
+
+    /// Pushes on what has arrived, as far as there is room and [`TURN`] allows, and wakes those who wait for it.
+    pub(super) fn turn(&mut self, from: &mut Side, to: &mut Side, cpu: u16) -> Result<Turn, Fault> {
+        let mut turn = Turn::default();
+        if self.ended {
+            return Ok(turn);
+        }
+        let writer_gone = from.is_gone();
+        self.pass_order(from, to);
+        let before = (self.consumer.position(), self.producer.position());
+        let dry = self.pump(from, to, cpu, &mut turn)?;
+        let credited = self.consumer.give_credit(&from.leg.outbound, false);
+        self.landed.learn(to, &self.producer).map_err(Fault::To)?;
+        let told = self.landed.tell(from, false);
+        if self.producer.position() != before.1 {
+            to.wake_data();
+        }
+        if credited || told {
+            from.wake_room();
+        }
+        if writer_gone && dry {
+            self.ended = true;
+            to.say_gone();
+        }
+        turn.moved = turn.bytes > 0 || self.consumer.position() != before.0 || told || self.ended;
+        Ok(turn)
+    }
+
+    /// `Ok(true)` if nothing is left that has arrived.
+    fn pump(&mut self, from: &Side, to: &Side, cpu: u16, turn: &mut Turn) -> Result<bool, Fault> {
+        self.held_up = 0;
+        if !self.consumer.arrived(&from.leg.inbound) {
+            return Ok(true);
+        }
+        let unheard = to.is_gone();
+        let end = self.consumer.position() + TURN;
+        while self.consumer.position() < end {
+            let Some(head) = self.consumer.head(&from.leg.inbound).map_err(Fault::From)? else {
+                return Ok(true);
+            };
+            self.peer_cpu = Some(head.cpu);
+            match head.kind {
+                Kind::Message => return Err(Fault::From(DecodeError::Range("message on a stream").into())),
+                Kind::Filler => self.consumer.consume().map_err(Fault::From)?,
+                _ if unheard => self.consumer.consume().map_err(Fault::From)?,
+                Kind::Data => turn.bytes += self.pass_data(from, to, head, cpu)?,
+                kind => self.pass_control(from, to, kind, cpu)?,
+            }
+            if self.held_up > 0 {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    fn pass_data(&mut self, from: &Side, to: &Side, head: Head, cpu: u16) -> Result<u64, Fault> {
+        self.stamp(from);
+        let source = (&from.leg.inbound, self.consumer.front(head));
+        let (ring, credits) = (&to.leg.outbound, &to.leg.inbound);
+        let pushed = self.producer.forward(ring, credits, source, head.left, cpu).map_err(Fault::To)?;
+        self.consumer.skip(head, pushed).map_err(Fault::From)?;
+        if pushed < head.left {
+            self.held_up = LEAST;
+        }
+        Ok(pushed as u64)
+    }
+
+    fn pass_control(&mut self, from: &Side, to: &Side, kind: Kind, cpu: u16) -> Result<(), Fault> {
+        self.stamp(from);
+        let (ring, credits) = (&to.leg.outbound, &to.leg.inbound);
+        if !self.producer.push_control(ring, credits, kind, cpu).map_err(Fault::To)? {
+            self.held_up = LINE;
+            return Ok(());
+        }
+        self.consumer.consume().map_err(Fault::From)
+    }
+
+    /// Stamps travel unchanged. A record that its writer stamped not yet gets our time.
+    fn stamp(&self, from: &Side) {
+        let stamp = if self.order == 0 { 0 } else { self.consumer.cursor().stamp(&from.leg.inbound) };
+        if stamp == 0 {
+            self.producer.stamp(self.order != 0);
+        } else {
+            self.producer.stamp_as(stamp);
+        }
+    }
+
+    /// Whether stamps are wanted is for the reader to say, and for the writer to know.
+    fn pass_order(&mut self, from: &Side, to: &Side) {
+        let order = wanted_order(to);
+        if order != self.order {
+            self.order = order;
+            from.leg.outbound.store_u32(ORDER, order);
+        }
+    }
+
+    /// Whether a turn would find something to do.
+    pub(super) fn is_stirred(&self, from: &Side, to: &Side) -> bool {
+        if self.ended {
+            return false;
+        }
+        let news = wanted_order(to) != self.order || self.landed.has_news(to);
+        let ready = if self.held_up > 0 {
+            self.producer.glance(&to.leg.inbound, self.held_up) >= self.held_up || to.is_gone()
+        } else {
+            self.consumer.arrived(&from.leg.inbound) || from.is_gone()
+        };
+        news || ready
+    }
+
+    /// Tells what is left to tell, and asks both sides for bells. A fence and another look must follow.
+    pub(super) fn arm(&mut self, from: &mut Side, to: &mut Side) {
+        if self.ended {
+            return;
+        }
+        if self.landed.tell(from, true) {
+            from.wake_room();
+        }
+        from.want(WANT_DATA);
+        if self.held_up > 0 || self.landed.wants_news(to, &self.producer) {
+            to.want(WANT_ROOM);
+        }
+    }
+
+    /// Whether all was passed on, and that the writer is gone.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether the last record was written on this processor: then its writer needs it.
+    pub(super) fn comes_from(&self, cpu: u16) -> bool {
+        self.peer_cpu == Some(cpu & CPU_MASK)
+    }
+}
+
+fn wanted_order(to: &Side) -> u32 {
+    u32::from(to.leg.inbound.load_u32(ORDER) != 0)
+}

@@ -1,0 +1,80 @@
+//! What has reached the memory of a stream's far end, as told to the sender on the near side.
+
+use super::leg::Side;
+use crosslane_shm::ring::{Producer, Violation};
+use crosslane_shm::{Load, Store};
+use crosslane_wire::DecodeError;
+use crosslane_wire::slice::LANDED;
+use std::collections::VecDeque;
+
+/// Units that are worth telling, or asking for, while others move.
+const STEP: u64 = 32 * 1024;
+/// Bytes of ring between two places that credit is compared with.
+const STRIDE: u64 = 32 * 1024;
+
+/// One direction's count.
+#[derive(Debug, Default)]
+pub(super) struct Landed {
+    /// Units that have landed, as far as we know.
+    known: u64,
+    /// Units that the near side was told of.
+    told: u64,
+    /// Over a posted cable: places in the ring and the units up to them. Those that credit came back for have landed,
+    /// which is late by [`STRIDE`] and the quarter of a ring that a receiver withholds.
+    places: VecDeque<(u64, u64)>,
+}
+
+impl Landed {
+    /// Finds out what has landed. The last host between knows by itself; others hear it from the next.
+    pub(super) fn learn(&mut self, to: &Side, producer: &Producer) -> Result<(), Violation> {
+        if !to.leg.is_end {
+            let got = to.leg.inbound.load_u64(LANDED);
+            if got < self.known || got > producer.units() {
+                return Err(DecodeError::Range("count of what has landed").into());
+            }
+            self.known = got;
+        } else if to.leg.posted {
+            self.learn_by_credit(to, producer)?;
+        } else {
+            self.known = producer.units();
+        }
+        Ok(())
+    }
+
+    fn learn_by_credit(&mut self, to: &Side, producer: &Producer) -> Result<(), Violation> {
+        let position = producer.position();
+        if position >= self.places.back().map_or(0, |(place, _)| place + STRIDE) {
+            self.places.push_back((position, producer.units()));
+        }
+        let credit = position - producer.unconfirmed(&to.leg.inbound)?;
+        while let Some(&(place, units)) = self.places.front() {
+            if place > credit {
+                break;
+            }
+            self.known = units;
+            self.places.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Tells the near side, if there is enough to tell or `all` is wanted; whether it did.
+    pub(super) fn tell(&mut self, from: &Side, all: bool) -> bool {
+        let due = self.known - self.told;
+        if due == 0 || (due < STEP && !all) {
+            return false;
+        }
+        from.leg.outbound.store_u64(LANDED, self.known);
+        self.told = self.known;
+        true
+    }
+
+    /// Whether the next host between has news.
+    pub(super) fn has_news(&self, to: &Side) -> bool {
+        !to.leg.is_end && to.leg.inbound.load_u64(LANDED) != self.known
+    }
+
+    /// Whether enough is under way beyond the next host that a sender may wait for it: worth a bell.
+    pub(super) fn wants_news(&self, to: &Side, producer: &Producer) -> bool {
+        !to.leg.is_end && producer.units() - self.known >= STEP
+    }
+}

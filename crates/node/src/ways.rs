@@ -1,0 +1,151 @@
+//! Which cables lead anywhere: those that stay up, whose far daemon answers. Streams go back to shorter ways.
+
+use crate::host::Host;
+use crosslane_fabric::circuit::{Role, State};
+use crosslane_wire::control::Control;
+use crosslane_wire::{CircuitId, HostId, PortId};
+use std::time::Duration;
+
+/// How often a neighbour is asked whether it is there, while anything leans on it.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+/// How long its answer may take. A daemon waits for a processor on a busy machine; a needless move costs a pause only.
+const SILENCE: Duration = Duration::from_millis(1000);
+/// How long ways must have stayed as they are before streams are taken to shorter ones.
+const SETTLE: Duration = Duration::from_millis(100);
+/// Streams that are taken to shorter ways at a time.
+const BATCH: usize = 32;
+
+/// What is known of a cable besides its state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    /// When it may be used, if it is up and not yet used.
+    pub join_at: Option<Duration>,
+    /// When its neighbour was asked a question that it has not answered.
+    asked: Option<Duration>,
+    /// The neighbour does not answer: nothing is led through it.
+    pub silent: bool,
+}
+
+impl Host {
+    /// The cable at `port` is up: it is used as soon as it may be trusted.
+    pub(crate) fn cable_up(&mut self, port: PortId, peer: HostId) {
+        let now = self.now;
+        let Some(cable) = self.cable(port) else { return };
+        let hold = cable.damping.hold();
+        cable.standing = Standing { join_at: (!hold.is_zero()).then_some(now + hold), ..Standing::default() };
+        if hold.is_zero() {
+            self.links.handle_cable_up(port, peer);
+        } else {
+            tracing::info!(
+                port = port.0,
+                hold_ms = hold.as_millis(),
+                "cable flaps; it is used once it has stayed up"
+            );
+        }
+    }
+
+    /// The cable at `port` is down.
+    pub(crate) fn cable_down(&mut self, port: PortId) {
+        let now = self.now;
+        if let Some(cable) = self.cable(port) {
+            cable.damping.lost(now);
+            cable.standing = Standing::default();
+        }
+        self.links.handle_cable_down(port);
+    }
+
+    /// The neighbour at `port` has said something.
+    pub(crate) fn heard_from(&mut self, port: PortId) {
+        let Some(cable) = self.cable(port) else { return };
+        cable.standing.asked = None;
+        if std::mem::take(&mut cable.standing.silent)
+            && let Some(peer) = cable.agreement().map(|agreement| agreement.peer)
+        {
+            tracing::info!(%peer, "the neighbour answers again");
+            self.links.handle_cable_up(port, peer);
+        }
+    }
+
+    /// The ways to hosts have changed.
+    pub(crate) fn ways_changed(&mut self) {
+        self.shorten_at = Some(self.now + SETTLE);
+    }
+
+    /// What is due: cables that may be used by now, questions to neighbours, streams that can take a shorter way.
+    pub fn tend_ways(&mut self) {
+        let now = self.now;
+        for index in 0..self.cables.len() {
+            let cable = &mut self.cables[index];
+            let (port, peer) = (cable.id, cable.agreement().map(|agreement| agreement.peer));
+            if cable.standing.join_at.is_some_and(|at| at <= now) {
+                cable.standing.join_at = None;
+                if let Some(peer) = peer {
+                    self.links.handle_cable_up(port, peer);
+                }
+            }
+        }
+        if self.ask_at <= now {
+            self.ask_at = now + ASK_EVERY;
+            self.ask_neighbours();
+        }
+        if self.shorten_at.is_some_and(|at| at <= now) {
+            self.shorten_at = None;
+            self.shorten_ways();
+        }
+    }
+
+    /// When [`Self::tend_ways`] shall be called next.
+    pub(crate) fn ways_deadline(&self) -> Option<Duration> {
+        let joins = self.cables.iter().filter_map(|cable| cable.standing.join_at).min();
+        [joins, self.shorten_at, self.leaning.then_some(self.ask_at)].into_iter().flatten().min()
+    }
+
+    fn is_leant_on(&self, cable: &crate::cable::Cable) -> bool {
+        cable.agreement().is_some_and(|agreement| self.circuits.leans_on(cable.id, agreement.peer))
+    }
+
+    fn ask_neighbours(&mut self) {
+        let now = self.now;
+        self.leaning = false;
+        for index in 0..self.cables.len() {
+            let Some(peer) = self.cables[index].agreement().map(|agreement| agreement.peer) else { continue };
+            let leant_on = self.is_leant_on(&self.cables[index]);
+            let cable = &mut self.cables[index];
+            let port = cable.id;
+            self.leaning |= leant_on || cable.standing.asked.is_some();
+            match cable.standing.asked {
+                None if leant_on => {
+                    cable.standing.asked = Some(now);
+                    cable.send(&Control::Alive { reply: false });
+                }
+                Some(asked) if now.saturating_sub(asked) >= SILENCE && !cable.standing.silent => {
+                    cable.standing.silent = true;
+                    tracing::warn!(%peer, "the neighbour does not answer; streams through it take other ways");
+                    self.links.handle_cable_down(port);
+                    self.circuits.handle_silence(port, peer);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn shorten_ways(&mut self) {
+        let longer: Vec<CircuitId> = self
+            .circuits
+            .iter()
+            .filter(|(_, end)| end.role == Role::Client && end.state == State::Open && end.moving.is_none())
+            .filter(|(_, end)| {
+                let best = self.links.next_hop(end.far_host());
+                end.channel().is_some() && best.is_some_and(|best| best.hops < end.hops)
+            })
+            .map(|(circuit, _)| circuit)
+            .take(BATCH + 1)
+            .collect();
+        if longer.len() > BATCH {
+            self.shorten_at = Some(self.now + Duration::from_millis(1));
+        }
+        for circuit in longer.into_iter().take(BATCH) {
+            self.circuits.reroute(circuit);
+        }
+    }
+}
