@@ -157,6 +157,14 @@ pub(crate) enum LabCommand {
     Exec(ExecArgs),
     /// Show hosts and links of the lab
     Status(NamedArgs),
+    /// Pull the cable between two hosts: its link stays down until it is mended
+    Cut(CableArgs),
+    /// Plug in again what was cut
+    Mend(CableArgs),
+    /// Kill (SIGKILL) the daemon of a host; its programs live on
+    Kill(KillArgs),
+    /// Start the daemon of a host again, and wait for the links that it can have
+    Start(HostArgs),
     /// End the lab and everything that runs in it
     Down(DownArgs),
     /// List the labs of this user
@@ -171,6 +179,16 @@ pub(crate) enum TopologyArg {
     Pair,
     /// Each host to the next
     Chain,
+    /// Rows and columns, each closed to a ring: four cables a host (--hosts 9 is 3 x 3)
+    Torus,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ResilienceArg {
+    /// A stream whose cable is lost goes on over another way
+    Keep,
+    /// It is reset; nothing is kept for sending it again
+    Reset,
 }
 
 #[derive(Debug, Args)]
@@ -196,6 +214,12 @@ pub(crate) struct UpArgs {
     /// Longest spin before a sleep, us [default: the daemon's]
     #[arg(long)]
     pub(crate) spin_us: Option<u32>,
+    /// All traffic goes in one direction round the ring
+    #[arg(long)]
+    pub(crate) one_way: bool,
+    /// What becomes of a stream whose cable is lost [default: the daemon's]
+    #[arg(long, value_enum)]
+    pub(crate) resilience: Option<ResilienceArg>,
     /// A rule for all hosts, libsdp form; may be given several times
     #[arg(long = "rule", value_name = "RULE")]
     pub(crate) rules: Vec<String>,
@@ -220,6 +244,37 @@ pub(crate) struct ExecArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CableArgs {
+    /// A host: h1, or 1
+    #[arg(value_name = "A")]
+    pub(crate) one: String,
+    /// Its neighbour
+    #[arg(value_name = "B")]
+    pub(crate) other: String,
+    /// Name of the lab
+    #[arg(long, default_value = "default")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HostArgs {
+    /// The host: h1, or 1
+    pub(crate) host: String,
+    /// Name of the lab
+    #[arg(long, default_value = "default")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    /// All that runs in the host, as if it lost its power
+    #[arg(long)]
+    pub(crate) programs: bool,
 }
 
 #[derive(Debug, Args)]

@@ -61,7 +61,7 @@ fn code_of(error: &Error) -> u8 {
     }
     match error.downcast_ref::<LabError>() {
         Some(LabError::NotUp { .. } | LabError::NoHost { .. }) => return NO_LAB,
-        Some(LabError::Options(_)) => return USAGE,
+        Some(LabError::Options(_) | LabError::NoCable { .. }) => return USAGE,
         Some(LabError::NoDaemon { .. }) => return NO_DAEMON,
         _ => {}
     }

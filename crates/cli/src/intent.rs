@@ -1,14 +1,14 @@
 //! What the command line means: every value checked and every default filled in, before anything is done.
 
 use crate::args::{
-    BenchCommand, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, LabCommand, PingArgs, TopArgs,
-    TopologyArg, UpArgs,
+    BenchCommand, CableArgs, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, HostArgs, KillArgs,
+    LabCommand, PingArgs, ResilienceArg, TopArgs, TopologyArg, UpArgs,
 };
-use crate::{config, exit, explain, lab, pages, ping, run, status, top};
+use crate::{config, exit, explain, fault, lab, pages, ping, run, status, top};
 use anyhow::Result;
 use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, run_demo, run_perf, run_quick};
 use crosslane_client::session::socket_path;
-use crosslane_lab::{Options, Preload, Topology};
+use crosslane_lab::{Options, Preload, Resilience, Topology};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +21,9 @@ pub(crate) enum Action {
     LabStatus { name: String, json: bool },
     LabDown { name: Option<String> },
     LabList { json: bool },
+    LabCable { name: String, one: String, other: String, cut: bool },
+    LabKill { name: String, host: String, programs: bool },
+    LabStart { name: String, host: String },
     Run { socket: Option<PathBuf>, command: Vec<OsString> },
     Status { socket: PathBuf, json: bool },
     Ping { socket: PathBuf, ping: ping::Ping },
@@ -72,6 +75,14 @@ impl Action {
             LabCommand::Status(args) => Self::LabStatus { name: args.name, json: args.json },
             LabCommand::Down(args) => Self::LabDown { name: (!args.all).then_some(args.name) },
             LabCommand::List(args) => Self::LabList { json: args.json },
+            LabCommand::Cut(CableArgs { one, other, name }) => Self::LabCable { name, one, other, cut: true },
+            LabCommand::Mend(CableArgs { one, other, name }) => {
+                Self::LabCable { name, one, other, cut: false }
+            }
+            LabCommand::Kill(KillArgs { host: HostArgs { host, name }, programs }) => {
+                Self::LabKill { name, host, programs }
+            }
+            LabCommand::Start(HostArgs { host, name }) => Self::LabStart { name, host },
         })
     }
 
@@ -86,6 +97,9 @@ impl Action {
             Self::LabStatus { name, json } => lab::status(&name, json),
             Self::LabDown { name } => lab::down(name.as_deref()),
             Self::LabList { json } => lab::list(json),
+            Self::LabCable { name, one, other, cut } => fault::cable(&name, &one, &other, cut),
+            Self::LabKill { name, host, programs } => fault::kill(&name, &host, programs),
+            Self::LabStart { name, host } => fault::start(&name, &host),
             Self::Run { socket, command } => run::run(socket.as_deref(), &command),
             Self::Status { socket, json } => status::status(&socket, json),
             Self::Ping { socket, ping } => ping::ping(&socket, &ping),
@@ -108,13 +122,20 @@ fn up_of(args: UpArgs) -> Result<Options> {
         TopologyArg::Ring => Topology::Ring,
         TopologyArg::Pair => Topology::Pair,
         TopologyArg::Chain => Topology::Chain,
+        TopologyArg::Torus => Topology::Torus,
     };
+    let resilience = args.resilience.map(|kind| match kind {
+        ResilienceArg::Keep => Resilience::Keep,
+        ResilienceArg::Reset => Resilience::Reset,
+    });
     let options = Options {
         hosts: args.hosts,
         topology,
         window: args.window,
         ring_max: args.ring_max,
         spin_us: args.spin_us,
+        one_way: args.one_way,
+        resilience,
         rules: args.rules,
         log: args.log,
         force: args.force,
@@ -186,6 +207,27 @@ mod tests {
         };
         assert_eq!(preload, Preload::Off);
         assert_eq!(command, ["true"]);
+    }
+
+    #[test]
+    fn a_lab_has_its_faults_and_its_options() {
+        let Ok(Action::LabUp(options)) =
+            meaning("crosslane lab up --hosts 9 --topology torus --one-way --resilience reset")
+        else {
+            panic!("not an up");
+        };
+        assert_eq!((options.hosts, options.topology), (9, Topology::Torus));
+        assert_eq!((options.one_way, options.resilience), (true, Some(Resilience::Reset)));
+        assert!(meaning("crosslane lab up --hosts 7 --topology torus").is_err());
+        assert!(matches!(
+            meaning("crosslane lab mend h1 2 --name x"),
+            Ok(Action::LabCable { name, one, other, cut: false }) if (&*name, &*one, &*other) == ("x", "h1", "2")
+        ));
+        assert!(matches!(
+            meaning("crosslane lab kill --programs h3"),
+            Ok(Action::LabKill { host, programs: true, .. }) if host == "h3"
+        ));
+        assert!(meaning("crosslane lab cut h1").is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod config;
 mod connection;
 mod exit;
 mod explain;
+mod fault;
 mod intent;
 mod lab;
 mod pages;

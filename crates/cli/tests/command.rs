@@ -39,6 +39,9 @@ fn without_a_lab_it_says_what_to_do() {
     let name = format!("no-such-{}", std::process::id());
     fails(&["lab", "status", "--name", &name], 4, "crosslane lab up");
     fails(&["lab", "exec", "--name", &name, "h1", "--", "true"], 4, "crosslane lab up");
+    for fault in [&["cut", "h1", "h2"][..], &["mend", "h1", "h2"], &["kill", "h1"], &["start", "h1"]] {
+        fails(&[&["lab"], fault, &["--name", &name]].concat(), 4, "crosslane lab up");
+    }
     let down = crosslane(&["lab", "down", "--name", &name]);
     assert!(down.status.success(), "down is idempotent");
 }

@@ -1,0 +1,54 @@
+//! `crosslane lab cut`, `mend`, `kill`, `start`: faults on purpose.
+
+use anyhow::Result;
+use crosslane_lab::Lab;
+use rustix::process::Signal;
+use std::io::{Write, stdout};
+use std::time::{Duration, Instant};
+
+/// How long a host that starts again may take to have its links.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Cuts or mends the cable between two hosts, and tells how long both daemons took to notice.
+pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool) -> Result<()> {
+    let mut lab = Lab::attach(name, None)?;
+    let noticed = if cut { lab.cut(one, other)? } else { lab.mend(one, other)? };
+    let (one, other) = (&lab.host(one)?.name, &lab.host(other)?.name);
+    let mut out = stdout().lock();
+    let is = if cut { "cut" } else { "whole" };
+    if !noticed.changed {
+        writeln!(out, "cable {one}-{other} was {is} already")?;
+        return Ok(());
+    }
+    writeln!(out, "cable {one}-{other} is {is}")?;
+    for (host, after) in noticed.ends {
+        let link = if cut { "down" } else { "up" };
+        match after {
+            Some(after) => writeln!(out, "  {host}: link {link} after {:.2} ms", after.as_secs_f64() * 1e3)?,
+            None => writeln!(out, "  {host}: link not seen {link} (does its daemon run?)")?,
+        }
+    }
+    Ok(())
+}
+
+/// Kills a host's daemon, or all that runs in the host.
+pub(crate) fn kill(name: &str, host: &str, programs: bool) -> Result<()> {
+    let mut lab = Lab::attach(name, None)?;
+    if programs {
+        lab.kill_host(host)?
+    } else {
+        lab.kill_daemon(host, Signal::KILL)?
+    }
+    let what = if programs { "all that ran in" } else { "the daemon of" };
+    Ok(writeln!(stdout(), "{what} {} is killed", lab.host(host)?.name)?)
+}
+
+/// Starts a host's daemon again.
+pub(crate) fn start(name: &str, host: &str) -> Result<()> {
+    let begin = Instant::now();
+    let mut lab = Lab::attach(name, None)?;
+    lab.start_daemon(host)?;
+    lab.wait_host(host, PATIENCE)?;
+    let (host, after) = (&lab.host(host)?.name, begin.elapsed().as_secs_f64() * 1e3);
+    Ok(writeln!(stdout(), "the daemon of {host} runs, its links are up after {after:.0} ms")?)
+}
