@@ -4,7 +4,7 @@
 mod memory;
 
 use crosslane_shm::ring::{Consumer, EASY, Producer};
-use crosslane_wire::record::{BULK, Kind, MAX_MESSAGE, MAX_PAYLOAD};
+use crosslane_wire::record::{BULK, Kind, MAX_MESSAGE, MAX_PACKET, MAX_PAYLOAD, max_message};
 use crosslane_wire::slice::{LINE, slice_len};
 use memory::{In, Out};
 use proptest::prelude::*;
@@ -361,6 +361,21 @@ fn the_longest_message_fits_while_a_quarter_of_the_credit_is_withheld() {
         assert!(pair.push_message(offset % 3000) && pair.push_message(longest), "round {offset}");
         while pair.take(longest) {}
         pair.give_credit(false);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "megabytes")]
+fn the_longest_packet_fits_the_ring_that_it_may_be_sent_in() {
+    let longest = usize::try_from(MAX_PACKET).unwrap();
+    for cap in [1 << 19, EASY] {
+        assert_eq!(max_message(cap), MAX_PACKET);
+        let mut pair = Pair::new(cap, cap, 7);
+        for offset in 0..500 {
+            assert!(pair.push_message(offset * 131 % 65_000) && pair.push_message(longest), "round {offset}");
+            while pair.take(longest) {}
+            pair.give_credit(false);
+        }
     }
 }
 

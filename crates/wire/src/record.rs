@@ -23,9 +23,11 @@ pub const BULK: u64 = 1024;
 /// Longest payload of one record, bytes: large writes go out as several records, so that the reader copies one
 /// while the writer fills the next.
 pub const MAX_PAYLOAD: u64 = 64 * 1024;
-/// Longest payload of one [`Kind::Message`], bytes: with the filler before it, it fits a ring of [`crate::slice::RING_MIN`]
-/// of which a quarter of the credit is still on its way back.
-pub const MAX_MESSAGE: u64 = 16 * 1024 - HEADER;
+/// Longest payload of one [`Kind::Message`] in a ring of [`crate::slice::RING_MIN`], bytes.
+pub const MAX_MESSAGE: u64 = max_message(crate::slice::RING_MIN);
+/// Longest payload of one [`Kind::Message`] in any ring, bytes: the longest IP packet that a kernel hands over, 64 KB
+/// behind an IPv6 header, with [`crate::packet::HEAD`] before it.
+pub const MAX_PACKET: u64 = MAX_PAYLOAD + 128;
 /// Payload that fits one cache line together with the header, bytes.
 pub const INLINE: u64 = crate::slice::LINE - HEADER;
 /// Flag: the ring continues behind this record at its present end and is twice as long from here on.
@@ -82,6 +84,13 @@ impl Kind {
     }
 }
 
+/// Longest payload of one [`Kind::Message`] in a ring of which `ring` bytes are in use: with the filler before it, it
+/// fits though a quarter of the credit is still on its way back.
+pub const fn max_message(ring: u64) -> u64 {
+    let quarter = (ring / 4).saturating_sub(HEADER);
+    if quarter < MAX_PACKET { quarter } else { MAX_PACKET }
+}
+
 /// How much of a stream a record of `len` payload bytes is: its bytes, or one for a greeting or a turn. Both ends and
 /// their daemons count these *units* from the stream's start, whatever circuits it takes.
 pub fn units(kind: Kind, len: u32) -> u64 {
@@ -126,7 +135,11 @@ impl Header {
             flags,
             cpu: cpu & CPU_MASK,
         };
-        if u64::from(header.len) > MAX_PAYLOAD || header.span() > room {
+        let longest = match header.kind {
+            Kind::Message | Kind::Filler => MAX_PACKET,
+            _ => MAX_PAYLOAD,
+        };
+        if u64::from(header.len) > longest || header.span() > room {
             return Err(DecodeError::Range("record length"));
         }
         if flags & !FLAG_GROW != 0 {
@@ -245,6 +258,10 @@ mod tests {
         assert!(Header::from_word(word(MAX_PAYLOAD, 1, 0), 1 << 20).is_ok());
         assert!(Header::from_word(word(MAX_PAYLOAD + 1, 1, 0), 1 << 20).is_err());
         assert!(Header::from_word(word(LEN_MASK, 1, 0), u64::MAX).is_err());
+        for kind in [Kind::Message as u64, Kind::Filler as u64] {
+            assert!(Header::from_word(word(MAX_PACKET, kind, 0), 1 << 20).is_ok());
+            assert!(Header::from_word(word(MAX_PACKET + 1, kind, 0), 1 << 20).is_err());
+        }
         assert!(Header::from_word(word(49, 1, 0), 64).is_err());
         assert!(Header::from_word(word(BULK, 1, 0), BULK + 48).is_err());
         assert!(Header::from_word(word(BULK, 1, 0), BULK + 64).is_ok());

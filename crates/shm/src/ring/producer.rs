@@ -6,7 +6,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
-    FLAG_GROW, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark, payload_of, span, stamped, units,
+    FLAG_GROW, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_of, span, stamped, units,
 };
 use crosslane_wire::slice::{CREDIT, LINE};
 
@@ -230,7 +230,7 @@ impl Producer {
     }
 
     /// Pushes one whole message as one record, or nothing if there is no room for it now: `Ok(false)`.
-    /// A message longer than [`MAX_MESSAGE`] is the caller's mistake and panics.
+    /// A message longer than [`MAX_PACKET`] is the caller's mistake and panics.
     pub fn push_message(
         &self,
         ring: &impl Store,
@@ -238,7 +238,7 @@ impl Producer {
         bytes: &[u8],
         cpu: u16,
     ) -> Result<bool, Violation> {
-        assert!(bytes.len() as u64 <= MAX_MESSAGE, "message does not fit a record");
+        assert!(bytes.len() as u64 <= MAX_PACKET, "message does not fit a record");
         let to_end = self.cap() - self.offset.load(Relaxed);
         let whole = span(bytes.len() as u64);
         let filler = if to_end < whole { to_end } else { 0 };
