@@ -40,6 +40,9 @@ impl Network {
     }
 }
 
+/// Network of addresses that count on one interface only.
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+
 /// The addresses of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
@@ -79,6 +82,32 @@ impl Addresses {
         };
         let host = u16::try_from(rest).ok()?;
         (1..=HOST_MAX).contains(&host).then_some(HostId(host))
+    }
+
+    /// A host's address on the interface alone.
+    pub fn link_local(host: HostId) -> Ipv6Addr {
+        Ipv6Addr::from(u128::from(LINK_LOCAL) | u128::from(host.0))
+    }
+
+    /// The host that has this address on the interface: a fabric address, or [`Self::link_local`].
+    pub fn on_link(&self, address: IpAddr) -> Option<HostId> {
+        self.host_of(address).or_else(|| {
+            let IpAddr::V6(ip) = address else { return None };
+            let host = u16::try_from(u128::from(ip) ^ u128::from(LINK_LOCAL)).ok()?;
+            (1..=HOST_MAX).contains(&host).then_some(HostId(host))
+        })
+    }
+
+    /// Whether every host is meant: multicast, and the broadcasts of IPv4.
+    pub fn is_everybody(&self, address: IpAddr) -> bool {
+        let broadcast = match (address, self.v4.address) {
+            (IpAddr::V4(ip), IpAddr::V4(base)) => {
+                let hosts = u32::MAX.checked_shr(self.v4.prefix.into()).unwrap_or(0);
+                ip.is_broadcast() || u32::from(ip) == u32::from(base) | hosts
+            }
+            _ => false,
+        };
+        broadcast || address.is_multicast()
     }
 
     /// Whether the address is this host's: its fabric addresses and loopback.
@@ -134,6 +163,19 @@ mod tests {
         {
             assert_eq!(all.host_of(foreign.parse().unwrap()), None, "{foreign}");
         }
+        for (address, everybody) in [
+            ("10.86.0.255", true),
+            ("255.255.255.255", true),
+            ("239.1.2.3", true),
+            ("ff02::1", true),
+            ("10.86.1.255", false),
+            ("fd86::ffff", false),
+        ] {
+            assert_eq!(all.is_everybody(address.parse().unwrap()), everybody, "{address}");
+        }
+        let local = IpAddr::from(Addresses::link_local(HostId(200)));
+        assert_eq!((all.on_link(local), all.host_of(local)), (Some(HostId(200)), None));
+        assert_eq!(all.on_link("fe80::1:1".parse().unwrap()), None);
         assert!(all.is_mine("127.3.2.1".parse().unwrap()) && all.is_mine("fd86::3".parse().unwrap()));
         assert!(!all.is_mine("10.86.0.4".parse().unwrap()));
     }

@@ -9,6 +9,7 @@ use crate::channel::{Channel, Sent};
 use crate::config::PortConfig;
 use crate::damping::Damping;
 use crate::random;
+use crate::waiting::Limits;
 use crate::ways::Standing;
 use crate::window::Window;
 use crosslane_fabric::circuit::Death;
@@ -35,10 +36,13 @@ const CONTROL_RANGE: SliceRange = SliceRange { offset: 0, len: slice_len(RING_MI
 const IP_RANGE: SliceRange = SliceRange { offset: CONTROL_RANGE.len, len: slice_len(IP_RING_MAX) };
 /// Where the slices of circuits begin, bytes.
 pub const CIRCUITS: u64 = IP_RANGE.offset + IP_RANGE.len;
-/// Messages that may wait for room in the control channel; more means that the peer is stuck.
-const CONTROL_QUEUE: usize = 4096;
-/// Packets that may wait for room in the IP channel.
-const IP_QUEUE: usize = 256;
+/// What may wait for room in the control channel; more means that the peer is stuck.
+const CONTROL_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 32 << 20, bytes: 32 << 20 };
+/// Packets that may wait for room in the IP channel, for each host that they are for: what the kernel's TCP has on its
+/// way at most, beside the ring.
+const IP_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 4 << 20, bytes: 32 << 20 };
+/// The lane of what is for the neighbour itself.
+const OWN_LANE: u16 = 0;
 /// How long a cable whose peer broke the protocol stays down.
 const PENANCE: Duration = Duration::from_secs(1);
 /// How long after the daemon's start a cable may be missing before that is said.
@@ -243,7 +247,7 @@ impl Cable {
             Ok(bytes) => bytes,
             Err(error) => return tracing::error!(%error, "control message not sent"),
         };
-        match live.control.send(&bytes) {
+        match live.control.send(OWN_LANE, &bytes) {
             Ok(Sent::Taken) => self.traffic.tx_bytes += bytes.len() as u64,
             Ok(Sent::Dropped) => {
                 self.break_off(Death::Cable, "the peer does not read its control channel".to_owned())
@@ -257,10 +261,11 @@ impl Cable {
         self.live.as_ref().is_some_and(|live| live.control.is_flushed())
     }
 
-    /// Sends an IP packet; `false` if it was dropped.
-    pub fn send_ip(&mut self, packet: &[u8]) -> bool {
+    /// Sends an IP packet, head and all, which if it must waits behind others for the same host; `false` if it was
+    /// dropped.
+    pub fn send_ip(&mut self, host: HostId, packet: &[u8]) -> bool {
         let Some(live) = &mut self.live else { return false };
-        match live.ip.send(packet) {
+        match live.ip.send(host.0, packet) {
             Ok(sent) => {
                 if sent == Sent::Taken {
                     self.traffic.tx_bytes += packet.len() as u64;
@@ -278,10 +283,10 @@ impl Cable {
     pub fn receive(&mut self, buffer: &mut Vec<u8>) -> Option<Control> {
         let live = self.live.as_mut()?;
         match live.control.receive(buffer) {
-            Ok(false) => None,
-            Ok(true) => {
-                self.traffic.rx_bytes += buffer.len() as u64;
-                match codec::decode(buffer) {
+            Ok(None) => None,
+            Ok(Some(len)) => {
+                self.traffic.rx_bytes += len as u64;
+                match codec::decode(&buffer[..len]) {
                     Ok(message) => Some(message),
                     Err(error) => {
                         self.break_off(Death::Violation, format!("control message: {error}"));
@@ -296,19 +301,16 @@ impl Cable {
         }
     }
 
-    /// The next IP packet into `buffer`; `false` if there is none.
-    pub fn receive_ip(&mut self, buffer: &mut Vec<u8>) -> bool {
-        let Some(live) = &mut self.live else { return false };
-        match live.ip.receive(buffer) {
-            Ok(got) => {
-                if got {
-                    self.traffic.rx_bytes += buffer.len() as u64;
-                }
-                got
+    /// The next IP packet to the beginning of `buffer`, head and all: its length; `None` if there is none.
+    pub fn receive_ip(&mut self, buffer: &mut Vec<u8>) -> Option<usize> {
+        match self.live.as_mut()?.ip.receive(buffer) {
+            Ok(len) => {
+                self.traffic.rx_bytes += len.unwrap_or(0) as u64;
+                len
             }
             Err(violation) => {
                 self.violated(violation);
-                false
+                None
             }
         }
     }
@@ -511,8 +513,8 @@ impl Cable {
         };
         Ok(Live {
             agreement: *agreement,
-            control: Channel::new(control_in, control_out, RING_MIN, RING_MIN, keys(1), CONTROL_QUEUE),
-            ip: Channel::new(ip_in, ip_out, IP_RING, IP_RING_MAX, keys(2), IP_QUEUE),
+            control: Channel::new(control_in, control_out, RING_MIN, RING_MIN, keys(1), CONTROL_LIMITS),
+            ip: Channel::new(ip_in, ip_out, IP_RING, IP_RING_MAX, keys(2), IP_LIMITS),
         })
     }
 

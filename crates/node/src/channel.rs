@@ -6,12 +6,12 @@
 //!     +---- doorbell BELL_CHANNEL: the writer publishes, fences, looks at WANT_DATA, rings once for each sequence
 //! ```
 
+use crate::waiting::{Limits, Waiting};
 use crosslane_shm::ring::{Consumer, Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{Kind, MAX_MESSAGE};
+use crosslane_wire::record::{Kind, max_message};
 use crosslane_wire::slice::{WANT_DATA, WANT_ROOM};
-use std::collections::VecDeque;
 
 /// Low half of a WANT word: daemons have but one waiter.
 const DAEMON: u64 = 1;
@@ -32,8 +32,7 @@ pub struct Channel<I, O> {
     outbound: O,
     tx: Producer,
     rx: Consumer,
-    queue: VecDeque<Vec<u8>>,
-    queue_max: usize,
+    waiting: Waiting,
     cpu: u16,
     sequence: u32,
     armed: bool,
@@ -46,8 +45,8 @@ pub struct Channel<I, O> {
 
 impl<I: Load, O: Store> Channel<I, O> {
     /// A fresh channel over fresh slices. `cap` bytes of each ring are used at first, `max` at most; `keys` are those
-    /// of what is read and what is written; at most `queue_max` messages wait for room.
-    pub fn new(inbound: I, outbound: O, cap: u64, max: u64, keys: (u64, u64), queue_max: usize) -> Self {
+    /// of what is read and what is written; as much as `limits` say waits for room.
+    pub fn new(inbound: I, outbound: O, cap: u64, max: u64, keys: (u64, u64), limits: Limits) -> Self {
         let (tx, rx) = (Producer::default(), Consumer::default());
         rx.reset(cap, max, keys.0);
         tx.reset(cap, max, keys.1);
@@ -56,8 +55,7 @@ impl<I: Load, O: Store> Channel<I, O> {
             outbound,
             tx,
             rx,
-            queue: VecDeque::new(),
-            queue_max,
+            waiting: Waiting::new(limits),
             cpu: 0,
             sequence: 0,
             armed: false,
@@ -69,37 +67,34 @@ impl<I: Load, O: Store> Channel<I, O> {
         }
     }
 
-    /// Sends a message, or queues it. One that no channel can carry is dropped: a neighbour may have sent it to be
-    /// passed on.
-    pub fn send(&mut self, message: &[u8]) -> Result<Sent, Violation> {
-        if message.len() as u64 > MAX_MESSAGE {
+    /// Sends a message, or lets it wait in `lane`. One that the channel cannot carry is dropped: a neighbour may have
+    /// sent it to be passed on.
+    pub fn send(&mut self, lane: u16, message: &[u8]) -> Result<Sent, Violation> {
+        if message.len() as u64 > max_message(self.tx.cap()) {
             return Ok(Sent::Dropped);
         }
         self.flush()?;
-        if self.queue.is_empty() && self.push(message)? {
+        if self.waiting.is_empty() && self.push(message)? {
             return Ok(Sent::Taken);
         }
-        if self.queue.len() >= self.queue_max {
-            return Ok(Sent::Dropped);
-        }
-        self.queue.push_back(message.to_vec());
-        Ok(Sent::Taken)
+        Ok(if self.waiting.push(lane, message) { Sent::Taken } else { Sent::Dropped })
     }
 
-    /// Moves queued messages into the ring as far as there is room.
+    /// Moves waiting messages into the ring as far as there is room.
     pub fn flush(&mut self) -> Result<(), Violation> {
-        while let Some(message) = self.queue.pop_front() {
-            if !self.push(&message)? {
-                self.queue.push_front(message);
+        while let Some(message) = self.waiting.front() {
+            if !self.tx.push_message(&self.outbound, &self.inbound, message, self.cpu)? {
                 break;
             }
+            self.published = true;
+            self.waiting.pop();
         }
         Ok(())
     }
 
     /// Whether no message waits for room.
     pub fn is_flushed(&self) -> bool {
-        self.queue.is_empty()
+        self.waiting.is_empty()
     }
 
     /// Whether something has arrived: one load.
@@ -107,19 +102,22 @@ impl<I: Load, O: Store> Channel<I, O> {
         self.rx.arrived(&self.inbound)
     }
 
-    /// Takes the next message into `message`; `false` if there is none.
-    pub fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool, Violation> {
+    /// Takes the next message to the beginning of `message`, which grows if it must: how many bytes; `None` if there
+    /// is none.
+    pub fn receive(&mut self, message: &mut Vec<u8>) -> Result<Option<usize>, Violation> {
         loop {
             let Some(head) = self.rx.head(&self.inbound)? else {
                 self.credited |= self.rx.give_credit(&self.outbound, true);
-                return Ok(false);
+                return Ok(None);
             };
             match head.kind {
                 Kind::Message => {
-                    message.resize(head.left, 0);
-                    self.rx.take(&self.inbound, message)?;
+                    if message.len() < head.left {
+                        message.resize(head.left, 0);
+                    }
+                    self.rx.take(&self.inbound, &mut message[..head.left])?;
                     self.credited |= self.rx.give_credit(&self.outbound, false);
-                    return Ok(true);
+                    return Ok(Some(head.left));
                 }
                 Kind::Filler => self.rx.consume()?,
                 _ => return Err(DecodeError::Range("record kind on a message channel").into()),
@@ -147,7 +145,7 @@ impl<I: Load, O: Store> Channel<I, O> {
             self.outbound.store_u64(WANT_DATA, want(self.sequence));
             self.armed = true;
         }
-        if !self.queue.is_empty() && !self.wants_room {
+        if !self.waiting.is_empty() && !self.wants_room {
             self.outbound.store_u64(WANT_ROOM, want(self.sequence));
             self.wants_room = true;
         }
@@ -200,8 +198,9 @@ mod tests {
         let (a, b) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
         let out = |fd| Outbound::map(fd, len, Caching::WriteBack).unwrap();
         let rubbish = out(&a);
+        let limits = Limits { messages: queue, lane_bytes: 1 << 30, bytes: 1 << 30 };
         let end = |inb, outb, keys| {
-            Channel::new(Inbound::map(inb, len).unwrap(), out(outb), RING_MIN, RING_MIN, keys, queue)
+            Channel::new(Inbound::map(inb, len).unwrap(), out(outb), RING_MIN, RING_MIN, keys, limits)
         };
         (end(&a, &b, (1, 2)), end(&b, &a, (2, 1)), rubbish)
     }
@@ -213,14 +212,14 @@ mod tests {
         for lap in 0..20_u8 {
             for number in 0..100_u8 {
                 let bytes = vec![number ^ lap; usize::from(number) * 40];
-                assert_eq!(a.send(&bytes).unwrap(), Sent::Taken);
+                assert_eq!(a.send(0, &bytes).unwrap(), Sent::Taken);
             }
             for number in 0..100_u8 {
                 a.flush().unwrap();
-                assert!(b.receive(&mut message).unwrap(), "message {number} of lap {lap}");
-                assert_eq!(message, vec![number ^ lap; usize::from(number) * 40]);
+                let len = b.receive(&mut message).unwrap().expect("message");
+                assert_eq!(message[..len], vec![number ^ lap; usize::from(number) * 40]);
             }
-            assert!(!b.receive(&mut message).unwrap());
+            assert_eq!(b.receive(&mut message).unwrap(), None);
             assert!(a.is_flushed());
         }
     }
@@ -228,28 +227,28 @@ mod tests {
     #[test]
     fn the_queue_is_bounded() {
         let (mut a, _b, _) = pair(3);
-        let taken = (0..100).filter(|_| a.send(&[0; 8000]).unwrap() == Sent::Taken).count();
+        let taken = (0..100).filter(|_| a.send(0, &[0; 8000]).unwrap() == Sent::Taken).count();
         assert!((6..=12).contains(&taken), "{taken}");
     }
 
     #[test]
     fn what_no_channel_can_carry_is_dropped() {
         let (mut a, _b, _) = pair(3);
-        assert_eq!(a.send(&vec![0; 20_000]).unwrap(), Sent::Dropped);
+        assert_eq!(a.send(0, &vec![0; 20_000]).unwrap(), Sent::Dropped);
     }
 
     #[test]
     fn a_sleeper_is_rung_once() {
         let (mut a, mut b, _) = pair(3);
-        a.send(b"x").unwrap();
+        a.send(0, b"x").unwrap();
         assert!(!a.poll_bell(), "nobody sleeps");
         let mut message = Vec::new();
-        assert!(b.receive(&mut message).unwrap());
+        assert_eq!(b.receive(&mut message).unwrap(), Some(1));
         b.arm().unwrap();
         assert!(!b.arrived());
-        a.send(b"y").unwrap();
+        a.send(0, b"y").unwrap();
         assert!(a.poll_bell());
-        a.send(b"z").unwrap();
+        a.send(0, b"z").unwrap();
         assert!(!a.poll_bell(), "rung already");
         b.disarm();
         b.arm().unwrap();
@@ -260,12 +259,12 @@ mod tests {
     fn a_sender_that_sleeps_for_room_is_rung() {
         let (mut a, mut b, _) = pair(100);
         for _ in 0..20 {
-            a.send(&[1; 8000]).unwrap();
+            a.send(0, &[1; 8000]).unwrap();
         }
         assert!(!a.is_flushed());
         a.arm().unwrap();
         let mut message = Vec::new();
-        while b.receive(&mut message).unwrap() {}
+        while b.receive(&mut message).unwrap().is_some() {}
         assert!(b.poll_bell());
     }
 
@@ -273,7 +272,7 @@ mod tests {
     fn rubbish_is_a_violation() {
         let (mut a, _b, rubbish) = pair(3);
         rubbish.store_u64(crosslane_wire::slice::CREDIT, u64::MAX);
-        let outcomes: Vec<_> = (0..20).map(|_| a.send(&[0; 8000])).collect();
+        let outcomes: Vec<_> = (0..20).map(|_| a.send(0, &[0; 8000])).collect();
         assert!(outcomes.iter().any(Result::is_err));
         let (mut a, _b, rubbish) = pair(3);
         let at = crosslane_wire::slice::RING;

@@ -3,9 +3,9 @@
 use crate::address::{Addresses, Network};
 use crate::rule;
 use crosslane_fabric::HOST_MAX;
+use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
 use crosslane_wire::slice::{PAGE, RING_MAX, RING_MIN, ring_max_ok};
-use crosslane_wire::{HostId, record};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -21,6 +21,8 @@ const WINDOW_MAX: u64 = 1 << 44;
 /// Longest path of a Unix socket, bytes.
 const SOCKET_PATH_MAX: usize = 107;
 const INTERFACE_MAX: usize = 15;
+const MTU_MAX: u16 = 65520;
+const QUEUES_MAX: i64 = 16;
 
 /// Why a configuration is not used.
 #[derive(Debug, Error)]
@@ -62,6 +64,10 @@ pub struct Config {
     pub interface: Option<String>,
     /// Longest IP packet, bytes.
     pub mtu: u16,
+    /// Queues of the interface.
+    pub queues: usize,
+    /// Whether IPv4 multicast without an interface of its own goes into the fabric.
+    pub multicast: bool,
     /// Largest ring of a stream, bytes.
     pub ring_max: u64,
     /// Longest spin before a sleep, us.
@@ -109,6 +115,10 @@ struct RawConfig {
     interface: String,
     #[serde(default = "default_mtu")]
     mtu: i64,
+    #[serde(default = "default_queues")]
+    queues: i64,
+    #[serde(default = "default_multicast")]
+    multicast: bool,
     #[serde(default = "default_ring_max")]
     ring_max: String,
     #[serde(default = "default_spin_us")]
@@ -155,7 +165,13 @@ fn default_interface() -> String {
     "xl0".to_owned()
 }
 fn default_mtu() -> i64 {
-    16000
+    65520
+}
+fn default_queues() -> i64 {
+    2
+}
+fn default_multicast() -> bool {
+    true
 }
 fn default_ring_max() -> String {
     "8M".to_owned()
@@ -218,6 +234,8 @@ impl RawConfig {
             control: check_socket("control", self.control)?,
             interface: check_interface(self.interface)?,
             mtu: check_mtu(self.mtu)?,
+            queues: check_queues(self.queues)?,
+            multicast: self.multicast,
             ring_max: check_ring_max(&self.ring_max)?,
             spin_us: check_spin(self.spin_us)?,
             resume: check_resume(&self.resilience, self.resume_ms)?,
@@ -318,11 +336,17 @@ fn check_interface(name: String) -> Result<Option<String>, ConfigError> {
 }
 
 fn check_mtu(mtu: i64) -> Result<u16, ConfigError> {
-    let most = record::MAX_MESSAGE;
     u16::try_from(mtu)
         .ok()
-        .filter(|mtu| (1280..=most).contains(&u64::from(*mtu)))
-        .ok_or_else(|| value("mtu", format!("{mtu} is not between 1280 and {most}")))
+        .filter(|mtu| (1280..=MTU_MAX).contains(mtu))
+        .ok_or_else(|| value("mtu", format!("{mtu} is not between 1280 and {MTU_MAX}")))
+}
+
+fn check_queues(queues: i64) -> Result<usize, ConfigError> {
+    usize::try_from(queues)
+        .ok()
+        .filter(|_| (1..=QUEUES_MAX).contains(&queues))
+        .ok_or_else(|| value("queues", format!("{queues} is not between 1 and {QUEUES_MAX}")))
 }
 
 fn check_ring_max(text: &str) -> Result<u64, ConfigError> {
@@ -404,7 +428,8 @@ mod tests {
     fn defaults_are_the_documented_ones() {
         let config = Config::parse("host = 1").unwrap();
         assert_eq!(config.control, Path::new("/run/crosslane/crosslaned.sock"));
-        assert_eq!((config.interface.as_deref(), config.mtu, config.spin_us), (Some("xl0"), 16000, 50));
+        assert_eq!((config.interface.as_deref(), config.mtu, config.spin_us), (Some("xl0"), 65520, 50));
+        assert_eq!((config.queues, config.multicast), (2, true));
         assert_eq!((config.ring_max, config.metrics, config.ports.len()), (8 << 20, None, 0));
         assert_eq!(own_addresses(&config).len(), 2);
     }
@@ -431,6 +456,8 @@ mod tests {
             ("host = 1\nmtu = 100", "mtu"),
             ("host = 1\nresilience = \"some\"", "resilience"),
             ("host = 1\nresume_ms = 5", "resume_ms"),
+            ("host = 1\nmtu = 65521", "65520"),
+            ("host = 1\nqueues = 0", "queues"),
             ("host = 1\nring_max = \"3M\"", "ring_max"),
             ("host = 1\nring_max = \"99999999999T\"", "size"),
             ("host = 1\nmetrics = \"10.0.0.1:80\"", "loopback"),

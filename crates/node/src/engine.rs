@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::metrics::MetricsServer;
 use crate::session::SessionId;
 use crate::signal::{Signal, Signals};
+use crate::tun::Tun;
 use crosslane_wire::control::Control;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -36,6 +37,8 @@ const SESSIONS: u64 = 1 << 32;
 const FULL: Duration = Duration::from_millis(500);
 /// Looks at the channels and the interface between two looks at all events of the kernel, while the engine spins.
 const LOOKS: u32 = 4;
+/// So many times longer than for anything else the engine spins for the answer to a packet: two hosts wake up for it.
+const PATIENCE: u32 = 4;
 /// How long a busy engine goes without a look at the kernel's events.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 
@@ -85,6 +88,8 @@ pub struct Engine {
     /// Sessions in the epoll, with what is waited for.
     watched: HashMap<SessionId, epoll::EventFlags>,
     spin: Spin,
+    /// The same for the answers to packets, which come from farther away.
+    patience: Spin,
     last_session: u64,
     accept_at: Option<Duration>,
     /// When the kernel's events were looked at last.
@@ -112,8 +117,8 @@ impl Engine {
         add(&control.socket(), CONTROL)?;
         add(&signals.event_fd(), SIGNALS)?;
         add(&host.pumps.event_fd(), PUMPS)?;
-        if let Some(tun) = &host.tun {
-            add(&tun.as_fd(), TUN)?;
+        for queue in host.tun.iter().flat_map(Tun::fds) {
+            add(&queue, TUN)?;
         }
         if let Some(metrics) = &metrics {
             add(&metrics.event_fd(), METRICS)?;
@@ -122,7 +127,7 @@ impl Engine {
             add(&cable.event_fd(), PORTS + u64::from(cable.id.0))?;
         }
         let ports = host.cables.len();
-        let spin = Spin::new(Duration::from_micros(host.config.spin_us.into()));
+        let most = Duration::from_micros(host.config.spin_us.into());
         Ok(Self {
             host,
             epoll,
@@ -131,7 +136,8 @@ impl Engine {
             config,
             metrics,
             watched: HashMap::new(),
-            spin,
+            spin: Spin::new(most),
+            patience: Spin::new(most * PATIENCE),
             last_session: 0,
             accept_at: None,
             looked: Duration::ZERO,
@@ -164,7 +170,7 @@ impl Engine {
         let host = &mut self.host;
         host.tick();
         let mut moved = std::mem::take(&mut self.busy);
-        moved |= self.spin.is_hot() && host.send_packets();
+        moved |= self.spin.is_hot() && host.send_more_packets();
         moved |= host.hear_neighbours();
         moved |= host.receive_packets();
         let now = host.now;
@@ -307,16 +313,18 @@ impl Engine {
     /// Spins as long as that has paid lately; whether anything arrived. The interface is read at once: asking first
     /// would be another system call for each packet.
     fn spin_a_while(&mut self, events: &mut Vec<epoll::Event>) -> Result<bool, Errno> {
-        if !self.spin.is_hot() {
+        let asked = std::mem::take(&mut self.host.asked);
+        let spin = if asked { self.spin.budget.max(self.patience.budget) } else { self.spin.budget };
+        if spin.is_zero() {
             return Ok(false);
         }
-        let end = Instant::now() + self.spin.budget;
+        let end = Instant::now() + spin;
         let mut hit = false;
         while !hit && Instant::now() < end {
             std::thread::yield_now();
             for _ in 0..LOOKS {
                 core::hint::spin_loop();
-                self.busy = self.host.send_packets();
+                self.busy = self.host.send_more_packets();
                 hit = self.busy || self.host.cables.iter().any(crate::cable::Cable::arrived);
                 if hit {
                     break;
@@ -328,6 +336,9 @@ impl Engine {
             }
         }
         self.spin.spun(hit);
+        if asked {
+            self.patience.spun(hit);
+        }
         Ok(hit)
     }
 
@@ -343,6 +354,7 @@ impl Engine {
         let outcome = self.wait(events, timeout);
         if !arrived {
             self.spin.slept(before.elapsed());
+            self.patience.slept(before.elapsed());
         }
         for cable in &mut self.host.cables {
             cable.disarm();

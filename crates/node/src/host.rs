@@ -3,6 +3,7 @@
 use crate::cable::{Cable, CableEvent};
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
+use crate::ip::Allowance;
 use crate::listener::Listeners;
 use crate::netns;
 use crate::part::Parts;
@@ -82,8 +83,14 @@ pub struct Host {
     pub touched: BTreeSet<SessionId>,
     /// For messages of neighbours.
     pub buffer: Vec<u8>,
-    /// For packets of the interface.
+    /// For packets, with their heads.
     pub packet: Vec<u8>,
+    /// The queue of the interface that was used last.
+    pub queue: usize,
+    /// Whether packets of the interface were sent since the engine slept: answers may come.
+    pub asked: bool,
+    /// Answers to packets that have no way.
+    pub answers: Allowance,
     start: Instant,
     last_waiter: u32,
     netns: Option<u64>,
@@ -128,7 +135,10 @@ impl Host {
             touched: BTreeSet::new(),
             netns: netns::own(),
             buffer: Vec::new(),
-            packet: vec![0; crate::ip::PACKET_MAX],
+            packet: vec![0; crate::ip::MESSAGE_MAX],
+            queue: 0,
+            asked: false,
+            answers: Allowance::default(),
             start: Instant::now(),
             last_waiter: first,
             config,

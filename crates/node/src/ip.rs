@@ -1,116 +1,204 @@
 //! IP packets: between the interface and the cables, and from cable to cable.
+//!
+//! ```text
+//!   interface --> who is it for? -- one host --> the cable of the shortest way there
+//!                    |          \-- everybody --> all cables
+//!                    +- nobody in reach: "host unreachable" back to the interface
+//!   cable --> ours? --> interface
+//!     |        not ours --> the cable of the shortest way, but not the one that it came by
+//!     +------- everybody's --> interface and all other cables, if it came by our own way to its sender
+//! ```
+//! The last rule makes a tree of any topology: of the copies that reach a host, one comes by that way. A packet that is
+//! passed on more often than there are hosts goes in circles, and is dropped.
 
+mod header;
+mod unreachable;
+
+pub use unreachable::Allowance;
+
+use crate::cable::Cable;
 use crate::host::Host;
-use crosslane_wire::PortId;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use crate::tun::Tun;
+use crosslane_wire::packet::{HEAD, Head, Target, WORK, Work};
+use crosslane_wire::{HostId, PortId};
+use header::destination;
+use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Most packets that are taken from one place in one turn.
 const BATCH: usize = 64;
-/// Longest packet, bytes; no longer than a message of a channel.
-pub const PACKET_MAX: usize = 16 * 1024 - 16;
+/// So many bytes of packets end a turn too: control messages wait no longer than it takes to copy them.
+const BATCH_BYTES: usize = 512 * 1024;
+/// Longest packet with its head, bytes: 64 KB behind an IPv6 header.
+pub const MESSAGE_MAX: usize = HEAD + 40 + 0xffff;
 
 impl Host {
-    /// Sends packets of the interface on their way; whether there were any.
+    /// Sends packets of all queues of the interface on their way; whether there were any.
     pub fn send_packets(&mut self) -> bool {
-        let mut packet = std::mem::take(&mut self.packet);
-        let mut count = 0;
-        while count < BATCH {
-            let Some(len) = self.tun.as_ref().and_then(|tun| tun.receive(&mut packet)) else { break };
+        let queues = self.tun.as_ref().map_or(0, Tun::queues);
+        self.send_from(0..queues)
+    }
+
+    /// As [`Self::send_packets`], of the queue that was used last: the one where more is most likely, for one system call.
+    pub fn send_more_packets(&mut self) -> bool {
+        self.tun.is_some() && self.send_from(self.queue..self.queue + 1)
+    }
+
+    fn send_from(&mut self, queues: Range<usize>) -> bool {
+        let mut message = std::mem::take(&mut self.packet);
+        let (mut count, mut bytes) = (0, 0);
+        let mut open: VecDeque<usize> = queues.collect();
+        while let Some(queue) = open.pop_front().filter(|_| count < BATCH && bytes < BATCH_BYTES) {
+            let got = self.tun.as_ref().and_then(|tun| tun.receive(queue, &mut message[WORK..]));
+            let Some(len) = got.map(|len| WORK + len).filter(|len| *len > HEAD) else { continue };
+            self.queue = queue;
+            open.push_back(queue);
             count += 1;
-            if self.forward(&packet[..len], None) {
-                self.counters.ip_tx_packets += 1;
-                self.counters.ip_tx_bytes += len as u64;
-            }
+            bytes += len;
+            self.originate(&mut message[..len]);
         }
-        self.packet = packet;
+        self.packet = message;
+        if count > 0 {
+            self.asked = true;
+            self.ring_sleepers();
+        }
         count > 0
+    }
+
+    /// Neighbours that sleep hear of packets at once, before anything else is done.
+    fn ring_sleepers(&mut self) {
+        self.cables.iter_mut().for_each(Cable::flush);
     }
 
     /// Delivers or passes on packets that came by cable; whether there were any.
     pub fn receive_packets(&mut self) -> bool {
         let mut any = false;
-        let mut packet = std::mem::take(&mut self.buffer);
+        let mut message = std::mem::take(&mut self.packet);
         for index in 0..self.cables.len() {
-            for _ in 0..BATCH {
-                if !self.cables[index].receive_ip(&mut packet) {
-                    break;
-                }
+            let from = self.cables[index].id;
+            let (mut count, mut bytes) = (0, 0);
+            while count < BATCH && bytes < BATCH_BYTES {
+                let Some(len) = self.cables[index].receive_ip(&mut message) else { break };
                 any = true;
-                let from = self.cables[index].id;
-                self.deliver(&packet, from);
+                count += 1;
+                bytes += len;
+                if !self.take_packet(&mut message[..len], from) {
+                    self.counters.ip_dropped_packets += 1;
+                }
             }
         }
-        self.buffer = packet;
+        self.packet = message;
+        if any {
+            // What our kernel answers at once, it has answered by now; that rings too.
+            if !self.send_more_packets() {
+                self.ring_sleepers();
+            }
+        }
         any
     }
 
-    fn deliver(&mut self, packet: &[u8], from: PortId) {
-        let mine = destination(packet).and_then(|ip| self.config.addresses.host_of(ip)) == Some(self.me());
-        if !mine {
-            if self.forward(packet, Some(from)) {
-                self.counters.ip_forwarded_packets += 1;
+    /// A packet of our own kernel's.
+    fn originate(&mut self, message: &mut [u8]) {
+        let to = destination(&message[HEAD..]).and_then(|address| self.target(address));
+        let from = self.me();
+        let hops = u8::try_from(self.links.hosts().count()).unwrap_or(u8::MAX);
+        let sent = match to {
+            Some(to @ Target::Everybody) => {
+                Head { hops, to, from }.write(message);
+                self.spread(message, None)
             }
-        } else if self.tun.as_ref().is_some_and(|tun| tun.send(packet)) {
-            self.counters.ip_rx_packets += 1;
-            self.counters.ip_rx_bytes += packet.len() as u64;
+            Some(to @ Target::Host(host)) if self.links.next_hop(host).is_some() => {
+                Head { hops, to, from }.write(message);
+                self.forward(host, message, None)
+            }
+            _ => {
+                self.answer_unreachable(&message[HEAD..]);
+                false
+            }
+        };
+        if sent {
+            self.counters.ip_tx_packets += 1;
+            self.counters.ip_tx_bytes += (message.len() - HEAD) as u64;
         } else {
             self.counters.ip_dropped_packets += 1;
         }
     }
 
-    /// Sends a packet towards its destination; counts it if that cannot be. Never back to where it came from: while
-    /// routes change, two hosts may each think that the way is through the other.
-    fn forward(&mut self, packet: &[u8], from: Option<PortId>) -> bool {
-        let host = destination(packet).and_then(|ip| self.config.addresses.host_of(ip));
-        let way = host.filter(|host| *host != self.me()).and_then(|host| self.links.next_hop(host));
-        let sent = match way {
-            Some(way) if Some(way.port) != from => {
-                self.cable(way.port).is_some_and(|cable| cable.send_ip(packet))
+    /// A packet that came by the port `from`; `false` if it goes nowhere.
+    fn take_packet(&mut self, message: &mut [u8], from: PortId) -> bool {
+        let Ok(head) = Head::read(message) else { return false };
+        let Some(hops) = head.hops.checked_sub(1) else { return false };
+        match head.to {
+            Target::Host(host) if host == self.me() => self.deliver(message, head),
+            Target::Host(host) => {
+                Head { hops, ..head }.write(message);
+                let sent = self.forward(host, message, Some(from));
+                self.counters.ip_forwarded_packets += u64::from(sent);
+                sent
             }
-            _ => false,
-        };
-        if !sent {
-            self.counters.ip_dropped_packets += 1;
+            Target::Everybody => {
+                if self.links.next_hop(head.from).is_none_or(|way| way.port != from) {
+                    // Another copy comes, or came, by the way that counts.
+                    return true;
+                }
+                Head { hops, ..head }.write(message);
+                if hops > 0 && self.spread(message, Some(from)) {
+                    self.counters.ip_forwarded_packets += 1;
+                }
+                self.deliver(message, head)
+            }
         }
-        sent
     }
-}
 
-/// Where an IP packet wants to go; `None` if it is none, or is cut off.
-fn destination(packet: &[u8]) -> Option<IpAddr> {
-    match packet.first()? >> 4 {
-        4 => {
-            let total = u16::from_be_bytes(packet.get(2..4)?.try_into().ok()?);
-            let ip: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
-            (usize::from(total) == packet.len()).then(|| Ipv4Addr::from(ip).into())
+    /// Hands a packet that is for us to our kernel. What the neighbour says of it is checked: a kernel must not be
+    /// asked to read behind the packet's end, or to cut it to dust.
+    fn deliver(&mut self, message: &[u8], head: Head) -> bool {
+        let packet = &message[HEAD..];
+        let meant = destination(packet).and_then(|address| self.target(address));
+        let sound =
+            meant == Some(head.to) && Work::read(message).is_ok_and(|work| work.check(packet).is_ok());
+        let Some(tun) = self.tun.as_ref().filter(|_| sound) else { return false };
+        self.queue = tun.queue_of(head.from);
+        if !tun.send(self.queue, &message[WORK..]) {
+            return false;
         }
-        6 => {
-            let payload = u16::from_be_bytes(packet.get(4..6)?.try_into().ok()?);
-            let ip: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
-            (usize::from(payload) + 40 == packet.len()).then(|| Ipv6Addr::from(ip).into())
-        }
-        _ => None,
+        self.counters.ip_rx_packets += 1;
+        self.counters.ip_rx_bytes += packet.len() as u64;
+        true
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Sends a packet towards `host`; `false` if that cannot be. Never back to where it came from: while routes change,
+    /// two hosts may each think that the way is through the other.
+    fn forward(&mut self, host: HostId, message: &[u8], from: Option<PortId>) -> bool {
+        let Some(way) = self.links.next_hop(host).filter(|way| Some(way.port) != from) else { return false };
+        self.cable(way.port).is_some_and(|cable| cable.send_ip(host, message))
+    }
 
-    #[test]
-    fn destinations_are_read_and_rubbish_is_none() {
-        let mut v4 = vec![0; 28];
-        (v4[0], v4[3]) = (0x45, 28);
-        v4[16..20].copy_from_slice(&[10, 86, 0, 2]);
-        assert_eq!(destination(&v4), Some([10, 86, 0, 2].into()));
-        assert_eq!(destination(&v4[..27]), None);
-        let mut v6 = vec![0; 40];
-        v6[0] = 0x60;
-        v6[39] = 7;
-        assert_eq!(destination(&v6), Some(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 7).into()));
-        for len in 0..40 {
-            assert_eq!(destination(&v6[..len]), None);
+    /// Sends a packet by all cables but one; whether by any.
+    fn spread(&mut self, message: &[u8], but: Option<PortId>) -> bool {
+        let mut any = false;
+        for cable in self.cables.iter_mut().filter(|cable| Some(cable.id) != but) {
+            any |= cable.send_ip(HostId(0), message);
         }
-        assert_eq!(destination(&[0x75; 60]), None);
+        any
+    }
+
+    fn target(&self, address: std::net::IpAddr) -> Option<Target> {
+        let addresses = &self.config.addresses;
+        match addresses.on_link(address) {
+            Some(host) => Some(Target::Host(host)),
+            None => addresses.is_everybody(address).then_some(Target::Everybody),
+        }
+    }
+
+    /// Tells our kernel that nobody can be reached at a packet's destination, so that its sender need not wait.
+    fn answer_unreachable(&mut self, packet: &[u8]) {
+        let now = self.elapsed();
+        let Some(answer) = unreachable::answer(packet) else { return };
+        if self.answers.take(now)
+            && let Some(tun) = &self.tun
+        {
+            tun.send(0, &answer);
+        }
     }
 }

@@ -44,6 +44,7 @@ pub mod source;
 pub mod status;
 pub mod transit;
 pub mod tun;
+pub mod waiting;
 pub mod ways;
 pub mod window;
 

@@ -8,15 +8,26 @@ use std::os::fd::OwnedFd;
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
+const RTM_NEWROUTE: u16 = 24;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_CREATE: u16 = 0x400;
 const IFLA_MTU: u16 = 4;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const ADDR_GEN_MODE_NONE: u8 = 1;
+const AF_INET6: u16 = 10;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFF_UP: u32 = 1;
 const IFA_F_NODAD: u8 = 2;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RT_TABLE_MAIN: u8 = 254;
+const RTPROT_STATIC: u8 = 4;
+const RT_SCOPE_LINK: u8 = 253;
+const RTN_UNICAST: u8 = 1;
 
 /// A route netlink socket.
 #[derive(Debug)]
@@ -50,18 +61,36 @@ impl Route {
         self.ask(RTM_NEWLINK, 0, &body)
     }
 
+    /// Has the kernel make up no link-local address for the interface. Before it comes up.
+    pub fn make_up_no_address(&self, index: u32) -> Result<(), Errno> {
+        let (mut mode, mut family) = (vec![], vec![]);
+        attribute(&mut mode, IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
+        attribute(&mut family, AF_INET6, &mode);
+        let mut body = vec![0, 0, 0, 0];
+        body.extend(index.to_ne_bytes());
+        body.extend([0; 8]);
+        attribute(&mut body, IFLA_AF_SPEC, &family);
+        self.ask(RTM_NEWLINK, 0, &body)
+    }
+
     /// Gives the interface an address, and with it the route to its network.
     pub fn add_address(&self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), Errno> {
-        let family = if ip.is_ipv4() { 2 } else { 10 };
+        let (family, bytes) = parts(ip);
         let mut body = vec![family, prefix, IFA_F_NODAD, 0];
         body.extend(index.to_ne_bytes());
-        let bytes = match ip {
-            IpAddr::V4(ip) => ip.octets().to_vec(),
-            IpAddr::V6(ip) => ip.octets().to_vec(),
-        };
         attribute(&mut body, IFA_LOCAL, &bytes);
         attribute(&mut body, IFA_ADDRESS, &bytes);
         self.ask(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, &body)
+    }
+
+    /// Leads a network over the interface.
+    pub fn add_route(&self, index: u32, network: IpAddr, prefix: u8) -> Result<(), Errno> {
+        let (family, bytes) = parts(network);
+        let mut body =
+            vec![family, prefix, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_LINK, RTN_UNICAST, 0, 0, 0, 0];
+        attribute(&mut body, RTA_DST, &bytes);
+        attribute(&mut body, RTA_OIF, &index.to_ne_bytes());
+        self.ask(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &body)
     }
 
     /// Sends one request and waits for its acknowledgement, which the kernel gives before `send` returns.
@@ -76,6 +105,14 @@ impl Route {
         let mut answer = [0; 4096];
         let (len, _) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
         read_ack(&answer[..len])
+    }
+}
+
+/// Number of the family, and the address as it is sent.
+fn parts(ip: IpAddr) -> (u8, Vec<u8>) {
+    match ip {
+        IpAddr::V4(ip) => (2, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (10, ip.octets().to_vec()),
     }
 }
 
