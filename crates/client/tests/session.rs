@@ -80,6 +80,7 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
         life: 3,
         slot: 1,
         generation: 0,
+        transit: false,
         retained: false,
     };
     rustix::net::send(&daemon, &codec::encode(&granted).unwrap(), SendFlags::empty()).unwrap();

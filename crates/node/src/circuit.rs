@@ -211,6 +211,7 @@ impl Host {
             tx_key,
             before: 0,
             arrived: 0,
+            transit: false,
             retained: false,
         };
         self.parts.insert(client, Parts::new(Some(slices(back, forth, key_back, key_forth))));

@@ -139,6 +139,7 @@ impl Host {
                 tx_key: 0,
                 before: resume.map_or(0, |resume| resume.arrived),
                 arrived: 0,
+                transit: false,
                 retained: false,
             });
         }
@@ -249,17 +250,18 @@ impl Host {
         arrived: u64,
     ) -> Result<(), Plain> {
         let end = self.circuits.get(circuit).ok_or(Plain::System)?;
-        let (retained, port) = (end.hops > 1, self.port_of(circuit).ok_or(Plain::System)?);
+        let (transit, port) = (end.hops > 1, self.port_of(circuit).ok_or(Plain::System)?);
         let ring_max = self.parts.get(&circuit).and_then(|parts| Some(parts.slices.back()?.ring_max));
         let outbound = self.outbound_of(port, slice, ring_max.ok_or(Plain::System)?)?;
-        let retained = retained && !self.config.resume.is_zero();
+        let retained = transit && !self.config.resume.is_zero();
         let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
         if retained {
             parts.keep_sent()?;
         }
         let newest = parts.slices.back_mut().ok_or(Plain::System)?;
         newest.outbound = Some(outbound);
-        (newest.tx_key, newest.arrived, newest.retained) = (key, arrived, retained);
+        (newest.tx_key, newest.arrived) = (key, arrived);
+        (newest.transit, newest.retained) = (transit, retained);
         Ok(())
     }
 
@@ -329,6 +331,7 @@ impl Host {
             tx_key: asked.key,
             before,
             arrived: asked.resume.map_or(0, |resume| resume.arrived),
+            transit: asked.passed > 0,
             retained,
         };
         Ok((slices, range))

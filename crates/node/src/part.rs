@@ -31,6 +31,8 @@ pub struct Slices {
     pub before: u64,
     /// Units of the stream that had arrived at the far end before this circuit.
     pub arrived: u64,
+    /// Whether there are hosts between.
+    pub transit: bool,
     /// Whether what is sent must be kept until it has landed.
     pub retained: bool,
 }
@@ -192,6 +194,7 @@ impl Host {
             life,
             slot: parts.slot,
             generation: slices.generation,
+            transit: slices.transit,
             retained: retention.is_some(),
         };
         let mut fds = vec![slices.inbound.as_fd(), outbound.as_fd()];

@@ -148,6 +148,7 @@ impl Host {
             ring_max: next.ring_max,
             rx_key: next.rx_key,
             tx_key: next.tx_key,
+            transit: next.transit,
             retained: retention.is_some(),
         };
         let mut fds = vec![next.inbound.as_fd(), next.outbound.as_ref()?.as_fd()];

@@ -152,6 +152,8 @@ impl Host {
             "window_used": cable.window().used_bytes(),
             "tx_bytes": tx_bytes,
             "rx_bytes": rx_bytes,
+            "transits": self.transits_on(cable.id),
+            "silent": cable.standing.silent,
         })
     }
 
@@ -209,6 +211,9 @@ impl Host {
             "ip_rx_bytes": counters.ip_rx_bytes,
             "ip_forwarded_packets": counters.ip_forwarded_packets,
             "ip_dropped_packets": counters.ip_dropped_packets,
+            "moves": counters.moves,
+            "transits": self.passages.len(),
+            "transit_bytes": self.transit_bytes(),
             "bells": counters.bells.wrapping_add(totals.bells),
             "violations": counters.violations,
             "plain": counters.plain,

@@ -172,6 +172,17 @@ impl Host {
         }
     }
 
+    /// Payload that passed through this host, bytes.
+    pub fn transit_bytes(&self) -> u64 {
+        let moved = self.passages.keys().flat_map(|transit| self.pumps.traffic(*transit));
+        moved.fold(self.counters.transit_bytes, u64::wrapping_add)
+    }
+
+    /// Circuits that pass through this host by way of a port.
+    pub fn transits_on(&self, port: PortId) -> usize {
+        self.passages.values().filter(|passage| passage.ports.contains(&port)).count()
+    }
+
     /// What the pumps have to say; whether there was anything.
     pub fn hear_pumps(&mut self) -> bool {
         let mut heard = false;

@@ -280,7 +280,9 @@ pub enum Reply {
         slot: u32,
         /// Generation of the slices; 0 unless the end was adopted.
         generation: u32,
-        /// Whether what is sent must be kept until it has landed: the circuit is longer than one cable.
+        /// Whether there are hosts between: the end of the stream is when the slice says so, not when the kernel does.
+        transit: bool,
+        /// Whether what is sent must be kept until it has landed.
         retained: bool,
     },
     /// Answer to [`Request::Resume`]: the next generation. Descriptors as with [`Reply::Circuit`]; the retention ring is
@@ -301,6 +303,8 @@ pub enum Reply {
         rx_key: u64,
         /// Mark key of the ring that this end writes.
         tx_key: u64,
+        /// Whether there are hosts between in this generation.
+        transit: bool,
         /// Whether what is sent in this generation must be kept until it has landed.
         retained: bool,
     },
