@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["stream", "shm", "wire"]),
     ("sockets", &["client", "stream", "shm", "wire"]),
     ("lab", &["client", "wire"]),
-    ("bench", &["lab", "node", "client", "shm", "wire"]),
+    ("bench", &["lab", "node", "client", "port", "shm", "wire"]),
     ("cli", &["bench", "lab", "node", "client", "wire"]),
     ("e2e", &["lab", "client", "shm", "wire"]),
 ];

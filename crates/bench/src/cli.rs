@@ -5,6 +5,7 @@ use crate::export;
 use crate::figure::Report;
 use crate::perf::{self, Part, Plan, Size, session};
 use crate::program::Effort;
+use crate::scratchpad;
 use crate::suite::{self, Quick};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -46,12 +47,26 @@ pub struct PerfArgs {
     /// Measure these sizes instead of the usual ones, as in 64,128K,1M
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub sizes: Vec<Size>,
+    /// Measure another protocol over the same software ports, with ours beside it
+    #[arg(long, value_enum, conflicts_with = "only")]
+    pub protocol: Option<Protocol>,
+    /// Hosts of its ring
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "protocol",
+          value_parser = clap::value_parser!(u32).range(3..=5))]
+    pub hosts: u32,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: Output,
     /// (internal) Answer the cases of the process that started this one
     #[arg(long, hide = true)]
     pub answer: bool,
+}
+
+/// A protocol that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// The ring study's: data into the window, four words into scratchpads, a doorbell; whole transfers are forwarded
+    Scratchpad,
 }
 
 /// `crosslane bench quick`: everything that has a bar, in one run.
@@ -158,6 +173,15 @@ impl Output {
 pub fn run_perf(args: &PerfArgs) -> Result<()> {
     if args.answer {
         return session::answer();
+    }
+    if args.protocol == Some(Protocol::Scratchpad) {
+        let mut plan = scratchpad::Plan::new(args.hosts, args.quick);
+        plan.runs = args.runs.map_or(plan.runs, usize::from);
+        if !args.sizes.is_empty() {
+            plan.sizes = args.sizes.iter().map(|size| size.0).collect();
+        }
+        let cores = args.cores.map_or_else(Cores::pick, Ok)?;
+        return args.output.deliver(&scratchpad::measure(&plan, cores)?, export::table);
     }
     let mut plan = if args.quick { Plan::quick() } else { Plan::full() };
     plan.runs = args.runs.map_or(plan.runs, usize::from);

@@ -1,7 +1,8 @@
 //! Measurements, each held against the limit of this machine and against the kernel's TCP, in one run.
 //!
 //! [`suite`] has the whole runs: unmodified programs ([`program`]) at several places ([`place`]), by turns ([`compare`]).
-//! [`perf`] measures direct access from user space: what `ntb_perf` is for the kernel. [`figure`] is the one result
+//! [`perf`] measures direct access from user space: what `ntb_perf` is for the kernel; [`scratchpad`] the ring study's own
+//! protocol over the same ports, as a baseline. [`figure`] is the one result
 //! that everything here gives, [`export`] its forms.
 #![forbid(unsafe_code)]
 
@@ -13,4 +14,5 @@ pub mod figure;
 pub mod perf;
 pub mod place;
 pub mod program;
+pub mod scratchpad;
 pub mod suite;

@@ -14,4 +14,4 @@ pub mod transport;
 mod windows;
 
 pub use cases::{Case, Outcome, Over, PERCENTILES};
-pub use plan::{Part, Plan, Size, measure};
+pub use plan::{Part, Plan, Size, bytes, measure};

@@ -317,7 +317,7 @@ fn streams(
 }
 
 /// A size as people write it.
-fn bytes(size: usize) -> String {
+pub fn bytes(size: usize) -> String {
     match size {
         _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => format!("{} MB", size >> 20),
         _ if size >= 1 << 10 && size.is_multiple_of(1 << 10) => format!("{} KB", size >> 10),

@@ -1,0 +1,152 @@
+//! The protocol of the ring study (its section on sending), over the same software ports as ours: the baseline that
+//! `crosslane perf --protocol scratchpad` prints.
+//!
+//! Data go into the neighbour's window; source, destination, address and length into its scratchpads; then a doorbell.
+//! The interrupted host reads the scratchpads: if it is the destination it takes the data where they lie, otherwise it
+//! forwards the whole in the same way to its other neighbour, in one direction round the ring.
+//!
+//! The study does not say how a sender knows that buffer and scratchpads are free again. Here a doorbell says it back:
+//! the least that works. There is one set of scratchpads, so there is one transfer at a time on each cable; a buffer has 1 MB,
+//! and longer transfers are cut. With every host sending over two cables at once such a ring can come to a stand (each
+//! buffer waits for the next one); nothing here does that.
+
+mod host;
+mod ring;
+
+use crate::affinity::Cores;
+use crate::figure::{Figure, Report, Sample, Unit};
+use crate::{cli, perf};
+use anyhow::Result;
+pub use host::{BUFFER, Host, Transfer, Wake};
+pub use ring::Ring;
+use std::time::Duration;
+
+/// Name of the study's protocol in tables, and of what is left of it without interrupts.
+const STUDY: &str = "scratchpads";
+const POLLED: &str = "scratchpads, polled";
+/// Bytes of the messages whose time is measured.
+const MESSAGE: usize = 64;
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Hosts in the ring.
+    pub hosts: u32,
+    /// Sizes of transfers, bytes.
+    pub sizes: Vec<usize>,
+    /// Runs of each case.
+    pub runs: usize,
+    /// How long each run lasts, ms.
+    pub millis: u64,
+}
+
+impl Plan {
+    /// A ring of `hosts`; the main points only if `quick`.
+    pub fn new(hosts: u32, quick: bool) -> Self {
+        let full = (10..=23).map(|shift| 1 << shift).collect();
+        let sizes = if quick { vec![1 << 10, 64 << 10, 512 << 10, 1 << 20, 8 << 20] } else { full };
+        Self { hosts, sizes, runs: if quick { 5 } else { 11 }, millis: 20 }
+    }
+}
+
+/// Measures the study's protocol over 1 to `hosts - 1` cables, and ours over as many.
+///
+/// # Errors
+/// A ring does not come up, or a side falls silent.
+pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
+    let ours = measure_ours(plan, cores)?;
+    let mut ring = Ring::new(plan.hosts)?;
+    let mut report = Report::new(format!(
+        "The ring study's protocol and ours over software ports, {} hosts, medians of {} runs",
+        plan.hosts, plan.runs
+    ));
+    let (time, processors) = (Duration::from_millis(plan.millis), report.machine.processors);
+    for hops in 1..plan.hosts {
+        eprintln!("  bandwidth over {}", cables(hops));
+        for &size in &plan.sizes {
+            let (group, case) = (format!("bandwidth, {}", cables(hops)), perf::bytes(size));
+            let sample = find(&ours, hops, "stream one way", &case);
+            let figure = Figure::new(&group, case, Unit::GigabitsPerSecond, sample);
+            let rate = |wake| Ok(ring.rate(hops, size, time, wake)? * 8e-9);
+            report.figures.push(beside(figure, hops, plan.runs, processors, rate)?);
+        }
+    }
+    eprintln!("  latency");
+    for hops in 1..plan.hosts {
+        let size = perf::bytes(MESSAGE);
+        let sample = find(&ours, hops, "message one way", &size);
+        let figure = Figure::new(&format!("{size} one way"), cables(hops), Unit::Nanoseconds, sample);
+        let one_way = |wake| ring.one_way(hops, MESSAGE, time, wake);
+        report.figures.push(beside(figure, hops, plan.runs, processors, one_way)?);
+    }
+    report.warn_of_noise();
+    Ok(report)
+}
+
+/// `figure` with the study's protocol beside it, by interrupts and, where each host on the way can have a processor of
+/// its own, by polling.
+fn beside(
+    figure: Figure,
+    hops: u32,
+    runs: usize,
+    processors: usize,
+    mut measure: impl FnMut(Wake) -> Result<f64>,
+) -> Result<Figure> {
+    let mut sample = |wake| -> Result<Option<Sample>> {
+        Ok(Sample::new((0..runs).map(|_| measure(wake)).collect::<Result<_>>()?))
+    };
+    let study = sample(Wake::Interrupt)?;
+    let polled = if (hops as usize) < processors { sample(Wake::Poll)? } else { None };
+    Ok(figure.against(STUDY, study).against(POLLED, polled))
+}
+
+/// What `crosslane perf` measures between two neighbours.
+fn measure_ours(plan: &Plan, cores: Cores) -> Result<Report> {
+    let plan = perf::Plan {
+        writes: Vec::new(),
+        messages: vec![MESSAGE],
+        streams: plan.sizes.clone(),
+        runs: plan.runs,
+        millis: plan.millis,
+    };
+    cli::run_plan(&plan, cores)
+}
+
+/// Ours over `hops` cables. `perf` knows neighbours only: over more cables nothing of ours is measured yet.
+fn find(ours: &Report, hops: u32, group: &str, case: &str) -> Option<Sample> {
+    let mut figures = ours.figures.iter().filter(|_| hops == 1);
+    figures.find(|figure| figure.group == group && figure.case == case)?.sample.clone()
+}
+
+fn cables(hops: u32) -> String {
+    if hops == 1 { "1 cable".to_owned() } else { format!("{hops} cables") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_figure_stands_beside_the_studys() {
+        let mut asked = Vec::new();
+        let figure = Figure::new("bandwidth, 2 cables", "1 KB", Unit::GigabitsPerSecond, None);
+        let figure = beside(figure, 2, 3, 2, |wake| {
+            asked.push(wake);
+            Ok(2.0)
+        });
+        let figure = figure.unwrap();
+        assert_eq!(asked, [Wake::Interrupt; 3], "three hosts cannot poll on two processors");
+        assert_eq!((figure.references.len(), &*figure.references[0].name), (1, STUDY));
+        assert_eq!(figure.references[0].sample.median, 2.0);
+    }
+
+    #[test]
+    fn ours_is_that_of_neighbours_only() {
+        let mut report = Report::new("perf");
+        let sample = Sample::new(vec![9.0]);
+        report.figures.push(Figure::new("stream one way", "1 KB", Unit::GigabitsPerSecond, sample.clone()));
+        assert_eq!(find(&report, 1, "stream one way", "1 KB"), sample);
+        assert_eq!(find(&report, 1, "stream one way", "2 KB"), None);
+        assert_eq!(find(&report, 2, "stream one way", "1 KB"), None, "never one for another");
+    }
+}
