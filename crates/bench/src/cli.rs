@@ -5,12 +5,15 @@ use crate::export;
 use crate::figure::Report;
 use crate::perf::{self, Part, Plan, Size, session};
 use crate::program::Effort;
+use crate::ring::{self, flow};
 use crate::scratchpad;
 use crate::suite::{self, Quick};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 /// What `perf` measures, in words that need no other page.
 const PERF_HELP: &str = "\
@@ -90,6 +93,55 @@ pub struct QuickArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: Output,
+}
+
+/// `crosslane bench ring`: three hosts and all their pairs, as the ring study measured them.
+#[derive(Args, Clone, Debug)]
+pub struct RingArgs {
+    /// Runs of each case; medians are shown
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Measure these sizes instead of 1K to 4M
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub sizes: Vec<Size>,
+    /// Exit with code 1 if a bar is missed
+    #[arg(long)]
+    pub check: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: Output,
+    /// (internal) Be a receiver on this port
+    #[arg(long, hide = true, value_name = "PORT")]
+    pub sink: Option<u16>,
+    /// (internal) Be a sender: address, size, milliseconds, when to begin
+    #[arg(long, hide = true, num_args = 4)]
+    pub pour: Vec<String>,
+}
+
+/// Runs `crosslane bench ring`.
+///
+/// # Errors
+/// The lab does not come up, a program fails, a file cannot be written, or `--check` found a missed bar.
+pub fn run_ring(args: &RingArgs) -> Result<()> {
+    if let Some(port) = args.sink {
+        return flow::sink(port);
+    }
+    if let [to, size, millis, at] = &args.pour[..] {
+        let (to, time) = (to.parse::<SocketAddr>()?, Duration::from_millis(millis.parse()?));
+        let moved = flow::pour(to.ip(), to.port(), size.parse()?, at.parse()?, time)?;
+        println!("{} {}", moved.bytes, moved.nanos);
+        return Ok(());
+    }
+    let mut plan = ring::Plan::new(args.runs.into());
+    if !args.sizes.is_empty() {
+        plan.sizes = args.sizes.iter().map(|size| size.0).collect();
+    }
+    let report = ring::measure(&plan)?;
+    args.output.deliver(&report, ring::table)?;
+    if args.check && !suite::passes(&report) {
+        bail!("{} bars are missed", report.failed().count());
+    }
+    Ok(())
 }
 
 /// `crosslane demo`: unmodified programs between the hosts of a lab.

@@ -8,6 +8,9 @@ pub enum Unit {
     /// Gigabits (10^9) in a second.
     #[serde(rename = "Gb/s")]
     GigabitsPerSecond,
+    /// Megabytes (10^6) in a second.
+    #[serde(rename = "MB/s")]
+    MegabytesPerSecond,
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
@@ -27,6 +30,7 @@ impl Unit {
     pub fn name(self) -> &'static str {
         match self {
             Self::GigabitsPerSecond => "Gb/s",
+            Self::MegabytesPerSecond => "MB/s",
             Self::Nanoseconds => "ns",
             Self::Microseconds => "us",
             Self::PerSecond => "1/s",
@@ -36,7 +40,7 @@ impl Unit {
 
     /// Whether more is better.
     pub fn more_is_better(self) -> bool {
-        matches!(self, Self::GigabitsPerSecond | Self::PerSecond)
+        matches!(self, Self::GigabitsPerSecond | Self::MegabytesPerSecond | Self::PerSecond)
     }
 }
 

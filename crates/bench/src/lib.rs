@@ -14,5 +14,6 @@ pub mod figure;
 pub mod perf;
 pub mod place;
 pub mod program;
+pub mod ring;
 pub mod scratchpad;
 pub mod suite;

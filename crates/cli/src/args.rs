@@ -1,7 +1,7 @@
 //! What was typed.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs};
+use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -135,6 +135,8 @@ pub(crate) enum ConfigCommand {
 pub(crate) enum BenchCommand {
     /// Everything that has a bar
     Quick(Box<QuickArgs>),
+    /// Three hosts in a ring: each pair alone and all at once, by size, as the ring study measured them
+    Ring(Box<RingArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,9 @@ use crate::args::{
 };
 use crate::{config, exit, explain, fault, lab, pages, ping, run, status, top};
 use anyhow::Result;
-use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, run_demo, run_perf, run_quick};
+use crosslane_bench::cli::{
+    DemoArgs, PerfArgs, QuickArgs, RingArgs, run_demo, run_perf, run_quick, run_ring,
+};
 use crosslane_client::session::socket_path;
 use crosslane_lab::{Options, Preload, Resilience, Topology};
 use std::ffi::OsString;
@@ -29,6 +31,7 @@ pub(crate) enum Action {
     Ping { socket: PathBuf, ping: ping::Ping },
     Perf(Box<PerfArgs>),
     BenchQuick(Box<QuickArgs>),
+    BenchRing(Box<RingArgs>),
     Demo(Box<DemoArgs>),
     Top { socket: PathBuf, top: top::Top },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
@@ -54,6 +57,7 @@ impl Action {
             Command::Ping(args) => Self::Ping { socket, ping: ping_of(&args) },
             Command::Perf(args) => Self::Perf(args),
             Command::Bench(BenchCommand::Quick(args)) => Self::BenchQuick(args),
+            Command::Bench(BenchCommand::Ring(args)) => Self::BenchRing(args),
             Command::Demo(args) => Self::Demo(args),
             Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
             Command::Explain(args) => explain_of(socket, &args)?,
@@ -105,6 +109,7 @@ impl Action {
             Self::Ping { socket, ping } => ping::ping(&socket, &ping),
             Self::Perf(args) => run_perf(&args),
             Self::BenchQuick(args) => run_quick(&args),
+            Self::BenchRing(args) => run_ring(&args),
             Self::Demo(args) => run_demo(&args),
             Self::Top { socket, top } => top::top(&socket, &top),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),

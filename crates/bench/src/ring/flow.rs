@@ -1,0 +1,126 @@
+//! A plain program that sends, and one that receives: sockets of the standard library and nothing of ours, so that
+//! the library preloaded into them is what is measured.
+
+use anyhow::{Context, Result, ensure};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Largest size that a sender may announce, bytes.
+const MOST: u64 = 64 << 20;
+
+/// What was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes that the receiver got.
+    pub bytes: u64,
+    /// From the first of them to the last, ns.
+    pub nanos: u64,
+}
+
+impl Moved {
+    /// Megabytes (10^6) in a second; 0 if there was no time.
+    #[expect(clippy::cast_precision_loss, reason = "a figure")]
+    pub fn rate(self) -> f64 {
+        if self.nanos == 0 { 0.0 } else { self.bytes as f64 * 1e3 / self.nanos as f64 }
+    }
+}
+
+/// Nanoseconds of the clock that all processes of a machine share.
+pub fn clock() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// Receives from everybody who connects to `port`, each in a thread, until it is killed.
+///
+/// # Errors
+/// The port is taken.
+pub fn sink(port: u16) -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).context("cannot listen")?;
+    loop {
+        let (peer, _) = listener.accept()?;
+        std::thread::spawn(move || {
+            if let Err(error) = receive(peer) {
+                eprintln!("{error:#}");
+            }
+        });
+    }
+}
+
+/// Reads what one sender sends, and tells it how much that was and how long it took.
+fn receive(mut peer: TcpStream) -> Result<()> {
+    peer.set_read_timeout(Some(PATIENCE))?;
+    let mut word = [0; 8];
+    peer.read_exact(&mut word)?;
+    let size = u64::from_ne_bytes(word);
+    ensure!((1..=MOST).contains(&size), "a size of {size}");
+    let mut buffer = vec![0; usize::try_from(size)?];
+    let (mut begin, mut end, mut bytes) = (None, Instant::now(), 0_u64);
+    loop {
+        let count = match peer.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            count => count?,
+        };
+        if count == 0 {
+            break;
+        }
+        end = Instant::now();
+        begin.get_or_insert(end);
+        bytes += count as u64;
+    }
+    let nanos = begin.map_or(0, |begin| u64::try_from((end - begin).as_nanos()).unwrap_or(u64::MAX));
+    peer.write_all(&[bytes.to_ne_bytes(), nanos.to_ne_bytes()].concat())?;
+    Ok(())
+}
+
+/// Connects to a [`sink`], waits until the [clock] says `at`, sends for `time` in writes of `size` bytes, and returns what
+/// the receiver got.
+///
+/// # Errors
+/// Nobody listens, or the receiver goes.
+pub fn pour(to: IpAddr, port: u16, size: usize, at: u64, time: Duration) -> Result<Moved> {
+    let mut peer = TcpStream::connect(SocketAddr::new(to, port)).context("cannot connect")?;
+    peer.set_read_timeout(Some(PATIENCE))?;
+    peer.set_write_timeout(Some(PATIENCE))?;
+    peer.write_all(&(size as u64).to_ne_bytes())?;
+    let bytes = vec![0x5a; size];
+    std::thread::sleep(Duration::from_nanos(at.saturating_sub(clock())));
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        peer.write_all(&bytes)?;
+    }
+    peer.shutdown(Shutdown::Write)?;
+    let mut answer = [0; 16];
+    peer.read_exact(&mut answer).context("the receiver does not answer")?;
+    let (bytes, nanos) = answer.split_at(8);
+    let word = |part: &[u8]| part.try_into().map(u64::from_ne_bytes).unwrap_or_default();
+    Ok(Moved { bytes: word(bytes), nanos: word(nanos) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_poured_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sink = std::thread::spawn(move || receive(listener.accept().unwrap().0).unwrap());
+        let moved = pour(Ipv4Addr::LOCALHOST.into(), port, 4096, 0, Duration::from_millis(20)).unwrap();
+        sink.join().unwrap();
+        assert!(moved.bytes > 0 && moved.bytes.is_multiple_of(4096) && moved.rate() > 0.0, "{moved:?}");
+        assert_eq!(Moved { bytes: 3_000_000, nanos: 1_000_000 }.rate(), 3000.0);
+    }
+
+    #[test]
+    fn a_size_that_cannot_be_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer.write_all(&u64::MAX.to_ne_bytes()).unwrap();
+        assert!(receive(listener.accept().unwrap().0).is_err());
+    }
+}

@@ -1,0 +1,276 @@
+//! `crosslane bench ring`: the ring study's figures 5 and 6, three hosts and all their pairs, over our streams.
+//!
+//! Each pair alone; one host to both neighbours at once; all three pairs at once, each host sending to both neighbours.
+//! The programs are plain ones ([`flow`]) under the preloaded library, in a lab of three hosts.
+
+pub mod flow;
+
+use crate::figure::{Figure, Report, Sample, Unit};
+use crate::perf::bytes;
+use crate::program::process::{Server, run};
+use anyhow::{Context, Result, bail, ensure};
+use crosslane_lab::{Lab, Options, Preload};
+use flow::Moved;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Port of the receivers.
+const PORT: u16 = 23_000;
+/// Time for all senders of a run to start and connect, ms.
+const START: u64 = 150;
+/// How long a sender may take in all.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Least part of the rate at 1 MB that larger sizes must keep: the study's fell to pieces there.
+const COLLAPSE: f64 = 0.5;
+
+/// The groups of the report.
+const ALONE: &str = "a pair alone";
+const BOTH: &str = "one host to both, each";
+const ALL: &str = "all pairs at once, each way";
+const SUM: &str = "all pairs at once, sum";
+/// References.
+const AT_MEGABYTE: &str = "at 1 MB";
+
+/// The study's own figures, MB/s by DMA, at 512 KB: where its rate was highest. It gives the curves as pictures.
+const STUDY: [(&str, f64); 2] = [("PEX8733", 3500.0), ("PEX8749", 2600.0)];
+const STUDY_SIZE: usize = 512 << 10;
+
+/// Who sends to whom.
+type Flows = &'static [(&'static str, &'static str)];
+const PAIRS: [Flows; 3] = [&[("h1", "h2")], &[("h2", "h3")], &[("h3", "h1")]];
+const ONE_TO_BOTH: Flows = &[("h1", "h2"), ("h1", "h3")];
+const EVERYBODY: Flows =
+    &[("h1", "h2"), ("h2", "h3"), ("h3", "h1"), ("h2", "h1"), ("h3", "h2"), ("h1", "h3")];
+
+/// How much is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Sizes of writes and reads, bytes.
+    pub sizes: Vec<usize>,
+    /// Runs of each case.
+    pub runs: usize,
+    /// How long each sends, ms.
+    pub millis: u64,
+}
+
+impl Plan {
+    /// The study's sizes, 1 KB to 512 KB, and 1 to 4 MB.
+    pub fn new(runs: usize) -> Self {
+        Self { sizes: (10..=22).map(|shift| 1 << shift).collect(), runs, millis: 200 }
+    }
+}
+
+/// A lab with a receiver in each host.
+struct Rig {
+    lab: Lab,
+    program: PathBuf,
+    _sinks: Vec<Server>,
+}
+
+impl Rig {
+    fn new() -> Result<Self> {
+        let lab = Lab::up(&Options::scratch("ring")).context("the lab does not come up")?;
+        let program = std::env::current_exe().context("cannot find my own program")?;
+        let mut sinks = Vec::new();
+        for host in &lab.state().hosts {
+            let mut sink = lab.command(&host.name, Preload::On, &program)?;
+            sink.args(["bench", "ring", "--sink", &PORT.to_string()]);
+            sinks.push(Server::start(sink, PORT)?);
+        }
+        Ok(Self { lab, program, _sinks: sinks })
+    }
+
+    /// The rates of flows that run at the same time, MB/s.
+    fn rates(&self, flows: Flows, size: usize, millis: u64) -> Result<Vec<f64>> {
+        let at = flow::clock() + START * 1_000_000;
+        let senders = flows.iter().map(|(from, to)| {
+            let mut sender = self.lab.command(from, Preload::On, &self.program)?;
+            let to = format!("{}:{PORT}", self.lab.address(to)?);
+            sender.args(["bench", "ring", "--pour", &to]);
+            sender.args([size, usize::try_from(millis)?].map(|word| word.to_string()));
+            sender.arg(at.to_string());
+            Ok(sender)
+        });
+        let senders = senders.collect::<Result<Vec<_>>>()?;
+        std::thread::scope(|scope| {
+            let running: Vec<_> =
+                senders.into_iter().map(|sender| scope.spawn(|| parse(&run(sender, LIMIT)?))).collect();
+            let ended =
+                running.into_iter().map(|it| it.join().unwrap_or_else(|_| bail!("a run has panicked")));
+            ended.map(|moved| Ok(moved?.rate())).collect()
+        })
+    }
+
+    /// Stream ends that programs in `h1` have got so far.
+    fn streams(&self) -> u64 {
+        let status = self.lab.status("h1").unwrap_or_default();
+        status["counters"]["streams_opened"].as_u64().unwrap_or(0)
+    }
+}
+
+/// What the sender printed: bytes and nanoseconds, as the receiver counted them.
+fn parse(out: &str) -> Result<Moved> {
+    let (bytes, nanos) = out.trim().split_once(' ').context("the sender printed no figures")?;
+    Ok(Moved { bytes: bytes.parse()?, nanos: nanos.parse()? })
+}
+
+/// Measures `plan`.
+///
+/// # Errors
+/// The lab does not come up, a program fails, or its connections were no streams.
+pub fn measure(plan: &Plan) -> Result<Report> {
+    let rig = Rig::new()?;
+    let mut report = Report::new(format!(
+        "Three hosts in a ring and all their pairs, accelerated streams, medians of {} runs",
+        plan.runs
+    ));
+    for &size in &plan.sizes {
+        eprintln!("  {}", bytes(size));
+        let mut values = [const { Vec::new() }; 4];
+        for _ in 0..plan.runs {
+            let before = rig.streams();
+            let alone = PAIRS.map(|pair| rig.rates(pair, size, plan.millis)).into_iter();
+            let alone = alone.collect::<Result<Vec<_>>>()?.concat();
+            let both = rig.rates(ONE_TO_BOTH, size, plan.millis)?;
+            let all = rig.rates(EVERYBODY, size, plan.millis)?;
+            ensure!(rig.streams() > before, "the connections were not accelerated");
+            let run = [mean(&alone), mean(&both), mean(&all), all.iter().sum()];
+            values.iter_mut().zip(run).for_each(|(values, rate)| values.push(rate));
+        }
+        let [alone, both, all, sum] = values.map(Sample::new);
+        let figure = |group, sample| Figure::new(group, bytes(size), Unit::MegabytesPerSecond, sample);
+        let figures = [
+            figure(ALONE, alone.clone()),
+            figure(BOTH, both).against(ALONE, alone.clone()),
+            figure(ALL, all).against(ALONE, alone.clone()),
+            figure(SUM, sum).against(ALONE, alone),
+        ];
+        report.figures.extend(figures);
+    }
+    report.gather_groups();
+    hold_against_a_megabyte(&mut report, &plan.sizes);
+    report.warn_of_noise();
+    let hosts =
+        format!("12 programs share {} processors when all pairs send at once", report.machine.processors);
+    report.warnings.push(hosts);
+    rig.lab.down().context("the lab does not go down")?;
+    Ok(report)
+}
+
+/// Sizes above 1 MB have a bar: where the study's adapters had no more buffer, nothing may collapse.
+fn hold_against_a_megabyte(report: &mut Report, sizes: &[usize]) {
+    let megabyte = bytes(1 << 20);
+    let larger: Vec<String> = sizes.iter().filter(|size| **size > 1 << 20).map(|size| bytes(*size)).collect();
+    let at = |group: &str| {
+        let figure = report.figures.iter().find(|figure| figure.group == group && figure.case == megabyte)?;
+        figure.sample.clone()
+    };
+    let references = [ALONE, BOTH, ALL, SUM].map(|group| (group, at(group)));
+    for figure in report.figures.iter_mut().filter(|figure| larger.contains(&figure.case)) {
+        let Some((_, sample)) = references.iter().find(|(group, _)| *group == figure.group) else { continue };
+        *figure = figure.clone().against(AT_MEGABYTE, sample.clone()).bar(AT_MEGABYTE, COLLAPSE, None);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a handful")]
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The report as the study's two figures in one table: sizes down, arrangements across, MB/s (10^6), with the study's
+/// own figures at the end.
+pub fn table(report: &Report) -> String {
+    let groups = [ALONE, BOTH, ALL, SUM];
+    let machine = &report.machine;
+    let mut out = format!(
+        "{}\n{}, {} processors, Linux {}, load {:.1}\n\nMB/s    ",
+        report.title, machine.processor, machine.processors, machine.kernel, machine.load
+    );
+    groups.iter().for_each(|group| out.push_str(&format!("  {group}")));
+    let _ = write!(out, "  of alone");
+    STUDY.iter().for_each(|(board, _)| out.push_str(&format!("  study, {board}")));
+    out.push('\n');
+    for figure in report.figures.iter().filter(|figure| figure.group == ALONE) {
+        let _ = write!(out, "{:<8}", figure.case);
+        let of = |group: &str| {
+            report.figures.iter().find(|other| other.group == group && other.case == figure.case)
+        };
+        for group in groups {
+            let rate = of(group).and_then(|figure| figure.sample.as_ref()).map(|sample| sample.median);
+            let _ = write!(out, "  {:>1$}", cell(rate), group.len());
+        }
+        let ratio = of(ALL).and_then(|all| all.ratio(all.references.first()?));
+        let _ = write!(out, "  {:>8}", ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+        for (board, rate) in STUDY {
+            let rate = (figure.case == bytes(STUDY_SIZE)).then_some(rate);
+            let _ = write!(out, "  {:>1$}", cell(rate), "study, ".len() + board.len());
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    let _ = writeln!(
+        out,
+        "\nThe study's are up to 3500 and 2600 MB/s, by DMA over PCIe 3.0 x16 at 512 KB; above 1 MB its rate collapses. Ours are\n\
+         stores of processors over software ports: another scale. No collapse above 1 MB: {}",
+        match report.failed().count() {
+            0 => "met".to_owned(),
+            missed => format!("MISSED {missed} times (at least {COLLAPSE} of the rate at 1 MB)"),
+        }
+    );
+    report.warnings.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
+    out
+}
+
+fn cell(rate: Option<f64>) -> String {
+    rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(above: f64) -> Report {
+        let mut report = Report::new("ring");
+        report.warnings.clear();
+        let sizes = [STUDY_SIZE, 1 << 20, 2 << 20];
+        for (size, rate) in sizes.into_iter().zip([9000.0, 10_000.0, above]) {
+            let sample = |factor: f64| Sample::new(vec![rate * factor]);
+            let figure = |group, factor| {
+                Figure::new(group, bytes(size), Unit::MegabytesPerSecond, sample(factor))
+                    .against(ALONE, sample(1.0))
+            };
+            report.figures.extend([
+                figure(ALONE, 1.0),
+                figure(BOTH, 0.9),
+                figure(ALL, 0.5),
+                figure(SUM, 3.0),
+            ]);
+        }
+        report.gather_groups();
+        hold_against_a_megabyte(&mut report, &sizes);
+        report
+    }
+
+    #[test]
+    fn the_table_is_the_studys_with_its_figures_beside() {
+        let text = table(&report(9500.0));
+        let row = text.lines().find(|line| line.starts_with("512 KB")).unwrap();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells, ["512", "KB", "9000", "8100", "4500", "27000", "0.50", "3500", "2600"], "{text}");
+        assert!(text.contains("No collapse above 1 MB: met"), "{text}");
+    }
+
+    #[test]
+    fn a_collapse_is_a_missed_bar() {
+        let collapsed = report(4000.0);
+        assert_eq!(collapsed.failed().count(), 4);
+        assert!(table(&collapsed).contains("MISSED 4 times"));
+    }
+
+    #[test]
+    fn the_senders_words_are_read() {
+        assert_eq!(parse("1000 2000\n").unwrap(), Moved { bytes: 1000, nanos: 2000 });
+        assert!(parse("").is_err());
+    }
+}
