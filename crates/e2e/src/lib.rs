@@ -14,6 +14,7 @@ pub mod go;
 pub mod iperf3;
 pub mod memcached;
 pub mod netperf;
+pub mod nfs;
 pub mod nginx;
 pub mod nodejs;
 pub mod openssh;

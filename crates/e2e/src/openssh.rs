@@ -12,6 +12,9 @@ use std::time::Duration;
 /// How long a copy of 1 GB may take.
 const COPY: Duration = Duration::from_secs(120);
 
+/// How a program is started in a host.
+type By = fn(&Rig, &str, PathBuf) -> Result<Command>;
+
 /// A server, and what a client needs to get in.
 #[derive(Debug)]
 pub struct Sshd {
@@ -41,6 +44,18 @@ impl Sshd {
     /// # Errors
     /// It does not listen.
     pub fn start(rig: &Rig, host: &str, port: u16) -> Result<Option<Self>> {
+        Self::start_by(Rig::command, rig, host, port)
+    }
+
+    /// As [`Self::start`]; the server meets only the kernel.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub fn start_plain(rig: &Rig, host: &str, port: u16) -> Result<Option<Self>> {
+        Self::start_by(Rig::plain, rig, host, port)
+    }
+
+    fn start_by(by: By, rig: &Rig, host: &str, port: u16) -> Result<Option<Self>> {
         let (Some(sshd), Some(scp), Some(ssh)) =
             (package::need("sshd"), package::need("scp"), package::need("ssh"))
         else {
@@ -62,7 +77,7 @@ impl Sshd {
         fs::copy(keys.join("user.pub"), keys.join("authorized"))?;
         fs::write(keys.join("config"), config(&keys, &address, port))?;
         let separation = separation()?;
-        let mut command = rig.command(host, &sshd)?;
+        let mut command = by(rig, host, sshd)?;
         let mut server = Program::start(command.args(["-D", "-e", "-f"]).arg(keys.join("config")))?;
         server.listens(port)?;
         Ok(Some(Self { server, scp, ssh, keys, port, address, _separation: separation }))

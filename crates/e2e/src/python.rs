@@ -35,6 +35,9 @@ pub enum Script {
     Late,
     /// Behaviours of sockets that programs rely on: `server ADDRESS PORT`, `client ADDRESS PORT`.
     Behaviour,
+    /// IP: `tcp-server|tcp-client ADDRESS PORT BYTES`, `udp-server ADDRESS PORT`, `udp-client ADDRESS PORT BYTES TIMES`,
+    /// `hear GROUP PORT`, `say GROUP PORT TIMES BYTES`, `absent ADDRESS`.
+    Net,
 }
 
 impl Script {
@@ -51,6 +54,7 @@ impl Script {
             Self::Sleepers => ("sleepers.py", include_str!("python/sleepers.py")),
             Self::Hurry => ("hurry.py", include_str!("python/hurry.py")),
             Self::Late => ("late.py", include_str!("python/late.py")),
+            Self::Net => ("net.py", include_str!("python/net.py")),
             Self::Behaviour => ("behaviour.py", include_str!("python/behaviour.py")),
         }
     }

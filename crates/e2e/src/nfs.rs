@@ -1,0 +1,85 @@
+//! NFS without a kernel's: the server `nfs-ganesha`, and the programs of `libnfs`.
+
+use crate::program::{Program, run};
+use crate::rig::{Rig, open_folder};
+use crate::{WORK, package};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the server's modules may be.
+const MODULES: [&str; 3] =
+    ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib64/ganesha"];
+
+/// A server of NFS 4 that exports a folder for reading: the copying program cannot write by NFS 4.
+#[derive(Debug)]
+pub struct Nfs {
+    /// The server.
+    pub server: Program,
+    /// The exported folder.
+    pub folder: PathBuf,
+    copy: PathBuf,
+    address: String,
+    port: u16,
+}
+
+impl Nfs {
+    /// Starts a server, plain; `None`, loudly, if a program is missing.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub fn start(rig: &Rig, host: &str, port: u16) -> Result<Option<Self>> {
+        let why = "packages nfs-ganesha, nfs-ganesha-vfs, libnfs-utils";
+        let (Some(server), Some(copy)) = (package::want("ganesha.nfsd", why), package::want("nfs-cp", why))
+        else {
+            return Ok(None);
+        };
+        let modules = MODULES.iter().find(|path| Path::new(path).join("libfsalvfs.so").is_file());
+        let Some(modules) = modules.filter(|_| rustix::process::geteuid().is_root()) else {
+            println!("SKIPPED: the server needs its module VFS and root's rights");
+            return Ok(None);
+        };
+        let (folder, state) = (rig.file("export"), rig.file("state"));
+        for path in [&folder, &state] {
+            fs::create_dir(path)?;
+            open_folder(path)?;
+        }
+        let address = rig.address(host)?.to_string();
+        let file = rig.file("ganesha.conf");
+        fs::write(&file, config(modules, &address, port, &folder, &state))?;
+        let mut command = rig.plain(host, server)?;
+        command
+            .args(["-F", "-f"])
+            .arg(file)
+            .arg("-L")
+            .arg(state.join("log"))
+            .arg("-p")
+            .arg(state.join("pid"));
+        let mut server = Program::start(&mut command)?;
+        server.listens(port).with_context(|| fs::read_to_string(state.join("log")).unwrap_or_default())?;
+        Ok(Some(Self { server, folder, copy, address, port }))
+    }
+
+    /// Copies an exported file to `file`.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn fetch(&self, rig: &Rig, host: &str, name: &str, file: &Path) -> Result<()> {
+        let url = format!("nfs://{}/export/{name}?version=4&nfsport={}", self.address, self.port);
+        let mut command = rig.plain(host, &self.copy)?;
+        run(command.arg(url).arg(file), WORK)?;
+        Ok(())
+    }
+}
+
+fn config(modules: &str, address: &str, port: u16, folder: &Path, state: &Path) -> String {
+    let (folder, state) = (folder.display(), state.display());
+    format!(
+        "NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {port}; Enable_NLM = false; Enable_RQUOTA = false; \
+         Enable_UDP = false; Bind_addr = {address}; Plugins_Dir = {modules}; }}\n\
+         NFS_KRB5 {{ Active_krb5 = false; }}\n\
+         NFSV4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = {state}; Minor_Versions = 0; }}\n\
+         EXPORT {{ Export_Id = 1; Path = {folder}; Pseudo = /export; Access_Type = RO; Squash = None; SecType = sys; Transports = TCP; Protocols = 4; \
+         FSAL {{ Name = VFS; }} }}\n"
+    )
+}
