@@ -3,7 +3,7 @@
 use crate::figure::{Figure, Sample};
 use crate::place::Place;
 use crate::program::process::{Server, find};
-use crate::program::{CROSSLANE, Effort, LOOPBACK, Metric, Program};
+use crate::program::{CROSSLANE, Effort, Metric, Program};
 use anyhow::Result;
 use indicatif::ProgressBar;
 
@@ -122,11 +122,11 @@ fn figures(program: &dyn Program, setting: &Setting, outcomes: &[(&str, Outcome)
             figure = figure.against(name, sample(outcome, index));
         }
         if let Some((least, goal)) = metric.bar.filter(|_| setting.bars) {
-            let mut against = LOOPBACK.to_owned();
+            let mut against = metric.against.to_owned();
             if let Some(other) = metric.other {
-                against = format!("{LOOPBACK}, {}", metrics[other].case);
-                let loopback = references.iter().find(|(name, _)| *name == LOOPBACK);
-                figure = figure.against(&against, loopback.and_then(|(_, outcome)| sample(outcome, other)));
+                against = format!("{}, {}", metric.against, metrics[other].case);
+                let same = references.iter().find(|(name, _)| *name == metric.against);
+                figure = figure.against(&against, same.and_then(|(_, outcome)| sample(outcome, other)));
             }
             figure = figure.bar(&against, least, goal);
         }
@@ -175,7 +175,7 @@ mod tests {
                 &["crosslane-no-such-program"]
             }
             fn metrics(&self) -> Vec<Metric> {
-                vec![Metric { case: "x", unit: crate::figure::Unit::PerSecond, bar: None, other: None }]
+                vec![Metric::new("x", crate::figure::Unit::PerSecond)]
             }
             fn serve(&self, _: &dyn Place, _: u16) -> Result<Server> {
                 unreachable!("not installed")

@@ -125,6 +125,22 @@ impl<'a> InLab<'a> {
     }
 }
 
+impl<'a> InLab<'a> {
+    /// For programs that nothing accelerates: over the fabric's IP, and over the veth pair.
+    ///
+    /// # Errors
+    /// As [`Self::all`].
+    pub fn plain(lab: &'a Lab) -> Result<[Self; 2]> {
+        let [_, veth, _] = Self::all(lab)?;
+        let fabric = lab.address(SERVER)?;
+        let ip =
+            Self { name: crate::program::PLAIN_IP, address: fabric, next_port: Cell::new(23_000), ..veth };
+        let [_, mut veth, _] = Self::all(lab)?;
+        veth.next_port = Cell::new(24_000);
+        Ok([ip, veth])
+    }
+}
+
 impl Place for InLab<'_> {
     fn name(&self) -> &str {
         self.name

@@ -17,6 +17,9 @@ const IDLE_CONNECTIONS: u32 = 100;
 const IDLE_TIME: Duration = Duration::from_secs(5);
 /// Most of one processor that idle connections may use, percent.
 const IDLE_BAR: f64 = 1.0;
+/// Hosts of the ring that idles, and the most of one processor that all its daemons may use, percent.
+const RING: u8 = 8;
+const RING_BAR: f64 = 2.0;
 /// Processors of the pinned part.
 const PINNED: Cores = Cores { near: 0, far: 1 };
 
@@ -60,6 +63,9 @@ pub fn quick(quick: &Quick) -> Result<Report> {
         }
     }
     in_lab(quick, "", true, &mut report)?;
+    if quick.wants("idle") {
+        report.figures.push(idle_ring(quick.runs));
+    }
     if quick.pinned {
         match Confined::to(PINNED) {
             Ok(confined) => {
@@ -93,8 +99,56 @@ fn in_lab(quick: &Quick, remark: &str, bars: bool, report: &mut Report) -> Resul
         progress.set_message(format!("{IDLE_CONNECTIONS} idle connections{remark}"));
         report.figures.push(idle_figure(&lab, places[0], remark, quick.runs));
     }
+    if bars && lab.state().tun {
+        over_ip(quick, &lab, &setting, &progress, report)?;
+    }
     progress.finish_and_clear();
     lab.down().context("the lab does not go down")
+}
+
+/// Programs that nothing accelerates, over the fabric's IP.
+fn over_ip(
+    quick: &Quick,
+    lab: &Lab,
+    setting: &Setting,
+    progress: &ProgressBar,
+    report: &mut Report,
+) -> Result<()> {
+    let places = InLab::plain(lab)?;
+    let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
+    let programs: Vec<_> = program::over_ip()
+        .into_iter()
+        .filter(|program| quick.wants("ip") || quick.wants(program.name()))
+        .collect();
+    progress.inc_length(programs.len() as u64 * steps(places.len(), setting));
+    run_all(&programs, &places, setting, progress, report);
+    Ok(())
+}
+
+/// A ring in which nothing moves.
+fn idle_ring(runs: usize) -> Figure {
+    let case = format!("{RING} daemons in a ring");
+    let limit = format!("limit of {RING_BAR} %");
+    let measured = || -> Result<Vec<f64>> {
+        let lab = Lab::up(&Options { hosts: RING, ..Options::scratch("idle") })?;
+        let daemons = lab.state().hosts.iter().filter_map(|host| host.daemon?.pid.try_into().ok());
+        let daemons: Vec<u32> = daemons.collect();
+        anyhow::ensure!(daemons.len() == usize::from(RING), "not all daemons run");
+        // Nothing at all would have no ratio to the limit.
+        let one = || Ok(program::used(&daemons, IDLE_TIME)?.max(0.01));
+        let values = (0..runs.min(3)).map(|_| one()).collect();
+        lab.down()?;
+        values
+    };
+    match measured() {
+        Ok(values) => Figure::new("idle ring", case, Unit::PercentOfCore, Sample::new(values))
+            .against(&limit, Sample::new(vec![RING_BAR]))
+            .bar(&limit, 1.0, None),
+        Err(error) => Figure {
+            missing: Some(format!("{error:#}")),
+            ..Figure::new("idle ring", case, Unit::PercentOfCore, None)
+        },
+    }
 }
 
 fn idle_figure(lab: &Lab, place: &dyn Place, remark: &str, runs: usize) -> Figure {

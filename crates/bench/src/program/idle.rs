@@ -18,6 +18,14 @@ pub fn idle(place: &dyn Place, connections: u32, time: Duration, daemons: &[u32]
     let words = ["hold".to_owned(), place.address().to_string(), port.to_string(), connections.to_string()];
     let client = Server::start_speaking(with_script(place.client(python())?, &words))?;
     let pids: Vec<u32> = daemons.iter().copied().chain([server.id(), client.id()]).collect();
+    used(&pids, time)
+}
+
+/// How much of one processor, in percent, idle processes use in all, measured for `time`.
+///
+/// # Errors
+/// A process ends meanwhile.
+pub fn used(pids: &[u32], time: Duration) -> Result<f64> {
     let used = || {
         let times: Option<Vec<u64>> = pids.iter().map(|&pid| processor_time(pid)).collect();
         times.map(|times| times.iter().sum::<u64>()).context("a process ended while it should be idle")

@@ -3,6 +3,7 @@
 mod connect;
 mod curl;
 mod idle;
+mod ip;
 mod iperf3;
 mod netperf;
 pub mod process;
@@ -16,10 +17,12 @@ use anyhow::Result;
 use process::Server;
 use std::time::Duration;
 
-/// Name of the kernel's TCP within one host, the reference of all bars.
+/// Name of the kernel's TCP within one host, the reference of most bars.
 pub const LOOPBACK: &str = "loopback TCP";
 /// Name of the kernel's TCP between the same two hosts.
 pub const VETH: &str = "veth TCP";
+/// Name of the fabric's IP between them, with nothing accelerated.
+pub const PLAIN_IP: &str = "IP over the fabric";
 /// Name of our own place.
 pub const CROSSLANE: &str = "crosslane";
 
@@ -33,15 +36,17 @@ pub struct Metric {
     pub case: &'static str,
     /// In what.
     pub unit: Unit,
-    /// Least ratio to loopback TCP, and the ratio that we want.
+    /// The reference that the bar speaks of.
+    pub against: &'static str,
+    /// Least ratio to that, and the ratio that we want.
     pub bar: Option<(f64, Option<f64>)>,
-    /// The bar is against this other metric (by index) of loopback TCP.
+    /// The bar is against this other metric (by index) of the reference.
     pub other: Option<usize>,
 }
 
 impl Metric {
-    const fn new(case: &'static str, unit: Unit) -> Self {
-        Self { case, unit, bar: None, other: None }
+    pub(crate) const fn new(case: &'static str, unit: Unit) -> Self {
+        Self { case, unit, against: LOOPBACK, bar: None, other: None }
     }
 
     const fn bar(mut self, least: f64, goal: Option<f64>) -> Self {
@@ -120,4 +125,5 @@ pub fn shown() -> Vec<Box<dyn Program>> {
     ]
 }
 
-pub use idle::idle;
+pub use idle::{idle, used};
+pub use ip::over_ip;
