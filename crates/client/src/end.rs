@@ -1,23 +1,38 @@
-//! One end of a stream: bytes into the neighbour's memory, bytes out of our own. No call here waits, and none but
-//! the mapping at the start is a system call.
+//! One end of a stream: bytes into the neighbour's memory, bytes out of our own. While the stream's circuit lives, no
+//! call here waits, and none but the mapping at the start is a system call.
+//!
+//! ```text
+//!   life word is the one that all is settled for?  --yes-->  the rings, and nothing else
+//!      | no
+//!   moving: catch up with the daemon (the slices after ours), receive what counts of the old ring,
+//!   resend what the far end has not got
+//! ```
 
+mod generations;
+mod moving;
+pub mod ready;
 mod receive;
+mod resend;
 mod send;
+mod walk;
 
 use crate::Grant;
 use crate::shared::{FIN_SILENT, FIN_TOLD, Shared};
+use crate::slices::Next;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::Violation;
-use crosslane_shm::{Inbound, Load, Outbound, Store};
+use crosslane_shm::{Load, Store};
 use crosslane_stream::{Direction, OutOfOrder, Side};
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{
     ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
 };
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
+use generations::{Generation, Generations};
 use thiserror::Error;
 
 /// Far waiters that may be asked for in vain.
@@ -44,7 +59,15 @@ pub enum Failure {
     /// The peer sent a record out of order; the stream is broken off now.
     #[error(transparent)]
     OutOfOrder(#[from] OutOfOrder),
-    /// A signal handler came in between a call on the same stream.
+    /// The stream moved to another circuit, and what is said of how far it had come cannot be; broken off now.
+    #[error("the stream cannot go on: {told} units are said to have arrived, {known} are possible")]
+    Discontinued {
+        /// What was said.
+        told: u64,
+        /// What is known here.
+        known: u64,
+    },
+    /// A signal handler came in between a call on the same stream, or between a request to the daemon.
     #[error("re-entered from a signal handler")]
     Reentered,
 }
@@ -64,60 +87,89 @@ pub struct Moved {
     pub wake: Option<WaiterId>,
 }
 
+/// What an end asks of the daemon when its circuit has moved.
+pub trait Daemon: Sync + core::fmt::Debug {
+    /// The slices of the end after those of `generation`.
+    fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, NoNext>;
+
+    /// Rings the far side's waiter; `false` if that failed.
+    fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool;
+}
+
+/// Why there are no slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoNext {
+    /// A signal handler came in between another request; later there will be.
+    Reentered,
+    /// There are none, or they cannot be had: the stream is over.
+    Never,
+}
+
 /// One process's hold on one end: the mapped slices and the state shared with other processes.
 #[derive(Debug)]
 pub struct End {
     shared: &'static Shared,
-    inbound: Inbound,
-    outbound: Outbound,
+    generations: Generations,
     life: &'static AtomicU32,
+    daemon: &'static dyn Daemon,
     side: Side,
     tuple: Tuple,
     circuit: CircuitId,
     token: u64,
     slot: u32,
-    ring_max: u64,
 }
 
 impl End {
     /// Begins a new stream on a granted circuit, and greets the far side. `life` is the circuit's word on the
     /// daemon's life page.
-    pub fn begin(grant: Grant, arena: &'static Arena, life: &'static AtomicU32) -> Result<Self, Failure> {
-        let end = Self::resume(grant, arena, life);
-        let shared = end.shared;
+    pub fn begin(
+        grant: Grant,
+        arena: &'static Arena,
+        life: &'static AtomicU32,
+        daemon: &'static dyn Daemon,
+    ) -> Result<Self, Failure> {
+        let end = Self::resume(grant, arena, life, daemon);
+        let (shared, slices) = (end.shared, &end.generations.tx().slices);
         shared.status.circuit.store(end.circuit.0, Relaxed);
         shared.status.token.store(end.token, Relaxed);
         shared.status.client.store(u32::from(end.side == Side::Client), Relaxed);
         shared.status.tx.store(Direction::Open as u32, Relaxed);
-        end.outbound.store_u32(ORDER, 0);
-        end.outbound.store_u32(STATE, STATE_ATTACHED);
-        let greeted = shared.producer.push_control(&end.outbound, &end.inbound, end.side.greeting(), 0)?;
+        slices.outbound.store_u32(ORDER, 0);
+        slices.outbound.store_u32(STATE, STATE_ATTACHED);
+        let greeting = end.side.greeting();
+        let greeted = shared.producer.push_control(&slices.outbound, &slices.inbound, greeting, 0)?;
         debug_assert!(greeted, "a fresh ring has room");
+        end.generations.settled(end.generations.tx().word());
         Ok(end)
     }
 
     /// Prepares the slot of a new stream: must come before [`Self::begin`].
     pub fn prepare(grant: &Grant, arena: &'static Arena) {
-        let shared = Shared::of(arena, grant.slot);
-        let cap = RING_MIN.min(grant.ring_max);
+        let (shared, slices) = (Shared::of(arena, grant.slot), &grant.slices);
+        let (generation, max) = (slices.generation, slices.ring_max);
+        let cap = RING_MIN.min(max);
         shared.reset();
-        shared.producer.reset(cap, grant.ring_max, grant.tx_key);
-        shared.consumer.reset(cap, grant.ring_max, grant.rx_key);
+        shared.producer.resume(generation, cap, max, slices.tx_key, 0);
+        shared.consumer.resume(generation, cap, max, slices.rx_key, 0);
     }
 
     /// Takes hold of a stream that another process of this program began.
-    pub fn resume(grant: Grant, arena: &'static Arena, life: &'static AtomicU32) -> Self {
+    pub fn resume(
+        grant: Grant,
+        arena: &'static Arena,
+        life: &'static AtomicU32,
+        daemon: &'static dyn Daemon,
+    ) -> Self {
         Self {
             shared: Shared::of(arena, grant.slot),
-            inbound: grant.inbound,
-            outbound: grant.outbound,
+            generations: Generations::new(grant.slices),
             life,
+            daemon,
             side: if grant.client { Side::Client } else { Side::Server },
             tuple: grant.tuple,
             circuit: grant.circuit,
             token: grant.token,
             slot: grant.slot,
-            ring_max: grant.ring_max,
         }
     }
 
@@ -151,14 +203,11 @@ impl End {
         self.side
     }
 
-    /// What we load from.
-    pub(crate) fn inbound(&self) -> &Inbound {
-        &self.inbound
-    }
-
-    /// What we store into.
-    pub(crate) fn outbound(&self) -> &Outbound {
-        &self.outbound
+    /// The generation of the circuit, if it is longer than one cable: its waiters are those of the host between that
+    /// comes next.
+    pub fn detour(&self) -> Option<u32> {
+        let tx = self.generations.tx();
+        tx.slices.retention.is_some().then_some(tx.number())
     }
 
     /// State of the receiving direction.
@@ -173,11 +222,17 @@ impl End {
         direction(&self.shared.status.tx)
     }
 
+    /// Whether the circuit lives and everything goes by it: then there is nothing but the rings to look at.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.generations.is_settled(self.life.load(Acquire))
+    }
+
     /// Whether the daemon has declared the circuit dead: the reason, not 0.
     #[inline]
     pub fn dead(&self) -> Option<u32> {
-        match self.life.load(Relaxed) {
-            0 => None,
+        match life_reason(self.life.load(Acquire)) {
+            LIFE_ALIVE | LIFE_MOVING => None,
             reason => Some(reason),
         }
     }
@@ -185,15 +240,16 @@ impl End {
     /// Whether the far side ever took the circuit. A connecting side does so before its SYN, so when its connection
     /// is accepted this is final.
     pub fn was_attached(&self) -> bool {
-        self.inbound.load_u32(STATE) != STATE_NONE
+        let newest = self.generations.newest();
+        newest.number() > 0 || newest.slices.inbound.load_u32(STATE) != STATE_NONE
     }
 
     /// Whether nobody is there any more who could read what we send: the far end was closed, or its connection ended
     /// without a word (its last holder was killed or left by `_exit`).
     #[inline]
     pub fn gone(&self) -> bool {
-        if self.inbound.load_u32(STATE) == STATE_GONE {
-            return true;
+        if self.generations.tx().slices.inbound.load_u32(STATE) == STATE_GONE {
+            return self.is_settled() || !self.is_moving();
         }
         self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()
     }
@@ -209,17 +265,18 @@ impl End {
         silence.load(Relaxed) == FIN_SILENT
     }
 
-    /// Whether a record that is not data lies unread; `None` if other threads move too fast to tell. After the FIN
-    /// nothing more arrives, so the answer stays.
+    /// Whether a record that is not data lies unread; `None` if other threads move too fast to tell, or more may come
+    /// from another circuit. After the FIN nothing more arrives, so the answer stays.
     fn turn_ahead(&self) -> Option<bool> {
-        let mut cursor = self.shared.consumer.glance()?;
-        let front = cursor.position();
-        while cursor.position() - front < cursor.cap() {
-            let Ok(Some(header)) = cursor.look(&self.inbound) else { break };
+        if self.is_moving() {
+            return None;
+        }
+        let mut walk = self.walk(self.shared.consumer.glance()?)?;
+        while let Ok(Some(header)) = walk.look() {
             if !matches!(header.kind, Kind::Data | Kind::Filler | Kind::Hello | Kind::HelloAck) {
                 return Some(true);
             }
-            cursor.pass(header);
+            walk.pass(header);
         }
         Some(false)
     }
@@ -243,7 +300,7 @@ impl End {
 
     /// Tells the far side that this end is gone for good.
     pub fn leave(&self) {
-        self.outbound.store_u32(STATE, STATE_GONE);
+        self.generations.newest().slices.outbound.store_u32(STATE, STATE_GONE);
     }
 
     /// Breaks the stream off: `errno` is told once.
@@ -256,20 +313,20 @@ impl End {
 
     /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data
     /// was stored: there is a full fence in between.
-    pub(crate) fn data_bell(&self) -> Option<WaiterId> {
-        self.outbound.fence();
-        answer(self.inbound.load_u64(WANT_DATA), &self.shared.sending.rung)
+    fn data_bell(&self, tx: &Generation) -> Option<WaiterId> {
+        tx.slices.outbound.fence();
+        answer(tx.slices.inbound.load_u64(WANT_DATA), &self.shared.sending.rung)
     }
 
     /// The waiter that wants to know of room.
-    pub(crate) fn room_bell(&self) -> Option<WaiterId> {
-        self.outbound.fence();
-        answer(self.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
+    fn room_bell(&self, rx: &Generation) -> Option<WaiterId> {
+        rx.slices.outbound.fence();
+        answer(rx.slices.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
     }
 
     /// Breaks the stream off if the peer broke the protocol.
     fn guarded<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        if let Err(Failure::Violation(_) | Failure::OutOfOrder(_)) = outcome {
+        if let Err(Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. }) = outcome {
             self.break_off(libc::ECONNRESET);
             self.shared.status.rx.store(Direction::Aborted as u32, Relaxed);
             self.shared.status.tx.store(Direction::Aborted as u32, Relaxed);

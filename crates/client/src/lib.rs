@@ -6,10 +6,10 @@
 //! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part.
 
 pub mod end;
-pub mod ready;
 pub mod session;
 pub mod shared;
+pub mod slices;
 
-pub use end::{End, Failure, Moved};
-pub use ready::Ready;
+pub use end::ready::{self, Ready};
+pub use end::{Daemon, End, Failure, Moved, NoNext};
 pub use session::{Grant, Session, SessionError};

@@ -1,9 +1,10 @@
 //! A session with the daemon of this host, over its control socket.
 
-use crosslane_shm::{Caching, Inbound, MapError, Outbound};
+use crate::slices::{Next, Numbers, Slices};
+use crosslane_shm::MapError;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply, Request};
-use crosslane_wire::{CircuitId, DecodeError, Tuple, WaiterId, slice};
+use crosslane_wire::{CircuitId, DecodeError, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -85,20 +86,12 @@ pub struct Grant {
     pub tuple: Tuple,
     /// Whether this is the connecting end.
     pub client: bool,
-    /// Bytes of each ring.
-    pub ring_max: u64,
-    /// Mark key of the ring to read.
-    pub rx_key: u64,
-    /// Mark key of the ring to write.
-    pub tx_key: u64,
     /// Index into the life page.
     pub life: u32,
     /// Slot of the arena.
     pub slot: u32,
-    /// What the far side stores into.
-    pub inbound: Inbound,
-    /// Where we store.
-    pub outbound: Outbound,
+    /// Its memory.
+    pub slices: Slices,
     /// The arena of another process, if the end was adopted.
     pub arena: Option<OwnedFd>,
 }
@@ -222,44 +215,55 @@ impl Session {
             Reply::Plain { why } => Ok(Err(why)),
             Reply::Error { text } => Err(SessionError::Refused(text)),
             Reply::Circuit {
-                circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot, ..
+                circuit,
+                token,
+                tuple,
+                client,
+                ring_max,
+                rx_key,
+                tx_key,
+                life,
+                slot,
+                generation,
+                retained,
             } => {
-                if !slice::ring_max_ok(ring_max) {
-                    return Err(SessionError::Unexpected("ring length"));
-                }
+                let numbers = Numbers { generation, ring_max, rx_key, tx_key, retained };
                 let mut fds = fds.into_iter();
-                let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else {
+                let slices = match Slices::map(&numbers, &mut fds) {
+                    Ok(Some(slices)) => slices,
                     // This process is at its limit of descriptors: that is no fault of the session's.
-                    return Err(SessionError::NoRoom { circuit, token });
-                };
-                let len = slice::slice_len(ring_max);
-                let mapped = Inbound::map(&inbound, len)
-                    .and_then(|inbound| Ok((inbound, Outbound::map(&outbound, len, Caching::WriteBack)?)));
-                let (inbound, outbound) = match mapped {
-                    Ok(slices) => slices,
+                    Ok(None) => return Err(SessionError::NoRoom { circuit, token }),
                     Err(error) => {
                         // The far side must not count on this end.
                         self.tell(&Request::Close { circuit, token, abort: true })?;
-                        return Err(error.into());
+                        return Err(error);
                     }
                 };
                 let arena = fds.next();
-                Ok(Ok(Grant {
-                    circuit,
-                    token,
-                    tuple,
-                    client,
-                    ring_max,
-                    rx_key,
-                    tx_key,
-                    life,
-                    slot,
-                    inbound,
-                    outbound,
-                    arena,
-                }))
+                Ok(Ok(Grant { circuit, token, tuple, client, life, slot, slices, arena }))
             }
             _ => Err(SessionError::Unexpected("a circuit was asked for")),
+        }
+    }
+
+    /// Asks for the slices of an end after those of `generation`; `None` if there are none (any more).
+    pub fn resume(
+        &self,
+        circuit: CircuitId,
+        token: u64,
+        generation: u32,
+    ) -> Result<Option<Next>, SessionError> {
+        let (reply, fds) = self.request(&Request::Resume { circuit, token, generation }, &[])?;
+        match reply {
+            Reply::Plain { .. } => Ok(None),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            Reply::Resumed { generation, newest, limit, arrived, ring_max, rx_key, tx_key, retained } => {
+                let numbers = Numbers { generation, ring_max, rx_key, tx_key, retained };
+                let slices = Slices::map(&numbers, &mut fds.into_iter())?;
+                let slices = slices.ok_or(SessionError::NoRoom { circuit, token })?;
+                Ok(Some(Next { slices, newest, limit, arrived }))
+            }
+            _ => Err(SessionError::Unexpected("slices were asked for")),
         }
     }
 

@@ -70,6 +70,17 @@ pub struct Sending {
     pub cpu: AtomicU32,
     /// How long to spin for room.
     pub budget: Budget,
+    /// Longest ring that the program wants, bytes; 0 if it did not say.
+    pub limit: AtomicU64,
+    /// Units that were sent by earlier rings, or wait to be sent: nothing new is sent before all of them were sent in this
+    /// one.
+    pub owed: AtomicU64,
+    /// Units of which the retention ring holds the payload: from here,
+    pub kept_from: AtomicU64,
+    /// up to here.
+    pub kept_to: AtomicU64,
+    /// Units that are known to have reached the far end's memory.
+    pub landed: AtomicU64,
 }
 
 /// What the receiver changes.
@@ -84,6 +95,8 @@ pub struct Receiving {
     pub rung: AtomicU64,
     /// The processor that the far side's last record came from.
     pub peer_cpu: AtomicU32,
+    /// Not 0: stamps are wanted.
+    pub order: AtomicU32,
 }
 
 /// What those who wait change.
@@ -158,7 +171,7 @@ impl Shared {
             &self.sending.blocked,
             &self.sending.sends,
             &self.sending.cpu,
-            &self.receiving.peer_cpu,
+            &self.receiving.order,
             &self.waiting.sequence,
             &self.waiting.data,
             &self.waiting.room,
@@ -167,7 +180,10 @@ impl Shared {
         }
         let counters = &self.counters;
         let words = [&counters.tx_bytes, &counters.rx_bytes, &counters.bells, &counters.sleeps];
-        for word in words.into_iter().chain([&self.sending.rung, &self.receiving.rung]) {
+        let sending = &self.sending;
+        let sent = [&sending.limit, &sending.owed, &sending.kept_from, &sending.kept_to, &sending.landed];
+        let rung = [&sending.rung, &self.receiving.rung];
+        for word in words.into_iter().chain(sent).chain(rung) {
             word.store(0, Relaxed);
         }
         self.receiving.peer_cpu.store(u32::MAX, Relaxed);

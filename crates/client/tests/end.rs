@@ -1,7 +1,8 @@
 //! Two ends joined in one process: bytes, half close, downgrade, wake-ups, and a peer that lies.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use crosslane_client::{End, Failure, Grant};
+use crosslane_client::slices::{Next, Slices};
+use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::EASY;
@@ -13,6 +14,20 @@ use std::io::{IoSlice, IoSliceMut};
 
 const TID: u32 = 1;
 const RING_MAX: u64 = 1 << 20;
+
+/// No stream moves here.
+#[derive(Debug)]
+struct Alone;
+
+impl Daemon for Alone {
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
+        Err(NoNext::Never)
+    }
+
+    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+        true
+    }
+}
 
 struct Pair {
     client: End,
@@ -39,17 +54,21 @@ fn pair_of(ring_max: u64) -> Pair {
             token: 2,
             tuple: Tuple { client: address(1), server: address(2) },
             client,
-            ring_max,
-            rx_key: 10 + u64::from(client),
-            tx_key: 11 - u64::from(client),
             life: 0,
             slot: arena.allot().unwrap(),
-            inbound: Inbound::map(inbound, len).unwrap(),
-            outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
+            slices: Slices {
+                generation: 0,
+                ring_max,
+                rx_key: 10 + u64::from(client),
+                tx_key: 11 - u64::from(client),
+                inbound: Inbound::map(inbound, len).unwrap(),
+                outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
+                retention: None,
+            },
             arena: None,
         };
         End::prepare(&grant, arena);
-        End::begin(grant, arena, life[usize::from(client)]).unwrap()
+        End::begin(grant, arena, life[usize::from(client)], &Alone).unwrap()
     };
     let forged = Outbound::map(&to_server, len, Caching::WriteBack).unwrap();
     Pair { client: end(true), server: end(false), forged, life }
@@ -95,15 +114,15 @@ fn a_full_ring_is_pressed_before_a_sender_counts_as_blocked() {
     let (client, blocked) = (&pair.client, &pair.client.shared().sending.blocked);
     while send(client, &[1; 100_000]).is_ok() {}
     assert_eq!(client.shared().producer.cap(), EASY);
-    assert!(client.can_be_pressed() && !client.has_credit() && client.has_room());
+    assert!(client.can_be_pressed() && !client.has_credit() && client.has_room(TID));
     assert_eq!(blocked.load(Ordering::Relaxed), 0);
     client.press();
     while send(client, &[2; 100_000]).is_ok() {}
     assert_eq!(client.shared().producer.cap(), 2 * EASY);
-    assert!(!client.can_be_pressed() && !client.has_room());
+    assert!(!client.can_be_pressed() && !client.has_room(TID));
     assert!(blocked.load(Ordering::Relaxed) > 0);
     while receive(&pair.server, 1 << 20).is_ok() {}
-    assert!(client.has_credit() && client.has_room());
+    assert!(client.has_credit() && client.has_room(TID));
 }
 
 #[test]

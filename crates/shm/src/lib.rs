@@ -2,12 +2,14 @@
 //!
 //! This is where all `unsafe` of the data path lives. Nothing here forms a Rust reference over shared bytes: the
 //! peer may change them at any time. [`mem`] has the two views (an [`Outbound`] has no load at all: law 1), [`ring`]
-//! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`] spin-then-sleep, [`lock`] and
-//! [`arena`] what the processes of one program share among themselves.
+//! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
+//! spin-then-sleep, [`lock`] and [`arena`] what the processes of one program share among themselves, [`list`] what
+//! its threads read while it grows.
 
 pub mod arena;
 pub mod clock;
 pub mod copy;
+pub mod list;
 pub mod lock;
 pub mod mem;
 pub mod ring;

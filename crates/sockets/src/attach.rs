@@ -14,6 +14,7 @@
 
 use crate::history::{self, Advice};
 use crate::process::{self, NoCircuit};
+use crate::resume::DAEMON;
 use crate::table::{self, Entry, Held, Kind};
 use crate::{address, deferral, end_of_life, epoll, options, real, rules, thread, wait, watch};
 use core::ffi::c_int;
@@ -248,7 +249,7 @@ pub fn adopt(fd: c_int) {
     let Ok((mut grant, life)) = process::circuit(&Request::Adopt, fd, ANSWER_TIMEOUT) else { return };
     let Some(arena) = grant.arena.take().and_then(|fd| Arena::open(&fd).ok()) else { return };
     let arena: &'static Arena = Box::leak(Box::new(arena));
-    let end = End::resume(grant, arena, life);
+    let end = End::resume(grant, arena, life, &DAEMON);
     end.shared().counters.refs.fetch_max(1, Relaxed);
     end.forget_waiters();
     if let Some(index) = table::place(end) {
@@ -295,7 +296,7 @@ fn begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<H
 fn try_begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
     let arena = process::arena()?;
     End::prepare(&grant, arena);
-    let end = End::begin(grant, arena, life).ok()?;
+    let end = End::begin(grant, arena, life, &DAEMON).ok()?;
     end.shared().status.born.store(end_of_life::now_ms(), Relaxed);
     end.shared().sending.budget.reset(process::spin_ns());
     end.shared().receiving.budget.reset(process::spin_ns());

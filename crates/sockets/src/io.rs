@@ -218,7 +218,7 @@ fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outco
             Some(errno) => Outcome::Errno(errno),
             None => broken_pipe(flags),
         },
-        Failure::Violation(_) | Failure::OutOfOrder(_) => {
+        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. } => {
             end_of_life::violated(end, failure.to_string());
             Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
         }
@@ -235,7 +235,7 @@ fn receive_failed(end: &Held, failure: Failure) -> Outcome {
             Outcome::Bytes(0)
         }
         Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
-        Failure::Violation(_) | Failure::OutOfOrder(_) => {
+        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. } => {
             end_of_life::violated(end, failure.to_string());
             Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
         }

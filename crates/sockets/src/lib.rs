@@ -29,6 +29,7 @@ mod own;
 mod poll;
 mod process;
 mod real;
+mod resume;
 mod rules;
 mod select;
 mod table;

@@ -168,6 +168,11 @@ pub fn session_socket() -> Option<RawFd> {
     unsafe { &*GLOBAL.state.get() }.link.as_ref().map(|link| link.socket)
 }
 
+/// Whether this is a signal handler that came in between a request of this very thread.
+pub fn is_reentered() -> bool {
+    !sandboxed() && GLOBAL.lock.lock(thread::tid()).is_err()
+}
+
 /// Makes sure that there is a session. `false`: there is no daemon, everything is plain TCP.
 pub fn connected() -> bool {
     on_session(|_, _| Ok(())).is_some()

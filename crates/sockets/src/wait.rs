@@ -152,7 +152,7 @@ pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
 fn stirred(end: &Held, what: For) -> bool {
     match what {
         For::Data => end.stirred(),
-        For::Room => end.has_room() || end.dead().is_some() || end.gone(),
+        For::Room => end.has_room(thread::tid()) || end.dead().is_some() || end.gone(),
     }
 }
 
@@ -213,7 +213,7 @@ fn over(end: &Held, what: For) -> bool {
     status.reset.load(Relaxed) != 0
         || match what {
             For::Data => {
-                status.fin.load(Relaxed) != 0
+                (status.fin.load(Relaxed) != 0 && !end.is_moving())
                     || status.read_shut.load(Relaxed) != 0
                     || !matches!(end.rx(), Direction::Open | Direction::Greeting)
             }

@@ -22,9 +22,12 @@ pub struct Waiter {
     session: u32,
 }
 
-/// Doorbells by the host they belong to (its address) and the waiter's number there; the daemon's session in which
-/// they were found, and the ends that use them.
-type Bells = BTreeMap<(IpAddr, u32), (RawFd, u32)>;
+/// Whose a doorbell is: the far host's (its address), or, where the circuit is longer than one cable, that of a host
+/// between, which only the circuit and its generation tell; and the waiter's number there.
+type Owner = (IpAddr, Option<(u64, u32)>, u32);
+
+/// Doorbells, and the daemon's session in which they were found.
+type Bells = BTreeMap<Owner, (RawFd, u32)>;
 
 struct Global {
     lock: Lock,
@@ -213,7 +216,8 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
     }
     let far =
         if end.shared().status.client.load(Ordering::Relaxed) != 0 { tuple.server } else { tuple.client };
-    let key = (far.ip().to_canonical(), waiter.0);
+    let between = end.detour().map(|generation| (circuit.0, generation));
+    let key = (far.ip().to_canonical(), between, waiter.0);
     let bell = known(key).or_else(|| if end.is_patient() { find(circuit, waiter, key) } else { None });
     // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
     match bell.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }) {
@@ -237,13 +241,13 @@ fn never_blocks(bell: BorrowedFd<'_>) -> bool {
         || rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
-fn known(key: (IpAddr, u32)) -> Option<RawFd> {
+fn known(key: Owner) -> Option<RawFd> {
     with(|_, bells| bells.get(&key).copied())
         .flatten()
         .and_then(|(fd, session)| (session == process::sessions()).then_some(fd))
 }
 
-fn find(circuit: CircuitId, waiter: WaiterId, key: (IpAddr, u32)) -> Option<RawFd> {
+fn find(circuit: CircuitId, waiter: WaiterId, key: Owner) -> Option<RawFd> {
     let request = Request::WantBell { circuit, waiter };
     let (reply, fds) = process::with_session(|session, _| session.request(&request, &[]))?;
     let bell = match reply {

@@ -2,6 +2,7 @@
 
 use super::{End, Failure, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use crosslane_shm::ring::Head;
 use crosslane_stream::{Direction, Effect, handle_record};
 use crosslane_wire::record::Kind;
 use std::io::IoSliceMut;
@@ -12,21 +13,22 @@ impl End {
         let (bytes, gave) = {
             let _guard = self.shared.receiving.lock.lock(tid)?;
             let fin = self.has_fin();
-            let bytes = self.guarded(self.take_all(buffers))?;
+            let bytes = self.guarded(self.take_all(tid, buffers))?;
             if bytes == 0 {
                 return Err(self.nothing_left(fin));
             }
-            (bytes, self.shared.consumer.give_credit(&self.outbound, false))
+            let rx = self.generations.rx();
+            (bytes, self.shared.consumer.give_credit(&rx.slices.outbound, false).then_some(rx))
         };
         add(&self.shared.counters.rx_bytes, bytes);
-        Ok(Moved { bytes, wake: if gave { self.room_bell() } else { None } })
+        Ok(Moved { bytes, wake: gave.and_then(|rx| self.room_bell(rx)) })
     }
 
     /// Copies what has arrived without consuming it (`MSG_PEEK`).
     pub fn try_peek(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
         let _guard = self.shared.receiving.lock.lock(tid)?;
         let fin = self.has_fin();
-        self.guarded(self.settle())?;
+        self.guarded(self.settle(tid))?;
         let bytes = self.guarded(self.peek_all(buffers))?;
         if bytes == 0 { Err(self.nothing_left(fin)) } else { Ok(bytes) }
     }
@@ -34,17 +36,16 @@ impl End {
     /// Payload bytes that lie unread (`FIONREAD`).
     pub fn unread(&self, tid: u32) -> Result<usize, Failure> {
         let _guard = self.shared.receiving.lock.lock(tid)?;
-        self.guarded(self.settle())?;
-        let (ring, consumer) = (&self.inbound, &self.shared.consumer);
-        let (mut cursor, mut bytes) = (consumer.cursor(), 0);
-        while cursor.position() - consumer.position() < cursor.cap() {
-            let Some(header) = self.guarded(cursor.look(ring).map_err(Failure::from))? else { break };
+        self.guarded(self.settle(tid))?;
+        let (consumer, mut bytes) = (&self.shared.consumer, 0);
+        let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };
+        while let Some(header) = self.guarded(walk.look().map_err(Failure::from))? {
             match header.kind {
                 Kind::Data => bytes += header.len as usize,
                 Kind::Filler => {}
                 _ => break,
             }
-            cursor.pass(header);
+            walk.pass(header);
         }
         Ok(bytes.saturating_sub(consumer.taken()))
     }
@@ -54,18 +55,19 @@ impl End {
     /// What breaks the protocol stays where it is, for the receive that comes: that one can tell.
     pub fn refresh(&self, tid: u32) {
         if let Some(_guard) = self.shared.receiving.lock.try_lock(tid) {
-            let _ = self.settle();
+            let _ = self.settle(tid);
         }
     }
 
-    fn take_all(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let (ring, consumer, mut done) = (&self.inbound, &self.shared.consumer, 0);
+    fn take_all(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
+        let (consumer, mut done) = (&self.shared.consumer, 0);
         for buffer in buffers {
             let mut at = 0;
             while at < buffer.len() {
-                if !self.settle()? {
+                if !self.settle(tid)? {
                     return Ok(done);
                 }
+                let ring = &self.generations.rx().slices.inbound;
                 let taken = consumer.take(ring, &mut buffer[at..])?;
                 (at, done) = (at + taken, done + taken);
             }
@@ -74,26 +76,27 @@ impl End {
     }
 
     fn peek_all(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let (ring, consumer) = (&self.inbound, &self.shared.consumer);
-        let (mut cursor, mut skip, mut done) = (consumer.cursor(), consumer.taken(), 0);
+        let (consumer, mut done) = (&self.shared.consumer, 0);
+        let mut skip = consumer.taken();
+        let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };
         for buffer in buffers {
             let mut at = 0;
             while at < buffer.len() {
-                let Some(header) = cursor.look(ring)? else { return Ok(done) };
+                let Some(header) = walk.look()? else { return Ok(done) };
                 match header.kind {
                     Kind::Data => {}
                     Kind::Filler => {
-                        cursor.pass(header);
+                        walk.pass(header);
                         continue;
                     }
                     _ => return Ok(done),
                 }
                 let left = (header.len as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);
-                cursor.read(ring, header, skip, &mut buffer[at..at + count]);
+                walk.cursor().read(walk.ring(), header, skip, &mut buffer[at..at + count]);
                 (at, done, skip) = (at + count, done + count, skip + count);
                 if count == left {
-                    cursor.pass(header);
+                    walk.pass(header);
                     skip = 0;
                 }
             }
@@ -103,25 +106,43 @@ impl End {
 
     /// Consumes records until one with payload for the program is at the front: `Ok(true)`, or none is there.
     #[inline]
-    fn settle(&self) -> Result<bool, Failure> {
-        let (ring, consumer) = (&self.inbound, &self.shared.consumer);
+    pub(super) fn settle(&self, tid: u32) -> Result<bool, Failure> {
         loop {
             let state = self.rx();
             if !matches!(state, Direction::Open | Direction::Greeting) {
                 return Ok(false);
             }
-            let Some(head) = consumer.head(ring)? else { return Ok(false) };
+            let Some(head) = self.next_record(tid)? else { return Ok(false) };
             let (next, effect) = handle_record(self.side, state, head.kind)?;
             if effect == Effect::Deliver && head.left > 0 {
                 self.shared.receiving.peer_cpu.store(u32::from(head.cpu), Relaxed);
                 return Ok(true);
             }
-            consumer.consume()?;
+            self.shared.consumer.consume()?;
             self.shared.status.rx.store(next as u32, Relaxed);
             if next == Direction::Aborted {
                 self.break_off(libc::ECONNRESET);
             }
         }
+    }
+
+    /// The record at the front, if one has arrived and counts. Whether it does is looked at after its mark was seen.
+    #[inline]
+    fn next_record(&self, tid: u32) -> Result<Option<Head>, Failure> {
+        if self.is_settled() {
+            let ring = &self.generations.rx().slices.inbound;
+            let head = self.shared.consumer.head_if(ring, || self.is_settled())?;
+            if head.is_some() || (self.is_settled() && !self.has_arrived()) {
+                return Ok(head);
+            }
+        }
+        self.front(tid)
+    }
+
+    /// Whether a record waits in the ring that is received by.
+    #[inline]
+    pub(super) fn has_arrived(&self) -> bool {
+        self.shared.consumer.arrived(&self.generations.rx().slices.inbound)
     }
 
     /// Whether the far side's FIN was seen. To be asked before the ring is looked at: what the far side stored before
@@ -140,7 +161,7 @@ impl End {
             Direction::Tcp => Failure::Tcp,
             Direction::Ended => Failure::Ended,
             Direction::Aborted => Failure::Reset,
-            _ if fin || status.read_shut.load(Relaxed) != 0 => Failure::Ended,
+            _ if status.read_shut.load(Relaxed) != 0 || (fin && !self.is_moving()) => Failure::Ended,
             _ => Failure::WouldBlock,
         }
     }

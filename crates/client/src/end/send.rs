@@ -1,9 +1,11 @@
 //! Sending.
 
-use super::{End, Failure, Moved, add};
-use core::sync::atomic::Ordering::Relaxed;
+use super::moving::Has;
+use super::{End, Failure, Generation, Moved, add};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
 use crosslane_stream::{Direction, handle_send};
+use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{ORDER, RING_MIN};
 use std::io::IoSlice;
@@ -12,24 +14,36 @@ impl End {
     /// The program wants no more than about `bytes` under way (`SO_SNDBUF`): the ring does not grow beyond that, nor
     /// below its first size.
     pub fn limit_sending(&self, bytes: u64) {
-        let wanted = bytes.clamp(RING_MIN.min(self.ring_max), self.ring_max).next_power_of_two();
-        self.shared.producer.limit(wanted);
+        self.shared.sending.limit.store(bytes.max(1), Relaxed);
+        self.apply_limit(self.generations.tx().slices.ring_max);
+    }
+
+    /// To a ring of at most `ring_max` bytes.
+    pub(super) fn apply_limit(&self, ring_max: u64) {
+        let limit = self.shared.sending.limit.load(Relaxed);
+        if limit > 0 {
+            let wanted = limit.clamp(RING_MIN.min(ring_max), ring_max).next_power_of_two();
+            self.shared.producer.limit(wanted);
+        }
     }
 
     /// Copies as much of `buffers`, from their byte `skip` on, as there is room for. If that is not all, the ring may
     /// still be made longer: see [`Self::can_be_pressed`].
     pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Moved, Failure> {
-        let sending = &self.shared.sending;
-        let bytes = {
+        let (sending, wanted) = (&self.shared.sending, total(buffers) - skip);
+        let (bytes, wake) = {
             let _guard = sending.lock.lock(tid)?;
             self.may_send(Kind::Data)?;
-            if self.gone() {
-                return self.send_to_nobody(total(buffers) - skip);
+            if !self.is_settled() && !self.may_go_on(tid, Has::Sending)? {
+                sending.blocked.fetch_add(1, Relaxed);
+                return Err(Failure::WouldBlock);
             }
-            self.stamp();
-            self.guarded(self.push_all(buffers, skip))?
+            if self.gone() {
+                return self.send_to_nobody(wanted);
+            }
+            self.guarded(self.push_surely(tid, buffers, skip))?
         };
-        if bytes < total(buffers) - skip {
+        if bytes < wanted {
             if !self.can_be_pressed() {
                 sending.blocked.fetch_add(1, Relaxed);
             }
@@ -38,21 +52,32 @@ impl End {
             }
         }
         add(&self.shared.counters.tx_bytes, bytes);
-        Ok(Moved { bytes, wake: self.data_bell() })
+        Ok(Moved { bytes, wake })
     }
 
-    /// Sends a record without payload that changes the direction: `DisConn`, `Downgrade`, `AbortConn`.
+    /// Sends a record without payload that changes the direction: `DisConn`, `Downgrade`, `AbortConn`. While the stream
+    /// is between two circuits it is noted, and sent with what is sent again.
     pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
         let _guard = self.shared.sending.lock.lock(tid)?;
         let next = self.may_send(kind)?;
-        self.stamp();
-        let (ring, credits) = (&self.outbound, &self.inbound);
-        let pushed = self.shared.producer.push_control(ring, credits, kind, 0).map_err(Failure::from);
-        if !self.guarded(pushed)? {
-            return Err(Failure::WouldBlock);
+        let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
+        let (tx, sent) = (self.generations.tx(), self.sent());
+        let mut wake = None;
+        if goes_on {
+            self.stamp(tx);
+            let (ring, credits) = (&tx.slices.outbound, &tx.slices.inbound);
+            let pushed = self.shared.producer.push_control(ring, credits, kind, 0).map_err(Failure::from);
+            if !self.guarded(pushed)? {
+                return Err(Failure::WouldBlock);
+            }
+            wake = self.data_bell(tx);
         }
         self.shared.status.tx.store(next as u32, Relaxed);
-        Ok(Moved { bytes: 0, wake: self.data_bell() })
+        if !goes_on || self.has_moved(tx) {
+            self.shared.sending.owed.store(sent + 1, Relaxed);
+            self.catch_up(tid, Has::Sending)?;
+        }
+        Ok(Moved { bytes: 0, wake })
     }
 
     /// Whether the last send found a full ring that could be longer than it is. A sender does best to wait for
@@ -69,18 +94,21 @@ impl End {
     /// Whether a quarter of the ring in use is free.
     pub fn has_credit(&self) -> bool {
         let wanted = self.shared.producer.cap() / 4;
-        self.shared.producer.glance(&self.inbound, wanted) >= wanted
+        self.shared.producer.glance(&self.generations.tx().slices.inbound, wanted) >= wanted
     }
 
-    /// Bytes of ring that the far side has not confirmed to have consumed (`SIOCOUTQ`, about).
+    /// Bytes of ring that the far side has not confirmed to have consumed, and those that wait to be sent again
+    /// (`SIOCOUTQ`, about).
     pub fn unconfirmed(&self) -> u64 {
-        self.shared.producer.unconfirmed(&self.inbound).unwrap_or(0)
+        let producer = &self.shared.producer;
+        let owed = self.sent() - producer.units().min(self.sent());
+        producer.unconfirmed(&self.generations.tx().slices.inbound).unwrap_or(0) + owed
     }
 
     /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
     /// fail. More than the longest ring holds is never sent in one go.
     fn send_to_nobody(&self, bytes: usize) -> Result<Moved, Failure> {
-        let bytes = bytes.min(usize::try_from(self.ring_max).unwrap_or(usize::MAX));
+        let bytes = bytes.min(usize::try_from(self.generations.tx().slices.ring_max).unwrap_or(usize::MAX));
         let unheard = &self.shared.status.unheard;
         let before = if bytes == 0 { unheard.load(Relaxed) } else { unheard.swap(1, Relaxed) };
         if before == 0 {
@@ -91,8 +119,15 @@ impl End {
 
     /// Whether records carry the time is for the far side to say.
     #[inline]
-    fn stamp(&self) {
-        self.shared.producer.stamp(self.inbound.load_u32(ORDER) != 0);
+    fn stamp(&self, tx: &Generation) {
+        self.shared.producer.stamp(tx.slices.inbound.load_u32(ORDER) != 0);
+    }
+
+    /// Whether `tx` is no longer where sending goes on. To be asked after a full fence: then what was pushed before is
+    /// counted by the daemon, or we see that it counts.
+    #[inline]
+    fn has_moved(&self, tx: &Generation) -> bool {
+        self.life.load(Acquire) != tx.word()
     }
 
     fn may_send(&self, kind: Kind) -> Result<Direction, Failure> {
@@ -106,8 +141,35 @@ impl End {
         })
     }
 
-    fn push_all(&self, buffers: &[IoSlice<'_>], mut skip: usize) -> Result<usize, Failure> {
-        let (producer, mut done) = (&self.shared.producer, 0);
+    /// Pushes what there is room for. If the circuit moves meanwhile, what did not make it is pushed into the next ring.
+    fn push_surely(
+        &self,
+        tid: u32,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Result<(usize, Option<WaiterId>), Failure> {
+        let mut done = 0;
+        loop {
+            let (tx, begin) = (self.generations.tx(), self.shared.producer.units());
+            self.stamp(tx);
+            let pushed = self.push_all(tx, buffers, skip + done)?;
+            if pushed == 0 {
+                return Ok((done, None));
+            }
+            let wake = self.data_bell(tx);
+            if !self.has_moved(tx) {
+                return Ok((done + pushed, wake));
+            }
+            let counted = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(pushed);
+            done += counted;
+            if counted == pushed || !(self.is_settled() || self.may_go_on(tid, Has::Sending)?) {
+                return Ok((done, wake));
+            }
+        }
+    }
+
+    fn push_all(&self, tx: &Generation, buffers: &[IoSlice<'_>], mut skip: usize) -> Result<usize, Failure> {
+        let (producer, slices, mut done) = (&self.shared.producer, &tx.slices, 0);
         let cpu = self.processor();
         for buffer in buffers {
             let Some(rest) = buffer.get(skip..) else {
@@ -115,7 +177,10 @@ impl End {
                 continue;
             };
             skip = 0;
-            let pushed = producer.push(&self.outbound, &self.inbound, Kind::Data, rest, cpu)?;
+            let pushed = match &slices.retention {
+                None => producer.push(&slices.outbound, &slices.inbound, Kind::Data, rest, cpu)?,
+                Some(kept) => self.push_kept(tx, kept, rest, cpu)?,
+            };
             done += pushed;
             if pushed < rest.len() {
                 break;

@@ -5,8 +5,8 @@ use crate::table::Held;
 use crate::{thread, wait};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use crosslane_client::ready::Seen;
 use crosslane_client::{End, Ready};
-use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
@@ -50,13 +50,13 @@ pub struct Interest {
     /// Something arrived that was not yet told (edge-triggered).
     edge: bool,
     /// Up to where arrivals were seen.
-    seen: Option<Cursor>,
+    seen: Option<Seen>,
     /// Sends without room that were answered by `EPOLLOUT`.
     blocked: u32,
     /// Readiness at the last look.
     last: u32,
     /// Where the reader was when the far side was asked for a bell; it rings once.
-    armed: Option<u64>,
+    armed: Option<(u32, u64)>,
     armed_room: bool,
 }
 
@@ -166,7 +166,7 @@ impl Interest {
     #[inline]
     fn is_idle(&mut self) -> bool {
         let odd = self.fresh || self.edge || self.kernel != 0 || self.asked & !PRI != QUIET;
-        if odd || !is_plain(&self.held) {
+        if odd || !self.held.is_settled() || !is_plain(&self.held) {
             return false;
         }
         if self.wanted & ET == 0 {
@@ -176,12 +176,14 @@ impl Interest {
             self.edge = true;
             return false;
         }
-        self.blocked == self.held.shared().sending.blocked.load(Relaxed) && self.held.dead().is_none()
+        self.blocked == self.held.shared().sending.blocked.load(Relaxed) && self.held.is_settled()
     }
 
     #[cold]
     #[inline(never)]
     fn look(&mut self, inner: RawFd, tid: u32, take: bool) -> u32 {
+        // In the ring where the stream goes on, not in an old one.
+        self.held.attend(tid);
         // What makes an edge is looked at before readiness: what comes in between is told at the next look, not lost.
         if self.wanted & ET != 0 {
             self.edge |= self.held.arrivals(&mut self.seen) && !self.is_tcp_only();
@@ -278,7 +280,7 @@ impl Interest {
         }
         let mut armed = true;
         if self.wanted & (IN | RDHUP) != 0 && is_receiving(&self.held) {
-            let position = self.held.shared().consumer.position();
+            let position = self.held.bell_mark();
             let is_armed =
                 self.armed == Some(position) && self.held.shared().waiting.data.load(Relaxed) == waiter.0;
             if !is_armed {
@@ -305,7 +307,7 @@ impl Interest {
     }
 
     fn is_blocked(&self) -> bool {
-        !self.held.has_room() || self.blocked != self.held.shared().sending.blocked.load(Relaxed)
+        !self.held.has_room(tid()) || self.blocked != self.held.shared().sending.blocked.load(Relaxed)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::hook;
 use crate::table::{self, Held, Kind};
+use crate::thread;
 use crate::{attach, end_of_life, io, real};
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
@@ -157,7 +158,7 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
 fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_int) -> io::Outcome {
     let nonblocking =
         flags != 0 || end.shared().status.nonblock.load(core::sync::atomic::Ordering::Relaxed) != 0;
-    let limit = if nonblocking { end.room() } else { CHUNK };
+    let limit = if nonblocking { end.room(thread::tid()) } else { CHUNK };
     let mut chunk = vec![0u8; len.min(limit).min(CHUNK)];
     if chunk.is_empty() {
         return io::Outcome::Errno(if len == 0 { 0 } else { libc::EAGAIN });

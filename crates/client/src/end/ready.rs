@@ -1,13 +1,14 @@
 //! Is an end ready, and wake me when it is: what `poll` and `epoll` ask of a stream.
 
-use crate::End;
+use super::End;
+use super::moving::Has;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_shm::Store;
 use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{CPU_MASK, Kind};
-use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
+use crosslane_wire::slice::{LINE, ORDER, RETENTION, WANT_DATA, WANT_ROOM};
 
 /// What an end is ready for, in the terms of `poll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,9 +25,18 @@ pub struct Ready {
     pub error: bool,
 }
 
+/// Up to where arrivals were seen; see [`End::arrivals`].
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    cursor: Cursor,
+    /// The newest generation at that time.
+    circuit: u32,
+}
+
 impl End {
     /// What the end is ready for now. Of a direction that travels by TCP it says nothing: ask the kernel.
     pub fn ready(&self, tid: u32) -> Ready {
+        self.attend(tid);
         let status = &self.shared().status;
         if status.reset.load(Relaxed) != 0 || self.dead().is_some() {
             let error = status.error.load(Relaxed) != 0
@@ -34,12 +44,12 @@ impl End {
             return Ready { readable: true, writable: true, read_closed: true, hung_up: true, error };
         }
         let data = self.has_data(tid);
-        let fin = status.fin.load(Relaxed) != 0 || self.rx() == Direction::Ended;
+        let fin = self.has_fin() || self.rx() == Direction::Ended;
         let read_closed = fin || status.read_shut.load(Relaxed) != 0;
         let tx_over = self.tx() == Direction::Ended;
         Ready {
             readable: data || (read_closed && self.rx() != Direction::Tcp),
-            writable: tx_over || self.has_room() || self.gone(),
+            writable: tx_over || self.has_room(tid) || self.gone(),
             read_closed,
             hung_up: read_closed && tx_over,
             error: false,
@@ -49,16 +59,19 @@ impl End {
     /// Whether payload lies at the front of the ring.
     #[inline]
     pub fn has_data(&self, tid: u32) -> bool {
-        let consumer = &self.shared().consumer;
-        if !consumer.arrived(self.inbound()) {
+        if !self.is_settled() {
+            return self.has_data_meanwhile(tid) && self.may_receive();
+        }
+        if !self.has_arrived() {
             return false;
         }
-        let front = consumer.glance().map(|cursor| cursor.look(self.inbound()));
+        let walk = self.shared().consumer.glance().and_then(|front| self.walk(front));
+        let front = walk.map(|mut walk| walk.look());
         if matches!(front, Some(Ok(Some(header))) if header.kind == Kind::Data) {
             return self.may_receive();
         }
         self.refresh(tid);
-        consumer.arrived(self.inbound()) && self.may_receive()
+        self.has_arrived() && self.may_receive()
     }
 
     /// Whether a receive looks at the ring. What comes before the greeting is for it to refuse.
@@ -66,68 +79,88 @@ impl End {
         matches!(self.rx(), Direction::Open | Direction::Greeting)
     }
 
-    /// Whether something changed that a waiting receiver must look at; one load when nothing did.
+    /// Whether something changed that a waiting receiver must look at; one load when nothing did. While the stream is
+    /// between two circuits, nothing does.
     #[inline]
     pub fn stirred(&self) -> bool {
-        self.shared().consumer.arrived(self.inbound()) || self.dead().is_some()
+        if self.is_settled() { self.has_arrived() } else { self.stirred_meanwhile() }
     }
 
     /// Whether a quarter of the ring is free, or can be had by growth: what counts as writable.
     #[inline]
-    pub fn has_room(&self) -> bool {
-        let producer = &self.shared().producer;
-        if producer.may_grow() { producer.glance(self.inbound(), LINE) >= LINE } else { self.has_credit() }
+    pub fn has_room(&self, tid: u32) -> bool {
+        if !self.is_settled() && !self.may_go_on(tid, Has::Nothing).unwrap_or(false) {
+            return false;
+        }
+        let (producer, tx) = (&self.shared().producer, &self.generations.tx().slices);
+        let in_ring =
+            if producer.may_grow() { producer.glance(&tx.inbound, LINE) >= LINE } else { self.has_credit() };
+        in_ring && (tx.retention.is_none() || self.keeping_glance() >= RETENTION / 4)
     }
 
     /// Payload bytes that a send would surely take now.
-    pub fn room(&self) -> usize {
+    pub fn room(&self, tid: u32) -> usize {
+        if !self.is_settled() && !self.may_go_on(tid, Has::Nothing).unwrap_or(false) {
+            return 0;
+        }
         let producer = &self.shared().producer;
         let growth = if producer.may_grow() { producer.cap() } else { 0 };
-        let room = producer.glance(self.inbound(), u64::MAX) + growth;
-        usize::try_from(room.saturating_sub(room / 256 + 256)).unwrap_or(0)
+        let room = producer.glance(&self.generations.tx().slices.inbound, u64::MAX) + growth;
+        let room = room.saturating_sub(room / 256 + 256).min(self.keeping_glance());
+        usize::try_from(room).unwrap_or(0)
     }
 
     /// Moves `seen` over what has arrived and returns whether that was anything: an edge for `EPOLLET`. Other threads
-    /// may be receiving: an edge too many is possible then, one too few is not.
-    pub fn arrivals(&self, seen: &mut Option<Cursor>) -> bool {
-        let consumer = &self.shared().consumer;
+    /// may be receiving: an edge too many is possible then, one too few is not. What was seen on an earlier circuit is
+    /// new on the next one: a receive in between may have been refused.
+    pub fn arrivals(&self, seen: &mut Option<Seen>) -> bool {
+        let (consumer, circuit) = (&self.shared().consumer, self.generations.newest().number());
+        let note = |cursor| Seen { cursor, circuit };
         let Some(front) = consumer.glance() else {
             *seen = None;
             return true;
         };
-        let mut cursor = match *seen {
-            Some(cursor) if cursor.position() >= front.position() => cursor,
-            _ => front,
-        };
-        let mut any = seen.is_some_and(|seen| seen.position() < cursor.position());
-        while cursor.position() - front.position() < cursor.cap() {
-            let Ok(Some(header)) = cursor.look(self.inbound()) else { break };
+        let before = seen.take().filter(|seen| seen.circuit == circuit).map(|seen| seen.cursor);
+        let start = before.filter(|before| place(before) >= place(&front)).unwrap_or(front);
+        let mut any = before.is_some_and(|before| place(&before) < place(&start));
+        let Some(mut walk) = self.walk(start) else { return true };
+        while let Ok(Some(header)) = walk.look() {
             any = true;
-            if consumer.position() > cursor.position() {
+            if (consumer.generation(), consumer.position()) > place(&walk.cursor()) {
                 // Consumed meanwhile: what was read may belong to a later lap.
-                *seen = consumer.glance();
+                *seen = consumer.glance().map(note);
                 return true;
             }
-            cursor.pass(header);
+            walk.pass(header);
         }
-        *seen = Some(cursor);
+        *seen = Some(note(walk.cursor()));
         any
+    }
+
+    /// A number that changes when the far side must be asked again for the bell at the next data: with the ring, and with
+    /// what was read of it.
+    pub fn bell_mark(&self) -> (u32, u64) {
+        (self.generations.newest().number(), self.shared().consumer.position())
     }
 
     /// Asks the far side to stamp what it sends from now on; see [`Self::stamp_of_front`].
     pub fn want_stamps(&self) {
-        self.outbound().store_u32(ORDER, 1);
+        self.shared().receiving.order.store(1, Relaxed);
+        self.generations.newest().slices.outbound.store_u32(ORDER, 1);
     }
 
     /// When the record at the front was sent, to be ranked by `crosslane_wire::record::rank`; 0 if that is not known.
     pub fn stamp_of_front(&self) -> u32 {
-        self.shared().consumer.glance().map_or(0, |cursor| cursor.stamp(self.inbound()))
+        let walk = self.shared().consumer.glance().and_then(|front| self.walk(front));
+        walk.map_or(0, |walk| walk.cursor().stamp(walk.ring()))
     }
 
     /// Asks the far side to ring `waiter` at the next data. Look once more before you sleep. `false` if another
     /// waiter is to be rung already: sleep for a short time only, then.
     pub fn want_data(&self, waiter: WaiterId) -> bool {
-        self.want(WANT_DATA, &self.shared().waiting.data, waiter)
+        // What has to be sent again first waits for room, whoever waits for an answer to it.
+        let room = !self.is_settled() && self.owes();
+        self.want(WANT_DATA, &self.shared().waiting.data, waiter) & (!room || self.want_room(waiter))
     }
 
     /// Asks the far side to ring `waiter` when there is room; like [`Self::want_data`].
@@ -138,6 +171,7 @@ impl End {
     /// `waiter` is awake again.
     pub fn unwant_data(&self, waiter: WaiterId) {
         self.unwant(WANT_DATA, &self.shared().waiting.data, waiter);
+        self.unwant_room(waiter);
     }
 
     /// `waiter` is awake again.
@@ -157,17 +191,23 @@ impl End {
             return false;
         }
         let sequence = self.shared().waiting.sequence.fetch_add(1, Relaxed).wrapping_add(1);
-        self.outbound().store_u64(word, u64::from(sequence) << 32 | u64::from(waiter.0));
-        self.outbound().fence();
+        let outbound = &self.generations.newest().slices.outbound;
+        outbound.store_u64(word, u64::from(sequence) << 32 | u64::from(waiter.0));
+        outbound.fence();
         true
     }
 
     fn unwant(&self, word: usize, owner: &core::sync::atomic::AtomicU32, waiter: WaiterId) {
         if owner.load(Relaxed) == waiter.0 {
-            self.outbound().store_u64(word, 0);
+            self.generations.newest().slices.outbound.store_u64(word, 0);
             owner.store(0, Release);
         }
     }
+}
+
+/// Places of a stream's rings in their order.
+fn place(cursor: &Cursor) -> (u32, u64) {
+    (cursor.generation(), cursor.position())
 }
 
 /// Whether the far side's last record came from the processor that we run on: then spinning keeps it from running.

@@ -1,0 +1,269 @@
+//! A stream whose circuit was lost, or that found a shorter way, goes on in the next generation of slices.
+//!
+//! Whoever comes first does it, for all threads and processes that share the end: what is shared changes with the lock of
+//! its direction held. A call that has one of the two locks only tries to get the other one, so nobody waits in a circle.
+
+use super::generations::Member;
+use super::{End, Failure, Generation, NoNext};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use crosslane_shm::Store;
+use crosslane_shm::ring::Head;
+use crosslane_stream::Direction;
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_generation, life_reason};
+use crosslane_wire::record::{Kind, units};
+use crosslane_wire::slice::{ORDER, RING_MIN, STATE, STATE_ATTACHED};
+
+/// What the daemon says of the circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It lives, in the generation with this number.
+    Lives(u32),
+    /// It is lost, and another is sought: nothing is sent and nothing more counts as received now.
+    Moving,
+    /// It is over.
+    Dead,
+}
+
+/// Which lock the caller has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Has {
+    /// None.
+    Nothing,
+    /// That of sending.
+    Sending,
+    /// That of receiving.
+    Receiving,
+}
+
+impl End {
+    /// Goes on in the newest generation, as far as that is possible now; nothing at all to do as a rule.
+    #[inline]
+    pub fn attend(&self, tid: u32) {
+        if !self.is_settled() {
+            let _ = self.catch_up(tid, Has::Nothing);
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        let word = self.life.load(Acquire);
+        match life_reason(word) {
+            LIFE_ALIVE => Standing::Lives(life_generation(word)),
+            LIFE_MOVING => Standing::Moving,
+            _ => Standing::Dead,
+        }
+    }
+
+    /// Whether more may come for the receiver by another circuit than the one that it reads from.
+    pub fn is_moving(&self) -> bool {
+        if self.is_settled() {
+            return false;
+        }
+        match self.standing() {
+            Standing::Lives(generation) => self.shared.consumer.generation() != generation,
+            Standing::Moving => true,
+            Standing::Dead => false,
+        }
+    }
+
+    /// Whether a record that was just seen in the newest ring `rx` of this process counts: the daemon has not begun to
+    /// count what arrived there before. A dead circuit's bytes count.
+    #[inline]
+    pub(super) fn counts(&self, rx: &Generation) -> bool {
+        self.is_settled()
+            || match self.standing() {
+                Standing::Lives(generation) => generation == rx.number(),
+                Standing::Moving => false,
+                Standing::Dead => true,
+            }
+    }
+
+    /// Gets the slices that this process lacks, moves on to them where the old ones are done with, and sends again what
+    /// the far end lacks.
+    #[cold]
+    pub(super) fn catch_up(&self, tid: u32, has: Has) -> Result<(), Failure> {
+        let word = self.life.load(Acquire);
+        let lives = life_reason(word) == LIFE_ALIVE && self.shared.status.reset.load(Relaxed) == 0;
+        if lives {
+            self.fetch(life_generation(word))?;
+        }
+        let receiving = &self.shared.receiving.lock;
+        let guard = if has == Has::Receiving { None } else { receiving.try_lock(tid) };
+        if guard.is_some() || has == Has::Receiving {
+            self.guarded(self.advance_receiving())?;
+        }
+        if guard.is_some() && self.generations.rx().next().is_some() {
+            // A program that only sends is not to be held up by a greeting that nobody reads.
+            let _ = self.settle(tid);
+        }
+        drop(guard);
+        if !lives {
+            return Ok(());
+        }
+        let sending = &self.shared.sending.lock;
+        let guard = if has == Has::Sending { None } else { sending.try_lock(tid) };
+        if guard.is_some() || has == Has::Sending {
+            self.guarded(self.advance_sending(None))?;
+        }
+        drop(guard);
+        self.conclude(word);
+        Ok(())
+    }
+
+    /// Asks the daemon for all slices up to those of `generation`.
+    pub(super) fn fetch(&self, generation: u32) -> Result<(), Failure> {
+        loop {
+            let last = self.generations.newest();
+            if last.number() >= generation {
+                return Ok(());
+            }
+            let answer = self.daemon.next(self.circuit, self.token, last.number());
+            match answer {
+                Ok(next) if next.slices.generation > last.number() => drop(last.append(Member::of(next))),
+                Err(NoNext::Reentered) => return Err(Failure::Reentered),
+                Ok(_) | Err(NoNext::Never) => {
+                    self.break_off(libc::ECONNRESET);
+                    return Err(Failure::Reset);
+                }
+            }
+        }
+    }
+
+    /// With the lock of receiving: goes on to the next ring where the old one is read up to its limit.
+    fn advance_receiving(&self) -> Result<(), Failure> {
+        let consumer = &self.shared.consumer;
+        let Some(mut rx) = self.generations.find(consumer.generation()) else { return Ok(()) };
+        while let Some(next) = rx.next() {
+            let (known, told) = (consumer.units(), next.limit);
+            // Behind the end of its direction nothing more comes.
+            if matches!(self.rx(), Direction::Open | Direction::Greeting) {
+                if known < told {
+                    break;
+                }
+                if known > told || consumer.taken() > 0 {
+                    return Err(Failure::Discontinued { told, known });
+                }
+            }
+            let slices = &next.slices;
+            let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);
+            self.shared.receiving.rung.store(0, Relaxed);
+            consumer.resume(slices.generation, cap, max, slices.rx_key, told);
+            rx = next;
+        }
+        self.generations.receive_by(rx);
+        Ok(())
+    }
+
+    /// With the lock of receiving, when not all is settled: the record at the front, if it counts.
+    #[cold]
+    pub(super) fn front(&self, tid: u32) -> Result<Option<Head>, Failure> {
+        self.catch_up(tid, Has::Receiving)?;
+        let (rx, consumer) = (self.generations.rx(), &self.shared.consumer);
+        if consumer.generation() != rx.number() {
+            return Ok(None);
+        }
+        let ring = &rx.slices.inbound;
+        let Some(next) = rx.next() else {
+            return Ok(consumer.head_if(ring, || self.counts(rx))?);
+        };
+        // All that counts lies here: it was counted where it lies.
+        let head = consumer.head(ring)?;
+        let len = head.map_or(0, |head| head.left + consumer.taken());
+        let record = head.map_or(0, |head| units(head.kind, u32::try_from(len).unwrap_or(u32::MAX)));
+        let known = consumer.units() + record;
+        if head.is_none() || known > next.limit {
+            return Err(Failure::Discontinued { told: next.limit, known });
+        }
+        Ok(head)
+    }
+
+    /// With the lock of sending: goes on in the newest ring with the units that the far end lacks. `undecided` is where
+    /// the units of a call begin that has its bytes at hand and sees to them itself.
+    pub(super) fn advance_sending(&self, undecided: Option<u64>) -> Result<(), Failure> {
+        let (newest, producer) = (self.generations.newest(), &self.shared.producer);
+        if producer.generation() == newest.number() {
+            self.generations.send_by(newest);
+        } else if let (Some(arrived), true) = (newest.arrived, producer.generation() < newest.number()) {
+            let sent = match undecided {
+                Some(begin) => arrived.clamp(begin, producer.units()),
+                None => self.sent(),
+            };
+            self.send_from(newest, arrived, sent)?;
+        } else {
+            return Ok(());
+        }
+        self.resend(newest)
+    }
+
+    /// Begins to send in `newest`, with the unit `arrived`; all before `sent` will be sent again.
+    fn send_from(&self, newest: &Generation, arrived: u64, sent: u64) -> Result<(), Failure> {
+        let (sending, producer, slices) = (&self.shared.sending, &self.shared.producer, &newest.slices);
+        if arrived > producer.units() || !self.is_kept(arrived, sent) {
+            return Err(Failure::Discontinued { told: arrived, known: producer.units() });
+        }
+        slices.outbound.store_u32(ORDER, self.shared.receiving.order.load(Relaxed));
+        slices.outbound.store_u32(STATE, STATE_ATTACHED);
+        sending.rung.store(0, Relaxed);
+        sending.owed.store(sent, Relaxed);
+        sending.landed.store(arrived, Relaxed);
+        let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);
+        producer.resume(slices.generation, cap, max, slices.tx_key, arrived);
+        self.apply_limit(max);
+        self.generations.send_by(newest);
+        Ok(())
+    }
+
+    /// If nothing is left to do for the circuit's word `word`, the rings are all that is looked at from here on.
+    fn conclude(&self, word: u32) {
+        let newest = self.generations.newest();
+        let (consumer, producer) = (&self.shared.consumer, &self.shared.producer);
+        let all_there = newest.word() == word
+            && consumer.generation() == newest.number()
+            && producer.generation() == newest.number();
+        if all_there && !self.owes() {
+            self.generations.receive_by(newest);
+            self.generations.send_by(newest);
+            self.generations.settled(word);
+        }
+    }
+
+    /// When not all is settled: whether there is something that a waiting receiver must look at.
+    #[cold]
+    pub(super) fn stirred_meanwhile(&self) -> bool {
+        let newest = self.generations.newest();
+        let behind = match self.standing() {
+            Standing::Lives(generation) => {
+                newest.number() != generation
+                    || self.shared.producer.generation() != generation
+                    || (self.owes() && self.can_resend())
+            }
+            Standing::Moving => false,
+            Standing::Dead => true,
+        };
+        behind || self.has_record()
+    }
+
+    /// Whether a record lies unread that counts. If that cannot be told, it is worth a look.
+    fn has_record(&self) -> bool {
+        let walk = self.shared.consumer.glance().and_then(|front| self.walk(front));
+        walk.is_some_and(|mut walk| !matches!(walk.look(), Ok(None)))
+    }
+
+    /// The same for payload; takes no lock by force.
+    #[cold]
+    pub(super) fn has_data_meanwhile(&self, tid: u32) -> bool {
+        let _ = self.catch_up(tid, Has::Nothing);
+        if let Some(_guard) = self.shared.receiving.lock.try_lock(tid) {
+            return !matches!(self.settle(tid), Ok(false));
+        }
+        let Some(mut walk) = self.shared.consumer.glance().and_then(|front| self.walk(front)) else {
+            return false;
+        };
+        while let Ok(Some(header)) = walk.look() {
+            if header.kind != Kind::Filler {
+                return header.kind == Kind::Data;
+            }
+            walk.pass(header);
+        }
+        false
+    }
+}

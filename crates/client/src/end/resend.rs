@@ -1,0 +1,219 @@
+//! What was sent and has not landed: it is kept, and sent again where the stream goes on.
+
+use super::moving::{Has, Standing};
+use super::{End, Failure, Generation};
+use crate::slices::Retention;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::Load;
+use crosslane_shm::ring::Violation;
+use crosslane_stream::Direction;
+use crosslane_wire::record::{Kind, MAX_PAYLOAD};
+use crosslane_wire::slice::{LANDED, LINE, RETENTION};
+use std::time::{Duration, Instant};
+
+/// How long a call that cannot know what became of its bytes waits for the circuit to move.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Less room for what is kept counts as none, bytes: records are not to become small.
+const WORTHWHILE: u64 = 16 * 1024;
+
+impl End {
+    /// Units of the stream that were sent, or wait to be sent again.
+    pub(super) fn sent(&self) -> u64 {
+        self.shared.producer.units().max(self.shared.sending.owed.load(Relaxed))
+    }
+
+    /// Whether units of an earlier ring have still to be sent again.
+    pub(super) fn owes(&self) -> bool {
+        self.shared.producer.units() < self.shared.sending.owed.load(Relaxed)
+    }
+
+    /// Whether there is room for some of them.
+    pub(super) fn can_resend(&self) -> bool {
+        let tx = self.generations.newest();
+        self.shared.producer.glance(&tx.slices.inbound, 2 * LINE) >= 2 * LINE
+    }
+
+    /// With the lock of sending, when not all is settled: whether something new may be sent now.
+    #[cold]
+    pub(super) fn may_go_on(&self, tid: u32, has: Has) -> Result<bool, Failure> {
+        self.catch_up(tid, has)?;
+        let (tx, producer) = (self.generations.tx(), &self.shared.producer);
+        let goes = self.standing() == Standing::Lives(tx.number()) && producer.generation() == tx.number();
+        Ok(goes && !self.owes())
+    }
+
+    /// The record that unit `unit`, of those before `sent`, is, or is a part of.
+    fn kind_of(&self, unit: u64, sent: u64) -> Kind {
+        match self.tx() {
+            _ if unit == 0 => self.side.greeting(),
+            Direction::Ended if unit + 1 == sent => Kind::DisConn,
+            Direction::Tcp if unit + 1 == sent => Kind::Downgrade,
+            Direction::Aborted if unit + 1 == sent => Kind::AbortConn,
+            _ => Kind::Data,
+        }
+    }
+
+    /// Where the payload ends among the units before `sent`.
+    fn payload_end(&self, sent: u64) -> u64 {
+        let turned = !matches!(self.tx(), Direction::Open | Direction::Greeting);
+        sent - u64::from(turned && sent > 0)
+    }
+
+    /// Whether all payload of the units from `from` up to `sent` is at hand.
+    pub(super) fn is_kept(&self, from: u64, sent: u64) -> bool {
+        let sending = &self.shared.sending;
+        let (begin, end) = (from.max(1), self.payload_end(sent));
+        let is_kept = sending.kept_from.load(Relaxed) <= begin && end <= sending.kept_to.load(Relaxed);
+        begin >= end || (is_kept && self.retention().is_some())
+    }
+
+    /// The memory that it is kept in; the same for all generations that keep.
+    fn retention(&self) -> Option<&Retention> {
+        self.generations.all().find_map(|generation| generation.slices.retention.as_ref())
+    }
+
+    /// With the lock of sending: sends again what the far end lacks, as far as there is room in `tx`.
+    pub(super) fn resend(&self, tx: &Generation) -> Result<(), Failure> {
+        let before = self.shared.producer.units();
+        while self.owes() {
+            if self.resend_some(tx)? == 0 {
+                // Nobody waits for the reader first.
+                if !self.shared.producer.can_be_pressed() {
+                    break;
+                }
+                self.shared.producer.press();
+            }
+        }
+        if self.shared.producer.units() > before
+            && let Some(waiter) = self.data_bell(tx)
+            && !self.daemon.ring(self.circuit, waiter)
+        {
+            self.ring_again();
+        }
+        Ok(())
+    }
+
+    /// Sends the next record again; returns how many units that was.
+    fn resend_some(&self, tx: &Generation) -> Result<u64, Failure> {
+        let (producer, slices) = (&self.shared.producer, &tx.slices);
+        let (ring, credits) = (&slices.outbound, &slices.inbound);
+        let (unit, sent) = (producer.units(), self.shared.sending.owed.load(Relaxed));
+        let kind = self.kind_of(unit, sent);
+        if kind != Kind::Data {
+            return Ok(u64::from(producer.push_control(ring, credits, kind, 0)?));
+        }
+        let Some(kept) = self.retention() else {
+            return Err(Failure::Discontinued { told: unit, known: sent });
+        };
+        let len = self.payload_end(sent).saturating_sub(unit).min(MAX_PAYLOAD);
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        let count = kept.copy(unit, &mut bytes);
+        Ok(producer.push(ring, credits, Kind::Data, &bytes[..count], 0)? as u64)
+    }
+
+    /// Pushes as much of `bytes` as there is room for, and keeps it.
+    pub(super) fn push_kept(
+        &self,
+        tx: &Generation,
+        kept: &Retention,
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<usize, Failure> {
+        let (producer, slices) = (&self.shared.producer, &tx.slices);
+        let mut done = 0;
+        while done < bytes.len() {
+            let wanted = (bytes.len() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
+            let room = self.keeping_room(tx, wanted as u64)?;
+            if room < (wanted as u64).min(WORTHWHILE) {
+                break;
+            }
+            let piece = &bytes[done..done + wanted.min(usize::try_from(room).unwrap_or(usize::MAX))];
+            let unit = producer.units();
+            let pushed = producer.push(&slices.outbound, &slices.inbound, Kind::Data, piece, cpu)?;
+            kept.keep(unit, &piece[..pushed]);
+            self.note_kept(unit, pushed as u64);
+            done += pushed;
+            if pushed < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn note_kept(&self, unit: u64, count: u64) {
+        let sending = &self.shared.sending;
+        if sending.kept_to.load(Relaxed) != unit {
+            sending.kept_from.store(unit, Relaxed);
+        }
+        sending.kept_to.store(unit + count, Relaxed);
+        sending.kept_from.fetch_max((unit + count).saturating_sub(RETENTION), Relaxed);
+    }
+
+    /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
+    fn keeping_room(&self, tx: &Generation, wanted: u64) -> Result<u64, Failure> {
+        let (landed, most) = (&self.shared.sending.landed, self.shared.producer.units());
+        let room = |landed: u64| RETENTION.saturating_sub(most.saturating_sub(landed));
+        let least = landed.load(Relaxed);
+        if room(least) >= wanted {
+            return Ok(room(least));
+        }
+        let got = tx.slices.inbound.load_u64(LANDED);
+        if got > most {
+            return Err(Violation::Credit { got, least, most }.into());
+        }
+        // A fresh circuit counts what landed by earlier ones only when something lands.
+        Ok(room(landed.fetch_max(got, Relaxed).max(got)))
+    }
+
+    /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
+    pub(super) fn keeping_glance(&self) -> u64 {
+        let slices = &self.generations.tx().slices;
+        if slices.retention.is_none() {
+            return u64::MAX;
+        }
+        let sent = self.shared.producer.units();
+        let landed = slices.inbound.load_u64(LANDED).max(self.shared.sending.landed.load(Relaxed));
+        RETENTION.saturating_sub(sent.saturating_sub(landed))
+    }
+
+    /// With the lock of sending: the circuit changed while units from `begin` on were pushed into `tx`. Returns how many
+    /// of them count, or are kept; waits until that is known.
+    #[cold]
+    pub(super) fn decide(&self, tid: u32, tx: &Generation, begin: u64) -> Result<u64, Failure> {
+        let pushed = self.shared.producer.units() - begin;
+        if tx.slices.retention.is_some() {
+            self.catch_up(tid, Has::Sending)?;
+            return Ok(pushed);
+        }
+        let Some(arrived) = self.await_next(tx)? else { return Ok(pushed) };
+        self.guarded(self.advance_sending(Some(begin)))?;
+        self.catch_up(tid, Has::Sending)?;
+        Ok(arrived.clamp(begin, begin + pushed) - begin)
+    }
+
+    /// Waits for the slices after `tx` where sending goes on, and returns what has arrived before; `None` if the circuit
+    /// died, or lives on as it was.
+    fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
+        let (start, mut pause) = (Instant::now(), Duration::from_micros(50));
+        while start.elapsed() < PATIENCE && self.shared.status.reset.load(Relaxed) == 0 {
+            match self.standing() {
+                Standing::Dead => return Ok(None),
+                Standing::Lives(generation) if generation == tx.number() => return Ok(None),
+                Standing::Lives(generation) => {
+                    // In a handler that interrupted a request nobody can wait for the answer.
+                    if self.fetch(generation).is_err() {
+                        break;
+                    }
+                    if let Some(arrived) = self.generations.newest().arrived {
+                        return Ok(Some(arrived));
+                    }
+                }
+                Standing::Moving => {}
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(5));
+        }
+        self.break_off(libc::ECONNRESET);
+        Err(Failure::Reset)
+    }
+}

@@ -1,0 +1,61 @@
+//! Looking at records that lie unread, in the ring that is received by and in those after it.
+
+use super::{End, Generation};
+use crosslane_shm::Inbound;
+use crosslane_shm::ring::{Cursor, Violation};
+use crosslane_wire::record::{Header, units};
+
+/// A place that moves over unread records and consumes nothing.
+pub(super) struct Walk<'a> {
+    end: &'a End,
+    at: &'a Generation,
+    cursor: Cursor,
+    /// Where in this ring the walk began: once round is enough.
+    began: u64,
+}
+
+impl End {
+    /// From `cursor` on; `None` if it is in a ring that this process does not have.
+    pub(super) fn walk(&self, cursor: Cursor) -> Option<Walk<'_>> {
+        let at = self.generations.find(cursor.generation())?;
+        Some(Walk { end: self, at, cursor, began: cursor.position() })
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// Where it is.
+    pub(super) fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// The memory of the record that [`Self::look`] returned.
+    pub(super) fn ring(&self) -> &'a Inbound {
+        &self.at.slices.inbound
+    }
+
+    /// The record here, if it has arrived and counts. What lies behind the limit of an old ring came, or comes, again.
+    pub(super) fn look(&mut self) -> Result<Option<Header>, Violation> {
+        while let Some(next) = self.at.next() {
+            if self.cursor.units() < next.limit {
+                let header = self.cursor.look(self.ring())?;
+                let fits =
+                    |header: &Header| units(header.kind, header.len) <= next.limit - self.cursor.units();
+                return Ok(header.filter(fits));
+            }
+            let slices = &next.slices;
+            let fresh = Cursor::fresh(slices.ring_max, slices.rx_key, next.limit);
+            self.cursor = fresh.of_generation(next.number());
+            (self.at, self.began) = (next, 0);
+        }
+        if self.cursor.position() - self.began >= self.cursor.cap() {
+            return Ok(None);
+        }
+        let header = self.cursor.look(self.ring())?;
+        Ok(header.filter(|_| self.end.counts(self.at)))
+    }
+
+    /// Moves behind the record here.
+    pub(super) fn pass(&mut self, header: Header) {
+        self.cursor.pass(header);
+    }
+}

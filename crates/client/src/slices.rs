@@ -1,0 +1,109 @@
+//! The memory of one generation of an end, and what is kept of its bytes until they have landed.
+
+use crate::SessionError;
+use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
+use crosslane_wire::slice::{self, RETENTION};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The slices of one generation, mapped.
+#[derive(Debug)]
+pub struct Slices {
+    /// Its number.
+    pub generation: u32,
+    /// Bytes of each ring.
+    pub ring_max: u64,
+    /// Mark key of the ring to read.
+    pub rx_key: u64,
+    /// Mark key of the ring to write.
+    pub tx_key: u64,
+    /// What the far side stores into.
+    pub inbound: Inbound,
+    /// Where we store.
+    pub outbound: Outbound,
+    /// Where what is sent is kept until it has landed; `None` if it lands as it is stored.
+    pub retention: Option<Retention>,
+}
+
+/// The slices after those that an end has, and where it goes on.
+#[derive(Debug)]
+pub struct Next {
+    /// The slices.
+    pub slices: Slices,
+    /// Whether sending goes on there.
+    pub newest: bool,
+    /// Units of the receiving direction that count before them, from the stream's start.
+    pub limit: u64,
+    /// Units of the sending direction that the far end has, if `newest`.
+    pub arrived: u64,
+}
+
+/// The memory that keeps payload until it has landed: unit `u` of the stream at `u % RETENTION`.
+#[derive(Debug)]
+pub struct Retention {
+    store: Outbound,
+    load: Inbound,
+}
+
+/// A daemon's numbers for [`Slices`].
+pub(crate) struct Numbers {
+    pub generation: u32,
+    pub ring_max: u64,
+    pub rx_key: u64,
+    pub tx_key: u64,
+    pub retained: bool,
+}
+
+impl Slices {
+    /// Maps what came with a daemon's answer, and takes its descriptors off the front of `fds`. `Ok(None)`: they did not
+    /// come, this process is at its limit of descriptors.
+    pub(crate) fn map(
+        numbers: &Numbers,
+        fds: &mut impl Iterator<Item = OwnedFd>,
+    ) -> Result<Option<Self>, SessionError> {
+        let &Numbers { generation, ring_max, rx_key, tx_key, retained } = numbers;
+        if !slice::ring_max_ok(ring_max) {
+            return Err(SessionError::Unexpected("ring length"));
+        }
+        let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else { return Ok(None) };
+        let len = slice::slice_len(ring_max);
+        let inbound = Inbound::map(&inbound, len)?;
+        let outbound = Outbound::map(&outbound, len, Caching::WriteBack)?;
+        let mut retention = None;
+        if retained {
+            let Some(fd) = fds.next() else { return Ok(None) };
+            retention = Some(Retention::map(&fd)?);
+        }
+        Ok(Some(Self { generation, ring_max, rx_key, tx_key, inbound, outbound, retention }))
+    }
+}
+
+impl Retention {
+    /// Maps a retention ring that a daemon gave out.
+    pub fn map(fd: impl AsFd) -> Result<Self, MapError> {
+        let store = Outbound::map(&fd, RETENTION, Caching::WriteBack)?;
+        Ok(Self { store, load: Inbound::map(&fd, RETENTION)? })
+    }
+
+    /// Keeps `bytes`, not more than the ring holds, the first of which is unit `unit` of the stream.
+    pub fn keep(&self, unit: u64, bytes: &[u8]) {
+        let (at, to_end) = place(unit);
+        let (first, rest) = bytes.split_at(bytes.len().min(to_end));
+        self.store.write(at, first);
+        self.store.write(0, rest);
+    }
+
+    /// Copies what was kept from unit `unit` on, up to the memory's end at most. Returns how many bytes that was.
+    pub fn copy(&self, unit: u64, target: &mut [u8]) -> usize {
+        let (at, to_end) = place(unit);
+        let count = target.len().min(to_end);
+        self.load.read(at, &mut target[..count]);
+        count
+    }
+}
+
+/// Where this unit lies, and how many bytes there are from there to the end.
+fn place(unit: u64) -> (usize, usize) {
+    let at = unit % RETENTION;
+    let bytes = |count: u64| usize::try_from(count).unwrap_or(0);
+    (bytes(at), bytes(RETENTION - at))
+}

@@ -1,0 +1,6 @@
+//! Streams whose circuit changes under them: no byte is lost, none comes twice, and lies end the stream.
+
+mod lies;
+mod rig;
+mod still;
+mod traffic;

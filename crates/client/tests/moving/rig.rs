@@ -1,0 +1,311 @@
+//! Two ends in one process, and the daemons that move them from circuit to circuit.
+
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+use crosslane_client::slices::{Next, Retention, Slices};
+use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
+use crosslane_shm::arena::{Arena, ArenaView};
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::ring::Cursor;
+use crosslane_shm::{Caching, Inbound, Outbound, Store};
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_word};
+use crosslane_wire::slice::{LANDED, RETENTION, slice_len};
+use crosslane_wire::{CircuitId, Tuple, WaiterId};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+
+/// The number of this thread.
+pub(crate) fn tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// Numbers that look random.
+pub(crate) struct Dice(pub u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    pub(crate) fn size(&mut self) -> usize {
+        let most = [60, 3000, 70_000, 300_000][usize::try_from(self.below(4)).unwrap()];
+        usize::try_from(self.below(most) + 1).unwrap()
+    }
+}
+
+/// One generation as a daemon has it: what its own program reads, and what it writes.
+struct Memory {
+    number: u32,
+    ring_max: u64,
+    rx_key: u64,
+    tx_key: u64,
+    retained: bool,
+    limit: u64,
+    arrived: u64,
+    inbound: OwnedFd,
+    outbound: OwnedFd,
+}
+
+/// A daemon, for its one program.
+#[derive(Debug)]
+pub(crate) struct Host {
+    arena: &'static Arena,
+    view: Mutex<ArenaView>,
+    slot: u32,
+    pub(crate) life: AtomicU32,
+    client: bool,
+    retention: OwnedFd,
+    generations: Mutex<Vec<Memory>>,
+    /// Far waiters that were rung.
+    pub(crate) rung: Mutex<Vec<WaiterId>>,
+}
+
+impl core::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "generation {} limit {} arrived {}", self.number, self.limit, self.arrived)
+    }
+}
+
+impl Memory {
+    fn slices(&self, retention: &OwnedFd) -> Slices {
+        let len = slice_len(self.ring_max);
+        Slices {
+            generation: self.number,
+            ring_max: self.ring_max,
+            rx_key: self.rx_key,
+            tx_key: self.tx_key,
+            inbound: Inbound::map(&self.inbound, len).unwrap(),
+            outbound: Outbound::map(&self.outbound, len, Caching::WriteBack).unwrap(),
+            retention: self.retained.then(|| Retention::map(retention).unwrap()),
+        }
+    }
+}
+
+impl Daemon for Host {
+    fn next(&self, _: CircuitId, _: u64, generation: u32) -> Result<Next, NoNext> {
+        let all = self.generations.lock().unwrap();
+        let next = all.iter().find(|memory| memory.number > generation).ok_or(NoNext::Never)?;
+        let newest = Some(next.number) == all.last().map(|last| last.number);
+        let slices = next.slices(&self.retention);
+        Ok(Next { slices, newest, limit: next.limit, arrived: if newest { next.arrived } else { u64::MAX } })
+    }
+
+    fn ring(&self, _: CircuitId, waiter: WaiterId) -> bool {
+        self.rung.lock().unwrap().push(waiter);
+        true
+    }
+}
+
+impl Host {
+    fn new(client: bool) -> &'static Self {
+        let (arena, fd) = Arena::create().unwrap();
+        let arena: &'static Arena = Box::leak(Box::new(arena));
+        Box::leak(Box::new(Self {
+            arena,
+            view: Mutex::new(ArenaView::map(&fd).unwrap()),
+            slot: arena.allot().unwrap(),
+            life: AtomicU32::new(0),
+            client,
+            retention: new_slice("retention", RETENTION).unwrap(),
+            generations: Mutex::new(Vec::new()),
+            rung: Mutex::new(Vec::new()),
+        }))
+    }
+
+    fn grant(&self, generation: usize) -> Grant {
+        let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
+        Grant {
+            circuit: CircuitId(1),
+            token: 2,
+            tuple: Tuple { client: address(1), server: address(2) },
+            client: self.client,
+            life: 0,
+            slot: self.slot,
+            slices: self.generations.lock().unwrap()[generation].slices(&self.retention),
+            arena: None,
+        }
+    }
+
+    /// The end as its first process has it.
+    fn begin(&'static self) -> End {
+        let grant = self.grant(0);
+        End::prepare(&grant, self.arena);
+        End::begin(grant, self.arena, &self.life, self).unwrap()
+    }
+
+    /// The end as another process has it that knows this generation first.
+    pub(crate) fn hold(&'static self, generation: usize) -> End {
+        End::resume(self.grant(generation), self.arena, &self.life, self)
+    }
+
+    fn newest(&self) -> u32 {
+        self.generations.lock().unwrap().last().map_or(0, |last| last.number)
+    }
+
+    fn say(&self, generation: u32, reason: u32) {
+        self.life.store(life_word(generation, reason), Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// What has arrived in the newest ring; less by records that are lost, if `lose`, which the program has not seen.
+    fn count(&self, lose: Option<&mut Dice>) -> u64 {
+        let all = self.generations.lock().unwrap();
+        let last = all.last().unwrap();
+        let ring = Inbound::map(&last.inbound, slice_len(last.ring_max)).unwrap();
+        let fresh = Cursor::fresh(last.ring_max, last.rx_key, last.limit);
+        loop {
+            let start = self.place(last).unwrap_or(fresh);
+            let most = start.arrived(&ring);
+            let mut ends = vec![start.units()];
+            let mut cursor = start;
+            while let Ok(Some(header)) = cursor.look(&ring)
+                && cursor.units() < most
+            {
+                cursor.pass(header);
+                ends.push(cursor.units());
+            }
+            let after = self.place(last).unwrap_or(fresh);
+            if after.position() == start.position() && after.generation() == start.generation() {
+                // The program may be at work on the first record.
+                let least = 1.min(ends.len() - 1);
+                let choices = (ends.len() - least) as u64;
+                return match lose {
+                    Some(dice) => ends[least + usize::try_from(dice.below(choices)).unwrap()],
+                    None => most,
+                };
+            }
+        }
+    }
+
+    /// Units up to the end of the record that the program reads.
+    pub(crate) fn first(&self) -> u64 {
+        let all = self.generations.lock().unwrap();
+        let last = all.last().unwrap();
+        let ring = Inbound::map(&last.inbound, slice_len(last.ring_max)).unwrap();
+        let mut cursor = self.place(last).unwrap();
+        cursor.pass(cursor.look(&ring).unwrap().unwrap());
+        cursor.units()
+    }
+
+    /// Where the program reads in the newest ring, if it is there already.
+    fn place(&self, last: &Memory) -> Option<Cursor> {
+        let (generation, cursor) = self.view.lock().unwrap().receiver(self.slot)?;
+        let cursor = (generation == last.number).then_some(cursor)?;
+        Some(cursor.checked(last.ring_max, last.rx_key).expect("an honest program"))
+    }
+}
+
+/// A stream's two ends, client first.
+pub(crate) struct Rig {
+    pub(crate) ends: [End; 2],
+    pub(crate) hosts: [&'static Host; 2],
+    moves: u64,
+}
+
+impl Rig {
+    pub(crate) fn new(ring_max: u64, retained: bool) -> Self {
+        let hosts = [Host::new(true), Host::new(false)];
+        add(hosts, 0, ring_max, retained, [0, 0]);
+        Self { ends: hosts.map(Host::begin), hosts, moves: 0 }
+    }
+
+    /// Another handle to what moves, for a thread.
+    pub(crate) fn mover(&self) -> Mover {
+        Mover { hosts: self.hosts, moves: self.moves }
+    }
+}
+
+/// What moves a rig's stream.
+pub(crate) struct Mover {
+    hosts: [&'static Host; 2],
+    moves: u64,
+}
+
+impl Mover {
+    /// The circuit is lost.
+    pub(crate) fn lose(&self) {
+        self.hosts.iter().for_each(|host| host.say(host.newest(), LIFE_MOVING));
+    }
+
+    /// Another one is there; records are lost if there is `dice`.
+    pub(crate) fn find(&mut self, ring_max: u64, retained: bool, mut dice: Option<&mut Dice>) {
+        let arrived = self.hosts.map(|host| host.count(dice.as_deref_mut()));
+        self.find_with(ring_max, retained, arrived, arrived);
+    }
+
+    /// The same, with what the daemons say to their own program (`limits`) and what is said to the far one.
+    pub(crate) fn find_with(&mut self, ring_max: u64, retained: bool, limits: [u64; 2], arrived: [u64; 2]) {
+        self.moves += 1;
+        let number = self.hosts[0].newest() + 1 + u32::try_from(self.moves % 2).unwrap();
+        let numbers = add(self.hosts, number, ring_max, retained, limits);
+        for (host, far) in self.hosts.into_iter().zip([1, 0]) {
+            let mut all = host.generations.lock().unwrap();
+            all.last_mut().unwrap().arrived = arrived[far];
+        }
+        self.hosts.iter().for_each(|host| host.say(numbers, LIFE_ALIVE));
+    }
+
+    pub(crate) fn jump(&mut self, ring_max: u64, retained: bool, dice: Option<&mut Dice>) {
+        self.lose();
+        self.find(ring_max, retained, dice);
+    }
+
+    /// What was consumed has landed, as the hosts between tell the senders.
+    pub(crate) fn land(&self) {
+        for (host, far) in self.hosts.into_iter().zip([1, 0]) {
+            let landed = self.hosts[far].view.lock().unwrap().receiver(self.hosts[far].slot);
+            let Some((_, cursor)) = landed else { continue };
+            self.forge(usize::from(!host.client), LANDED, cursor.units());
+        }
+    }
+
+    /// Stores a word of what the end with this number reads, as its far side would.
+    pub(crate) fn forge(&self, end: usize, word: usize, value: u64) {
+        let all = self.hosts[end].generations.lock().unwrap();
+        let last = all.last().unwrap();
+        let out = Outbound::map(&last.inbound, slice_len(last.ring_max), Caching::WriteBack).unwrap();
+        out.store_u64(word, value);
+    }
+}
+
+/// One more generation for both.
+fn add(hosts: [&'static Host; 2], number: u32, ring_max: u64, retained: bool, limits: [u64; 2]) -> u32 {
+    let len = slice_len(ring_max);
+    let fds = [new_slice("to-client", len).unwrap(), new_slice("to-server", len).unwrap()];
+    for (index, host) in hosts.into_iter().enumerate() {
+        let key = |index: usize| u64::from(number) * 100 + 10 + index as u64;
+        host.generations.lock().unwrap().push(Memory {
+            number,
+            ring_max,
+            rx_key: key(index),
+            tx_key: key(1 - index),
+            retained,
+            limit: limits[index],
+            arrived: 0,
+            inbound: fds[index].try_clone().unwrap(),
+            outbound: fds[1 - index].try_clone().unwrap(),
+        });
+    }
+    number
+}
+
+/// Byte number `at` of every stream here.
+pub(crate) fn byte(at: u64) -> u8 {
+    u8::try_from((at ^ at >> 8 ^ at >> 16) & 0xff).unwrap()
+}
+
+pub(crate) fn bytes(from: u64, count: usize) -> Vec<u8> {
+    (from..).take(count).map(byte).collect()
+}
+
+pub(crate) fn send(end: &End, bytes: &[u8]) -> Result<usize, Failure> {
+    end.try_send(tid(), &[IoSlice::new(bytes)], 0).map(|moved| moved.bytes)
+}
+
+pub(crate) fn receive(end: &End, count: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; count];
+    let moved = end.try_receive(tid(), &mut [IoSliceMut::new(&mut bytes)])?;
+    bytes.truncate(moved.bytes);
+    Ok(bytes)
+}

@@ -1,0 +1,154 @@
+//! Random traffic both ways in threads, while the circuit moves again and again.
+
+use crate::rig::{Dice, Mover, Rig, byte, bytes, receive, send, tid};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crosslane_client::{End, Failure};
+use crosslane_wire::record::Kind;
+use std::io::IoSliceMut;
+use std::time::Duration;
+
+/// What a run is like.
+#[derive(Clone, Copy)]
+struct Run {
+    seed: u64,
+    /// Bytes each way.
+    total: u64,
+    ring_max: u64,
+    /// Of ten circuits, how many are longer than one cable, and lose what is under way.
+    longer: u64,
+    /// Processes at each end.
+    processes: usize,
+}
+
+/// Sends all and the end, by handles that take turns.
+fn sender(ends: &[End], run: Run, mut dice: Dice) {
+    let mut sent = 0;
+    while sent < run.total {
+        let end = &ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
+        let count = dice.size().min(usize::try_from(run.total - sent).unwrap());
+        match send(end, &bytes(sent, count)) {
+            Ok(count) => sent += count as u64,
+            Err(Failure::WouldBlock) => {
+                end.press();
+                end.has_room(tid());
+                std::thread::yield_now();
+            }
+            Err(failure) => panic!("sending at {sent}: {failure}"),
+        }
+    }
+    while let Err(failure) = ends[0].turn(tid(), Kind::DisConn) {
+        assert_eq!(failure, Failure::WouldBlock);
+        std::thread::yield_now();
+    }
+}
+
+/// Receives all and the end. Handles take turns; readiness and edges are asked for as programs do.
+fn receiver(ends: &[End], run: Run, mut dice: Dice) {
+    let (mut got, mut seen) = (0, None);
+    loop {
+        let end = &ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
+        let count = dice.size();
+        if dice.below(8) == 0 {
+            let mut peeked = vec![0; count];
+            let count = end.try_peek(tid(), &mut [IoSliceMut::new(&mut peeked)]).unwrap_or(0);
+            assert!(peeked[..count].iter().zip(got..).all(|(&seen, at)| seen == byte(at)), "peeked at {got}");
+        }
+        match receive(end, count) {
+            Ok(bytes) => {
+                for seen in bytes {
+                    assert_eq!(seen, byte(got), "at {got}");
+                    got += 1;
+                }
+            }
+            Err(Failure::WouldBlock) => {
+                // Whoever reads until it would block reads on at the next edge only.
+                while !end.arrivals(&mut seen) && !end.ready(tid()).read_closed {
+                    end.attend(tid());
+                    std::thread::yield_now();
+                }
+            }
+            Err(Failure::Ended) => break,
+            Err(failure) => panic!("receiving at {got}: {failure}"),
+        }
+    }
+    assert_eq!(got, run.total);
+}
+
+fn moves(mut mover: Mover, run: Run, done: &AtomicUsize, mut dice: Dice) -> u32 {
+    let mut moves = 0;
+    let mut loses = run.longer == 10;
+    while done.load(Ordering::Relaxed) < 4 {
+        mover.lose();
+        std::thread::sleep(Duration::from_micros(dice.below(300)));
+        let retained = dice.below(10) < run.longer;
+        mover.find(run.ring_max, retained, loses.then_some(&mut dice));
+        (loses, moves) = (retained, moves + 1);
+        for _ in 0..dice.below(8) {
+            mover.land();
+            std::thread::sleep(Duration::from_micros(dice.below(500)));
+        }
+    }
+    moves
+}
+
+fn go(run: Run) {
+    let rig = Rig::new(run.ring_max, run.longer == 10);
+    let (mover, hosts) = (rig.mover(), rig.hosts);
+    let mut ends: Vec<Vec<End>> = rig.ends.into_iter().map(|end| vec![end]).collect();
+    for (ends, host) in ends.iter_mut().zip(hosts) {
+        ends.extend((1..run.processes).map(|_| host.hold(0)));
+    }
+    let (done, moved) = (AtomicUsize::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for (index, ends) in ends.iter().enumerate() {
+            let dice = move |more| Dice(run.seed * 10 + index as u64 * 2 + more);
+            let finish = move |done: &AtomicUsize| {
+                done.fetch_add(1, Ordering::Relaxed);
+                // A process that lives looks after its streams now and then, though all is sent.
+                while done.load(Ordering::Relaxed) < 4 {
+                    ends[0].attend(tid());
+                    std::thread::yield_now();
+                }
+            };
+            let done = &done;
+            scope.spawn(move || {
+                sender(ends, run, dice(0));
+                finish(done);
+            });
+            scope.spawn(move || {
+                receiver(ends, run, dice(1));
+                finish(done);
+            });
+        }
+        scope.spawn(|| moved.store(moves(mover, run, &done, Dice(run.seed)), Ordering::Relaxed));
+    });
+    assert!(moved.load(Ordering::Relaxed) > 3, "nothing has moved");
+}
+
+#[test]
+fn on_single_cables_nothing_is_kept_and_nothing_lost() {
+    for seed in 1..4 {
+        go(Run { seed, total: 8_000_000, ring_max: 1 << 20, longer: 0, processes: 1 });
+    }
+}
+
+#[test]
+fn on_longer_ways_what_was_under_way_is_sent_again() {
+    for seed in 4..7 {
+        go(Run { seed, total: 8_000_000, ring_max: 1 << 19, longer: 10, processes: 1 });
+    }
+}
+
+#[test]
+fn from_longer_to_shorter_ways_and_back() {
+    for seed in 7..10 {
+        go(Run { seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 1 });
+    }
+}
+
+#[test]
+fn several_processes_hold_the_ends() {
+    for seed in 10..13 {
+        go(Run { seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 3 });
+    }
+}
