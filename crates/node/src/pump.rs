@@ -22,7 +22,7 @@ pub use report::Report;
 
 use circuit::Circuit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crosslane_wire::{TransitId, WaiterId};
+use crosslane_wire::WaiterId;
 use report::Reports;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -32,6 +32,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use worker::{Order, Worker};
+
+/// A circuit that passes through this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransitId(pub u64);
 
 /// What the daemon wants of a pump. One that names a circuit which is not there changes nothing.
 #[derive(Debug)]

@@ -27,8 +27,10 @@ pub(super) struct Circuit {
     /// Something has moved since it was last asked.
     moved: bool,
     quiet_since: Option<Instant>,
-    /// Both sides were asked for bells.
+    /// When both sides were asked for bells.
     armed: Option<Instant>,
+    /// Since when it sleeps.
+    asleep: Option<Instant>,
     /// A side broke the protocol: nothing moves any more.
     broken: bool,
     /// Legs of which the daemon knows that nothing more lies there.
@@ -58,6 +60,7 @@ impl Circuit {
             moved: false,
             quiet_since: None,
             armed: None,
+            asleep: None,
             broken: false,
             told_dry: [false; 2],
         }
@@ -65,6 +68,13 @@ impl Circuit {
 
     /// Pumps both ways; whether anything moved.
     pub(super) fn turn(&mut self, cpu: u16, reports: &Reports) -> bool {
+        if self.armed.is_some() {
+            // A turn that finds too little to tell would leave answered requests behind.
+            if !self.is_stirred() {
+                return false;
+            }
+            self.disarm();
+        }
         let mut moved = false;
         for leg in [0, 1] {
             if self.broken {
@@ -161,6 +171,7 @@ impl Circuit {
     /// Asks both sides for bells; whether nothing came meanwhile and no request is under way.
     fn arm(&mut self, now: Instant, reports: &Reports) -> bool {
         self.armed = Some(now);
+        self.asleep.get_or_insert(now);
         if self.broken {
             return true;
         }
@@ -178,15 +189,26 @@ impl Circuit {
     }
 
     fn disarm(&mut self) {
+        self.asleep = None;
         if self.armed.take().is_some() {
             self.sides.iter().for_each(Side::unwant);
         }
     }
 
+    /// A bell rang: whether the circuit sleeps on. The bell may have been an answer to its requests though nothing is
+    /// there, for what was stored before a ring may be consumed before it. So they are made anew.
+    pub(super) fn sleeps_on(&mut self, now: Instant, limit_ns: u32, reports: &Reports) -> bool {
+        let sleeps = !self.is_stirred() && self.arm(now, reports);
+        if !sleeps {
+            self.wake(now, limit_ns);
+        }
+        sleeps
+    }
+
     /// It is to be polled again.
     pub(super) fn wake(&mut self, now: Instant, limit_ns: u32) {
-        if let Some(armed) = self.armed {
-            let slept = u64::try_from((now - armed).as_nanos()).unwrap_or(u64::MAX);
+        if let Some(asleep) = self.asleep.take() {
+            let slept = u64::try_from((now - asleep).as_nanos()).unwrap_or(u64::MAX);
             self.budget.slept(slept, limit_ns);
         }
         self.quiet_since = None;

@@ -19,7 +19,7 @@ pub(super) fn ring(bell: BorrowedFd<'_>) {
     }
     let mut ready = [PollFd::from_borrowed_fd(bell, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if poll(&mut ready, Some(&now)) == Ok(1) {
+    if poll(&mut ready, Some(&now)) != Ok(0) {
         let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
     }
 }

@@ -6,7 +6,7 @@ use crosslane_shm::ring::{Consumer, EASY, Head, Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{CPU_MASK, Kind};
-use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
+use crosslane_wire::slice::{CREDIT, LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// Bytes of ring that are consumed in one turn, about.
 const TURN: u64 = 64 * 1024;
@@ -43,6 +43,8 @@ pub(super) struct Flow {
     order: u32,
     /// Room that the record at the front waits for, bytes; 0 if none waits.
     held_up: u64,
+    /// A bell was asked for at this credit: one that comes with more credit must be asked for anew.
+    asked_at: Option<u64>,
     /// All was passed on, and that the writer is gone.
     ended: bool,
     /// The processor that the last record came from.
@@ -65,6 +67,7 @@ impl Flow {
         if self.ended {
             return Ok(turn);
         }
+        self.asked_at = None;
         let writer_gone = from.is_gone();
         self.pass_order(from, to);
         let before = (self.consumer.position(), self.producer.position());
@@ -154,12 +157,14 @@ impl Flow {
         }
     }
 
-    /// Whether a turn would find something to do.
+    /// Whether a turn would find something to do. All that the other sides ring for is that: a request that was
+    /// answered must not stay, for it is not answered again.
     pub(super) fn is_stirred(&self, from: &Side, to: &Side) -> bool {
         if self.ended {
             return false;
         }
-        let news = wanted_order(to) != self.order || self.landed.has_news(to);
+        let credited = self.asked_at.is_some_and(|credit| credit != to.leg.inbound.load_u64(CREDIT));
+        let news = credited || wanted_order(to) != self.order || self.landed.has_news(to);
         let ready = if self.held_up > 0 {
             self.producer.glance(&to.leg.inbound, self.held_up) >= self.held_up || to.is_gone()
         } else {
@@ -176,8 +181,11 @@ impl Flow {
         if self.landed.tell(from, true) {
             from.wake_room();
         }
-        from.want(WANT_DATA);
+        if self.held_up == 0 {
+            from.want(WANT_DATA);
+        }
         if self.held_up > 0 || self.landed.wants_news(to, &self.producer) {
+            self.asked_at = Some(to.leg.inbound.load_u64(CREDIT));
             to.want(WANT_ROOM);
         }
     }

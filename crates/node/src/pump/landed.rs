@@ -4,7 +4,7 @@ use super::leg::Side;
 use crosslane_shm::ring::{Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::DecodeError;
-use crosslane_wire::slice::LANDED;
+use crosslane_wire::slice::{CREDIT, LANDED};
 use std::collections::VecDeque;
 
 /// Units that are worth telling, or asking for, while others move.
@@ -68,13 +68,18 @@ impl Landed {
         true
     }
 
-    /// Whether the next host between has news.
+    /// Whether more has landed than is known.
     pub(super) fn has_news(&self, to: &Side) -> bool {
-        !to.leg.is_end && to.leg.inbound.load_u64(LANDED) != self.known
+        if to.leg.is_end {
+            self.places.front().is_some_and(|(place, _)| *place <= to.leg.inbound.load_u64(CREDIT))
+        } else {
+            to.leg.inbound.load_u64(LANDED) != self.known
+        }
     }
 
-    /// Whether enough is under way beyond the next host that a sender may wait for it: worth a bell.
+    /// Whether enough is under way that a sender may wait for it to land: worth a bell.
     pub(super) fn wants_news(&self, to: &Side, producer: &Producer) -> bool {
-        !to.leg.is_end && producer.units() - self.known >= STEP
+        let asks = !to.leg.is_end || to.leg.posted;
+        asks && producer.units() - self.known >= STEP
     }
 }

@@ -118,11 +118,10 @@ impl Worker {
     fn wake(&mut self, now: Instant) {
         let mut at = 0;
         while let Some(circuit) = self.idle.get_mut(at) {
-            if circuit.is_stirred() {
-                circuit.wake(now, self.limit_ns);
-                self.hot.push(self.idle.swap_remove(at));
-            } else {
+            if circuit.sleeps_on(now, self.limit_ns, &self.reports) {
                 at += 1;
+            } else {
+                self.hot.push(self.idle.swap_remove(at));
             }
         }
     }
