@@ -225,9 +225,10 @@ impl Session {
                 life,
                 slot,
                 generation,
+                transit,
                 retained,
             } => {
-                let numbers = Numbers { generation, ring_max, rx_key, tx_key, retained };
+                let numbers = Numbers { generation, ring_max, rx_key, tx_key, transit, retained };
                 let mut fds = fds.into_iter();
                 let slices = match Slices::map(&numbers, &mut fds) {
                     Ok(Some(slices)) => slices,
@@ -257,8 +258,18 @@ impl Session {
         match reply {
             Reply::Plain { .. } => Ok(None),
             Reply::Error { text } => Err(SessionError::Refused(text)),
-            Reply::Resumed { generation, newest, limit, arrived, ring_max, rx_key, tx_key, retained } => {
-                let numbers = Numbers { generation, ring_max, rx_key, tx_key, retained };
+            Reply::Resumed {
+                generation,
+                newest,
+                limit,
+                arrived,
+                ring_max,
+                rx_key,
+                tx_key,
+                transit,
+                retained,
+            } => {
+                let numbers = Numbers { generation, ring_max, rx_key, tx_key, transit, retained };
                 let slices = Slices::map(&numbers, &mut fds.into_iter())?;
                 let slices = slices.ok_or(SessionError::NoRoom { circuit, token })?;
                 Ok(Some(Next { slices, newest, limit, arrived }))

@@ -20,6 +20,8 @@ pub struct Slices {
     pub inbound: Inbound,
     /// Where we store.
     pub outbound: Outbound,
+    /// Whether there are hosts between: the far side is gone when its slice says so, not when the kernel does.
+    pub transit: bool,
     /// Where what is sent is kept until it has landed; `None` if it lands as it is stored.
     pub retention: Option<Retention>,
 }
@@ -50,6 +52,7 @@ pub(crate) struct Numbers {
     pub ring_max: u64,
     pub rx_key: u64,
     pub tx_key: u64,
+    pub transit: bool,
     pub retained: bool,
 }
 
@@ -60,7 +63,7 @@ impl Slices {
         numbers: &Numbers,
         fds: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<Option<Self>, SessionError> {
-        let &Numbers { generation, ring_max, rx_key, tx_key, retained } = numbers;
+        let &Numbers { generation, ring_max, rx_key, tx_key, transit, retained } = numbers;
         if !slice::ring_max_ok(ring_max) {
             return Err(SessionError::Unexpected("ring length"));
         }
@@ -73,7 +76,7 @@ impl Slices {
             let Some(fd) = fds.next() else { return Ok(None) };
             retention = Some(Retention::map(&fd)?);
         }
-        Ok(Some(Self { generation, ring_max, rx_key, tx_key, inbound, outbound, retention }))
+        Ok(Some(Self { generation, ring_max, rx_key, tx_key, inbound, outbound, transit, retention }))
     }
 }
 

@@ -98,6 +98,18 @@ impl Sshd {
         Ok(())
     }
 
+    /// The command that copies a file to the server.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn sending(&self, rig: &Rig, host: &str, file: &Path, to: &Path) -> Result<Command> {
+        let mut command = rig.command(host, &self.scp)?;
+        self.identify(&mut command);
+        command.arg("-P").arg(self.port.to_string()).arg(file);
+        command.arg(format!("{}:{}", self.address, to.display()));
+        Ok(command)
+    }
+
     /// Copies a file from the server.
     ///
     /// # Errors

@@ -61,6 +61,14 @@ impl Postgres {
         run(&mut command, WORK)
     }
 
+    /// `pgbench` for this server, without arguments of its own.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn benching(&self, rig: &Rig, host: &str) -> Result<Command> {
+        self.client(rig, host, "pgbench")
+    }
+
     /// Runs SQL with `input` (for `COPY .. FROM STDIN`), and returns what it prints, unaligned.
     ///
     /// # Errors

@@ -47,6 +47,20 @@ impl Lab {
         self.set_cable(one, other, false)
     }
 
+    /// Pulls the cable between two hosts and plugs it in again at once, and waits for nobody to notice.
+    ///
+    /// # Errors
+    /// As [`Lab::cut`].
+    pub fn flap(&mut self, one: &str, other: &str) -> Result<(), LabError> {
+        let ends = [self.state.host(one)?.clone(), self.state.host(other)?.clone()];
+        let cable = self.state.cable(&ends[0], &ends[1])?.clone();
+        let puller = &self.state.hosts[usize::from(cable.a) - 1];
+        let tool = Tool::connect(&puller.control)?;
+        let port = || cable.port_name(cable.a).to_owned();
+        tool.order(&Request::Cut { port: port() })?;
+        tool.order(&Request::Mend { port: port() })
+    }
+
     fn set_cable(&mut self, one: &str, other: &str, cut: bool) -> Result<Noticed, LabError> {
         self.refresh()?;
         let ends = [self.state.host(one)?.clone(), self.state.host(other)?.clone()];

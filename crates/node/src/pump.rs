@@ -17,6 +17,7 @@ mod leg;
 mod report;
 mod worker;
 
+pub use crosslane_wire::TransitId;
 pub use leg::Leg;
 pub use report::Report;
 
@@ -32,10 +33,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use worker::{Order, Worker};
-
-/// A circuit that passes through this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransitId(pub u64);
 
 /// What the daemon wants of a pump. One that names a circuit which is not there changes nothing.
 #[derive(Debug)]

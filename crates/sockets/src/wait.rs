@@ -213,7 +213,7 @@ fn over(end: &Held, what: For) -> bool {
     status.reset.load(Relaxed) != 0
         || match what {
             For::Data => {
-                (status.fin.load(Relaxed) != 0 && !end.is_moving())
+                (end.has_fin() && !end.is_moving())
                     || status.read_shut.load(Relaxed) != 0
                     || !matches!(end.rx(), Direction::Open | Direction::Greeting)
             }

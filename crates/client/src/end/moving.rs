@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Store;
 use crosslane_shm::ring::Head;
 use crosslane_stream::Direction;
+use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_generation, life_reason};
 use crosslane_wire::record::{Kind, units};
 use crosslane_wire::slice::{ORDER, RING_MIN, STATE, STATE_ATTACHED};
@@ -183,6 +184,8 @@ impl End {
         if producer.generation() == newest.number() {
             self.generations.send_by(newest);
         } else if let (Some(arrived), true) = (newest.arrived, producer.generation() < newest.number()) {
+            // With nobody left to read, nothing is missing.
+            let arrived = if arrived == ARRIVED_ALL { producer.units() } else { arrived };
             let sent = match undecided {
                 Some(begin) => arrived.clamp(begin, producer.units()),
                 None => self.sent(),

@@ -2,9 +2,11 @@
 
 use super::{End, Failure, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use crosslane_shm::Load;
 use crosslane_shm::ring::Head;
 use crosslane_stream::{Direction, Effect, handle_record};
 use crosslane_wire::record::Kind;
+use crosslane_wire::slice::{STATE, STATE_GONE};
 use std::io::IoSliceMut;
 
 impl End {
@@ -145,10 +147,15 @@ impl End {
         self.shared.consumer.arrived(&self.generations.rx().slices.inbound)
     }
 
-    /// Whether the far side's FIN was seen. To be asked before the ring is looked at: what the far side stored before
-    /// its FIN is in the ring then, while another thread may see the FIN at any moment after.
-    pub(super) fn has_fin(&self) -> bool {
-        self.shared.status.fin.load(Acquire) != 0
+    /// Whether the far side's FIN was seen, and all that it sent before is here: a FIN may overtake what hosts between
+    /// carry, which is over when the slice says that the far side is gone. To be asked before the ring is looked at: what
+    /// the far side stored before its FIN is in the ring then, while another thread may see the FIN at any moment after.
+    #[inline]
+    pub fn has_fin(&self) -> bool {
+        self.shared.status.fin.load(Acquire) != 0 && {
+            let slices = &self.generations.newest().slices;
+            !slices.transit || slices.inbound.load_u32(STATE) == STATE_GONE
+        }
     }
 
     /// Why there is nothing to receive; `fin`: the far side's FIN was seen before the ring was found empty.

@@ -73,14 +73,14 @@ fn announce(session: &Session, arena: &Arena, remote: SocketAddr) -> Result<(Gra
 /// The greeting, which must be there before the SYN: who accepts takes an end that is not attached for one that went
 /// back to TCP.
 fn attach(grant: &Grant) {
-    grant.outbound.store_u32(STATE, STATE_ATTACHED);
+    grant.slices.outbound.store_u32(STATE, STATE_ATTACHED);
     put(grant, 0, HELLO.to_word());
-    grant.outbound.fence();
+    grant.slices.outbound.fence();
 }
 
 /// What no proper program writes.
 fn scribble(grant: &Grant, kind: &str, seed: u64) -> Result<()> {
-    let slice = &grant.outbound;
+    let slice = &grant.slices.outbound;
     let long = Header { len: u32::try_from(MAX_PAYLOAD)? + 1, kind: Kind::Data, flags: 0, cpu: 0 };
     match kind {
         "header" => put(grant, LINE, long.to_word()),
@@ -109,7 +109,7 @@ fn scribble(grant: &Grant, kind: &str, seed: u64) -> Result<()> {
 fn wake(session: &Session, grant: &Grant) -> Result<()> {
     for word in [WANT_DATA, WANT_ROOM] {
         // The waiter is the lower half; the upper one counts requests.
-        let wanted = grant.inbound.load_u64(word) & u64::from(u32::MAX);
+        let wanted = grant.slices.inbound.load_u64(word) & u64::from(u32::MAX);
         let waiter = WaiterId(u32::try_from(wanted)?);
         if waiter.0 != 0 {
             session.tell(&Request::Ring { circuit: grant.circuit, waiter })?;
@@ -121,9 +121,9 @@ fn wake(session: &Session, grant: &Grant) -> Result<()> {
 /// A record of this word at `position` of the ring, with its proper mark.
 fn put(grant: &Grant, position: u64, word: u64) {
     let Ok(at) = ring(position) else { return };
-    grant.outbound.store_u64(at + 8, word);
-    grant.outbound.store_fence();
-    grant.outbound.store_u64(at, mark(grant.tx_key, position));
+    grant.slices.outbound.store_u64(at + 8, word);
+    grant.slices.outbound.store_fence();
+    grant.slices.outbound.store_u64(at, mark(grant.slices.tx_key, position));
 }
 
 fn ring(position: u64) -> Result<usize> {

@@ -5,4 +5,5 @@ mod cable;
 mod daemon;
 mod death;
 mod leak;
+mod ring;
 mod rubbish;

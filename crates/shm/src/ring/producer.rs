@@ -69,6 +69,13 @@ impl Producer {
         }
         self.demand.store(CONTENT, Relaxed);
         self.stamping.store(NO_STAMP, Relaxed);
+        self.generation.store(generation, Release);
+    }
+
+    /// Number of the ring that is filled.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Acquire)
     }
 
     /// Whether records carry the time from here on.

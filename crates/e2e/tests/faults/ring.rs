@@ -1,0 +1,250 @@
+//! Programs in a ring whose cables are cut, whose hosts die or freeze: none of them notices more than a pause.
+
+use anyhow::{Context, Result, ensure};
+use crosslane_e2e::openssh::Sshd;
+use crosslane_e2e::postgres::Postgres;
+use crosslane_e2e::program::{Printed, Program};
+use crosslane_e2e::python::Script;
+use crosslane_e2e::redis::Redis;
+use crosslane_e2e::rig::Rig;
+use crosslane_e2e::{PATIENCE, WORK, iperf3, package, payload, wait_for};
+use crosslane_lab::{Options, Topology};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// How long programs run undisturbed before, between and after what happens to them.
+const CALM: Duration = Duration::from_millis(400);
+
+/// Four hosts in a ring: each has two ways to each.
+fn ring() -> Result<Option<Rig>> {
+    Rig::up(Options { hosts: 4, topology: Topology::Ring, ..Options::scratch("e2e") })
+}
+
+fn count(rig: &Rig, host: &str, counter: &str) -> Result<u64> {
+    rig.lab.status(host)?["counters"][counter].as_u64().with_context(|| format!("no counter {counter}"))
+}
+
+/// Hops of the streams that are open on a host.
+fn hops(status: &Value) -> Vec<u64> {
+    let circuits = status["circuits"].as_array().into_iter().flatten();
+    circuits.filter(|it| it["state"] == "open").filter_map(|it| it["hops"].as_u64()).collect()
+}
+
+/// Cuts the cable between h1 and h2 under a program of h1 that speaks with h2, mends it, and cuts it again; in between
+/// waits until the streams have moved. Returns how the program ended.
+fn cut_under(rig: &mut Rig, program: Program) -> Result<Printed> {
+    let before = count(rig, "h1", "moves")?;
+    for round in 0..2 {
+        std::thread::sleep(CALM);
+        rig.lab.cut("h1", "h2")?;
+        rig.lab.wait_until("h1", PATIENCE, |status| hops(status).iter().all(|hops| *hops == 3))?;
+        std::thread::sleep(CALM);
+        rig.lab.mend("h1", "h2")?;
+        rig.lab.wait_until("h1", PATIENCE, |status| hops(status).iter().all(|hops| *hops == 1))?;
+        ensure!(count(rig, "h1", "moves")? >= before + 2 * (round + 1), "nothing moved");
+    }
+    program.finish(WORK)
+}
+
+fn nothing_broke(rig: &Rig) -> Result<()> {
+    for host in ["h1", "h2", "h3", "h4"] {
+        ensure!(count(rig, host, "streams_aborted")? == 0, "{}", rig.story(host));
+        ensure!(count(rig, host, "violations")? == 0, "{}", rig.story(host));
+    }
+    Ok(())
+}
+
+#[test]
+fn iperf3_does_not_notice_a_cut_cable() -> Result<()> {
+    let Some(path) = package::need("iperf3") else { return Ok(()) };
+    for more in [&["-t", "4"][..], &["-t", "4", "-R"], &["-t", "4", "--bidir", "-P", "3"]] {
+        let Some(mut rig) = ring()? else { return Ok(()) };
+        let measure = rig.measure(&["h1", "h2", "h3", "h4"])?;
+        let port = rig.port();
+        let mut server = iperf3::server(&rig, "h2", &path, port)?;
+        let mut command = rig.command("h1", &path)?;
+        command.args(["-c", &rig.address("h2")?.to_string(), "-p", &port.to_string(), "-J"]).args(more);
+        let client = Program::start(&mut command)?;
+        let printed = cut_under(&mut rig, client)?;
+        let report: Value = serde_json::from_str(&printed.text())?;
+        ensure!(report["error"].is_null(), "{}", report["error"]);
+        ensure!(report["end"]["sum_received"]["bytes"].as_u64() > Some(0), "nothing arrived");
+        server.end();
+        nothing_broke(&rig)?;
+        let rig = &rig;
+        drop(measure);
+        wait_for("nothing is left", PATIENCE, || {
+            let left = ["h1", "h2", "h3", "h4"].map(|host| rig.account(host).map_or(1, |it| it.circuits));
+            if left == [0; 4] { Ok(()) } else { Err(format!("{left:?}")) }
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn redis_benchmark_does_not_notice_a_cut_cable() -> Result<()> {
+    let Some(redis) = Redis::find() else { return Ok(()) };
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let _server = redis.server(&rig, "h2", port)?;
+    let mut command = rig.command("h1", package::need("redis-benchmark").context("it is there")?)?;
+    command.args(["-h", &rig.address("h2")?.to_string(), "-p", &port.to_string(), "-t", "set", "-l", "-q"]);
+    let mut client = Program::start(command.args(["-c", "50", "-d", "300"]))?;
+    for _ in 0..2 {
+        std::thread::sleep(CALM);
+        rig.lab.cut("h1", "h2")?;
+        rig.lab
+            .wait_until("h1", PATIENCE, |status| hops(status).iter().filter(|it| **it == 3).count() >= 50)?;
+        std::thread::sleep(CALM);
+        rig.lab.mend("h1", "h2")?;
+        rig.lab
+            .wait_until("h1", PATIENCE, |status| hops(status).iter().filter(|it| **it == 1).count() >= 50)?;
+    }
+    ensure!(!client.is_over(), "{}", client.tail());
+    let words = client.tail();
+    ensure!(!words.contains("Error") && !words.contains("reset"), "{words}");
+    client.end();
+    nothing_broke(&rig)
+}
+
+#[test]
+fn scp_of_a_gigabyte_through_a_cut_ring_copies_it() -> Result<()> {
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let Some(sshd) = Sshd::start(&rig, "h2", port)? else { return Ok(()) };
+    let (file, copy) = (rig.file("sent"), rig.file("received"));
+    payload::file(&file, 3, 1_000_000_000)?;
+    let client = Program::start(&mut sshd.sending(&rig, "h1", &file, &copy)?)?;
+    let printed = cut_under(&mut rig, client)?;
+    ensure!(payload::same(&file, &copy)? == 1_000_000_000, "{}", printed.text());
+    nothing_broke(&rig)
+}
+
+#[test]
+fn pgbench_does_not_notice_a_cut_cable() -> Result<()> {
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let Some(postgres) = Postgres::start(&rig, "h2", port)? else { return Ok(()) };
+    postgres.bench(&rig, "h1", &["-i", "-s", "1", "-q"])?;
+    let mut command = postgres.benching(&rig, "h1")?;
+    let client = Program::start(command.args(["-c", "4", "-T", "5", "postgres"]))?;
+    let text = cut_under(&mut rig, client)?.text();
+    ensure!(text.contains("number of failed transactions: 0 "), "{text}");
+    nothing_broke(&rig)
+}
+
+/// Streams from h1 to h3 lead through h2 or h4. The host between dies, and comes back.
+#[test]
+fn a_host_between_dies_and_no_stream_through_it_does() -> Result<()> {
+    let Some(path) = package::need("iperf3") else { return Ok(()) };
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let _server = iperf3::server(&rig, "h3", &path, port)?;
+    let mut command = rig.command("h1", &path)?;
+    command.args([
+        "-c",
+        &rig.address("h3")?.to_string(),
+        "-p",
+        &port.to_string(),
+        "-J",
+        "-P",
+        "2",
+        "-t",
+        "4",
+    ]);
+    let client = Program::start(&mut command)?;
+    rig.lab.wait_until("h1", PATIENCE, |status| hops(status) == [2, 2, 2])?;
+    let between = if count(&rig, "h2", "transits")? > 0 { "h2" } else { "h4" };
+    std::thread::sleep(CALM);
+    rig.lab.kill_host(between)?;
+    std::thread::sleep(CALM);
+    rig.lab.start_daemon(between)?;
+    rig.lab.wait_host(between, PATIENCE)?;
+    let report: Value = serde_json::from_str(&client.finish(WORK)?.text())?;
+    ensure!(report["error"].is_null(), "{}", report["error"]);
+    ensure!(count(&rig, "h1", "moves")? >= 3, "nothing moved");
+    Ok(())
+}
+
+/// The host between does not run for 10 s; the streams are long somewhere else when it goes on.
+#[test]
+fn a_frozen_host_between_is_gone_round() -> Result<()> {
+    let Some(path) = package::need("iperf3") else { return Ok(()) };
+    let Some(rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let _server = iperf3::server(&rig, "h3", &path, port)?;
+    let mut command = rig.command("h1", &path)?;
+    command.args(["-c", &rig.address("h3")?.to_string(), "-p", &port.to_string(), "-J", "-t", "12"]);
+    let client = Program::start(&mut command)?;
+    rig.lab.wait_until("h1", PATIENCE, |status| hops(status) == [2, 2])?;
+    let between = if count(&rig, "h2", "transits")? > 0 { "h2" } else { "h4" };
+    let daemon = rig.lab.daemon(between)?.context("it runs")?;
+    ensure!(daemon.signal(Signal::STOP), "it cannot be stopped");
+    let moved = rig.lab.wait_until("h1", PATIENCE, |status| {
+        status["counters"]["moves"].as_u64() >= Some(2) && hops(status) == [2, 2]
+    });
+    std::thread::sleep(Duration::from_secs(9));
+    ensure!(daemon.signal(Signal::CONT), "it cannot go on");
+    moved?;
+    let report: Value = serde_json::from_str(&client.finish(WORK)?.text())?;
+    ensure!(report["error"].is_null(), "{}", report["error"]);
+    let intervals = report["intervals"].as_array().context("intervals")?;
+    let idle = intervals.iter().filter(|it| it["sum"]["bytes"] == 0).count();
+    ensure!(idle <= 4, "{idle} of {} seconds without a byte", intervals.len());
+    Ok(())
+}
+
+/// A cable that comes and goes is soon not used any more, and costs streams a few moves.
+#[test]
+fn a_flapping_cable_costs_a_few_moves() -> Result<()> {
+    let Some(path) = package::need("iperf3") else { return Ok(()) };
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let _server = iperf3::server(&rig, "h2", &path, port)?;
+    let mut command = rig.command("h1", &path)?;
+    command.args(["-c", &rig.address("h2")?.to_string(), "-p", &port.to_string(), "-J", "-t", "4"]);
+    let client = Program::start(&mut command)?;
+    rig.lab.wait_until("h1", PATIENCE, |status| hops(status) == [1, 1])?;
+    let (end, mut flaps) = (Instant::now() + Duration::from_secs(2), 0);
+    while Instant::now() < end {
+        rig.lab.flap("h1", "h2")?;
+        flaps += 1;
+    }
+    let moves = count(&rig, "h1", "moves")?;
+    ensure!(flaps > 20, "only {flaps} flaps");
+    ensure!((2..=20).contains(&moves), "{moves} moves by {flaps} flaps");
+    let report: Value = serde_json::from_str(&client.finish(WORK)?.text())?;
+    ensure!(report["error"].is_null(), "{}", report["error"]);
+    nothing_broke(&rig)
+}
+
+/// Two cables are cut: what is cut off learns of it within the time that the configuration says, the rest goes on.
+#[test]
+fn what_is_cut_off_is_told_in_time() -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let words = ["server", "::", &port.to_string()];
+    let mut server = Script::Sleepers.server(&rig, "h2", &python, &words, port)?;
+    let mut ask = Script::Sleepers.command(&rig, "h1", &python)?;
+    let mut client =
+        Program::start(ask.args(["client", &rig.address("h2")?.to_string(), &port.to_string()]))?;
+    client.says("connected")?;
+    server.says("asleep")?;
+    rig.lab.cut("h2", "h3")?;
+    rig.lab.cut("h1", "h2")?;
+    let start = Instant::now();
+    wait_for("all learn", PATIENCE, || {
+        let text = String::from_utf8_lossy(&server.output()).into_owned();
+        if text.matches("ended ECONNRESET\n").count() == 5 { Ok(()) } else { Err(text) }
+    })?;
+    ensure!(start.elapsed() > Duration::from_secs(2), "given up before its time");
+    ensure!(server.wait(WORK)?.success(), "{}", server.tail());
+    rig.lab
+        .wait_until("h1", PATIENCE, |status| status["hosts"].as_array().is_some_and(|it| it.len() == 2))?;
+    let mut ping = rig.plain("h1", "ping")?;
+    let answer = Program::start(ping.args(["-c", "1", "-W", "5", &rig.address("h3")?.to_string()]))?;
+    ensure!(answer.finish(PATIENCE)?.text().contains("1 received"), "the rest does not go on");
+    Ok(())
+}
