@@ -3,7 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "a module of one test")]
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use crosslane_client::{End, Failure, Grant};
+use crosslane_client::slices::{Next, Slices};
+use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::mem::new_slice;
@@ -22,6 +23,19 @@ use std::time::{Duration, Instant};
 /// A sleep so long means that a wake-up was lost.
 const LOST: Duration = Duration::from_secs(10);
 const TID: u32 = 1;
+
+/// A daemon that never has other slices.
+struct Still;
+
+impl Daemon for Still {
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
+        Err(NoNext::Never)
+    }
+
+    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+        true
+    }
+}
 
 /// A number that no other caller gets.
 fn unique() -> u32 {
@@ -158,7 +172,7 @@ impl Channel {
 
     pub fn leg(&self, near: bool, is_end: bool, posted: bool) -> Leg {
         let (inbound, outbound, rx_key, tx_key) = self.side(near);
-        Leg { inbound, outbound, ring_max: self.ring_max, rx_key, tx_key, is_end, posted }
+        Leg { inbound, outbound, ring_max: self.ring_max, rx_key, tx_key, is_end, arrived: 0, posted }
     }
 
     /// What a liar on one side stores into.
@@ -184,13 +198,18 @@ impl Channel {
             token: 2,
             tuple: Tuple { client: address(1), server: address(2) },
             client,
-            ring_max: self.ring_max,
-            rx_key,
-            tx_key,
             life: 0,
             slot: arena.allot().unwrap(),
-            inbound,
-            outbound,
+            slices: Slices {
+                generation: 0,
+                ring_max: self.ring_max,
+                rx_key,
+                tx_key,
+                inbound,
+                outbound,
+                transit: true,
+                retention: None,
+            },
             arena: None,
         }
     }
@@ -212,7 +231,7 @@ impl Program {
         let arena: &'static Arena = Box::leak(Box::new(Arena::create().unwrap().0));
         let grant = channel.grant(client, arena);
         End::prepare(&grant, arena);
-        let end = End::begin(grant, arena, Box::leak(Box::default())).unwrap();
+        let end = End::begin(grant, arena, Box::leak(Box::default()), &Still).unwrap();
         let bells = [(); 2].map(|()| {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
             let waiter = WaiterId(unique());
@@ -240,7 +259,7 @@ impl Program {
                 Ok(count) => bytes = &bytes[count..],
                 Err(Failure::WouldBlock) => {
                     self.end.press();
-                    self.wait(|| self.end.has_room(), false);
+                    self.wait(|| self.end.has_room(TID), false);
                 }
                 Err(failure) => panic!("{failure}"),
             }
