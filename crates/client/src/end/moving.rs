@@ -164,7 +164,7 @@ impl End {
         }
         let ring = &rx.slices.inbound;
         let Some(next) = rx.next() else {
-            return Ok(consumer.head_if(ring, || self.counts(rx))?);
+            return Ok(consumer.head_if(ring, || consumer.is_begun() || self.counts(rx))?);
         };
         // All that counts lies here: it was counted where it lies.
         let head = consumer.head(ring)?;

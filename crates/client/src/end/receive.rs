@@ -131,12 +131,10 @@ impl End {
     /// The record at the front, if one has arrived and counts. Whether it does is looked at after its mark was seen.
     #[inline]
     fn next_record(&self, tid: u32) -> Result<Option<Head>, Failure> {
-        if self.is_settled() {
-            let ring = &self.generations.rx().slices.inbound;
-            let head = self.shared.consumer.head_if(ring, || self.is_settled())?;
-            if head.is_some() || (self.is_settled() && !self.has_arrived()) {
-                return Ok(head);
-            }
+        let ring = &self.generations.rx().slices.inbound;
+        let head = self.shared.consumer.head_if(ring, || self.is_settled())?;
+        if head.is_some() || self.is_settled() {
+            return Ok(head);
         }
         self.front(tid)
     }

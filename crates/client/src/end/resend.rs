@@ -33,9 +33,13 @@ impl End {
         self.shared.producer.glance(&tx.slices.inbound, 2 * LINE) >= 2 * LINE
     }
 
-    /// With the lock of sending, when not all is settled: whether something new may be sent now.
+    /// With the lock of sending, when not all is settled: whether something new may be sent now. An error if
+    /// never.
     #[cold]
     pub(super) fn may_go_on(&self, tid: u32, has: Has) -> Result<bool, Failure> {
+        if self.dead().is_some() {
+            return Err(Failure::Reset);
+        }
         self.catch_up(tid, has)?;
         let (tx, producer) = (self.generations.tx(), &self.shared.producer);
         let goes = self.standing() == Standing::Lives(tx.number()) && producer.generation() == tx.number();

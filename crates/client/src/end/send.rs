@@ -131,7 +131,7 @@ impl End {
     }
 
     fn may_send(&self, kind: Kind) -> Result<Direction, Failure> {
-        if self.shared.status.reset.load(Relaxed) != 0 || self.dead().is_some() {
+        if self.shared.status.reset.load(Relaxed) != 0 {
             return Err(Failure::Reset);
         }
         let state = self.tx();

@@ -95,7 +95,7 @@ impl Consumer {
         self.head_if(ring, || true)
     }
 
-    /// As [`Self::head`]; whether a record whose mark was just seen is to be believed, `believed` says.
+    /// As [`Self::head`]; whether a record is to be believed, `believed` says, after its mark was seen.
     #[inline]
     pub fn head_if(
         &self,
@@ -108,9 +108,14 @@ impl Consumer {
             if expected == 0 {
                 return Err(DecodeError::Range("ring left in the middle of a change").into());
             }
-            if ring.load_u64(address(self.offset.load(Relaxed))) != expected || !believed() {
+            if ring.load_u64(address(self.offset.load(Relaxed))) != expected {
                 return Ok(None);
             }
+        }
+        if !believed() {
+            return Ok(None);
+        }
+        if word == 0 {
             let cursor = self.cursor();
             let header = cursor.check(ring)?;
             self.check_credit(&cursor, header)?;
@@ -120,6 +125,12 @@ impl Consumer {
         let header = Header::from_word(word, u64::MAX)?;
         let taken = usize::try_from(self.taken.load(Relaxed)).unwrap_or(usize::MAX);
         Ok(Some(Head { kind: header.kind, left: header.len as usize - taken, cpu: header.cpu }))
+    }
+
+    /// Whether the record at the front was believed already.
+    #[inline]
+    pub fn is_begun(&self) -> bool {
+        self.word.load(Relaxed) != 0
     }
 
     /// Copies the next bytes of the front record's payload and returns how many; consumes the record with its last

@@ -4,6 +4,7 @@
 use super::hook;
 use crate::table::{self, Held, Kind};
 use crate::thread;
+use crate::wait::{self, For};
 use crate::{attach, end_of_life, io, real};
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
@@ -167,8 +168,29 @@ fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_int) -> io
     let got = unsafe { real::read(pipe, chunk.as_mut_ptr().cast(), chunk.len()) };
     match usize::try_from(got) {
         Ok(0) => io::Outcome::Bytes(0),
-        Ok(got) => io::send(out, end, &[IoSlice::new(&chunk[..got])], 0),
+        Ok(got) => send_surely(out, end, &chunk[..got]),
         Err(_) => io::Outcome::Errno(real::errno()),
+    }
+}
+
+/// Sends what was taken from elsewhere already and cannot go back. There was room for it, so this waits only if the
+/// stream moves to another circuit just now.
+fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
+    let mut done = 0;
+    loop {
+        match io::send(out, end, &[IoSlice::new(&bytes[done..])], 0) {
+            io::Outcome::Bytes(sent) => done += sent,
+            io::Outcome::Errno(libc::EAGAIN | libc::EINTR) => {}
+            outcome => return if done > 0 { io::Outcome::Bytes(done) } else { outcome },
+        }
+        if done >= bytes.len() {
+            return io::Outcome::Bytes(done);
+        }
+        if let Err(errno) = wait::wait(out, end, For::Room, None)
+            && errno != libc::EINTR
+        {
+            return if done > 0 { io::Outcome::Bytes(done) } else { io::Outcome::Errno(errno) };
+        }
     }
 }
 
