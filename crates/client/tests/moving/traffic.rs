@@ -5,11 +5,12 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crosslane_client::{End, Failure};
 use crosslane_wire::record::Kind;
 use std::io::IoSliceMut;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a run is like.
 #[derive(Clone, Copy)]
 struct Run {
+    start: Instant,
     seed: u64,
     /// Bytes each way.
     total: u64,
@@ -18,6 +19,12 @@ struct Run {
     longer: u64,
     /// Processes at each end.
     processes: usize,
+}
+
+/// To be asked in each loop that waits for other threads: one of them may have failed.
+fn goes_on(run: Run) {
+    assert!(run.start.elapsed() < Duration::from_secs(60), "the stream stands still, or a thread has failed");
+    std::thread::yield_now();
 }
 
 /// Sends all and the end, by handles that take turns.
@@ -31,14 +38,14 @@ fn sender(ends: &[End], run: Run, mut dice: Dice) {
             Err(Failure::WouldBlock) => {
                 end.press();
                 end.has_room(tid());
-                std::thread::yield_now();
+                goes_on(run);
             }
             Err(failure) => panic!("sending at {sent}: {failure}"),
         }
     }
     while let Err(failure) = ends[0].turn(tid(), Kind::DisConn) {
         assert_eq!(failure, Failure::WouldBlock);
-        std::thread::yield_now();
+        goes_on(run);
     }
 }
 
@@ -64,7 +71,7 @@ fn receiver(ends: &[End], run: Run, mut dice: Dice) {
                 // Whoever reads until it would block reads on at the next edge only.
                 while !end.arrivals(&mut seen) && !end.ready(tid()).read_closed {
                     end.attend(tid());
-                    std::thread::yield_now();
+                    goes_on(run);
                 }
             }
             Err(Failure::Ended) => break,
@@ -78,6 +85,7 @@ fn moves(mut mover: Mover, run: Run, done: &AtomicUsize, mut dice: Dice) -> u32 
     let mut moves = 0;
     let mut loses = run.longer == 10;
     while done.load(Ordering::Relaxed) < 4 {
+        goes_on(run);
         mover.lose();
         std::thread::sleep(Duration::from_micros(dice.below(300)));
         let retained = dice.below(10) < run.longer;
@@ -107,7 +115,7 @@ fn go(run: Run) {
                 // A process that lives looks after its streams now and then, though all is sent.
                 while done.load(Ordering::Relaxed) < 4 {
                     ends[0].attend(tid());
-                    std::thread::yield_now();
+                    goes_on(run);
                 }
             };
             let done = &done;
@@ -128,27 +136,34 @@ fn go(run: Run) {
 #[test]
 fn on_single_cables_nothing_is_kept_and_nothing_lost() {
     for seed in 1..4 {
-        go(Run { seed, total: 8_000_000, ring_max: 1 << 20, longer: 0, processes: 1 });
+        go(Run { start: Instant::now(), seed, total: 8_000_000, ring_max: 1 << 20, longer: 0, processes: 1 });
     }
 }
 
 #[test]
 fn on_longer_ways_what_was_under_way_is_sent_again() {
     for seed in 4..7 {
-        go(Run { seed, total: 8_000_000, ring_max: 1 << 19, longer: 10, processes: 1 });
+        go(Run {
+            start: Instant::now(),
+            seed,
+            total: 8_000_000,
+            ring_max: 1 << 19,
+            longer: 10,
+            processes: 1,
+        });
     }
 }
 
 #[test]
 fn from_longer_to_shorter_ways_and_back() {
     for seed in 7..10 {
-        go(Run { seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 1 });
+        go(Run { start: Instant::now(), seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 1 });
     }
 }
 
 #[test]
 fn several_processes_hold_the_ends() {
     for seed in 10..13 {
-        go(Run { seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 3 });
+        go(Run { start: Instant::now(), seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 3 });
     }
 }
