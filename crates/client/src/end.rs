@@ -207,7 +207,7 @@ impl End {
     /// comes next.
     pub fn detour(&self) -> Option<u32> {
         let tx = self.generations.tx();
-        tx.slices.retention.is_some().then_some(tx.number())
+        tx.slices.transit.then_some(tx.number())
     }
 
     /// State of the receiving direction.

@@ -63,6 +63,7 @@ fn pair_of(ring_max: u64) -> Pair {
                 tx_key: 11 - u64::from(client),
                 inbound: Inbound::map(inbound, len).unwrap(),
                 outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
+                transit: false,
                 retention: None,
             },
             arena: None,
