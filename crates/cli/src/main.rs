@@ -9,6 +9,7 @@ mod fault;
 mod intent;
 mod lab;
 mod pages;
+mod picture;
 mod ping;
 mod run;
 mod screen;

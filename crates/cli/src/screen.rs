@@ -1,10 +1,30 @@
-//! A pause that Ctrl-C ends.
+//! The terminal: how wide it is, what it can show, and a pause that Ctrl-C ends.
 
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::tcgetwinsize;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+
+/// Width where nobody reads along.
+const WIDTH: usize = 100;
+
+/// Characters in a line of the terminal at `out`; a usual number if it is none.
+pub(crate) fn width(out: &impl AsFd) -> usize {
+    let columns = tcgetwinsize(out).map(|size| usize::from(size.ws_col));
+    // Pictures are drawn a little in from the left.
+    columns.ok().filter(|columns| *columns > 0).unwrap_or(WIDTH).saturating_sub(2)
+}
+
+/// Whether the terminal shows more than ASCII, as the locale has it.
+pub(crate) fn unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
+    locale.is_some_and(|locale| locale.to_uppercase().replace('-', "").ends_with("UTF8"))
+}
 
 /// Whether somebody wants us to stop (SIGINT, SIGTERM).
 #[derive(Debug)]

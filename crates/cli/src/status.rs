@@ -1,10 +1,13 @@
 //! `crosslane status`, `crosslane hosts` and `crosslane metrics`.
 
+use crate::picture::Picture;
+use crate::screen;
 use crate::table::{Table, bytes, cell};
 use anyhow::{Context, Result};
 use crosslane_client::session::Session;
 use crosslane_wire::local::{Reply, Request};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{Write, stdout};
 use std::path::Path;
 
@@ -51,6 +54,10 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
         age(&status["uptime_s"]),
         cell(&status["sessions"])
     )?;
+    for line in Picture::new(&status, &BTreeSet::new()).lines(screen::width(&out), screen::unicode()) {
+        writeln!(out, "  {line}")?;
+    }
+    writeln!(out, "\n{}\n", activity(&status))?;
     for table in [hosts_table(&status), ports_table(&status), circuits_table(&status)] {
         if !table.is_empty() {
             table.print(&mut out)?;
@@ -58,6 +65,17 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
         }
     }
     counters_table(&status).print(&mut out)
+}
+
+/// What goes through this host, and how often a stream had to look for another circuit.
+pub(crate) fn activity(status: &Value) -> String {
+    let counter = |name: &str| status["counters"][name].as_u64().unwrap_or(0);
+    format!(
+        "streams {}  circuits in transit {}  switch-overs {}",
+        counter("streams_open"),
+        counter("transits"),
+        counter("moves")
+    )
 }
 
 fn rows<'a>(status: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
@@ -83,6 +101,8 @@ fn ports_table(status: &Value) -> Table {
         ">in use",
         ">sent",
         ">received",
+        ">streams",
+        ">transits",
         "why",
     ]);
     for port in rows(status, "ports") {
@@ -96,6 +116,8 @@ fn ports_table(status: &Value) -> Table {
             size(&port["window_used"]),
             size(&port["tx_bytes"]),
             size(&port["rx_bytes"]),
+            cell(&port["streams"]),
+            cell(&port["transits"]),
             port["why"].as_str().unwrap_or_default().to_owned(),
         ]);
     }
@@ -197,6 +219,21 @@ mod tests {
         counters_table(&status).print(&mut out).expect("printed");
         let text = String::from_utf8(out).expect("text");
         assert!(text.contains("plain.NoListener") && text.contains("bells"), "{text}");
+    }
+
+    #[test]
+    fn a_port_shows_what_goes_through_it() {
+        let port =
+            json!({"name": "right", "link": "cut", "streams": 2, "transits": 7, "why": "it was cut here"});
+        let status = json!({"ports": [port], "counters": {"moves": 3, "streams_open": 2, "transits": 7}});
+        let mut out = Vec::new();
+        ports_table(&status).print(&mut out).expect("printed");
+        let text = String::from_utf8(out).expect("text");
+        assert!(
+            text.lines().nth(1).is_some_and(|row| row.ends_with("2         7  it was cut here")),
+            "{text}"
+        );
+        assert_eq!(activity(&status), "streams 2  circuits in transit 7  switch-overs 3");
     }
 
     #[test]

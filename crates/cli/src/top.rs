@@ -1,10 +1,12 @@
 //! `crosslane top`: the difference between two looks at the status.
 
-use crate::screen::Stop;
+use crate::picture::{self, Link, Picture};
+use crate::screen::{self, Stop};
 use crate::status;
 use crate::table::{Table, bit_rate, cell};
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,7 +32,7 @@ pub(crate) fn top(socket: &Path, top: &Top) -> Result<()> {
     let mut out = stdout().lock();
     let clear = !top.json && out.is_terminal();
     let (mut before, mut then) = (status::ask(&session)?, Instant::now());
-    let mut shown = 0;
+    let (mut shown, mut seen) = (0, picture::links(&before));
     while top.refreshes.is_none_or(|all| shown < all) && !stop.within(top.delay) {
         let now = status::ask(&session)?;
         let seconds = then.elapsed().as_secs_f64();
@@ -42,8 +44,9 @@ pub(crate) fn top(socket: &Path, top: &Top) -> Result<()> {
             if clear {
                 write!(out, "\x1b[H\x1b[2J")?;
             }
-            rates.print(&mut out)?;
+            rates.print(&mut out, &seen, screen::width(&stdout()))?;
         }
+        seen.extend(picture::links(&now));
         out.flush()?;
         before = now;
         shown += 1;
@@ -76,7 +79,8 @@ impl Rates<'_> {
             .collect()
     }
 
-    fn print(&self, out: &mut impl Write) -> Result<()> {
+    /// Prints one look; `seen` are the links that there have been since the first.
+    fn print(&self, out: &mut impl Write, seen: &BTreeSet<Link>, width: usize) -> Result<()> {
         let counters = |key| self.of(&self.before["counters"], &self.now["counters"], key);
         writeln!(
             out,
@@ -90,7 +94,12 @@ impl Rates<'_> {
             counters("ip_tx_packets"),
             counters("ip_rx_packets"),
         )?;
-        let mut ports = Table::new(&["port", "link", ">peer", ">out", ">in"]);
+        let transit = bit_rate(counters("transit_bytes"));
+        writeln!(out, "{}  transit {transit}\n", status::activity(self.now))?;
+        for line in Picture::new(self.now, seen).lines(width, screen::unicode()) {
+            writeln!(out, "  {line}")?;
+        }
+        let mut ports = Table::new(&["port", "link", ">peer", ">out", ">in", ">streams", ">transits"]);
         for (was, now) in self.pairs("ports", "name") {
             let rate = |key| bit_rate(self.of(was, now, key));
             ports.row([
@@ -99,6 +108,8 @@ impl Rates<'_> {
                 cell(&now["peer"]),
                 rate("tx_bytes"),
                 rate("rx_bytes"),
+                cell(&now["streams"]),
+                cell(&now["transits"]),
             ]);
         }
         let mut circuits = Table::new(&[">circuit", "program", ">pid", "client", "server", ">out", ">in"]);
@@ -137,7 +148,7 @@ impl Rates<'_> {
             })
             .collect();
         json!({"host": self.now["host"], "seconds": self.seconds, "counters_per_s": counters,
-               "ports": list("ports", "name"), "circuits": list("circuits", "id")})
+               "links": self.now["links"], "ports": list("ports", "name"), "circuits": list("circuits", "id")})
     }
 }
 
@@ -156,6 +167,22 @@ mod tests {
         assert_eq!(json["ports"][1]["tx_bytes_per_s"], 25.0);
         assert_eq!(json["counters_per_s"]["bells"], 2.0);
         assert!(json["counters_per_s"].get("plain").is_none());
+    }
+
+    #[test]
+    fn a_look_has_the_ring_and_what_goes_through_each_cable() {
+        let before = json!({"ports": [{"name": "right", "tx_bytes": 0, "rx_bytes": 0}]});
+        let now = json!({"host": 1, "links": [[1, 2], [2, 3]], "counters": {"moves": 4},
+            "ports": [{"name": "right", "link": "up", "peer": 2, "tx_bytes": 125_000_000, "rx_bytes": 250_000,
+                       "streams": 3, "transits": 5}]});
+        let rates = Rates { before: &before, now: &now, seconds: 1.0 };
+        let mut out = Vec::new();
+        rates.print(&mut out, &BTreeSet::from([(1, 3)]), 80).expect("printed");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("[h1]") && text.contains("switch-overs 4"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("right")).expect("a row").split_whitespace();
+        assert_eq!(row.collect::<Vec<_>>(), ["right", "up", "2", "1.0", "Gb/s", "2.0", "Mb/s", "3", "5"]);
+        assert_eq!(rates.json()["links"], json!([[1, 2], [2, 3]]));
     }
 
     #[test]

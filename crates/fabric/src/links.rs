@@ -168,6 +168,17 @@ impl Links {
         self.reborn.pop_first()
     }
 
+    /// The links among us and the hosts that can be reached, each once, the smaller id first: those that both hosts
+    /// declare.
+    pub fn links(&self) -> Vec<(HostId, HostId)> {
+        let graph = self.graph();
+        let reached = |host: &HostId| *host == self.me || self.ways.contains_key(host);
+        let both = |one: HostId, other: HostId| graph.get(&other).is_some_and(|back| back.contains(&one));
+        let from = graph.iter().filter(|(host, _)| reached(host));
+        let all = from.flat_map(|(one, near)| near.iter().map(|other| (*one, *other)));
+        all.filter(|&(one, other)| one < other && reached(&other) && both(one, other)).collect()
+    }
+
     /// Hosts that can be reached, ourselves not among them.
     pub fn hosts(&self) -> impl Iterator<Item = (HostId, Way)> + '_ {
         self.ways.iter().filter_map(|(host, ways)| ways.first().map(|way| (*host, *way)))
@@ -281,6 +292,23 @@ mod tests {
         links.handle_link_states(PortId(0), vec![record(3, 5, 1, &[])]).unwrap();
         assert!(links.next_hop(HostId(3)).is_some());
         assert_eq!(links.poll_output(PortId(0)), Some(vec![record(3, 5, 2, &[2])]));
+    }
+
+    #[test]
+    fn links_are_those_that_both_hosts_declare_and_that_can_be_reached() {
+        let mut links = Links::new(HostId(1), 10);
+        assert!(links.links().is_empty());
+        links.handle_cable_up(PortId(0), HostId(2));
+        let records = vec![
+            record(2, 5, 2, &[1, 3, 4]),
+            record(3, 5, 2, &[2]),
+            record(7, 5, 1, &[8]),
+            record(8, 5, 1, &[7]),
+        ];
+        links.handle_link_states(PortId(0), records).unwrap();
+        assert_eq!(links.links(), [(HostId(1), HostId(2)), (HostId(2), HostId(3))]);
+        links.handle_cable_down(PortId(0));
+        assert!(links.links().is_empty());
     }
 
     #[test]

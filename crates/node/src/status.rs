@@ -37,6 +37,7 @@ impl Host {
             "sessions": self.sessions.values().filter(|session| session.greeted).count(),
             "twin": self.links.has_twin(),
             "hosts": self.hosts_json(),
+            "links": self.links.links(),
             "ports": self.cables.iter().map(|cable| self.port_json(cable)).collect::<Vec<_>>(),
             "listeners": self.listeners.addresses(),
             "circuits": self.circuits_json(|_| true),
@@ -152,6 +153,7 @@ impl Host {
             "window_used": cable.window().used_bytes(),
             "tx_bytes": tx_bytes,
             "rx_bytes": rx_bytes,
+            "streams": self.open_ends().filter(|(circuit, _, _)| self.port_of(*circuit) == Some(cable.id)).count(),
             "transits": self.transits_on(cable.id),
             "silent": cable.standing.silent,
         })
