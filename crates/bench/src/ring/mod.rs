@@ -7,6 +7,7 @@ pub mod flow;
 
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::bytes;
+use crate::program::VETH;
 use crate::program::process::{Server, run};
 use anyhow::{Context, Result, bail, ensure};
 use crosslane_lab::{Lab, Options, Preload};
@@ -15,8 +16,9 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Port of the receivers.
+/// Ports of the receivers: accelerated ones, and plain ones.
 const PORT: u16 = 23_000;
+const PLAIN_PORT: u16 = 23_001;
 /// Time for all senders of a run to start and connect, ms.
 const START: u64 = 150;
 /// How long a sender may take in all.
@@ -29,7 +31,7 @@ const ALONE: &str = "a pair alone";
 const BOTH: &str = "one host to both, each";
 const ALL: &str = "all pairs at once, each way";
 const SUM: &str = "all pairs at once, sum";
-/// References.
+/// References: the kernel's TCP between the same hosts, in the same arrangement; and our own rate at 1 MB.
 const AT_MEGABYTE: &str = "at 1 MB";
 
 /// The study's own figures, MB/s by DMA, at 512 KB: where its rate was highest. It gives the curves as pictures.
@@ -74,19 +76,24 @@ impl Rig {
         let program = std::env::current_exe().context("cannot find my own program")?;
         let mut sinks = Vec::new();
         for host in &lab.state().hosts {
-            let mut sink = lab.command(&host.name, Preload::On, &program)?;
-            sink.args(["bench", "ring", "--sink", &PORT.to_string()]);
-            sinks.push(Server::start(sink, PORT)?);
+            for (preload, port) in [(Preload::On, PORT), (Preload::Off, PLAIN_PORT)] {
+                let mut sink = lab.command(&host.name, preload, &program)?;
+                sink.args(["bench", "ring", "--sink", &port.to_string()]);
+                sinks.push(Server::start(sink, port)?);
+            }
         }
         Ok(Self { lab, program, _sinks: sinks })
     }
 
-    /// The rates of flows that run at the same time, MB/s.
-    fn rates(&self, flows: Flows, size: usize, millis: u64) -> Result<Vec<f64>> {
+    /// The rates of flows that run at the same time, MB/s: accelerated, or the kernel's TCP over the veth pairs.
+    fn rates(&self, preload: Preload, flows: Flows, size: usize, millis: u64) -> Result<Vec<f64>> {
         let at = flow::clock() + START * 1_000_000;
         let senders = flows.iter().map(|(from, to)| {
-            let mut sender = self.lab.command(from, Preload::On, &self.program)?;
-            let to = format!("{}:{PORT}", self.lab.address(to)?);
+            let mut sender = self.lab.command(from, preload, &self.program)?;
+            let to = match preload {
+                Preload::On => format!("{}:{PORT}", self.lab.address(to)?),
+                Preload::Off => format!("{}:{PLAIN_PORT}", self.lab.baseline(from, to)?),
+            };
             sender.args(["bench", "ring", "--pour", &to]);
             sender.args([size, usize::try_from(millis)?].map(|word| word.to_string()));
             sender.arg(at.to_string());
@@ -100,6 +107,37 @@ impl Rig {
                 running.into_iter().map(|it| it.join().unwrap_or_else(|_| bail!("a run has panicked")));
             ended.map(|moved| Ok(moved?.rate())).collect()
         })
+    }
+
+    /// All arrangements of one run: a pair's rate alone, one host's to each of both, each of all at once, and their sum.
+    fn arrangements(&self, preload: Preload, size: usize, millis: u64) -> Result<[f64; 4]> {
+        let alone = PAIRS.map(|pair| self.rates(preload, pair, size, millis)).into_iter();
+        let alone = alone.collect::<Result<Vec<_>>>()?.concat();
+        let both = self.rates(preload, ONE_TO_BOTH, size, millis)?;
+        let all = self.rates(preload, EVERYBODY, size, millis)?;
+        Ok([mean(&alone), mean(&both), mean(&all), all.iter().sum()])
+    }
+
+    /// All that is measured of one size.
+    fn figures(&self, plan: &Plan, size: usize) -> Result<Vec<Figure>> {
+        let (mut ours, mut veth) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
+        for _ in 0..plan.runs {
+            let before = self.streams();
+            for (preload, values) in [(Preload::On, &mut ours), (Preload::Off, &mut veth)] {
+                let run = self.arrangements(preload, size, plan.millis)?;
+                values.iter_mut().zip(run).for_each(|(values, rate)| values.push(rate));
+            }
+            ensure!(self.streams() > before, "the connections were not accelerated");
+        }
+        let (ours, veth) = (ours.map(Sample::new), veth.map(Sample::new));
+        let alone = ours[0].clone();
+        let groups = [ALONE, BOTH, ALL, SUM].into_iter().zip(ours).zip(veth);
+        let figures = groups.map(|((group, sample), veth)| {
+            let alone = if group == ALONE { None } else { alone.clone() };
+            let figure = Figure::new(group, bytes(size), Unit::MegabytesPerSecond, sample);
+            figure.against(ALONE, alone).against(VETH, veth)
+        });
+        Ok(figures.collect())
     }
 
     /// Stream ends that programs in `h1` have got so far.
@@ -127,26 +165,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     ));
     for &size in &plan.sizes {
         eprintln!("  {}", bytes(size));
-        let mut values = [const { Vec::new() }; 4];
-        for _ in 0..plan.runs {
-            let before = rig.streams();
-            let alone = PAIRS.map(|pair| rig.rates(pair, size, plan.millis)).into_iter();
-            let alone = alone.collect::<Result<Vec<_>>>()?.concat();
-            let both = rig.rates(ONE_TO_BOTH, size, plan.millis)?;
-            let all = rig.rates(EVERYBODY, size, plan.millis)?;
-            ensure!(rig.streams() > before, "the connections were not accelerated");
-            let run = [mean(&alone), mean(&both), mean(&all), all.iter().sum()];
-            values.iter_mut().zip(run).for_each(|(values, rate)| values.push(rate));
-        }
-        let [alone, both, all, sum] = values.map(Sample::new);
-        let figure = |group, sample| Figure::new(group, bytes(size), Unit::MegabytesPerSecond, sample);
-        let figures = [
-            figure(ALONE, alone.clone()),
-            figure(BOTH, both).against(ALONE, alone.clone()),
-            figure(ALL, all).against(ALONE, alone.clone()),
-            figure(SUM, sum).against(ALONE, alone),
-        ];
-        report.figures.extend(figures);
+        report.figures.extend(rig.figures(plan, size)?);
     }
     report.gather_groups();
     hold_against_a_megabyte(&mut report, &plan.sizes);
@@ -188,7 +207,7 @@ pub fn table(report: &Report) -> String {
         report.title, machine.processor, machine.processors, machine.kernel, machine.load
     );
     groups.iter().for_each(|group| out.push_str(&format!("  {group}")));
-    let _ = write!(out, "  of alone");
+    let _ = write!(out, "  of {ALONE}  of {VETH}");
     STUDY.iter().for_each(|(board, _)| out.push_str(&format!("  study, {board}")));
     out.push('\n');
     for figure in report.figures.iter().filter(|figure| figure.group == ALONE) {
@@ -200,8 +219,12 @@ pub fn table(report: &Report) -> String {
             let rate = of(group).and_then(|figure| figure.sample.as_ref()).map(|sample| sample.median);
             let _ = write!(out, "  {:>1$}", cell(rate), group.len());
         }
-        let ratio = of(ALL).and_then(|all| all.ratio(all.references.first()?));
-        let _ = write!(out, "  {:>8}", ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+        for reference in [ALONE, VETH] {
+            let ratio = of(ALL)
+                .and_then(|all| all.ratio(all.references.iter().find(|other| other.name == reference)?));
+            let cell = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+            let _ = write!(out, "  {cell:>0$}", "of ".len() + reference.len());
+        }
         for (board, rate) in STUDY {
             let rate = (figure.case == bytes(STUDY_SIZE)).then_some(rate);
             let _ = write!(out, "  {:>1$}", cell(rate), "study, ".len() + board.len());
@@ -239,6 +262,7 @@ mod tests {
             let figure = |group, factor| {
                 Figure::new(group, bytes(size), Unit::MegabytesPerSecond, sample(factor))
                     .against(ALONE, sample(1.0))
+                    .against(VETH, Sample::new(vec![500.0]))
             };
             report.figures.extend([
                 figure(ALONE, 1.0),
@@ -257,7 +281,11 @@ mod tests {
         let text = table(&report(9500.0));
         let row = text.lines().find(|line| line.starts_with("512 KB")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(cells, ["512", "KB", "9000", "8100", "4500", "27000", "0.50", "3500", "2600"], "{text}");
+        assert_eq!(
+            cells,
+            ["512", "KB", "9000", "8100", "4500", "27000", "0.50", "9.00", "3500", "2600"],
+            "{text}"
+        );
         assert!(text.contains("No collapse above 1 MB: met"), "{text}");
     }
 
