@@ -16,114 +16,12 @@
 
 use crate::channel::{self, Channels, Contradiction};
 pub use crate::end::{Death, End, Far, Role, Scope, State};
+pub use crate::output::Output;
 use crate::transit::Transit;
-use crosslane_wire::control::{Closing, Control, Refusal};
+use crosslane_wire::control::{Closing, Refusal};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
-
-/// What shall be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Send to the neighbour at `port`.
-    Send {
-        /// Our port.
-        port: PortId,
-        /// The message.
-        message: Control,
-    },
-    /// The end is in use from now on: what the neighbour said.
-    Opened {
-        /// The end.
-        circuit: CircuitId,
-        /// Where our program may write: the neighbour's memory.
-        slice: SliceRange,
-        /// Mark key of the ring in it.
-        key: u64,
-    },
-    /// The circuit that was asked for will not be: [`Circuits::redial`] or [`Circuits::give_up`] follows, or for an end
-    /// that moves [`Circuits::try_failed`].
-    Failed {
-        /// The end.
-        circuit: CircuitId,
-        /// The channel that was tried.
-        channel: ChannelId,
-        /// Why.
-        why: Refusal,
-    },
-    /// The program that holds the end must be told.
-    Died {
-        /// The end.
-        circuit: CircuitId,
-        /// Why.
-        death: Death,
-    },
-    /// The far end was closed while ours is still held: it may be that nobody holds it.
-    Doubt {
-        /// The end.
-        circuit: CircuitId,
-    },
-    /// The end's circuit is lost; its program must stop until it has another.
-    Moving {
-        /// The end.
-        circuit: CircuitId,
-    },
-    /// Try another circuit now: [`Circuits::redial`] or [`Circuits::no_way`] follows.
-    Seek {
-        /// The end.
-        circuit: CircuitId,
-    },
-    /// The end goes on over another circuit: as [`Output::Opened`]. If it is closing, [`Circuits::finish`] follows.
-    Resumed {
-        /// The end.
-        circuit: CircuitId,
-        /// Where our program may write.
-        slice: SliceRange,
-        /// Mark key of the ring in it.
-        key: u64,
-        /// Units of the stream that have arrived at the far end.
-        arrived: u64,
-    },
-    /// The end is gone.
-    Free {
-        /// The end.
-        circuit: CircuitId,
-        /// The end as it was last.
-        end: Box<End>,
-    },
-    /// A channel is gone: nobody writes into its memory any more.
-    Freed {
-        /// Which.
-        channel: ChannelId,
-        /// Its port.
-        port: PortId,
-        /// The cable's epoch when it was made.
-        epoch: Epoch,
-    },
-    /// The far half of a circuit in transit is there: [`Circuits::pass`] follows.
-    Passed {
-        /// The circuit.
-        transit: TransitId,
-        /// Where we may write: memory of the host behind us.
-        slice: SliceRange,
-        /// Mark key of the ring in it.
-        key: u64,
-        /// Units of the stream that have arrived at the far end.
-        arrived: u64,
-    },
-    /// One side of a circuit in transit closed in order: what it wrote is passed on, then [`Circuits::drained`] follows.
-    Drain {
-        /// The circuit.
-        transit: TransitId,
-        /// Which of its two channels.
-        side: usize,
-    },
-    /// A circuit in transit is over; nothing more is passed on.
-    Stop {
-        /// The circuit.
-        transit: TransitId,
-    },
-}
 
 /// Whom a channel belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

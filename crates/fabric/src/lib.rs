@@ -11,6 +11,7 @@ pub mod circuit;
 pub mod end;
 pub mod links;
 pub mod moving;
+pub mod output;
 pub mod route;
 pub mod setup;
 pub mod transit;

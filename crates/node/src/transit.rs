@@ -223,10 +223,10 @@ impl Host {
 
     /// A neighbour says how a waiter is rung that pumps asked for.
     pub(crate) fn answer_pumps(&mut self, port: PortId, waiter: WaiterId, bell: Option<&OwnedFd>) {
-        let (answered, rest) =
+        let (answered, rest): (Vec<PumpAsks>, _) =
             self.pump_asks.drain(..).partition(|asks| asks.port == port && asks.waiter == waiter);
         self.pump_asks = rest;
-        for PumpAsks { transit, side, .. } in Vec::<PumpAsks>::from(answered) {
+        for PumpAsks { transit, side, .. } in answered {
             let bell = bell.and_then(|bell| bell.try_clone().ok());
             self.tell_pump(Command::Bell { transit, leg: side, waiter, bell });
         }

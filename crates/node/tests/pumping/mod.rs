@@ -25,6 +25,7 @@ const LOST: Duration = Duration::from_secs(10);
 const TID: u32 = 1;
 
 /// A daemon that never has other slices.
+#[derive(Debug)]
 struct Still;
 
 impl Daemon for Still {

@@ -1,0 +1,108 @@
+//! What the state machine of circuits wants done.
+
+use crate::circuit::{Death, End};
+use crosslane_wire::control::{Control, Refusal};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId, SliceRange, TransitId};
+
+/// What shall be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send to the neighbour at `port`.
+    Send {
+        /// Our port.
+        port: PortId,
+        /// The message.
+        message: Control,
+    },
+    /// The end is in use from now on: what the neighbour said.
+    Opened {
+        /// The end.
+        circuit: CircuitId,
+        /// Where our program may write: the neighbour's memory.
+        slice: SliceRange,
+        /// Mark key of the ring in it.
+        key: u64,
+    },
+    /// The circuit that was asked for will not be: [`crate::Circuits::redial`] or [`crate::Circuits::give_up`] follows, or for an end
+    /// that moves [`crate::Circuits::try_failed`].
+    Failed {
+        /// The end.
+        circuit: CircuitId,
+        /// The channel that was tried.
+        channel: ChannelId,
+        /// Why.
+        why: Refusal,
+    },
+    /// The program that holds the end must be told.
+    Died {
+        /// The end.
+        circuit: CircuitId,
+        /// Why.
+        death: Death,
+    },
+    /// The far end was closed while ours is still held: it may be that nobody holds it.
+    Doubt {
+        /// The end.
+        circuit: CircuitId,
+    },
+    /// The end's circuit is lost; its program must stop until it has another.
+    Moving {
+        /// The end.
+        circuit: CircuitId,
+    },
+    /// Try another circuit now: [`crate::Circuits::redial`] or [`crate::Circuits::no_way`] follows.
+    Seek {
+        /// The end.
+        circuit: CircuitId,
+    },
+    /// The end goes on over another circuit: as [`Output::Opened`]. If it is closing, [`crate::Circuits::finish`] follows.
+    Resumed {
+        /// The end.
+        circuit: CircuitId,
+        /// Where our program may write.
+        slice: SliceRange,
+        /// Mark key of the ring in it.
+        key: u64,
+        /// Units of the stream that have arrived at the far end.
+        arrived: u64,
+    },
+    /// The end is gone.
+    Free {
+        /// The end.
+        circuit: CircuitId,
+        /// The end as it was last.
+        end: Box<End>,
+    },
+    /// A channel is gone: nobody writes into its memory any more.
+    Freed {
+        /// Which.
+        channel: ChannelId,
+        /// Its port.
+        port: PortId,
+        /// The cable's epoch when it was made.
+        epoch: Epoch,
+    },
+    /// The far half of a circuit in transit is there: [`crate::Circuits::pass`] follows.
+    Passed {
+        /// The circuit.
+        transit: TransitId,
+        /// Where we may write: memory of the host behind us.
+        slice: SliceRange,
+        /// Mark key of the ring in it.
+        key: u64,
+        /// Units of the stream that have arrived at the far end.
+        arrived: u64,
+    },
+    /// One side of a circuit in transit closed in order: what it wrote is passed on, then [`crate::Circuits::drained`] follows.
+    Drain {
+        /// The circuit.
+        transit: TransitId,
+        /// Which of its two channels.
+        side: usize,
+    },
+    /// A circuit in transit is over; nothing more is passed on.
+    Stop {
+        /// The circuit.
+        transit: TransitId,
+    },
+}
