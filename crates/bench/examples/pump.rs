@@ -76,16 +76,7 @@ fn chain(count: usize) -> Result<([Side; 2], Vec<Pumps>)> {
     let cables = (0..=count).map(|_| slice()).collect::<Result<Vec<[OwnedFd; 2]>>>()?;
     let leg = |inbound: &OwnedFd, outbound: &OwnedFd, is_end| -> Result<Leg> {
         let Side { inbound, outbound, .. } = Side::new(inbound, outbound)?;
-        Ok(Leg {
-            inbound,
-            outbound,
-            ring_max: RING,
-            rx_key: KEY,
-            tx_key: KEY,
-            is_end,
-            arrived: 0,
-            posted: false,
-        })
+        Ok(Leg { inbound, outbound, ring_max: RING, rx_key: KEY, tx_key: KEY, is_end, posted: false })
     };
     let mut pumps = Vec::new();
     for at in 0..count {

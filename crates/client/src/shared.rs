@@ -81,6 +81,8 @@ pub struct Sending {
     pub kept_to: AtomicU64,
     /// Units that are known to have reached the far end's memory.
     pub landed: AtomicU64,
+    /// Units that the far end had when the present circuit began.
+    pub base: AtomicU64,
 }
 
 /// What the receiver changes.
@@ -181,7 +183,14 @@ impl Shared {
         let counters = &self.counters;
         let words = [&counters.tx_bytes, &counters.rx_bytes, &counters.bells, &counters.sleeps];
         let sending = &self.sending;
-        let sent = [&sending.limit, &sending.owed, &sending.kept_from, &sending.kept_to, &sending.landed];
+        let sent = [
+            &sending.limit,
+            &sending.owed,
+            &sending.kept_from,
+            &sending.kept_to,
+            &sending.landed,
+            &sending.base,
+        ];
         let rung = [&sending.rung, &self.receiving.rung];
         for word in words.into_iter().chain(sent).chain(rung) {
             word.store(0, Relaxed);

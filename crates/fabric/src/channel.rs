@@ -193,6 +193,15 @@ impl Channels {
         Ok(())
     }
 
+    /// Tells the neighbour how much of a stream has arrived.
+    pub fn tell_arrived(&mut self, channel: ChannelId, units: u64) {
+        if let Some(found) = self.all.get(&channel)
+            && let (State::Open, Some(peer)) = (found.state, found.peer)
+        {
+            self.messages.push_back((found.port, Control::Arrived { channel: peer, units }));
+        }
+    }
+
     /// Our end is closed; the neighbour is told. One that was only asked for is abandoned.
     pub fn close(&mut self, channel: ChannelId, how: Closing) {
         let Some(found) = self.all.get_mut(&channel) else { return };

@@ -9,8 +9,10 @@
 //! ```
 //! Only the connecting side seeks; the other waits for its `Open`, which it knows by the stream's secret.
 
+use crate::channel::Contradiction;
 use crate::circuit::{Circuits, Output, Owner, Path};
 use crate::end::{Death, End, Moving, Role, State};
+use crate::transit::{BEFORE, BEHIND};
 use crosslane_wire::control::{Closing, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
 use std::time::Duration;
@@ -94,6 +96,33 @@ impl Circuits {
         self.leave_channel(old, Closing::Lost);
         self.owners.insert(channel, Owner::End(circuit));
         Ok((circuit, channel))
+    }
+
+    /// Tells the far side how much of the stream has arrived here.
+    pub fn tell_arrived(&mut self, circuit: CircuitId, units: u64) {
+        if let Some(channel) = self.ends.get(&circuit).and_then(End::channel) {
+            self.channels.tell_arrived(channel, units);
+        }
+    }
+
+    /// The neighbour says how much of a stream has arrived at the side that sought another circuit.
+    pub fn handle_arrived(
+        &mut self,
+        port: PortId,
+        channel: ChannelId,
+        units: u64,
+    ) -> Result<(), Contradiction> {
+        self.channels.on_port(port, channel)?;
+        match self.owners.get(&channel).copied() {
+            Some(Owner::End(circuit)) => self.outputs.push_back(Output::Arrived { circuit, units }),
+            Some(Owner::Transit(transit, BEFORE)) => {
+                if let Some(behind) = self.channel_of(transit, BEHIND) {
+                    self.channels.tell_arrived(behind, units);
+                }
+            }
+            _ => return Err(Contradiction(channel)),
+        }
+        Ok(())
     }
 
     /// The circuit of a [`Self::handle_resume`] cannot be: the end waits for another try.

@@ -55,7 +55,8 @@ pub enum Output {
         /// The end.
         circuit: CircuitId,
     },
-    /// The end goes on over another circuit: as [`Output::Opened`]. If it is closing, [`crate::Circuits::finish`] follows.
+    /// The end goes on over another circuit: as [`Output::Opened`]. [`crate::Circuits::tell_arrived`] follows, and
+    /// [`crate::Circuits::finish`] if it is closing.
     Resumed {
         /// The end.
         circuit: CircuitId,
@@ -65,6 +66,13 @@ pub enum Output {
         key: u64,
         /// Units of the stream that have arrived at the far end.
         arrived: u64,
+    },
+    /// So much had arrived at the side that sought another circuit: the stream goes on here too.
+    Arrived {
+        /// The end.
+        circuit: CircuitId,
+        /// Units of the stream.
+        units: u64,
     },
     /// The end is gone.
     Free {

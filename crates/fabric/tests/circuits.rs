@@ -45,6 +45,9 @@ impl Pair {
                             message: Control::Opened { channel, peer, slice, key, arrived },
                             ..
                         } => other.handle_opened(PORT, channel, peer, (slice, key, arrived)).unwrap(),
+                        Output::Send { message: Control::Arrived { channel, units }, .. } => {
+                            other.handle_arrived(PORT, channel, units).unwrap();
+                        }
                         output => self.events[side].push(output),
                     }
                 }
@@ -93,11 +96,12 @@ impl Pair {
 
     fn resume(&mut self, client: CircuitId, port: u16) -> Result<CircuitId, Refusal> {
         let (asking, generation) = self.hosts[0].redial(client, PATH, LATE).expect("it moves");
-        let resume = Resumption { generation, arrived: 7 };
+        let resume = Resumption { generation };
         let (server, channel) = self.hosts[1].handle_resume(&tuple(port), SECRET, resume, PATH, asking)?;
         self.hosts[1].answer(channel, SLICE, 2, 9);
         self.hosts[1].finish(server, false);
         self.carry();
+        self.hosts[0].tell_arrived(client, 7);
         self.hosts[0].finish(client, false);
         self.carry();
         Ok(server)
@@ -191,6 +195,7 @@ fn a_stream_goes_on_over_another_circuit() {
         assert_eq!(pair.resume(client, 1000), Ok(server));
         let resumed = Output::Resumed { circuit: client, slice: SLICE, key: 2, arrived: 9 };
         assert!(pair.events[0].contains(&resumed));
+        assert!(pair.events[1].contains(&Output::Arrived { circuit: server, units: 7 }));
         let generation = |pair: &Pair, side: usize, end| pair.hosts[side].get(end).unwrap().generation;
         assert_eq!((generation(&pair, 0, client), generation(&pair, 1, server)), (round, round));
         pair.events = [vec![], vec![]];
@@ -257,7 +262,7 @@ fn a_resumption_needs_the_secret_and_a_new_generation() {
     pair.open(1000);
     let server = &mut pair.hosts[1];
     let mut ask = |tuple: Tuple, secret, generation| {
-        let resume = Resumption { generation, arrived: 0 };
+        let resume = Resumption { generation };
         server.handle_resume(&tuple, secret, resume, PATH, ChannelId(50)).map(|_| ())
     };
     assert_eq!(ask(tuple(1000), SECRET + 1, 1), Err(Refusal::Unknown));

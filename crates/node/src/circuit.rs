@@ -128,6 +128,7 @@ impl Host {
                 Output::Resumed { circuit, slice, key, arrived } => {
                     self.resumed(circuit, slice, key, arrived)
                 }
+                Output::Arrived { circuit, units } => self.arrived_there(circuit, units),
                 Output::Freed { channel, port, epoch } => self.free_memory(channel, port, epoch),
                 Output::Passed { transit, slice, key, arrived } => self.passed(transit, slice, key, arrived),
                 Output::Drain { transit, side } => self.drain(transit, side),

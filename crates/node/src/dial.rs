@@ -130,14 +130,14 @@ impl Host {
         self.leaning |= path.hops > 1;
         self.memory.insert(channel, range);
         if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.slices.push_back(Slices {
+            parts.attempt = Some(Slices {
                 generation: resume.map_or(0, |resume| resume.generation),
                 inbound,
                 outbound: None,
                 ring_max: self.config.ring_max,
                 rx_key: key,
                 tx_key: 0,
-                before: resume.map_or(0, |resume| resume.arrived),
+                before: 0,
                 arrived: 0,
                 transit: false,
                 retained: false,
@@ -158,7 +158,7 @@ impl Host {
             return self.try_failed(circuit, why);
         }
         if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.slices.clear();
+            parts.attempt = None;
         }
         if matches!(why, Refusal::NoMemory | Refusal::NoRoute) && self.try_another(circuit).is_some() {
             return;
@@ -222,7 +222,7 @@ impl Host {
 
     /// A neighbour made the circuit that a session asked for.
     pub(crate) fn opened(&mut self, circuit: CircuitId, slice: SliceRange, key: u64) {
-        let outcome = self.complete(circuit, slice, key, 0);
+        let outcome = self.complete(circuit, slice, key, (0, 0));
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
         let session = parts.holders.first().map(|(session, _)| *session);
         match (outcome, session) {
@@ -241,27 +241,28 @@ impl Host {
         }
     }
 
-    /// Completes an end's newest slices with what its neighbour said.
+    /// Completes the slices of the circuit that was asked for with what the neighbour said. Units that had arrived here
+    /// `before`, and `arrived` at the far end.
     pub(crate) fn complete(
         &mut self,
         circuit: CircuitId,
         slice: SliceRange,
         key: u64,
-        arrived: u64,
+        (before, arrived): (u64, u64),
     ) -> Result<(), Plain> {
         let end = self.circuits.get(circuit).ok_or(Plain::System)?;
         let (transit, port) = (end.hops > 1, self.port_of(circuit).ok_or(Plain::System)?);
-        let ring_max = self.parts.get(&circuit).and_then(|parts| Some(parts.slices.back()?.ring_max));
-        let outbound = self.outbound_of(port, slice, ring_max.ok_or(Plain::System)?)?;
+        let attempt = self.parts.get_mut(&circuit).and_then(|parts| parts.attempt.take());
+        let mut slices = attempt.ok_or(Plain::System)?;
+        slices.outbound = Some(self.outbound_of(port, slice, slices.ring_max)?);
         let retained = transit && !self.config.resume.is_zero();
         let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
         if retained {
             parts.keep_sent()?;
         }
-        let newest = parts.slices.back_mut().ok_or(Plain::System)?;
-        newest.outbound = Some(outbound);
-        (newest.tx_key, newest.arrived) = (key, arrived);
-        (newest.transit, newest.retained) = (transit, retained);
+        (slices.tx_key, slices.before, slices.arrived) = (key, before, arrived);
+        (slices.transit, slices.retained) = (transit, retained);
+        parts.slices.push_back(slices);
         Ok(())
     }
 
@@ -330,7 +331,7 @@ impl Host {
             rx_key: random::u64(),
             tx_key: asked.key,
             before,
-            arrived: asked.resume.map_or(0, |resume| resume.arrived),
+            arrived: 0,
             transit: asked.passed > 0,
             retained,
         };

@@ -66,6 +66,10 @@ impl Host {
                 let outcome = self.circuits.handle_opened(port, channel, peer, (slice, key, arrived));
                 self.note_contradiction(outcome);
             }
+            Control::Arrived { channel, units } => {
+                let outcome = self.circuits.handle_arrived(port, channel, units);
+                self.note_contradiction(outcome);
+            }
             Control::Refused { channel, why } => {
                 let outcome = self.circuits.handle_refused(port, channel, why);
                 self.note_contradiction(outcome);

@@ -19,7 +19,7 @@ pub struct Slices {
     pub generation: u32,
     /// Memory that the far side writes.
     pub inbound: OwnedFd,
-    /// Memory of the far side; none of a circuit that was tried in vain.
+    /// Memory of the far side; none before the far side has answered.
     pub outbound: Option<OwnedFd>,
     /// Bytes of each ring.
     pub ring_max: u64,
@@ -58,6 +58,8 @@ pub struct Parts {
     pub published: u32,
     /// Proof for closing.
     pub token: u64,
+    /// Slices of the circuit that is being asked for.
+    pub attempt: Option<Slices>,
     /// Ports whose paths were tried for the circuit that is being asked for.
     pub tried: Vec<PortId>,
     /// Until when the program waits for it.
@@ -77,6 +79,7 @@ impl Parts {
             retention: None,
             published: 0,
             token: random::u64(),
+            attempt: None,
             tried: Vec::new(),
             deadline: Duration::ZERO,
         }

@@ -7,7 +7,6 @@ use crate::session::SessionId;
 use core::sync::atomic::{Ordering, fence};
 use crosslane_fabric::circuit::{Death, State};
 use crosslane_shm::Inbound;
-use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::Cursor;
 use crosslane_wire::control::{ARRIVED_ALL, Refusal, Resumption};
 use crosslane_wire::local::{Plain, Reply};
@@ -42,31 +41,29 @@ impl Host {
         let host = self.circuits.get(circuit)?.far_host();
         let tried = self.parts.get(&circuit)?.tried.clone();
         let (path, route) = self.path_to(host, &tried).ok()?;
-        let arrived = self.stop_and_count(circuit);
         let attempt = self.attempt(path, route).ok()?;
         let (channel, generation) = self.circuits.redial(circuit, path, self.now + ANSWER)?;
         self.parts.get_mut(&circuit)?.tried.push(path.port);
-        self.ask_for(circuit, channel, attempt, Some(Resumption { generation, arrived }));
+        self.ask_for(circuit, channel, attempt, Some(Resumption { generation }));
         Some(())
     }
 
-    /// A try came to nothing. Unless an answer may still come, nobody can have written into its slice.
+    /// A try came to nothing. The far program has not sent anything there: it waits to hear what has arrived here.
     pub(crate) fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
-        if why != Refusal::Timeout
-            && let Some(parts) = self.parts.get_mut(&circuit)
-            && parts.slices.len() > 1
-        {
-            parts.slices.pop_back();
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.attempt = None;
         }
         self.circuits.try_failed(circuit, why);
     }
 
-    /// A path was found: programs go on with it.
+    /// A path was found, and the far program has stopped: what it sent before is counted, and programs go on.
     pub(crate) fn resumed(&mut self, circuit: CircuitId, slice: SliceRange, key: u64, arrived: u64) {
-        if self.complete(circuit, slice, key, arrived).is_err() {
+        let here = self.count_arrived(circuit).unwrap_or(ARRIVED_ALL);
+        if self.complete(circuit, slice, key, (here, arrived)).is_err() {
             self.circuits.kill(circuit, Death::Cable);
             return;
         }
+        self.circuits.tell_arrived(circuit, here);
         self.publish(circuit);
         self.finish(circuit, arrived);
     }
@@ -101,9 +98,19 @@ impl Host {
             parts.tried.clear();
         }
         self.circuits.answer(channel, range, key, arrived);
-        self.publish(circuit);
-        self.finish(circuit, resume.arrived);
         Ok(())
+    }
+
+    /// The connecting side says what has arrived there, after our programs had stopped: they go on.
+    pub(crate) fn arrived_there(&mut self, circuit: CircuitId, units: u64) {
+        let generation = self.circuits.get(circuit).map(|end| end.generation);
+        let Some(parts) = self.parts.get_mut(&circuit) else { return };
+        let newest = parts.slices.back_mut().filter(|slices| Some(slices.generation) == generation);
+        if let Some(newest) = newest.filter(|slices| slices.generation != parts.published) {
+            newest.arrived = units;
+            self.publish(circuit);
+            self.finish(circuit, units);
+        }
     }
 
     /// `Resume`: the slices after those that the program has.
@@ -136,11 +143,7 @@ impl Host {
         parts.trim();
         let published = parts.published;
         let known = |next: u32| next > generation && next <= published;
-        let next = parts.slices.iter_mut().find(|slices| known(slices.generation))?;
-        if next.outbound.is_none() {
-            // Nothing leads to the far side from here, but something may have come.
-            next.outbound = Some(new_slice("crosslane-nowhere", slice_len(next.ring_max)).ok()?);
-        }
+        let next = parts.slices.iter().find(|slices| known(slices.generation))?;
         let retention = parts.retention.as_ref().filter(|_| next.retained);
         let reply = Reply::Resumed {
             generation: next.generation,

@@ -8,7 +8,7 @@ use crate::random;
 use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
 use crosslane_shm::{Caching, Inbound, Outbound};
-use crosslane_wire::control::{ARRIVED_ALL, Closing, Control, MAX_HOPS, Refusal};
+use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::slice::slice_len;
 use crosslane_wire::{HostId, PortId, SliceRange, TransitId, WaiterId};
@@ -26,8 +26,6 @@ pub struct Passage {
     rx_keys: [u64; 2],
     /// Whether the hosts before and behind hold the ends.
     ends: [bool; 2],
-    /// Units of the stream that had arrived before at the opener.
-    arrived: u64,
 }
 
 #[derive(Debug)]
@@ -93,7 +91,6 @@ impl Host {
             range,
             rx_keys: [random::u64(), random::u64()],
             ends: [asked.passed == 0, route.is_empty()],
-            arrived: asked.resume.map_or(0, |resume| resume.arrived),
         };
         let open = Control::Open {
             channel: channels[BEHIND],
@@ -127,7 +124,7 @@ impl Host {
 
     /// The far half of a circuit is there: it is pumped from now on.
     pub(crate) fn passed(&mut self, transit: TransitId, slice: SliceRange, key: u64, arrived: u64) {
-        if self.begin_pumping(transit, slice, key, arrived).is_err() {
+        if self.begin_pumping(transit, slice, key).is_err() {
             return self.circuits.break_transit(transit);
         }
         if let Some(passage) = self.passages.get(&transit) {
@@ -135,13 +132,7 @@ impl Host {
         }
     }
 
-    fn begin_pumping(
-        &mut self,
-        transit: TransitId,
-        slice: SliceRange,
-        key: u64,
-        arrived: u64,
-    ) -> Result<(), Plain> {
+    fn begin_pumping(&mut self, transit: TransitId, slice: SliceRange, key: u64) -> Result<(), Plain> {
         let passage = self.passages.get(&transit).ok_or(Plain::System)?;
         let (port, ring_max) = (passage.ports[BEHIND], passage.ring_max);
         let behind = self.outbound_of(port, slice, ring_max)?;
@@ -150,8 +141,6 @@ impl Host {
         let passage = self.passages.get_mut(&transit).ok_or(Plain::System)?;
         let Opening { inbound: [in_before, in_behind], before, tx_key } =
             passage.opening.take().ok_or(Plain::System)?;
-        // Where nobody reads any more it does not matter.
-        let arrived = [passage.arrived, arrived].map(|units| if units == ARRIVED_ALL { 0 } else { units });
         let leg = |side: usize, inbound, outbound, tx_key| Leg {
             inbound,
             outbound,
@@ -159,7 +148,6 @@ impl Host {
             rx_key: passage.rx_keys[side],
             tx_key,
             is_end: passage.ends[side],
-            arrived: arrived[side],
             posted: posted[side],
         };
         let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];

@@ -56,8 +56,6 @@ pub enum Closing {
 pub struct Resumption {
     /// Number of the circuit in the stream's life, larger than those before.
     pub generation: u32,
-    /// Units of the stream that have arrived at the opener.
-    pub arrived: u64,
 }
 
 /// In place of a number of units: nobody reads there any more, so all that was sent counts as arrived.
@@ -101,6 +99,14 @@ pub enum Control {
         key: u64,
         /// Units of the stream that have arrived at the far end; 0 for a new one.
         arrived: u64,
+    },
+    /// What of a stream that goes on has arrived at the opener, counted after the answerer's program has stopped. Passed
+    /// on to the far end.
+    Arrived {
+        /// The *receiver's* end of the channel.
+        channel: ChannelId,
+        /// Units of the stream.
+        units: u64,
     },
     /// The circuit will not be.
     Refused {

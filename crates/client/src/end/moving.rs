@@ -208,6 +208,7 @@ impl End {
         sending.rung.store(0, Relaxed);
         sending.owed.store(sent, Relaxed);
         sending.landed.store(arrived, Relaxed);
+        sending.base.store(arrived, Relaxed);
         let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);
         producer.resume(slices.generation, cap, max, slices.tx_key, arrived);
         self.apply_limit(max);

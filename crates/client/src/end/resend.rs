@@ -153,6 +153,11 @@ impl End {
         sending.kept_from.fetch_max((unit + count).saturating_sub(RETENTION), Relaxed);
     }
 
+    /// Units that the far program has taken, as the hosts between say, who count from the circuit's start.
+    fn landed(&self, tx: &Generation) -> u64 {
+        self.shared.sending.base.load(Relaxed).saturating_add(tx.slices.inbound.load_u64(LANDED))
+    }
+
     /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
     fn keeping_room(&self, tx: &Generation, wanted: u64) -> Result<u64, Failure> {
         let (landed, most) = (&self.shared.sending.landed, self.shared.producer.units());
@@ -161,22 +166,21 @@ impl End {
         if room(least) >= wanted {
             return Ok(room(least));
         }
-        let got = tx.slices.inbound.load_u64(LANDED);
+        let got = self.landed(tx);
         if got > most {
             return Err(Violation::Credit { got, least, most }.into());
         }
-        // A fresh circuit counts what landed by earlier ones only when something lands.
         Ok(room(landed.fetch_max(got, Relaxed).max(got)))
     }
 
     /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
     pub(super) fn keeping_glance(&self) -> u64 {
-        let slices = &self.generations.tx().slices;
-        if slices.retention.is_none() {
+        let tx = self.generations.tx();
+        if tx.slices.retention.is_none() {
             return u64::MAX;
         }
         let sent = self.shared.producer.units();
-        let landed = slices.inbound.load_u64(LANDED).max(self.shared.sending.landed.load(Relaxed));
+        let landed = self.landed(tx).max(self.shared.sending.landed.load(Relaxed));
         RETENTION.saturating_sub(sent.saturating_sub(landed))
     }
 

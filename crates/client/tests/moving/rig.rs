@@ -252,12 +252,13 @@ impl Mover {
         self.find(ring_max, retained, dice);
     }
 
-    /// What was consumed has landed, as the hosts between tell the senders.
+    /// What was consumed has landed, as the hosts between tell the senders, who count from the circuit's start.
     pub(crate) fn land(&self) {
         for (host, far) in self.hosts.into_iter().zip([1, 0]) {
             let landed = self.hosts[far].view.lock().unwrap().receiver(self.hosts[far].slot);
             let Some((_, cursor)) = landed else { continue };
-            self.forge(usize::from(!host.client), LANDED, cursor.units());
+            let base = host.generations.lock().unwrap().last().unwrap().arrived;
+            self.forge(usize::from(!host.client), LANDED, cursor.units().saturating_sub(base));
         }
     }
 

@@ -55,9 +55,8 @@ impl Flow {
     /// A fresh direction over fresh slices.
     pub(super) fn new(from: &Side, to: &Side) -> Self {
         let flow = Self::default();
-        let units = to.leg.arrived;
-        flow.consumer.resume(0, from.leg.cap(), from.leg.ring_max, from.leg.rx_key, units);
-        flow.producer.resume(0, to.leg.cap(), to.leg.ring_max, to.leg.tx_key, units);
+        flow.consumer.reset(from.leg.cap(), from.leg.ring_max, from.leg.rx_key);
+        flow.producer.reset(to.leg.cap(), to.leg.ring_max, to.leg.tx_key);
         flow.producer.limit(RING.min(to.leg.ring_max));
         flow
     }

@@ -1,4 +1,6 @@
-//! What has reached the memory of a stream's far end, as told to the sender on the near side.
+//! What of a circuit the program at its far end has taken, as told to the sender on the near side: units from the circuit's
+//! start. What only lies in that program's memory does not count: the stream may be moving already, and what arrives there
+//! after its daemon has counted is sent again.
 
 use super::leg::Side;
 use crosslane_shm::ring::{Producer, Violation};
@@ -19,8 +21,8 @@ pub(super) struct Landed {
     known: u64,
     /// Units that the near side was told of.
     told: u64,
-    /// Over a posted cable: places in the ring and the units up to them. Those that credit came back for have landed,
-    /// which is late by [`STRIDE`] and the quarter of a ring that a receiver withholds.
+    /// Places in the ring of the far end and the units up to them. Those that credit came back for were taken, which is
+    /// late by [`STRIDE`] and the quarter of a ring that a receiver withholds.
     places: VecDeque<(u64, u64)>,
 }
 
@@ -29,20 +31,13 @@ impl Landed {
     pub(super) fn learn(&mut self, to: &Side, producer: &Producer) -> Result<(), Violation> {
         if !to.leg.is_end {
             let got = to.leg.inbound.load_u64(LANDED);
-            // In fresh slices nothing is told before something lands.
-            if got == 0 {
-                return Ok(());
-            }
             if got < self.known || got > producer.units() {
                 return Err(DecodeError::Range("count of what has landed").into());
             }
             self.known = got;
-        } else if to.leg.posted {
-            self.learn_by_credit(to, producer)?;
-        } else {
-            self.known = producer.units();
+            return Ok(());
         }
-        Ok(())
+        self.learn_by_credit(to, producer)
     }
 
     fn learn_by_credit(&mut self, to: &Side, producer: &Producer) -> Result<(), Violation> {

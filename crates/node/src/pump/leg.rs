@@ -22,8 +22,6 @@ pub struct Leg {
     pub tx_key: u64,
     /// Behind it is the stream's end, not another host between.
     pub is_end: bool,
-    /// Units of the stream that its end had before, if the stream goes on from another circuit.
-    pub arrived: u64,
     /// What is stored may be under way for a while.
     pub posted: bool,
 }

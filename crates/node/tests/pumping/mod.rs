@@ -173,7 +173,7 @@ impl Channel {
 
     pub fn leg(&self, near: bool, is_end: bool, posted: bool) -> Leg {
         let (inbound, outbound, rx_key, tx_key) = self.side(near);
-        Leg { inbound, outbound, ring_max: self.ring_max, rx_key, tx_key, is_end, arrived: 0, posted }
+        Leg { inbound, outbound, ring_max: self.ring_max, rx_key, tx_key, is_end, posted }
     }
 
     /// What a liar on one side stores into.
