@@ -184,6 +184,11 @@ impl Links {
         self.ways.iter().filter_map(|(host, ways)| ways.first().map(|way| (*host, *way)))
     }
 
+    /// How many hosts can be reached: no way that passes none twice is longer, cables.
+    pub fn reach(&self) -> u8 {
+        u8::try_from(self.ways.len()).unwrap_or(u8::MAX)
+    }
+
     fn handle_record(&mut self, port: PortId, record: LinkState) {
         let age = |state: &LinkState| (state.incarnation, state.sequence);
         let known = self.states.get(&record.origin);

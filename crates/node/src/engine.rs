@@ -170,9 +170,8 @@ impl Engine {
         let host = &mut self.host;
         host.tick();
         let mut moved = std::mem::take(&mut self.busy);
-        moved |= self.spin.is_hot() && host.send_more_packets();
         moved |= host.hear_neighbours();
-        moved |= host.receive_packets();
+        moved |= host.receive_packets() || (self.spin.is_hot() && host.send_more_packets());
         let now = host.now;
         host.circuits.handle_time(now);
         host.tend_ways();
@@ -321,11 +320,13 @@ impl Engine {
         let end = Instant::now() + spin;
         let mut hit = false;
         while !hit && Instant::now() < end {
-            std::thread::yield_now();
             for _ in 0..LOOKS {
                 core::hint::spin_loop();
-                self.busy = self.host.send_more_packets();
-                hit = self.busy || self.host.cables.iter().any(crate::cable::Cable::arrived);
+                hit = self.host.cables.iter().any(crate::cable::Cable::arrived);
+                if !hit {
+                    self.busy = self.host.send_more_packets();
+                    hit = self.busy;
+                }
                 if hit {
                     break;
                 }
@@ -333,6 +334,7 @@ impl Engine {
             if !hit {
                 self.wait(events, Some(Duration::ZERO))?;
                 hit = !events.is_empty();
+                std::thread::yield_now();
             }
         }
         self.spin.spun(hit);

@@ -56,16 +56,20 @@ impl Host {
             count += 1;
             bytes += len;
             self.originate(&mut message[..len]);
+            if count == 1 {
+                self.ring_sleepers();
+            }
         }
         self.packet = message;
-        if count > 0 {
-            self.asked = true;
+        self.asked |= count > 0;
+        if count > 1 {
             self.ring_sleepers();
         }
         count > 0
     }
 
-    /// Neighbours that sleep hear of packets at once, before anything else is done.
+    /// Neighbours that sleep hear of packets at once: of the first before the next is read, and of all before anything
+    /// else is done.
     fn ring_sleepers(&mut self) {
         self.cables.iter_mut().for_each(Cable::flush);
     }
@@ -101,7 +105,7 @@ impl Host {
     fn originate(&mut self, message: &mut [u8]) {
         let to = destination(&message[HEAD..]).and_then(|address| self.target(address));
         let from = self.me();
-        let hops = u8::try_from(self.links.hosts().count()).unwrap_or(u8::MAX);
+        let hops = self.links.reach();
         let sent = match to {
             Some(to @ Target::Everybody) => {
                 Head { hops, to, from }.write(message);
@@ -127,10 +131,11 @@ impl Host {
     /// A packet that came by the port `from`; `false` if it goes nowhere.
     fn take_packet(&mut self, message: &mut [u8], from: PortId) -> bool {
         let Ok(head) = Head::read(message) else { return false };
-        let Some(hops) = head.hops.checked_sub(1) else { return false };
+        let hops = head.hops.min(self.links.reach()).checked_sub(1);
         match head.to {
             Target::Host(host) if host == self.me() => self.deliver(message, head),
             Target::Host(host) => {
+                let Some(hops) = hops else { return false };
                 Head { hops, ..head }.write(message);
                 let sent = self.forward(host, message, Some(from));
                 self.counters.ip_forwarded_packets += u64::from(sent);
@@ -141,9 +146,9 @@ impl Host {
                     // Another copy comes, or came, by the way that counts.
                     return true;
                 }
-                Head { hops, ..head }.write(message);
-                if hops > 0 && self.spread(message, Some(from)) {
-                    self.counters.ip_forwarded_packets += 1;
+                if let Some(hops) = hops {
+                    Head { hops, ..head }.write(message);
+                    self.counters.ip_forwarded_packets += u64::from(self.spread(message, Some(from)));
                 }
                 self.deliver(message, head)
             }
