@@ -106,7 +106,7 @@ fn transfer(
 }
 
 #[test]
-fn tcp_outlives_the_host_that_it_went_over() -> Result<()> {
+fn tcp_outlives_the_cable_and_the_host_that_it_went_over() -> Result<()> {
     let Some((mut rig, python)) = up(4, Topology::Ring)? else { return Ok(()) };
     let address = rig.address("h3")?.to_string();
     let (port, bytes) = (rig.port().to_string(), (600 << 20).to_string());
@@ -116,8 +116,11 @@ fn tcp_outlives_the_host_that_it_went_over() -> Result<()> {
     let mut command = Script::Net.plain(&rig, "h1", &python)?;
     let mut client = Program::start(command.args(["tcp-client", &address, &port, &bytes]))?;
     client.says("begins")?;
-    // Whichever way round it goes, one of the two is on it.
+    // Whichever way round it goes, one of the two is on it, and one of the cables.
     for host in ["h2", "h4"] {
+        rig.lab.cut("h1", host)?;
+        rig.lab.mend("h1", host)?;
+        rig.lab.wait_links(PATIENCE)?;
         rig.lab.kill_daemon(host, Signal::KILL)?;
         rig.lab.start_daemon(host)?;
         rig.lab.wait_links(PATIENCE)?;
@@ -144,6 +147,12 @@ fn large_datagrams() -> Result<()> {
     Ok(())
 }
 
+/// How far a host is, by a daemon's status, cables.
+fn hops(status: &serde_json::Value, host: u64) -> Option<u64> {
+    let hosts = status["hosts"].as_array()?;
+    hosts.iter().find(|known| known["id"] == host)?["hops"].as_u64()
+}
+
 /// What h1 says to a group is heard by `hearers`, each datagram once.
 fn heard_once(rig: &Rig, python: &std::path::Path, hearers: &[&str]) -> Result<()> {
     for group in ["239.86.1.1", "10.86.0.255", "ff15::86:1"] {
@@ -168,6 +177,12 @@ fn heard_once(rig: &Rig, python: &std::path::Path, hearers: &[&str]) -> Result<(
 fn a_group_hears_each_datagram_once() -> Result<()> {
     let Some((mut rig, python)) = up(4, Topology::Ring)? else { return Ok(()) };
     heard_once(&rig, &python, &HOSTS[1..])?;
+    rig.lab.cut("h1", "h2")?;
+    rig.lab.wait_until("h1", PATIENCE, |status| hops(status, 2) == Some(3))?;
+    rig.lab.wait_until("h2", PATIENCE, |status| hops(status, 1) == Some(3))?;
+    heard_once(&rig, &python, &HOSTS[1..])?;
+    rig.lab.mend("h1", "h2")?;
+    rig.lab.wait_links(PATIENCE)?;
     rig.lab.kill_daemon("h2", Signal::KILL)?;
     for host in ["h1", "h3", "h4"] {
         rig.lab.wait_until(host, PATIENCE, |status| {
