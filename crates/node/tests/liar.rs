@@ -186,6 +186,46 @@ fn lying_link_states_take_the_cable_down_for_a_while_and_nothing_else() {
     assert_eq!(status["ports"][0]["epoch"], 2);
 }
 
+/// The head of a message with a packet, as a liar may write it, and something behind it.
+fn packet(hops: u8, to: u16, from: u16, rest: &[u8]) -> Vec<u8> {
+    let [to, from] = [to.to_le_bytes(), from.to_le_bytes()];
+    [&[hops, 0, to[0], to[1], from[0], from[1]], rest].concat()
+}
+
+#[test]
+fn packets_that_lie_are_dropped_and_none_comes_back() {
+    let (lab, mut liar) = lab_with_liar();
+    let (client, _server, _listener, circuit) = bystander(&lab);
+    let state = |origin, to: &[u16]| LinkState {
+        origin: HostId(origin),
+        incarnation: 1,
+        sequence: 1,
+        neighbours: to.iter().map(|host| HostId(*host)).collect(),
+    };
+    liar.say(&Control::LinkStates(vec![state(2, &[1, 3]), state(3, &[2])]));
+    lab.wait_hosts(1, &[2, 3]);
+    let mut lies = vec![vec![], vec![0xff; 15], vec![0xff; 16], packet(9, 1, 2, &[0xff; 65_000])];
+    for to in [0, 1, 2, 3, 254, 999, u16::MAX] {
+        for hops in [0, 1, 255] {
+            lies.push(packet(hops, to, 2, &[0; 38]));
+            lies.push(packet(hops, to, 2, &[0x45; 1400]));
+        }
+    }
+    for lie in &lies {
+        until("room", || liar.cable.send_ip(HostId(1), lie).then_some(()));
+        liar.cable.flush();
+    }
+    let status = lab.wait(1, "all dropped", |status| {
+        status["counters"]["ip_dropped_packets"].as_u64() == Some(lies.len() as u64)
+    });
+    assert_eq!(
+        (&status["ports"][0]["link"], &status["counters"]["ip_forwarded_packets"]),
+        (&"up".into(), &0.into())
+    );
+    assert_eq!(liar.cable.receive_ip(&mut Vec::new()), None);
+    assert_eq!(client.life(&circuit), LIFE_ALIVE);
+}
+
 #[test]
 fn a_neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
     let (lab, mut liar) = lab_with_liar();
