@@ -2,6 +2,7 @@
 
 use crosslane_wire::local::Plain;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Counters since the daemon started.
 #[derive(Debug, Default)]
@@ -16,6 +17,12 @@ pub struct Counters {
     pub transit_bytes: u64,
     /// Times that a stream had to look for another circuit.
     pub moves: u64,
+    /// Streams that found another circuit.
+    pub moved: u64,
+    /// How long the last of them had none, as far as this daemon knows, us.
+    pub move_last_us: u64,
+    /// The longest that one had none, us.
+    pub move_longest_us: u64,
     /// Payload sent by streams that are closed, bytes.
     pub closed_tx_bytes: u64,
     /// Payload received by streams that are closed, bytes.
@@ -43,6 +50,13 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Counts a stream that found another circuit after this time.
+    pub fn moved(&mut self, after: Duration) {
+        self.moved += 1;
+        self.move_last_us = u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
+        self.move_longest_us = self.move_longest_us.max(self.move_last_us);
+    }
+
     /// Counts a connection that stayed plain TCP.
     pub fn count_plain(&mut self, why: Plain) {
         *self.plain.entry(name_of(why)).or_default() += 1;

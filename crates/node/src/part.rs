@@ -58,6 +58,8 @@ pub struct Parts {
     pub published: u32,
     /// Proof for closing.
     pub token: u64,
+    /// Since when the stream has no circuit.
+    pub lost_at: Option<Duration>,
     /// Slices of the circuit that is being asked for.
     pub attempt: Option<Slices>,
     /// Ports whose paths were tried for the circuit that is being asked for.
@@ -79,6 +81,7 @@ impl Parts {
             retention: None,
             published: 0,
             token: random::u64(),
+            lost_at: None,
             attempt: None,
             tried: Vec::new(),
             deadline: Duration::ZERO,

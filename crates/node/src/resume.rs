@@ -22,6 +22,10 @@ impl Host {
     pub(crate) fn moving(&mut self, circuit: CircuitId) {
         self.counters.moves += 1;
         self.show_life(circuit);
+        let now = self.elapsed();
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.lost_at.get_or_insert(now);
+        }
         if let Some(end) = self.circuits.get(circuit) {
             tracing::info!(%circuit, tuple = %end.tuple, "circuit is lost; the stream looks for another");
         }
@@ -164,10 +168,14 @@ impl Host {
 
     /// Programs are told of the newest circuit, and woken.
     fn publish(&mut self, circuit: CircuitId) {
+        let now = self.elapsed();
         let (Some(end), Some(parts)) = (self.circuits.get(circuit), self.parts.get_mut(&circuit)) else {
             return;
         };
         parts.published = end.generation;
+        if let Some(lost_at) = parts.lost_at.take() {
+            self.counters.moved(now.saturating_sub(lost_at));
+        }
         tracing::info!(%circuit, tuple = %end.tuple, hops = end.hops, generation = end.generation, "stream goes on");
         parts.tried.clear();
         self.wake_holders(circuit);
