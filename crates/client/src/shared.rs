@@ -4,7 +4,7 @@
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crosslane_shm::arena::{self, Arena, Counters, Front};
+use crosslane_shm::arena::{self, Arena, Counters, Front, Kept};
 use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wait::Budget;
@@ -72,13 +72,6 @@ pub struct Sending {
     pub budget: Budget,
     /// Longest ring that the program wants, bytes; 0 if it did not say.
     pub limit: AtomicU64,
-    /// Units that were sent by earlier rings, or wait to be sent: nothing new is sent before all of them were sent in this
-    /// one.
-    pub owed: AtomicU64,
-    /// Units of which the retention ring holds the payload: from here,
-    pub kept_from: AtomicU64,
-    /// up to here.
-    pub kept_to: AtomicU64,
     /// Units that are known to have reached the far end's memory.
     pub landed: AtomicU64,
     /// Units that the far end had when the present circuit began.
@@ -128,6 +121,8 @@ pub struct Shared {
     pub producer: Producer,
     /// Receiver's ring.
     pub consumer: Consumer,
+    /// What the far end may still lack.
+    pub kept: Kept,
     /// State of the whole.
     pub status: Status,
     /// Sender.
@@ -174,6 +169,7 @@ impl Shared {
             &self.sending.sends,
             &self.sending.cpu,
             &self.receiving.order,
+            &self.kept.turn,
             &self.waiting.sequence,
             &self.waiting.data,
             &self.waiting.room,
@@ -183,14 +179,8 @@ impl Shared {
         let counters = &self.counters;
         let words = [&counters.tx_bytes, &counters.rx_bytes, &counters.bells, &counters.sleeps];
         let sending = &self.sending;
-        let sent = [
-            &sending.limit,
-            &sending.owed,
-            &sending.kept_from,
-            &sending.kept_to,
-            &sending.landed,
-            &sending.base,
-        ];
+        let sent =
+            [&sending.limit, &self.kept.owed, &self.kept.from, &self.kept.to, &sending.landed, &sending.base];
         let rung = [&sending.rung, &self.receiving.rung];
         for word in words.into_iter().chain(sent).chain(rung) {
             word.store(0, Relaxed);

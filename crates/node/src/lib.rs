@@ -23,6 +23,7 @@ pub mod engine;
 pub mod host;
 pub mod ip;
 pub mod life;
+pub mod linger;
 pub mod listener;
 pub mod metrics;
 pub mod neighbour;

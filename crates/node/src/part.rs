@@ -4,7 +4,7 @@ use crate::host::{Host, life_reason_of};
 use crate::random;
 use crate::session::{ProgramArena, SessionId};
 use crosslane_fabric::circuit::{End, Role, State};
-use crosslane_shm::arena::Snapshot;
+use crosslane_shm::arena::{Sent, Snapshot};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId};
 use std::collections::VecDeque;
@@ -58,6 +58,8 @@ pub struct Parts {
     pub published: u32,
     /// Proof for closing.
     pub token: u64,
+    /// What the program had sent when it left, if that may be lacking at the far end.
+    pub sent: Option<Sent>,
     /// Since when the stream has no circuit.
     pub lost_at: Option<Duration>,
     /// Slices of the circuit that is being asked for.
@@ -81,6 +83,7 @@ impl Parts {
             retention: None,
             published: 0,
             token: random::u64(),
+            sent: None,
             lost_at: None,
             attempt: None,
             tried: Vec::new(),

@@ -189,19 +189,6 @@ impl Host {
         self.count_arrived(circuit).unwrap_or(ARRIVED_ALL)
     }
 
-    /// If the end's program is gone, the far side gets what it has not had yet, of which `arrived` units have, and hears
-    /// of the end.
-    fn finish(&mut self, circuit: CircuitId, arrived: u64) {
-        if self.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
-            let whole = self.send_rest(circuit, arrived);
-            self.circuits.finish(circuit, !whole);
-        }
-    }
-
-    fn send_rest(&mut self, _circuit: CircuitId, _arrived: u64) -> bool {
-        true
-    }
-
     /// `None`: nobody reads here any more.
     fn count_arrived(&mut self, circuit: CircuitId) -> Option<u64> {
         let end = self.circuits.get(circuit)?;
@@ -230,12 +217,5 @@ impl Host {
             from = now;
         }
         None
-    }
-
-    /// The end's program has left it.
-    pub(crate) fn leave_slices(&mut self, circuit: CircuitId) {
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.slices.clear();
-        }
     }
 }

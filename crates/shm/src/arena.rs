@@ -4,6 +4,7 @@
 use crate::MapError;
 use crate::ring::{Consumer, Cursor, Producer};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crosslane_wire::record::Kind;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -35,6 +36,32 @@ pub struct Counters {
     pub refs: AtomicU32,
 }
 
+/// What the far end may still lack, units of the stream. Written by the sender.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Units that were sent by earlier rings, or wait to be sent: nothing new is sent before all of them were sent in the
+    /// present one.
+    pub owed: AtomicU64,
+    /// Units of which the retention ring holds the payload: from here,
+    pub from: AtomicU64,
+    /// up to here.
+    pub to: AtomicU64,
+    /// The kind of the last record of the direction, if it was sent; else 0.
+    pub turn: AtomicU32,
+}
+
+/// What a program had sent when it left its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Units of the stream.
+    pub units: u64,
+    /// The units of which the retention ring holds the payload.
+    pub kept: (u64, u64),
+    /// The kind of the last record of the direction, if it was sent.
+    pub turn: Option<Kind>,
+}
+
 /// The start of each slot: what the daemon may read.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -45,6 +72,8 @@ pub struct Front {
     pub producer: Producer,
     /// The state of receiving.
     pub consumer: Consumer,
+    /// What was sent and may be lacking.
+    pub kept: Kept,
 }
 
 /// The counters of one slot at one moment.
@@ -164,6 +193,18 @@ impl ArenaView {
     /// the ring looks here again afterwards, and counts again if the place has changed.
     pub fn receiver(&self, slot: u32) -> Option<(u32, Cursor)> {
         self.front(slot)?.consumer.glance().map(|cursor| (cursor.generation(), cursor))
+    }
+
+    /// What the program has sent. It may have written anything there.
+    pub fn sent(&self, slot: u32) -> Option<Sent> {
+        let front = self.front(slot)?;
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let turn = u8::try_from(front.kept.turn.load(Ordering::Relaxed)).ok();
+        Some(Sent {
+            units: front.producer.units().max(word(&front.kept.owed)),
+            kept: (word(&front.kept.from), word(&front.kept.to)),
+            turn: turn.and_then(|kind| Kind::from_u8(kind).ok()),
+        })
     }
 
     fn front(&self, slot: u32) -> Option<&Front> {

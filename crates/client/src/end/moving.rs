@@ -206,7 +206,7 @@ impl End {
         slices.outbound.store_u32(ORDER, self.shared.receiving.order.load(Relaxed));
         slices.outbound.store_u32(STATE, STATE_ATTACHED);
         sending.rung.store(0, Relaxed);
-        sending.owed.store(sent, Relaxed);
+        self.shared.kept.owed.store(sent, Relaxed);
         sending.landed.store(arrived, Relaxed);
         sending.base.store(arrived, Relaxed);
         let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);

@@ -19,12 +19,12 @@ const WORTHWHILE: u64 = 16 * 1024;
 impl End {
     /// Units of the stream that were sent, or wait to be sent again.
     pub(super) fn sent(&self) -> u64 {
-        self.shared.producer.units().max(self.shared.sending.owed.load(Relaxed))
+        self.shared.producer.units().max(self.shared.kept.owed.load(Relaxed))
     }
 
     /// Whether units of an earlier ring have still to be sent again.
     pub(super) fn owes(&self) -> bool {
-        self.shared.producer.units() < self.shared.sending.owed.load(Relaxed)
+        self.shared.producer.units() < self.shared.kept.owed.load(Relaxed)
     }
 
     /// Whether there is room for some of them.
@@ -65,9 +65,9 @@ impl End {
 
     /// Whether all payload of the units from `from` up to `sent` is at hand.
     pub(super) fn is_kept(&self, from: u64, sent: u64) -> bool {
-        let sending = &self.shared.sending;
         let (begin, end) = (from.max(1), self.payload_end(sent));
-        let is_kept = sending.kept_from.load(Relaxed) <= begin && end <= sending.kept_to.load(Relaxed);
+        let is_kept =
+            self.shared.kept.from.load(Relaxed) <= begin && end <= self.shared.kept.to.load(Relaxed);
         begin >= end || (is_kept && self.retention().is_some())
     }
 
@@ -101,7 +101,7 @@ impl End {
     fn resend_some(&self, tx: &Generation) -> Result<u64, Failure> {
         let (producer, slices) = (&self.shared.producer, &tx.slices);
         let (ring, credits) = (&slices.outbound, &slices.inbound);
-        let (unit, sent) = (producer.units(), self.shared.sending.owed.load(Relaxed));
+        let (unit, sent) = (producer.units(), self.shared.kept.owed.load(Relaxed));
         let kind = self.kind_of(unit, sent);
         if kind != Kind::Data {
             return Ok(u64::from(producer.push_control(ring, credits, kind, 0)?));
@@ -145,12 +145,11 @@ impl End {
     }
 
     fn note_kept(&self, unit: u64, count: u64) {
-        let sending = &self.shared.sending;
-        if sending.kept_to.load(Relaxed) != unit {
-            sending.kept_from.store(unit, Relaxed);
+        if self.shared.kept.to.load(Relaxed) != unit {
+            self.shared.kept.from.store(unit, Relaxed);
         }
-        sending.kept_to.store(unit + count, Relaxed);
-        sending.kept_from.fetch_max((unit + count).saturating_sub(RETENTION), Relaxed);
+        self.shared.kept.to.store(unit + count, Relaxed);
+        self.shared.kept.from.fetch_max((unit + count).saturating_sub(RETENTION), Relaxed);
     }
 
     /// Units that the far program has taken, as the hosts between say, who count from the circuit's start.

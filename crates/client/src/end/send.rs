@@ -73,8 +73,9 @@ impl End {
             wake = self.data_bell(tx);
         }
         self.shared.status.tx.store(next as u32, Relaxed);
+        self.shared.kept.turn.store(kind as u32, Relaxed);
         if !goes_on || self.has_moved(tx) {
-            self.shared.sending.owed.store(sent + 1, Relaxed);
+            self.shared.kept.owed.store(sent + 1, Relaxed);
             self.catch_up(tid, Has::Sending)?;
         }
         Ok(Moved { bytes: 0, wake })

@@ -1,0 +1,119 @@
+//! What a program had sent when it left, and its far end has not had: a circuit of several cables may lose it later, when
+//! nobody is there any more who could send it again. Then the daemon does.
+
+use crate::host::Host;
+use crosslane_fabric::circuit::{Role, State};
+use crosslane_shm::arena::Sent;
+use crosslane_shm::ring::{Producer, Violation};
+use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
+use crosslane_wire::control::ARRIVED_ALL;
+use crosslane_wire::record::{Kind, MAX_PAYLOAD};
+use crosslane_wire::slice::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, slice_len};
+use crosslane_wire::{CircuitId, WaiterId};
+
+impl Host {
+    /// The end's program has left it. What it sent by a single cable is in the far host's memory.
+    pub(crate) fn leave_slices(&mut self, circuit: CircuitId) {
+        let moving = self.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
+        let Some(parts) = self.parts.get_mut(&circuit) else { return };
+        let retained = parts.slices.back().is_some_and(|newest| newest.retained);
+        parts.sent = None;
+        if moving || retained {
+            parts.sent = parts.arena.as_ref().and_then(|arena| arena.view.sent(parts.slot));
+        }
+        if parts.sent.is_none() {
+            parts.retention = None;
+        }
+        parts.slices.clear();
+    }
+
+    /// If the end's program is gone, the far side gets what it has not had yet, of which `arrived` units have, and hears
+    /// of the end.
+    pub(crate) fn finish(&mut self, circuit: CircuitId, arrived: u64) {
+        if self.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
+            let whole = self.send_rest(circuit, arrived);
+            if !whole {
+                tracing::warn!(%circuit, "what a program sent before it left is lost; the stream is broken off");
+            }
+            self.circuits.finish(circuit, !whole);
+        }
+    }
+
+    /// Sends again what the far end lacks; whether it has all then.
+    fn send_rest(&mut self, circuit: CircuitId, arrived: u64) -> bool {
+        let Some(sent) = self.parts.get(&circuit).and_then(|parts| parts.sent) else { return true };
+        if arrived == ARRIVED_ALL || arrived >= sent.units {
+            return true;
+        }
+        let woken = self.push_rest(circuit, arrived, sent);
+        let channel = self.circuits.get(circuit).and_then(|end| end.channel());
+        if let (Some(Some(waiter)), Some(channel)) = (woken, channel) {
+            self.ring_neighbour(channel, waiter);
+        }
+        woken.is_some()
+    }
+
+    /// Pushes the units from `arrived` on into the end's newest slices; `None` if not all of them are at hand, or there is
+    /// no room, else who sleeps for them.
+    fn push_rest(&self, circuit: CircuitId, arrived: u64, sent: Sent) -> Option<Option<WaiterId>> {
+        let role = self.circuits.get(circuit)?.role;
+        let parts = self.parts.get(&circuit)?;
+        let newest = parts.slices.back()?;
+        let end = sent.units - u64::from(sent.turn.is_some());
+        let begin = arrived.max(1);
+        if begin < end && !(sent.kept.0 <= begin && end <= sent.kept.1 && end - begin <= RETENTION) {
+            return None;
+        }
+        let len = slice_len(newest.ring_max);
+        let ring = Outbound::map(newest.outbound.as_ref()?, len, Caching::WriteBack).ok()?;
+        let credits = Inbound::map(&newest.inbound, len).ok()?;
+        let producer = Producer::default();
+        let cap = RING_MIN.min(newest.ring_max);
+        producer.resume(newest.generation, cap, newest.ring_max, newest.tx_key, arrived);
+        ring.store_u32(STATE, STATE_ATTACHED);
+        if arrived == 0 {
+            let greeting = if role == Role::Client { Kind::Hello } else { Kind::HelloAck };
+            producer.push_control(&ring, &credits, greeting, 0).ok().filter(|pushed| *pushed)?;
+        }
+        if begin < end {
+            let kept = Inbound::map(parts.retention.as_ref()?, RETENTION).ok()?;
+            push_kept(&producer, &ring, &credits, &kept, (begin, end)).ok().filter(|pushed| *pushed)?;
+        }
+        if let Some(turn) = sent.turn {
+            producer.push_control(&ring, &credits, turn, 0).ok().filter(|pushed| *pushed)?;
+        }
+        ring.fence();
+        let waiter = credits.load_u32(WANT_DATA);
+        Some((waiter != 0).then_some(WaiterId(waiter)))
+    }
+}
+
+/// Pushes the payload of these units; `Ok(false)` if there is no room for all of it.
+fn push_kept(
+    producer: &Producer,
+    ring: &Outbound,
+    credits: &Inbound,
+    kept: &Inbound,
+    (mut unit, end): (u64, u64),
+) -> Result<bool, Violation> {
+    let mut bytes = vec![0; usize::try_from(MAX_PAYLOAD).unwrap_or(0)];
+    while unit < end {
+        let at = unit % RETENTION;
+        let count = (end - unit).min(RETENTION - at).min(MAX_PAYLOAD);
+        let piece = &mut bytes[..usize::try_from(count).unwrap_or(0)];
+        kept.read(usize::try_from(at).unwrap_or(0), piece);
+        let mut done = 0;
+        while done < piece.len() {
+            let pushed = producer.push(ring, credits, Kind::Data, &piece[done..], 0)?;
+            if pushed == 0 {
+                if !producer.can_be_pressed() {
+                    return Ok(false);
+                }
+                producer.press();
+            }
+            done += pushed;
+        }
+        unit += count;
+    }
+    Ok(true)
+}
