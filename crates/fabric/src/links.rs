@@ -12,6 +12,7 @@
 
 use crate::host_ok;
 use crate::route::{Graph, Way, path, ways};
+use core::cell::OnceCell;
 use crosslane_wire::control::{LinkState, MAX_LINKS};
 use crosslane_wire::{HostId, PortId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,13 @@ pub enum LinksError {
     Records(usize),
 }
 
+/// What follows from the link states.
+#[derive(Debug)]
+struct Found {
+    graph: Graph,
+    ways: BTreeMap<HostId, Vec<Way>>,
+}
+
 /// What one host knows of the network.
 #[derive(Debug)]
 pub struct Links {
@@ -43,10 +51,12 @@ pub struct Links {
     ports: BTreeMap<PortId, HostId>,
     states: BTreeMap<HostId, LinkState>,
     owed: BTreeMap<PortId, BTreeSet<HostId>>,
-    ways: BTreeMap<HostId, Vec<Way>>,
+    /// Found when they are asked for: many records come at once.
+    found: OnceCell<Found>,
+    /// The ways as they were when somebody was told of a change last.
+    told: BTreeMap<HostId, Vec<Way>>,
     retorts: u32,
     twin: bool,
-    changed: bool,
     reborn: BTreeSet<HostId>,
     /// The ports that ways may begin with; `None`: all.
     onward: Option<BTreeSet<PortId>>,
@@ -62,10 +72,10 @@ impl Links {
             ports: BTreeMap::new(),
             states: BTreeMap::from([(me, own)]),
             owed: BTreeMap::new(),
-            ways: BTreeMap::new(),
+            found: OnceCell::new(),
+            told: BTreeMap::new(),
             retorts: 0,
             twin: false,
-            changed: false,
             reborn: BTreeSet::new(),
             onward: None,
         }
@@ -74,7 +84,7 @@ impl Links {
     /// All ways begin with one of these ports: traffic goes one way round, as in the ring study.
     pub fn go_one_way(&mut self, onward: impl IntoIterator<Item = PortId>) {
         self.onward = Some(onward.into_iter().collect());
-        self.find_ways();
+        self.found.take();
     }
 
     /// A cable is up; `host` is at its other end.
@@ -103,7 +113,6 @@ impl Links {
         for record in records {
             self.handle_record(port, record);
         }
-        self.find_ways();
         Ok(())
     }
 
@@ -126,7 +135,12 @@ impl Links {
 
     /// Whether the reachable hosts or ways changed since this was asked last.
     pub fn poll_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
+        let ways = &self.found().ways;
+        if *ways == self.told {
+            return false;
+        }
+        self.told = ways.clone();
+        true
     }
 
     /// Whether another host in the network has our id.
@@ -136,20 +150,19 @@ impl Links {
 
     /// The shortest way to `host`; none to ourselves.
     pub fn next_hop(&self, host: HostId) -> Option<Way> {
-        self.ways.get(&host).and_then(|ways| ways.first().copied())
+        self.ways(host).first().copied()
     }
 
     /// All ways to `host`, shortest first, at most one for each port.
     pub fn ways(&self, host: HostId) -> &[Way] {
-        self.ways.get(&host).map_or(&[], Vec::as_slice)
+        self.found().ways.get(&host).map_or(&[], Vec::as_slice)
     }
 
     /// All paths to `host`, shortest first, at most one for each port: its way, and the hosts behind the neighbour.
     pub fn paths(&self, host: HostId) -> impl Iterator<Item = (Way, Vec<HostId>)> + '_ {
-        let graph = self.graph();
         self.ways(host).iter().filter_map(move |way| {
             let neighbour = *self.ports.get(&way.port)?;
-            Some((*way, path(self.me, neighbour, host, &graph)?))
+            Some((*way, path(self.me, neighbour, host, &self.found().graph)?))
         })
     }
 
@@ -171,22 +184,19 @@ impl Links {
     /// The links among us and the hosts that can be reached, each once, the smaller id first: those that both hosts
     /// declare.
     pub fn links(&self) -> Vec<(HostId, HostId)> {
-        let graph = self.graph();
-        let reached = |host: &HostId| *host == self.me || self.ways.contains_key(host);
-        let both = |one: HostId, other: HostId| graph.get(&other).is_some_and(|back| back.contains(&one));
-        let from = graph.iter().filter(|(host, _)| reached(host));
-        let all = from.flat_map(|(one, near)| near.iter().map(|other| (*one, *other)));
-        all.filter(|&(one, other)| one < other && reached(&other) && both(one, other)).collect()
+        let Found { graph, ways } = self.found();
+        let reached = |host: &HostId| *host == self.me || ways.contains_key(host);
+        graph.links().filter(|(one, other)| reached(one) && reached(other)).collect()
     }
 
     /// Hosts that can be reached, ourselves not among them.
     pub fn hosts(&self) -> impl Iterator<Item = (HostId, Way)> + '_ {
-        self.ways.iter().filter_map(|(host, ways)| ways.first().map(|way| (*host, *way)))
+        self.found().ways.iter().filter_map(|(host, ways)| ways.first().map(|way| (*host, *way)))
     }
 
     /// How many hosts can be reached: no way that passes none twice is longer, cables.
     pub fn reach(&self) -> u8 {
-        u8::try_from(self.ways.len()).unwrap_or(u8::MAX)
+        u8::try_from(self.found().ways.len()).unwrap_or(u8::MAX)
     }
 
     fn handle_record(&mut self, port: PortId, record: LinkState) {
@@ -199,7 +209,11 @@ impl Links {
             _ => {
                 let origin = record.origin;
                 let incarnation = record.incarnation;
+                let links = record.neighbours.clone();
                 let before = self.states.insert(origin, record);
+                if before.as_ref().is_none_or(|before| before.neighbours != links) {
+                    self.found.take();
+                }
                 if before.is_some_and(|before| before.incarnation != incarnation) {
                     self.reborn.insert(origin);
                 }
@@ -246,23 +260,19 @@ impl Links {
         for owed in self.owed.values_mut() {
             owed.insert(self.me);
         }
-        self.find_ways();
+        self.found.take();
     }
 
-    fn graph(&self) -> Graph {
-        let links = |state: &LinkState| (state.origin, state.neighbours.iter().copied().collect());
-        self.states.values().map(links).collect()
-    }
-
-    fn find_ways(&mut self) {
-        let graph = self.graph();
-        let leads_on = |port: &PortId| self.onward.as_ref().is_none_or(|onward| onward.contains(port));
-        let ports = self.ports.iter().filter(|(port, _)| leads_on(port)).map(|(port, host)| (*port, *host));
-        let found = ways(self.me, &ports.collect(), &graph);
-        if found != self.ways {
-            self.ways = found;
-            self.changed = true;
-        }
+    fn found(&self) -> &Found {
+        self.found.get_or_init(|| {
+            let declared: Vec<(HostId, &[HostId])> =
+                self.states.values().map(|state| (state.origin, state.neighbours.as_slice())).collect();
+            let graph = Graph::new(&declared, self.ports.values().copied());
+            let leads_on = |port: &PortId| self.onward.as_ref().is_none_or(|onward| onward.contains(port));
+            let ports = self.ports.iter().filter(|(port, _)| leads_on(port));
+            let ways = ways(self.me, &ports.map(|(port, host)| (*port, *host)).collect(), &graph);
+            Found { graph, ways }
+        })
     }
 }
 
