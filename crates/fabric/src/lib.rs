@@ -22,7 +22,7 @@ pub use setup::CableSetup;
 
 use crosslane_wire::HostId;
 
-/// Largest host id; the last part of an IPv4 address.
+/// Largest host id, the last part of an IPv4 address, where nobody says otherwise ([`Links::allow_hosts`]).
 pub const HOST_MAX: u16 = 254;
 
 /// Whether `host` is an id that a host may have.

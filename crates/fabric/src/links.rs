@@ -10,7 +10,7 @@
 //! What is owed to a port is a set of origins, not a queue: however slow a channel is, it is never more than one
 //! record for each host. The newer record is the one with the greater (incarnation, sequence).
 
-use crate::host_ok;
+use crate::HOST_MAX;
 use crate::route::{Graph, Way, path, ways};
 use core::cell::OnceCell;
 use crosslane_wire::control::{LinkState, MAX_LINKS};
@@ -60,6 +60,7 @@ pub struct Links {
     reborn: BTreeSet<HostId>,
     /// The ports that ways may begin with; `None`: all.
     onward: Option<BTreeSet<PortId>>,
+    highest: u16,
 }
 
 impl Links {
@@ -78,7 +79,13 @@ impl Links {
             twin: false,
             reborn: BTreeSet::new(),
             onward: None,
+            highest: HOST_MAX,
         }
+    }
+
+    /// Hosts may have ids up to `highest`, which is all that bounds what we remember of a neighbour's stories.
+    pub fn allow_hosts(&mut self, highest: u16) {
+        self.highest = highest;
     }
 
     /// All ways begin with one of these ports: traffic goes one way round, as in the ring study.
@@ -109,7 +116,7 @@ impl Links {
         if records.len() > BATCH {
             return Err(LinksError::Records(records.len()));
         }
-        records.iter().try_for_each(check)?;
+        records.iter().try_for_each(|record| check(record, self.highest))?;
         for record in records {
             self.handle_record(port, record);
         }
@@ -276,12 +283,13 @@ impl Links {
     }
 }
 
-fn check(record: &LinkState) -> Result<(), LinksError> {
+fn check(record: &LinkState, highest: u16) -> Result<(), LinksError> {
     if record.neighbours.len() > MAX_LINKS {
         return Err(LinksError::Links(record.origin, record.neighbours.len()));
     }
-    let bad = |host: &HostId| !host_ok(*host) || *host == record.origin;
-    if !host_ok(record.origin) || record.neighbours.iter().any(bad) {
+    let host_ok = |host: &HostId| (1..=highest).contains(&host.0);
+    let bad = |host: &HostId| !host_ok(host) || *host == record.origin;
+    if !host_ok(&record.origin) || record.neighbours.iter().any(bad) {
         return Err(LinksError::Host(record.origin));
     }
     Ok(())
