@@ -174,6 +174,9 @@ impl Circuits {
         peer: ChannelId,
     ) -> Result<(CircuitId, ChannelId), Refusal> {
         self.admit(host)?;
+        if self.is_in_use(stream) {
+            return Err(Refusal::Protocol);
+        }
         let channel = self.channels.handle_open(path.port, path.epoch, peer);
         let far = Far::Host { host, channel: Some(channel) };
         let circuit = self.insert((tuple, Role::Server, Scope(0)), far, stream, State::Pending);
@@ -270,8 +273,9 @@ impl Circuits {
     /// The end's ring broke the protocol, or its neighbour did: both sides get an error.
     pub fn kill(&mut self, circuit: CircuitId, death: Death) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
-        end.far_closed = true;
         let (state, channel) = (end.state, end.channel());
+        // One that is only asked for may be had by another way.
+        end.far_closed |= state != State::Opening;
         end.set_channel(None);
         self.leave_channel(channel, Closing::Abort);
         match state {
@@ -414,6 +418,13 @@ impl Circuits {
             end.hops = path.hops;
         }
         channel
+    }
+
+    /// Whether an end here has the stream. A host between that stood still may bring an `Open` when the opener has long
+    /// had the stream by another way: it must not take the place of the end that is in use.
+    fn is_in_use(&self, stream: u64) -> bool {
+        let known = self.by_stream.get(&stream).and_then(|known| self.ends.get(known));
+        known.is_some_and(|end| !matches!(end.state, State::Closing(_)))
     }
 
     fn admit(&self, host: HostId) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
 //! Lives of circuits between hosts, orderly and not.
 
 use crosslane_fabric::Circuits;
-use crosslane_fabric::circuit::{Death, Far, Limits, Output, Path, Scope, State};
+use crosslane_fabric::circuit::{Death, Far, Limits, Output, Path, Role, Scope, State};
 use crosslane_wire::control::{Closing, Control, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
 use std::time::Duration;
@@ -270,6 +270,32 @@ fn a_resumption_needs_the_secret_and_a_new_generation() {
     assert_eq!(ask(tuple(1000), SECRET, 0), Err(Refusal::Protocol));
     assert_eq!(ask(tuple(1000), SECRET, 1), Ok(()));
     assert_eq!(ask(tuple(1000), SECRET, 1), Err(Refusal::Protocol));
+}
+
+#[test]
+fn an_end_that_was_asked_for_by_a_host_that_is_silent_is_as_good_as_any_by_another_way() {
+    let mut pair = Pair::new(PATIENCE);
+    let (client, _) = pair.dial(1000);
+    pair.hosts[0].handle_silence(PORT, HostId(3));
+    pair.carry();
+    assert!(pair.events[0].iter().any(|event| matches!(event, Output::Failed { .. })));
+    let (asking, _) = pair.hosts[0].redial(client, PATH, LATE).unwrap();
+    pair.answer(1000, asking);
+    pair.carry();
+    pair.cut();
+    assert!(pair.events[0].contains(&Output::Moving { circuit: client }));
+}
+
+#[test]
+fn an_open_that_comes_late_by_another_way_does_not_take_the_place_of_the_end_in_use() {
+    let mut pair = Pair::new(PATIENCE);
+    let (client, server) = pair.open(1000);
+    pair.hosts[1].accept(&tuple(1000), Scope(0));
+    let late = pair.hosts[1].handle_open(tuple(1000), SECRET, HostId(1), PATH, ChannelId(77));
+    assert_eq!(late, Err(Refusal::Protocol));
+    assert_eq!(pair.hosts[1].find(&tuple(1000), Role::Server, Scope(0)), Some(server));
+    pair.cut();
+    assert_eq!(pair.resume(client, 1000), Ok(server));
 }
 
 #[test]
