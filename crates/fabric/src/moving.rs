@@ -9,7 +9,7 @@
 //! ```
 //! Only the connecting side seeks; the other waits for its `Open`, which it knows by the stream's secret.
 
-use crate::channel::Contradiction;
+use crate::channel::{self, Contradiction};
 use crate::circuit::{Circuits, Output, Owner, Path};
 use crate::end::{Death, End, Moving, Role, State};
 use crate::transit::{BEFORE, BEHIND};
@@ -112,7 +112,10 @@ impl Circuits {
         channel: ChannelId,
         units: u64,
     ) -> Result<(), Contradiction> {
-        self.channels.on_port(port, channel)?;
+        if self.channels.on_port(port, channel)?.state == channel::State::Closing {
+            // It crossed our `Closed`.
+            return Ok(());
+        }
         match self.owners.get(&channel).copied() {
             Some(Owner::End(circuit)) => self.outputs.push_back(Output::Arrived { circuit, units }),
             Some(Owner::Transit(transit, BEFORE)) => {

@@ -299,6 +299,15 @@ fn an_open_that_comes_late_by_another_way_does_not_take_the_place_of_the_end_in_
 }
 
 #[test]
+fn what_arrived_may_cross_the_end_of_its_circuit() {
+    let (mut host, _, channels) = host_between();
+    host.handle_silence(PortId(1), HostId(2));
+    assert_eq!(host.handle_arrived(PORT, channels[0], 5), Ok(()));
+    assert!(!sent(&mut host).iter().any(|(_, message)| matches!(message, Control::Arrived { .. })));
+    assert!(host.handle_arrived(PORT, ChannelId(77), 5).is_err());
+}
+
+#[test]
 fn pending_ends_are_bounded_for_each_host() {
     let mut host = Circuits::new(Limits { pending: 2, patience: PATIENCE });
     let mut open = |port, from| host.handle_open(tuple(port), 0, HostId(from), PATH, ChannelId(9));
