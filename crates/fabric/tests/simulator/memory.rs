@@ -1,0 +1,125 @@
+//! Memory of hosts that neighbours write into: rings of numbered units in place of rings of bytes.
+//!
+//! What was stored lies there until it is read, whatever becomes of the cable, as in the memory of a software port.
+//! Every slice is a ring of its own, and none is used for another one later.
+
+use crate::world::World;
+use crosslane_wire::{SliceRange, TransitId};
+use std::collections::VecDeque;
+
+/// Units that a ring holds.
+pub(crate) const RING: u64 = 8;
+const SLICE: u64 = 4096;
+
+/// A byte of a stream, so to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// Which stream.
+    pub(crate) stream: usize,
+    /// Which of its two programs wrote it.
+    pub(crate) side: usize,
+    /// Its place in that direction of the stream.
+    pub(crate) number: u64,
+}
+
+/// Who reads or writes a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// Nobody yet.
+    Nobody,
+    /// A program.
+    Program(usize),
+    /// A pump of a host in one of its lives.
+    Pump(usize, u32, TransitId),
+}
+
+/// One slice.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    units: VecDeque<Unit>,
+    /// Units that were ever written.
+    pub(crate) written: u64,
+    /// What the reader's side tells the writer: so many of them have reached the far end.
+    pub(crate) landed: u64,
+    /// It was given back: a store into it would hit whoever has the memory now.
+    pub(crate) freed: bool,
+    /// Who reads.
+    pub(crate) reader: Actor,
+    /// Who writes.
+    pub(crate) writer: Actor,
+}
+
+/// Where a ring lies.
+pub(crate) fn range_of(ring: usize) -> SliceRange {
+    SliceRange { offset: u64::try_from(ring + 1).unwrap() * SLICE, len: SLICE }
+}
+
+/// The ring that lies there.
+pub(crate) fn ring_at(range: SliceRange) -> usize {
+    usize::try_from(range.offset / SLICE).unwrap() - 1
+}
+
+impl World {
+    /// A new ring in a port's window, if there is room.
+    pub(crate) fn carve(&mut self, host: usize, port: usize) -> Option<usize> {
+        let port = &mut self.hosts[host].ports[port];
+        port.up?;
+        if port.window.len() >= port.room {
+            return None;
+        }
+        let ring = self.rings.len();
+        port.window.insert(ring);
+        self.rings.push(Ring {
+            units: VecDeque::new(),
+            written: 0,
+            landed: 0,
+            freed: false,
+            reader: Actor::Nobody,
+            writer: Actor::Nobody,
+        });
+        Some(ring)
+    }
+
+    /// Gives a ring back to the window that it was carved from.
+    pub(crate) fn give_back(&mut self, host: usize, port: usize, ring: usize) {
+        if !self.hosts[host].ports[port].window.remove(&ring) {
+            self.fail(format!("host {host} gives ring {ring} back twice"));
+        }
+        self.rings[ring].freed = true;
+    }
+
+    /// Whether a unit can be written.
+    pub(crate) fn has_room(&self, ring: usize) -> bool {
+        u64::try_from(self.rings[ring].units.len()).unwrap() < RING
+    }
+
+    /// Writes a unit.
+    pub(crate) fn store(&mut self, ring: usize, unit: Unit) {
+        if self.rings[ring].freed {
+            self.fail(format!("{unit:?} is stored into ring {ring}, which was given back"));
+        }
+        self.rings[ring].units.push_back(unit);
+        self.rings[ring].written += 1;
+        self.wake(self.rings[ring].reader);
+    }
+
+    /// Reads a unit, if there is one.
+    pub(crate) fn load(&mut self, ring: usize) -> Option<Unit> {
+        let unit = self.rings[ring].units.pop_front()?;
+        self.wake(self.rings[ring].writer);
+        Some(unit)
+    }
+
+    /// Whether there is nothing to read.
+    pub(crate) fn is_dry(&self, ring: usize) -> bool {
+        self.rings[ring].units.is_empty()
+    }
+
+    /// Tells the writer what has landed.
+    pub(crate) fn tell_landed(&mut self, ring: usize, landed: u64) {
+        if self.rings[ring].landed != landed {
+            self.rings[ring].landed = landed;
+            self.wake(self.rings[ring].writer);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Everything there is, and the order in which it happens: virtual time, one queue, one source of chance.
+
+use crate::host::Host;
+use crate::memory::{Actor, Ring};
+use crate::network::Cable;
+use crate::program::{Program, Stream};
+use crate::random::Random;
+use crate::schedule::Fault;
+use crosslane_wire::control::Control;
+use crosslane_wire::{CircuitId, TransitId, Tuple};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+/// What happens. Host and life come first: what was meant for an earlier life of a host does not happen.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A side of a cable finds it up in this epoch.
+    Up(usize, usize, u32),
+    /// A side of a cable finds it down.
+    Down(usize, usize, u32),
+    /// A message arrives at a side of a cable.
+    Deliver(usize, usize, u32, Box<Control>),
+    /// A host does what is due.
+    Tick(usize, u32),
+    /// A host tells its neighbours what it owes them.
+    Turn(usize, u32),
+    /// A host's pump moves units.
+    Pump(usize, u32, TransitId),
+    /// A program of a host accepts a connection.
+    Accept(usize, u32, Tuple),
+    /// A host looks whether anybody holds an end.
+    Doubt(usize, u32, CircuitId),
+    /// A program has closed its end, or broken it off.
+    Close(usize, u32, CircuitId, bool),
+    /// A program runs.
+    Program(usize),
+    /// A stream begins.
+    Connect(usize),
+    /// Something is done to the network.
+    Fault(Fault),
+}
+
+/// What was seen, for bounds and reports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    /// Events.
+    pub(crate) events: u64,
+    /// Messages between daemons.
+    pub(crate) messages: u64,
+    /// Messages with link states among them.
+    pub(crate) floods: u64,
+    /// Link states in those.
+    pub(crate) records: u64,
+    /// Records that hosts made about themselves.
+    pub(crate) versions: u64,
+    /// Sides of cables that came up, and link states that were owed for that.
+    pub(crate) tables: u64,
+    /// Circuits that took the place of another.
+    pub(crate) resumed: u64,
+    /// Circuits through hosts between.
+    pub(crate) transits: u64,
+    /// Ends of streams: closed in order, broken off or lost, without a stream at all.
+    pub(crate) outcomes: [u64; 3],
+    /// Units that programs read.
+    pub(crate) units: u64,
+}
+
+/// The world.
+pub(crate) struct World {
+    /// The time.
+    pub(crate) now: Duration,
+    /// Chance.
+    pub(crate) random: Random,
+    /// All hosts, also those that are not there.
+    pub(crate) hosts: Vec<Host>,
+    /// All cables, also those that are not plugged in.
+    pub(crate) cables: Vec<Cable>,
+    /// Which cable is plugged into a host's port, and which side of it.
+    pub(crate) plugs: BTreeMap<(usize, usize), (usize, usize)>,
+    /// All slices.
+    pub(crate) rings: Vec<Ring>,
+    /// All programs.
+    pub(crate) programs: Vec<Program>,
+    /// All streams.
+    pub(crate) streams: Vec<Stream>,
+    /// The longest that a host takes to tell its neighbours what it has heard, microseconds.
+    pub(crate) turn: u64,
+    /// What was seen.
+    pub(crate) counts: Counts,
+    /// What went wrong first.
+    pub(crate) wrong: Option<String>,
+    /// A digest of all events: the same for the same seed.
+    pub(crate) digest: u64,
+    /// Whether all events are printed.
+    pub(crate) aloud: bool,
+    queue: BinaryHeap<Reverse<(Duration, u64, usize)>>,
+    events: Vec<Option<Event>>,
+    spare: Vec<usize>,
+    sequence: u64,
+}
+
+impl World {
+    /// A world with nothing in it.
+    pub(crate) fn new(random: Random, aloud: bool) -> Self {
+        Self {
+            now: Duration::ZERO,
+            random,
+            hosts: vec![],
+            cables: vec![],
+            plugs: BTreeMap::new(),
+            rings: vec![],
+            programs: vec![],
+            streams: vec![],
+            turn: 60,
+            counts: Counts::default(),
+            wrong: None,
+            digest: 0xcbf2_9ce4_8422_2325,
+            aloud,
+            queue: BinaryHeap::new(),
+            events: vec![],
+            spare: vec![],
+            sequence: 0,
+        }
+    }
+
+    /// Lets something happen in a while.
+    pub(crate) fn after(&mut self, pause: Duration, event: Event) {
+        self.at(self.now + pause, event);
+    }
+
+    /// Lets something happen at a time that is not over.
+    pub(crate) fn at(&mut self, at: Duration, event: Event) {
+        let place = self.spare.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(event);
+        self.sequence += 1;
+        self.queue.push(Reverse((at, self.sequence, place)));
+    }
+
+    /// Lets everything happen until nothing is left, something went wrong, or the time is over.
+    pub(crate) fn run(&mut self, until: Duration) {
+        while let Some(&Reverse((at, sequence, place))) = self.queue.peek()
+            && at <= until
+            && self.wrong.is_none()
+        {
+            self.queue.pop();
+            self.spare.push(place);
+            self.now = at;
+            if let Some(event) = self.events[place].take() {
+                self.note(sequence, &event);
+                self.happen(event);
+            }
+        }
+    }
+
+    /// Something is wrong; the first such thing counts.
+    pub(crate) fn fail(&mut self, why: String) {
+        if self.wrong.is_none() {
+            self.wrong = Some(format!("at {:?}, event {}: {why}", self.now, self.counts.events));
+        }
+    }
+
+    /// Says something about what happens, to whoever replays a schedule.
+    pub(crate) fn say(&self, what: impl FnOnce() -> String) {
+        if self.aloud {
+            println!("            {}", what());
+        }
+    }
+
+    fn note(&mut self, sequence: u64, event: &Event) {
+        self.counts.events += 1;
+        for word in [u64::try_from(self.now.as_nanos()).unwrap(), sequence] {
+            self.digest = (self.digest ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        }
+        if self.aloud {
+            println!("{:>10.3} ms {event:?}", self.now.as_secs_f64() * 1e3);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let host = match event {
+            Event::Up(cable, side, _) | Event::Down(cable, side, _) | Event::Deliver(cable, side, ..) => {
+                self.cables[cable].ends[side].0
+            }
+            Event::Program(program) => return self.run_program(program),
+            Event::Connect(stream) => return self.connect(stream),
+            Event::Fault(fault) => return self.strike(fault),
+            Event::Tick(host, life)
+            | Event::Turn(host, life)
+            | Event::Pump(host, life, _)
+            | Event::Accept(host, life, _)
+            | Event::Doubt(host, life, _)
+            | Event::Close(host, life, ..) => {
+                if self.hosts[host].life != life {
+                    return;
+                }
+                host
+            }
+        };
+        if !self.hosts[host].alive {
+            return;
+        }
+        if self.hosts[host].frozen {
+            return self.hosts[host].backlog.push(event);
+        }
+        self.host_turn(host, event);
+    }
+
+    /// A host that runs does what an event means.
+    pub(crate) fn host_turn(&mut self, host: usize, event: Event) {
+        let now = self.now;
+        self.hosts[host].circuits.handle_time(now);
+        match event {
+            Event::Up(cable, side, epoch) => self.handle_up(cable, side, epoch),
+            Event::Down(cable, side, epoch) => self.handle_down(cable, side, epoch),
+            Event::Deliver(cable, side, epoch, message) => self.deliver(cable, side, epoch, message),
+            Event::Tick(..) => self.tick(host),
+            Event::Turn(..) => self.tell_neighbours(host),
+            Event::Pump(_, _, transit) => self.pump(host, transit),
+            Event::Accept(_, _, tuple) => self.accept(host, &tuple),
+            Event::Doubt(_, _, circuit) => self.look_into(host, circuit),
+            Event::Close(_, _, circuit, abort) => self.close_end(host, circuit, abort),
+            Event::Program(_) | Event::Connect(_) | Event::Fault(_) => {}
+        }
+        self.run_circuits(host);
+        self.plan_tick(host);
+    }
+
+    /// Somebody has something to do.
+    pub(crate) fn wake(&mut self, actor: Actor) {
+        match actor {
+            Actor::Nobody => {}
+            Actor::Program(program) => self.wake_program(program),
+            Actor::Pump(host, life, transit) => self.wake_pump(host, life, transit),
+        }
+    }
+}
