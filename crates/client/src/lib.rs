@@ -3,9 +3,12 @@
 //! ```text
 //!   Session --Connect / Accept--> Grant (two slices, keys) --End::new--> End: try_send, try_recv, readiness, arm
 //! ```
-//! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part.
+//! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. [`native`] is what programs
+//! call that are written for Crosslane: streams of their own, and [`memory`] one-sided access by them.
 
 pub mod end;
+pub mod memory;
+pub mod native;
 pub mod session;
 pub mod shared;
 pub mod slices;

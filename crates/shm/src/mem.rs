@@ -69,7 +69,7 @@ pub enum MapError {
 
 /// A mapped range; unmapped when dropped.
 #[derive(Debug)]
-struct Mapping {
+pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
@@ -80,7 +80,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+    pub(crate) fn new(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
         let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
         if actual != len || len == 0 {
             return Err(MapError::Length { expected: len, actual });
@@ -104,8 +104,12 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     #[inline]
-    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+    pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(offset <= self.len && len <= self.len - offset, "offset outside the slice");
         // SAFETY: the range lies inside the mapping, as just checked.
         unsafe { self.base.as_ptr().add(offset) }
@@ -119,7 +123,7 @@ impl Mapping {
     }
 
     #[inline]
-    fn word64(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         assert_eq!(offset % 8, 0);
         // SAFETY: in range, aligned, mapped as long as `self`; atomics may be shared with other processes.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }

@@ -23,7 +23,6 @@ mod forking;
 mod history;
 mod hook;
 mod io;
-mod life;
 mod options;
 mod own;
 mod poll;

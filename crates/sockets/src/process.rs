@@ -1,6 +1,5 @@
 //! What this process shares among its threads: the session with the daemon, the arena, the rules.
 
-use crate::life::LifePage;
 use crate::watch::{self, Watched};
 use crate::{crowded, own, thread};
 use core::cell::{Cell, UnsafeCell};
@@ -8,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::session::{self, ANSWER_TIMEOUT, Session};
 use crosslane_client::{Grant, SessionError};
 use crosslane_shm::arena::Arena;
+use crosslane_shm::life::LifePage;
 use crosslane_shm::lock::{Guard, Lock};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{LIFE_ANNOUNCED, Plain, Reply, Request, Rule};

@@ -2,12 +2,14 @@
 //!
 //! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`mod@slice`] and
 //! [`record`] (the layout of a channel in memory), [`control`] (what daemons tell each other through the
-//! control channel), [`packet`] (how IP crosses), [`local`] (what programs ask of their daemon). `docs/protocol.md` is the prose of all this.
+//! control channel), [`packet`] (how IP crosses), [`local`] (what programs ask of their daemon), [`access`]
+//! (what programs ask of each other's memory). `docs/protocol.md` is the prose of all this.
 //!
 //! Whatever is decoded here comes from a peer that may lie: every decoder returns an error for a value that is
 //! out of range, and none panics or allocates more than its input is long.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod codec;
 pub mod control;
 pub mod id;

@@ -1,4 +1,4 @@
-//! The daemon's words on which circuits are dead.
+//! The daemon's words on which circuits are dead, as a program reads them.
 
 use core::sync::atomic::AtomicU32;
 use rustix::fd::OwnedFd;
@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 const LIFE_WORDS: usize = 65536;
 
 /// A life page, mapped for the life of the process.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct LifePage(&'static [AtomicU32]);
 
 impl LifePage {

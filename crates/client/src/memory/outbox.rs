@@ -1,0 +1,46 @@
+//! Answers on their way to a requester.
+
+use crate::native::{Error, Stream};
+use std::io::IoSlice;
+
+/// Answers that had no room in the requester's ring.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    /// What of them was sent.
+    sent: usize,
+}
+
+impl Outbox {
+    /// Whether all is sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes that wait.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Sends an answer, or keeps what of it has no room now.
+    pub(super) fn send(&mut self, stream: &Stream, head: &[u8], data: &[u8]) -> Result<(), Error> {
+        let sent =
+            if self.is_empty() { stream.try_send(&[IoSlice::new(head), IoSlice::new(data)], 0)? } else { 0 };
+        self.bytes.extend(head.iter().chain(data).skip(sent));
+        Ok(())
+    }
+
+    /// Sends what was kept, and returns how many bytes went.
+    pub(super) fn flush(&mut self, stream: &Stream) -> Result<usize, Error> {
+        if self.is_empty() {
+            return Ok(0);
+        }
+        let count = stream.try_send(&[IoSlice::new(&self.bytes)], self.sent)?;
+        self.sent += count;
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+        Ok(count)
+    }
+}

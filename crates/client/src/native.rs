@@ -1,0 +1,75 @@
+//! A program's own streams: what a program that is written for Crosslane uses, with no `LD_PRELOAD`.
+//!
+//! ```text
+//!   Fabric::open()  --listen(address)-->  Listener  --accept-->  Stream
+//!                   --connect(address)------------------------>  Stream: send, receive, try_send, try_receive
+//! ```
+//! The far end may be on this host, a neighbour, or any other host of the fabric; it may be a native stream too, or a
+//! program under `crosslane run`. A connection that would be plain TCP fails, with the reason.
+//!
+//! A session belongs to the process that opened it: do not `fork` and use it in the child.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), crosslane_client::native::Error> {
+//! use crosslane_client::native::Fabric;
+//! let fabric = Fabric::open()?;
+//! let stream = fabric.connect("10.86.0.2:7000".parse().expect("an address"))?;
+//! stream.send(b"hello")?;
+//! let mut answer = [0; 100];
+//! let count = stream.receive(&mut answer)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod bell;
+mod fabric;
+mod listener;
+mod stream;
+mod wait;
+
+pub use fabric::Fabric;
+pub use listener::Listener;
+pub(crate) use stream::For;
+pub use stream::Stream;
+pub(crate) use wait::{Spinner, Waiter};
+
+use crate::SessionError;
+use crosslane_wire::local::Plain;
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use thiserror::Error;
+
+/// Why a native stream cannot be had, or is over.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The daemon of this host is of no help.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The connection would be plain TCP. The far end must be a native listener, or a program under `crosslane run`
+    /// whose rules say stream; and so must a client.
+    #[error("the connection with {remote} cannot be a stream: {why:?}; both ends must be Crosslane's own")]
+    Plain {
+        /// The far address.
+        remote: SocketAddr,
+        /// Why.
+        why: Plain,
+    },
+    /// This process has as many stream ends as it can have.
+    #[error("this program has no room for another stream")]
+    NoSlot,
+    /// A system call failed.
+    #[error("system call failed: {0}")]
+    System(#[from] Errno),
+    /// The stream was broken off: the far program or a host or cable on the way is gone.
+    #[error("the stream is broken off: {0}")]
+    Broken(Errno),
+    /// The far end sends or takes no more.
+    #[error("the far end has closed the stream")]
+    Closed,
+    /// The far program went over to the kernel's TCP, which a native stream does not follow.
+    #[error("the far program took the stream over to the kernel's TCP")]
+    Downgraded,
+    /// The far end broke the protocol; the stream is broken off.
+    #[error("the far end broke the protocol: {0}")]
+    Violated(String),
+}

@@ -1,0 +1,179 @@
+//! Owners and requesters as programs of their own: asleep, and killed in the middle: the other end gets an error, and
+//! nobody else notices.
+
+use super::support::{Lab, until};
+use super::{address, fabric, peer, serve};
+use crosslane_client::memory::{Access, Error, Memory, Peer, RemoteRegion};
+use crosslane_client::native::Fabric;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+const ROLE: &str = "CROSSLANE_TEST_ROLE";
+
+/// Another program: this test file again, as `role`. It is killed when dropped.
+struct Program(Child);
+
+impl Program {
+    fn start(role: &str, control: PathBuf, words: &str) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "death::program", "--nocapture", "--test-threads=1"])
+            .env(ROLE, format!("{role} {} {words}", control.display()))
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    /// The rest of the first line that begins with `mark`.
+    fn line(&mut self, mark: &str) -> String {
+        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        let found = lines.map_while(Result::ok).find_map(|line| line.strip_prefix(mark).map(str::to_owned));
+        found.expect("the program says it")
+    }
+
+    /// Where it serves memory, and its region.
+    fn owned(&mut self) -> (SocketAddr, RemoteRegion) {
+        let line = self.line("owns ");
+        let words: Vec<&str> = line.split(' ').collect();
+        let (id, key) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+        (words[0].parse().unwrap(), RemoteRegion { id, key, len: 1 << 20 })
+    }
+
+    /// Whether all its threads sleep now.
+    fn sleeps(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap().flatten();
+        tasks.map(|task| fs::read_to_string(task.path().join("stat")).unwrap_or_default()).all(|stat| {
+            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            state == Some('S')
+        })
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Not a test of its own: what [`Program`] runs.
+#[test]
+fn program() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let words: Vec<&str> = role.split(' ').collect();
+    let fabric = Fabric::open_at(words[1].as_ref()).unwrap();
+    match words[0] {
+        "putter" => {
+            let [address, id, key] = words[2..] else { panic!("{role}") };
+            let address: SocketAddr = address.parse().unwrap();
+            let remote = RemoteRegion { id: id.parse().unwrap(), key: key.parse().unwrap(), len: 1 << 20 };
+            let mut peer = Peer::connect(fabric, address).unwrap();
+            println!("\nputs");
+            loop {
+                peer.put(&remote, 0, &vec![0x11; 1 << 20]).unwrap();
+                peer.fetch_add(&remote, 0, 1).unwrap();
+            }
+        }
+        "owner" => {
+            let memory = Memory::serve(fabric, address(2)).unwrap();
+            let region = memory.register(1 << 20).unwrap();
+            let remote = region.share(Access::ALL).unwrap();
+            println!("\nowns {} {} {}", memory.address(), remote.id, remote.key);
+            loop {
+                std::thread::park();
+            }
+        }
+        _ => panic!("{role}"),
+    }
+}
+
+#[test]
+fn an_idle_owner_sleeps_and_is_woken() {
+    let lab = Lab::pair();
+    let mut program = Program::start("owner", lab.control(2), "");
+    let remote = program.owned();
+    let mut peers = [1, 2].map(|host| Peer::connect(fabric(&lab, host), remote.0).unwrap());
+    for round in 0..5 {
+        let mut looks = 0;
+        until("ten looks in a row find it asleep", || {
+            looks = if program.sleeps() { looks + 1 } else { 0 };
+            (looks == 10).then_some(())
+        });
+        for (at, peer) in peers.iter_mut().enumerate() {
+            assert_eq!(peer.fetch_add(&remote.1, 8 * at as u64, 1).unwrap(), round);
+        }
+    }
+}
+
+#[test]
+fn a_requester_that_is_killed_in_the_middle_is_forgotten() {
+    let lab = Lab::pair();
+    let memory = serve(&lab, 2);
+    let region = memory.register(1 << 20).unwrap();
+    let remote = region.share(Access::ALL).unwrap();
+    let mut honest = peer(&lab, 1, &memory);
+    for _ in 0..5 {
+        let words = format!("{} {} {}", memory.address(), remote.id, remote.key);
+        let mut program = Program::start("putter", lab.control(1), &words);
+        program.line("puts");
+        let start = region.load(8).unwrap();
+        until("it puts", || (region.load(1 << 19).unwrap() != start || start != 0).then_some(()));
+        program.kill();
+        region.store(8, 0).unwrap();
+        honest.put(&remote, 1 << 18, &[3; 100_000]).unwrap();
+        honest.flush().unwrap();
+    }
+    drop(honest);
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+#[test]
+fn an_owner_that_is_killed_in_the_middle_is_an_error() {
+    let lab = Lab::pair();
+    for _ in 0..3 {
+        let mut program = Program::start("owner", lab.control(2), "");
+        let (address, remote) = program.owned();
+        let mut peer = Peer::connect(fabric(&lab, 1), address).unwrap();
+        let requests = std::thread::spawn(move || {
+            let mut bytes = vec![0; 1 << 20];
+            loop {
+                let outcome = peer
+                    .get(&remote, 0, &mut bytes)
+                    .and_then(|()| peer.put(&remote, 0, &bytes))
+                    .and_then(|_| peer.flush());
+                if let Err(error) = outcome {
+                    return error;
+                }
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!requests.is_finished());
+        program.kill();
+        let error = requests.join().unwrap();
+        assert!(matches!(error, Error::Stream(_)), "{error}");
+        lab.wait_idle(1);
+        lab.wait_idle(2);
+    }
+}
+
+#[test]
+fn memory_whose_daemon_is_killed_says_so() {
+    let mut lab = Lab::pair();
+    let memory = serve(&lab, 2);
+    let region = memory.register(4096).unwrap();
+    let remote = region.share(Access::ALL).unwrap();
+    let mut peer = peer(&lab, 1, &memory);
+    peer.fetch_add(&remote, 0, 1).unwrap();
+    lab.kill(2);
+    assert!(matches!(memory.notices().wait(Some(super::support::PATIENCE)), Err(Error::NoAgent)));
+    let error = until("the requester sees it", || peer.fetch_add(&remote, 0, 1).err());
+    assert!(matches!(error, Error::Stream(_)), "{error}");
+}
