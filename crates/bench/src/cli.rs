@@ -3,6 +3,7 @@
 use crate::affinity::Cores;
 use crate::export;
 use crate::figure::Report;
+use crate::perf::access::{self, Operation, sides};
 use crate::perf::{self, Part, Plan, Size, session};
 use crate::program::Effort;
 use crate::ring::{self, flow};
@@ -10,7 +11,7 @@ use crate::scratchpad;
 use crate::suite::{self, Quick};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -26,6 +27,9 @@ shared memory, as neighbours do. The parts of the measurement:
             in ns; limits: the time of one cache line, and the bare ring
   streams   bandwidth and messages in a second, 8 bytes to 4 MB at a time, one way and both
             ways at once; in Gb/s and 1/s; limit: the bare ring
+With put, get or atomic, two programs on three hosts of a lab are measured instead, on one host,
+over one cable and over two: 8 bytes that are waited for, limit: one cache line there and back;
+and 8 bytes to 8 MB (atomics: 8 bytes) of which many are posted, limit: the bare ring.
 The bare ring is two copies and two indices in the same memory, with no records, no checks and
 no sleep: what the machine gives at best. A ratio above 1 is better than its limit. Cases take
 turns, so that what disturbs the machine disturbs all; medians are shown.
@@ -35,6 +39,9 @@ All of it takes about two minutes. Sizes are from 8 to 8M bytes; 1K is 1024.";
 #[derive(Args, Clone, Debug)]
 #[command(after_help = PERF_HELP)]
 pub struct PerfArgs {
+    /// Measure one-sided access, all of these
+    #[arg(value_enum, value_name = "OPERATION", conflicts_with_all = ["only", "protocol"])]
+    pub operations: Vec<Operation>,
     /// Measure the main points only (less than 20 s)
     #[arg(long)]
     pub quick: bool,
@@ -63,6 +70,12 @@ pub struct PerfArgs {
     /// (internal) Answer the cases of the process that started this one
     #[arg(long, hide = true)]
     pub answer: bool,
+    /// (internal) Serve memory at this address
+    #[arg(long, hide = true)]
+    pub own: Option<IpAddr>,
+    /// (internal) Ask for memory that is offered
+    #[arg(long, hide = true)]
+    pub request: Option<String>,
 }
 
 /// A protocol that is not ours.
@@ -226,6 +239,15 @@ pub fn run_perf(args: &PerfArgs) -> Result<()> {
     if args.answer {
         return session::answer();
     }
+    if let Some(address) = args.own {
+        return sides::own(address, args.cores.map_or_else(Cores::pick, Ok)?.far);
+    }
+    if let Some(offer) = &args.request {
+        return sides::request(offer, args.cores.map_or_else(Cores::pick, Ok)?.near);
+    }
+    if !args.operations.is_empty() {
+        return run_access(args);
+    }
     if args.protocol == Some(Protocol::Scratchpad) {
         let mut plan = scratchpad::Plan::new(args.hosts, args.quick);
         plan.runs = args.runs.map_or(plan.runs, usize::from);
@@ -240,6 +262,16 @@ pub fn run_perf(args: &PerfArgs) -> Result<()> {
     plan.narrow(&args.only, &args.sizes);
     let cores = args.cores.map_or_else(Cores::pick, Ok)?;
     args.output.deliver(&run_plan(&plan, cores)?, export::table)
+}
+
+fn run_access(args: &PerfArgs) -> Result<()> {
+    let mut plan = access::Plan::new(args.operations.clone(), args.quick);
+    plan.runs = args.runs.map_or(plan.runs, usize::from);
+    if !args.sizes.is_empty() {
+        plan.sizes = args.sizes.iter().map(|size| size.0).collect();
+    }
+    let cores = args.cores.map_or_else(Cores::pick, Ok)?;
+    args.output.deliver(&access::measure(&plan, cores)?, export::table)
 }
 
 /// Measures `plan` against a copy of this process, which must understand `perf --answer`.

@@ -4,6 +4,7 @@
 //! neighbours do. Every case runs over Crosslane's ring and over a bare two-copy ring in the same memory, by turns,
 //! so that what disturbs the machine disturbs both.
 
+pub mod access;
 pub mod bare;
 mod cases;
 pub mod link;
