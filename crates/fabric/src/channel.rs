@@ -67,7 +67,7 @@ pub enum Event {
     Failed(Refusal),
     /// The neighbour closed its end.
     FarClosed(Closing),
-    /// Its cable is down.
+    /// Its cable is down, or the neighbour's next one; it may be that the far end has not heard that it was closed.
     Lost,
     /// It is gone; nobody writes into its memory any more.
     Freed(Channel),
@@ -187,7 +187,12 @@ impl Channels {
                 found.far_closed = true;
                 self.events.push_back((channel, Event::FarClosed(how)));
             }
-            State::Closing if !found.far_closed => self.remove(channel),
+            State::Closing if !found.far_closed => {
+                if how == Closing::Lost {
+                    self.events.push_back((channel, Event::Lost));
+                }
+                self.remove(channel);
+            }
             _ => return Err(Contradiction(channel)),
         }
         Ok(())
@@ -237,7 +242,9 @@ impl Channels {
                 Some(State::Opening(_)) => {
                     self.events.push_back((channel, Event::Failed(Refusal::NoRoute)));
                 }
-                Some(State::Open | State::Asked) => self.events.push_back((channel, Event::Lost)),
+                Some(State::Open | State::Asked | State::Closing) => {
+                    self.events.push_back((channel, Event::Lost));
+                }
                 _ => {}
             }
             self.remove(channel);

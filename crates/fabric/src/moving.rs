@@ -92,7 +92,11 @@ impl Circuits {
         let old = end.channel();
         let channel = self.channels.handle_open(path.port, path.epoch, peer);
         end.set_channel(Some(channel));
-        (end.generation, end.hops, end.moving) = (resume.generation, path.hops, None);
+        // Until it is known what has arrived at the other side.
+        let until = self.now + self.limits.patience;
+        end.moving = Some(Moving { until, retry: None });
+        self.looks.insert((until, circuit));
+        (end.generation, end.hops) = (resume.generation, path.hops);
         self.leave_channel(old, Closing::Lost);
         self.owners.insert(channel, Owner::End(circuit));
         Ok((circuit, channel))
@@ -117,7 +121,11 @@ impl Circuits {
             return Ok(());
         }
         match self.owners.get(&channel).copied() {
-            Some(Owner::End(circuit)) => self.outputs.push_back(Output::Arrived { circuit, units }),
+            Some(Owner::End(circuit)) => {
+                let end = self.ends.get_mut(&circuit).filter(|end| end.role == Role::Server);
+                end.and_then(|end| end.moving.take()).ok_or(Contradiction(channel))?;
+                self.outputs.push_back(Output::Arrived { circuit, units });
+            }
             Some(Owner::Transit(transit, BEFORE)) => {
                 if let Some(behind) = self.channel_of(transit, BEHIND) {
                     self.channels.tell_arrived(behind, units);

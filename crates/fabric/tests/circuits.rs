@@ -99,9 +99,10 @@ impl Pair {
         let resume = Resumption { generation };
         let (server, channel) = self.hosts[1].handle_resume(&tuple(port), SECRET, resume, PATH, asking)?;
         self.hosts[1].answer(channel, SLICE, 2, 9);
-        self.hosts[1].finish(server, false);
         self.carry();
         self.hosts[0].tell_arrived(client, 7);
+        self.carry();
+        self.hosts[1].finish(server, false);
         self.hosts[0].finish(client, false);
         self.carry();
         Ok(server)

@@ -288,9 +288,14 @@ impl Host {
         }
         self.check_listener(tuple.server, Scope(0))?;
         self.replace(&tuple, Scope(0));
+        let path = path_of(port, &agreement, asked.passed)?;
         let (slices, range) = self.answering_slices(port, asked, 0)?;
-        let (path, key) = (path_of(port, &agreement, asked.passed)?, slices.rx_key);
-        let opened = self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel);
+        let (retained, key) = (slices.retained, slices.rx_key);
+        let mut parts = Parts::new(Some(slices));
+        let kept = if retained { parts.keep_sent() } else { Ok(()) };
+        let opened = kept
+            .map_err(|_| Refusal::NoMemory)
+            .and_then(|()| self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel));
         let (circuit, channel) = match opened {
             Ok(opened) => opened,
             Err(why) => {
@@ -301,10 +306,6 @@ impl Host {
             }
         };
         self.memory.insert(channel, range);
-        let mut parts = Parts::new(Some(slices));
-        if asked.passed > 0 && !self.config.resume.is_zero() {
-            parts.keep_sent().map_err(|_| Refusal::NoMemory)?;
-        }
         self.parts.insert(circuit, parts);
         self.publish_announced();
         self.circuits.answer(channel, range, key, 0);

@@ -24,7 +24,9 @@ impl Host {
         if parts.sent.is_none() {
             parts.retention = None;
         }
-        parts.slices.clear();
+        // Those of a circuit that is being made are needed to say so.
+        let published = parts.published;
+        parts.slices.retain(|slices| slices.generation > published);
     }
 
     /// If the end's program is gone, the far side gets what it has not had yet, of which `arrived` units have, and hears

@@ -42,7 +42,8 @@ impl Host {
     }
 
     fn try_path(&mut self, circuit: CircuitId) -> Option<()> {
-        let host = self.circuits.get(circuit)?.far_host();
+        let end = self.circuits.get(circuit).filter(|end| end.moving.is_some() && end.channel().is_none())?;
+        let host = end.far_host();
         let tried = self.parts.get(&circuit)?.tried.clone();
         let (path, route) = self.path_to(host, &tried).ok()?;
         let attempt = self.attempt(path, route).ok()?;
@@ -92,15 +93,23 @@ impl Host {
                 return Err(why);
             }
         };
-        self.memory.insert(channel, range);
         let key = slices.rx_key;
-        if let Some(parts) = self.parts.get_mut(&circuit) {
+        let parts = self.parts.get_mut(&circuit);
+        let kept = parts.map_or(Err(Plain::System), |parts| {
             if slices.retained {
-                parts.keep_sent().map_err(|_| Refusal::NoMemory)?;
+                parts.keep_sent()?;
             }
             parts.slices.push_back(slices);
-            parts.tried.clear();
+            Ok(())
+        });
+        if kept.is_err() {
+            self.circuits.unresume(circuit);
+            if let Some(cable) = self.cable(port) {
+                cable.free_inbound(range);
+            }
+            return Err(Refusal::NoMemory);
         }
+        self.memory.insert(channel, range);
         self.circuits.answer(channel, range, key, arrived);
         Ok(())
     }

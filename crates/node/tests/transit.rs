@@ -230,3 +230,51 @@ fn a_moving_stream_is_shown_as_such() {
         (word & 0xff == LIFE_ALIVE && word >> 8 > 0).then_some(())
     });
 }
+
+/// The ring 1-2-3 is opened between 1 and 2, host 4 is put in between, and taken out again; a stream from 1 to 2 lives on
+/// all the time. What host 2 is plugged into is a link in the file system, as a cable is a thing that one can replug.
+#[test]
+fn a_host_is_put_into_a_running_ring_and_taken_out() {
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[port("c1", true), port("c3", false)], "");
+    lab.configure(2, 2, &[port("c2", true), port("plug", false)], "");
+    lab.configure(3, 3, &[port("c3", true), port("c2", false)], "");
+    lab.configure(4, 4, &[port("c4", true), port("c1", false)], "");
+    let folder = lab.path("");
+    let plug = |into: &str| {
+        let _ = std::fs::remove_file(folder.join("plug"));
+        std::os::unix::fs::symlink(folder.join(into), folder.join("plug")).unwrap();
+    };
+    plug("c1");
+    let control = lab.control(1);
+    let cable = |up: bool| {
+        let port = "c1".to_owned();
+        let request = if up { Request::Mend { port } } else { Request::Cut { port } };
+        assert_eq!(Client::hello(&control, "lab", None).ask(&request, &[]).0, Reply::Done);
+    };
+    (1..=3).for_each(|host| lab.start(host));
+    lab.wait_hosts(1, &[2, 3]);
+    let joined = join(&lab, 2);
+    let generation = |joined: &Joined| joined.client.life(&joined.near) >> 8;
+    let hops =
+        |lab: &Lab, hops: u64| lab.wait(1, "so many cables", |status| status["circuits"][0]["hops"] == hops);
+    hops(&lab, 1);
+    cable(false);
+    hops(&lab, 2);
+    plug("c4");
+    lab.start(4);
+    cable(true);
+    lab.wait_hosts(1, &[2, 3, 4]);
+    lab.wait_hosts(2, &[1, 3, 4]);
+    lab.wait(4, "both ways round", |status| {
+        status["hosts"].as_array().unwrap().iter().all(|host| host["ways"].as_array().unwrap().len() == 2)
+    });
+    let other = join(&lab, 4);
+    assert_eq!(other.client.life(&other.near), LIFE_ALIVE);
+    drop(other);
+    plug("c1");
+    assert_eq!(lab.stop(4), Some(0));
+    hops(&lab, 1);
+    until("it went on twice", || (generation(&joined) >= 2).then_some(()));
+    until("it lives", || (joined.client.life(&joined.near) & 0xff == LIFE_ALIVE).then_some(()));
+}
