@@ -67,7 +67,7 @@ impl Fabric {
         };
         let life = fds.first().and_then(LifePage::map).ok_or(SessionError::Unexpected("no life page"))?;
         let socket = session.socket().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-        let spin_ns = if super::wait::processors() == 1 { 0 } else { spin_ns };
+        let spin_ns = if super::wait::has_one_processor() { 0 } else { spin_ns };
         let (link, idle) = (Mutex::new(Link { session, owed: 0 }), Mutex::new(Vec::new()));
         // Streams refer to the arena and the session until the process ends.
         let arena = Box::leak(Box::new(arena));

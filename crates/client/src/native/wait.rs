@@ -25,16 +25,24 @@ pub(super) fn tid() -> u32 {
     })
 }
 
-/// Processors that this program may use.
-pub(super) fn processors() -> usize {
-    static PROCESSORS: OnceLock<usize> = OnceLock::new();
-    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, core::num::NonZero::get))
+/// Threads of this process that may spin at a time: half as many as it may use processors. One that is bound to a single
+/// processor may, since whom it waits for has another one, or is seen to share it.
+fn most_spinners() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    let usable = || std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
+    *MOST.get_or_init(|| (usable() / 2).max(1))
+}
+
+/// Whether this machine has only one processor, so that nobody runs while somebody spins.
+pub(super) fn has_one_processor() -> bool {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    online.is_ok_and(|online| !online.contains(['-', ',']))
 }
 
 /// Threads of this process that spin now.
 static SPINNERS: AtomicUsize = AtomicUsize::new(0);
 
-/// The right to spin: half of the processors may be spun on by one process.
+/// The right to spin.
 #[derive(Debug)]
 pub(crate) struct Spinner(());
 
@@ -47,7 +55,7 @@ impl Spinner {
         }
         let before = SPINNERS.fetch_add(1, Relaxed);
         let spinner = Self(());
-        (before < processors() / 2).then_some(spinner)
+        (before < most_spinners()).then_some(spinner)
     }
 }
 

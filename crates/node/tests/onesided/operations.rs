@@ -1,8 +1,9 @@
 //! What operations do, at any distance.
 
-use super::support::PATIENCE;
+use super::support::{Client, Lab, PATIENCE};
 use super::{chain, peer, serve};
 use crosslane_client::memory::{Access, Buffer, Memory, Peer};
+use crosslane_wire::local::{Reply, Request};
 use std::sync::Arc;
 
 const MEGABYTE: u64 = 1 << 20;
@@ -133,6 +134,32 @@ fn compare_swap_makes_a_lock() {
         }
     });
     assert_eq!(region.load(2048).unwrap(), 3 * EACH);
+}
+
+#[test]
+fn operations_go_on_over_another_way_when_a_cable_is_cut() {
+    const COUNT: u64 = 20_000;
+    let lab = Lab::ring();
+    let memory = serve(&lab, 2);
+    let region = memory.register(MEGABYTE).unwrap();
+    let remote = region.share(Access::ALL).unwrap();
+    let mut peer = peer(&lab, 1, &memory);
+    let mut tool = Client::hello(&lab.control(1), "tool", None);
+    for number in 0..COUNT {
+        match number % 5000 {
+            1000 => assert_eq!(tool.ask(&Request::Cut { port: "c12".to_owned() }, &[]).0, Reply::Done),
+            3000 => assert_eq!(tool.ask(&Request::Mend { port: "c12".to_owned() }, &[]).0, Reply::Done),
+            _ => {}
+        }
+        let sent = bytes(number, 1 + usize::try_from(number * 7919 % 3000).unwrap());
+        peer.put(&remote, 4096, &sent).unwrap();
+        assert_eq!(peer.fetch_add(&remote, 0, 1).unwrap(), number);
+        let mut owned = vec![0; sent.len()];
+        region.read(4096, &mut owned).unwrap();
+        assert!(owned == sent, "put {number}");
+    }
+    let moves = lab.status(1)["counters"]["moves"].as_u64().unwrap();
+    assert!(moves > 0, "the stream never moved");
 }
 
 /// Without a fence a put overtakes a large get and shows in it; that this happens at all is seen here too, so that the
