@@ -68,7 +68,7 @@ impl Liar {
         self.say(&Control::Open {
             channel: ChannelId(5),
             tuple,
-            stream: 6,
+            stream: tuple.client.port().into(),
             slice,
             key: 1,
             passed: 0,
