@@ -184,7 +184,7 @@ impl Flow {
         if self.held_up == 0 {
             from.want(WANT_DATA);
         }
-        if self.held_up > 0 || self.landed.wants_news(to, &self.producer) {
+        if self.held_up > 0 || self.landed.wants_news(&self.producer) {
             self.asked_at = Some(to.leg.inbound.load_u64(CREDIT));
             to.want(WANT_ROOM);
         }

@@ -77,8 +77,7 @@ impl Landed {
     }
 
     /// Whether enough is under way that a sender may wait for it to land: worth a bell.
-    pub(super) fn wants_news(&self, to: &Side, producer: &Producer) -> bool {
-        let asks = !to.leg.is_end || to.leg.posted;
-        asks && producer.units() - self.known >= STEP
+    pub(super) fn wants_news(&self, producer: &Producer) -> bool {
+        producer.units() - self.known >= STEP
     }
 }
