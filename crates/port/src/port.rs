@@ -234,7 +234,9 @@ pub enum PortError {
     #[error("this port cannot {0}")]
     Unsupported(&'static str),
     /// Another process listens at the cable's path.
-    #[error("another daemon already listens at {0}")]
+    #[error(
+        "another daemon already listens at {0}: of the two ends of a cable one has side `a`, the other side `b`"
+    )]
     InUse(String),
     /// A slice could not be made or mapped.
     #[error(transparent)]
