@@ -149,13 +149,12 @@ impl Keeper {
             self.inside(a, || wiring::run(&(wiring::veth(cable, &peer) + &wiring::veth_end(cable, a.id))))?;
             self.inside(b, || wiring::run(&wiring::veth_end(cable, b.id)))?;
         }
-        if tun {
-            return Ok(());
-        }
+        let (count, cables) = (self.order.hosts, &self.state.cables);
         for host in hosts {
             self.inside(host, || {
                 wiring::forward()?;
-                wiring::run(&wiring::routes(host.id, self.order.hosts, &self.state.cables))
+                let fabric = if tun { String::new() } else { wiring::routes(host.id, count, cables) };
+                wiring::run(&(fabric + &wiring::baseline_routes(host.id, count, cables)))
             })?;
         }
         Ok(())

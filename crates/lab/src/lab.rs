@@ -210,14 +210,15 @@ impl Lab {
         Ok(self.state.host(host)?.address6.into())
     }
 
-    /// Address of `to` on the veth pair to its neighbour `from`: the kernel's TCP between the same namespaces.
+    /// Address of `to` on the veth pair beside the last cable of a shortest way from `from`: the kernel's TCP between
+    /// the same namespaces, with forwarding in those between.
     ///
     /// # Errors
-    /// [`LabError::NoHost`]; [`LabError::Options`] if the two are no neighbours.
+    /// [`LabError::NoHost`]; [`LabError::Options`] if there is no way.
     pub fn baseline(&self, from: &str, to: &str) -> Result<IpAddr, LabError> {
         let (one, other) = (self.state.host(from)?, self.state.host(to)?);
         let pair = self.state.baseline(one, other);
-        pair.map(|(_, to)| to).ok_or_else(|| LabError::Options(format!("{from} and {to} share no cable")))
+        pair.map(|(_, to)| to).ok_or_else(|| LabError::Options(format!("no way leads from {from} to {to}")))
     }
 
     /// Control socket of a host's daemon.

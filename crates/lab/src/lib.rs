@@ -19,8 +19,9 @@
 //! * [`Lab::command`] is a [`std::process::Command`] of a program in a host. The spawned process *is* the
 //!   program: pid, standard streams, signals and exit code are its own.
 //! * Hosts are `h1`, `h2`, ..; `hN` has the fabric addresses `10.86.0.N` and `fd86::N`. Beside each cable lies a
-//!   veth pair for figures of the kernel's TCP: [`Lab::baseline`].
-//! * [`Lab::cut`], [`Lab::mend`], [`Lab::kill_daemon`], [`Lab::kill_host`] and [`Lab::start_daemon`] make faults; [`Lab::wait_until`] polls a daemon's
+//!   veth pair for figures of the kernel's TCP, with forwarding to farther hosts: [`Lab::baseline`].
+//! * [`Lab::cut`], [`Lab::mend`], [`Lab::kill_daemon`], [`Lab::kill_host`] and [`Lab::start_daemon`] make faults, [`Lab::watch_moves`]
+//!   tells what became of streams; [`Lab::wait_until`] polls a daemon's
 //!   status with a deadline.
 //!
 //! As root the namespaces are plain network namespaces; an ordinary user's lab lives in a user namespace, where

@@ -124,10 +124,15 @@ impl State {
         (1..=hosts).filter(|&id| ways[usize::from(id)].is_some()).collect()
     }
 
-    /// Addresses of two neighbours on the veth pair beside their first common cable, `None` if they have none.
+    /// Addresses of two hosts on the veth pairs beside the first and the last cable of a shortest way between them,
+    /// `None` if there is none.
     pub fn baseline(&self, one: &HostState, other: &HostState) -> Option<(IpAddr, IpAddr)> {
-        let cable = self.cables.iter().find(|c| c.other(one.id) == Some(other.id))?;
-        Some((cable.baseline(one.id)?.into(), cable.baseline(other.id)?.into()))
+        let hosts = u8::try_from(self.hosts.len()).unwrap_or(u8::MAX);
+        let end = |here: &HostState, there: &HostState| {
+            let way = next_cables(hosts, &self.cables, there.id).swap_remove(usize::from(here.id))?;
+            Some(way.baseline(here.id)?.into())
+        };
+        Some((end(one, other)?, end(other, one)?))
     }
 
     /// The environment entry that marks what runs in this life of the lab.

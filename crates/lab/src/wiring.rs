@@ -43,6 +43,34 @@ pub(crate) fn routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
     batch
 }
 
+/// Commands that lead to the veth pairs beside all farther cables, by which a host reaches the baseline addresses of
+/// hosts that are not its neighbours.
+pub(crate) fn baseline_routes(id: u8, hosts: u8, cables: &[Cable]) -> String {
+    let mut batch = String::new();
+    for far in cables.iter().filter(|cable| cable.other(id).is_none()) {
+        let Some((next, first)) = way_to(id, hosts, cables, far) else { continue };
+        let Some(via) = first.baseline(next) else { continue };
+        let _ = writeln!(batch, "route add 10.87.{}.0/24 via {via}", far.number);
+    }
+    batch
+}
+
+/// The neighbour and the cable to it by which a shortest way leads to the nearer end of `far`.
+fn way_to(id: u8, hosts: u8, cables: &[Cable], far: &Cable) -> Option<(u8, Cable)> {
+    let ways = next_cables(hosts, cables, id);
+    let len = |mut host: u8| {
+        let mut len = 0;
+        while host != id {
+            host = ways[usize::from(host)].as_ref()?.other(host)?;
+            len += 1;
+        }
+        Some(len)
+    };
+    let nearer = if len(far.a)? <= len(far.b)? { far.a } else { far.b };
+    let first = next_cables(hosts, cables, nearer).swap_remove(usize::from(id))?;
+    Some((first.other(id)?, first))
+}
+
 /// Runs a batch of `ip` commands in this process's network namespace.
 ///
 /// # Errors
@@ -72,7 +100,7 @@ pub(crate) fn run(batch: &str) -> Result<(), LabError> {
     ))
 }
 
-/// Lets the host pass packets on, for a lab without a TUN.
+/// Lets the host pass packets on between its veth pairs.
 pub(crate) fn forward() -> Result<(), LabError> {
     set("net/ipv4/ip_forward", "1")?;
     if has_ipv6() { set("net/ipv6/conf/all/forwarding", "1") } else { Ok(()) }
@@ -110,6 +138,15 @@ mod tests {
     #[test]
     fn a_kernel_without_ipv6_gets_none() {
         assert_eq!(without_ipv6(&host(1, false)), "link set lo up\naddr add 10.86.0.1/32 dev lo\n");
+    }
+
+    #[test]
+    fn farther_pairs_are_reached_over_the_nearer_end() {
+        let chain = baseline_routes(1, 4, &cables(4, Topology::Chain));
+        assert_eq!(chain, "route add 10.87.2.0/24 via 10.87.1.2\nroute add 10.87.3.0/24 via 10.87.1.2\n");
+        let ring = baseline_routes(1, 5, &cables(5, Topology::Ring));
+        assert!(ring.contains("10.87.2.0/24 via 10.87.1.2") && ring.contains("10.87.4.0/24 via 10.87.5.1"));
+        assert_eq!(baseline_routes(1, 2, &cables(2, Topology::Pair)), "");
     }
 
     #[test]

@@ -120,6 +120,19 @@ fn a_ring_is_up_wired_and_gone() {
 }
 
 #[test]
+fn the_kernel_reaches_farther_hosts_over_the_pairs() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(4) else { return };
+    for (from, to) in [("h1", "h3"), ("h4", "h2")] {
+        let address = lab.baseline(from, to).expect("a way");
+        let ping = lab.command(from, Preload::Off, "ping").expect("host");
+        let answer = { ping }.args(["-c", "1", "-W", "5", &address.to_string()]).output().expect("ping");
+        let said = String::from_utf8_lossy(&answer.stdout);
+        assert!(answer.status.success() && said.contains("ttl=63"), "{said}");
+    }
+}
+
+#[test]
 fn what_runs_in_a_host_is_the_program_itself() {
     let place = Place::new(STAND_IN);
     let Some(lab) = place.up(2) else { return };
