@@ -1,7 +1,8 @@
 //! `crosslane lab cut`, `mend`, `kill`, `start`: faults on purpose.
 
+use crate::table::count;
 use anyhow::Result;
-use crosslane_lab::Lab;
+use crosslane_lab::{Lab, Moves};
 use rustix::process::Signal;
 use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
@@ -9,9 +10,14 @@ use std::time::{Duration, Instant};
 /// How long a host that starts again may take to have its links.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Cuts or mends the cable between two hosts, and tells how long both daemons took to notice.
+/// How long nothing must have moved until streams are believed to have found their ways.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Cuts or mends the cable between two hosts, and tells how long both daemons took to notice, and what became of
+/// streams.
 pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool) -> Result<()> {
     let mut lab = Lab::attach(name, None)?;
+    let watch = lab.watch_moves()?;
     let noticed = if cut { lab.cut(one, other)? } else { lab.mend(one, other)? };
     let (one, other) = (&lab.host(one)?.name, &lab.host(other)?.name);
     let mut out = stdout().lock();
@@ -28,7 +34,18 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool) -> Result<()>
             None => writeln!(out, "  {host}: link not seen {link} (does its daemon run?)")?,
         }
     }
-    Ok(())
+    out.flush()?;
+    Ok(write!(out, "{}", moved(watch.settle(QUIET)))?)
+}
+
+/// What became of streams, in a line; nothing if none moved.
+fn moved(Moves { streams, longest }: Moves) -> String {
+    if streams == 0 {
+        return String::new();
+    }
+    let (streams, longest) =
+        (count(usize::try_from(streams).unwrap_or(usize::MAX), "stream"), longest.as_secs_f64());
+    format!("  {streams} moved to another way, the longest pause {:.1} ms\n", longest * 1e3)
 }
 
 /// Kills a host's daemon, or all that runs in the host.
@@ -51,4 +68,17 @@ pub(crate) fn start(name: &str, host: &str) -> Result<()> {
     lab.wait_host(host, PATIENCE)?;
     let (host, after) = (&lab.host(host)?.name, begin.elapsed().as_secs_f64() * 1e3);
     Ok(writeln!(stdout(), "the daemon of {host} runs, its links are up after {after:.0} ms")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_moved_are_told_and_none_are_not() {
+        let longest = Duration::from_micros(1320);
+        let line = moved(Moves { streams: 2, longest });
+        assert_eq!(line, "  2 streams moved to another way, the longest pause 1.3 ms\n");
+        assert_eq!(moved(Moves::default()), "");
+    }
 }
