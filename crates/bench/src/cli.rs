@@ -97,7 +97,7 @@ pub struct QuickArgs {
     /// Leave out the second half, all programs on two processors
     #[arg(long)]
     pub no_pinned: bool,
-    /// Run only these: perf, idle, ip, or names of programs
+    /// Run only these: perf, idle, ip, transit, safety, loss, or names of programs
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub only: Vec<String>,
     /// Exit with code 1 if a bar is missed

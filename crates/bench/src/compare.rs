@@ -33,6 +33,18 @@ pub fn compare(
         let why = format!("{absent} is not installed");
         return figures(program, setting, &[(CROSSLANE, Err(why))]);
     }
+    let outcomes = by_turns(program, places, setting, progress);
+    let outcomes: Vec<_> = places.iter().map(|place| place.name()).zip(outcomes).collect();
+    figures(program, setting, &outcomes)
+}
+
+/// Runs `program` at all `places` by turns: what came out at each.
+pub fn by_turns(
+    program: &dyn Program,
+    places: &[&dyn Place],
+    setting: &Setting,
+    progress: &ProgressBar,
+) -> Vec<Outcome> {
     let mut trials: Vec<Trial<'_>> = places.iter().map(|&place| Trial::begin(program, place)).collect();
     for run in 1..=setting.runs {
         for trial in &mut trials {
@@ -47,8 +59,7 @@ pub fn compare(
             progress.inc(1);
         }
     }
-    let outcomes: Vec<_> = trials.into_iter().map(|trial| (trial.place.name(), trial.end())).collect();
-    figures(program, setting, &outcomes)
+    trials.into_iter().map(Trial::end).collect()
 }
 
 /// How many steps of progress [`compare`] makes.
@@ -57,7 +68,7 @@ pub fn steps(places: usize, setting: &Setting) -> u64 {
 }
 
 /// Runs of each metric, or why there is none.
-type Outcome = Result<Vec<Vec<f64>>, String>;
+pub type Outcome = Result<Vec<Vec<f64>>, String>;
 
 /// One program at one place.
 struct Trial<'a> {

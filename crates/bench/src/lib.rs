@@ -17,3 +17,4 @@ pub mod program;
 pub mod ring;
 pub mod scratchpad;
 pub mod suite;
+pub mod transit;

@@ -106,21 +106,36 @@ impl<'a> InLab<'a> {
     /// # Errors
     /// The lab has no two neighbours `h1` and `h2`.
     pub fn all(lab: &'a Lab) -> Result<[Self; 3]> {
-        let place = |name, client, preload, address, port| Self {
+        let [fabric, veth] = Self::between(lab, CLIENT, SERVER)?;
+        let loopback = Self {
+            name: crate::program::LOOPBACK,
+            client: SERVER,
+            address: Ipv4Addr::LOCALHOST.into(),
+            next_port: Cell::new(22_000),
+            ..veth
+        };
+        let [_, veth] = Self::between(lab, CLIENT, SERVER)?;
+        Ok([fabric, veth, loopback])
+    }
+
+    /// From `client` to `server`: over Crosslane, and over the kernel's TCP on the veth pairs.
+    ///
+    /// # Errors
+    /// The lab has no such hosts, or no way between them.
+    pub fn between(lab: &'a Lab, client: &'static str, server: &'static str) -> Result<[Self; 2]> {
+        let place = |name, preload, address, port| Self {
             lab,
             name,
-            server: SERVER,
+            server,
             client,
             preload,
             address,
             next_port: Cell::new(port),
         };
-        let (fabric, veth) = (lab.address(SERVER)?, lab.baseline(CLIENT, SERVER)?);
-        let loopback = Ipv4Addr::LOCALHOST.into();
+        let (fabric, veth) = (lab.address(server)?, lab.baseline(client, server)?);
         Ok([
-            place(crate::program::CROSSLANE, CLIENT, Preload::On, fabric, 20_000),
-            place(crate::program::VETH, CLIENT, Preload::Off, veth, 21_000),
-            place(crate::program::LOOPBACK, SERVER, Preload::Off, loopback, 22_000),
+            place(crate::program::CROSSLANE, Preload::On, fabric, 20_000),
+            place(crate::program::VETH, Preload::Off, veth, 21_000),
         ])
     }
 }

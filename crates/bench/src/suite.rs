@@ -6,7 +6,7 @@ use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::Plan;
 use crate::place::{InLab, Place};
 use crate::program::{self, Effort, Program};
-use crate::{cli, figure};
+use crate::{cli, figure, transit};
 use anyhow::{Context, Result};
 use crosslane_lab::{Lab, Options};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -42,7 +42,8 @@ impl Quick {
         program::all().into_iter().filter(|program| wanted(program.name())).collect()
     }
 
-    fn wants(&self, name: &str) -> bool {
+    /// Whether the part of this name is wanted.
+    pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 }
@@ -66,6 +67,7 @@ pub fn quick(quick: &Quick) -> Result<Report> {
     if quick.wants("idle") {
         report.figures.push(idle_ring(quick.runs));
     }
+    transit::measure(quick, &mut report);
     if quick.pinned {
         match Confined::to(PINNED) {
             Ok(confined) => {
@@ -210,6 +212,11 @@ fn run_all(
     }
 }
 
+/// Tells figures that are not of a program that [`run_all`] has run.
+pub(crate) fn show(figures: &[Figure]) {
+    figures.iter().for_each(|figure| eprintln!("{}", line(figure)));
+}
+
 /// Writes a line above the progress, or to standard error where that is no terminal.
 fn tell(progress: &ProgressBar, line: &str) {
     if progress.is_hidden() { eprintln!("{line}") } else { progress.println(line) }
@@ -229,7 +236,8 @@ fn line(figure: &Figure) -> String {
     format!("  {group}, {case}: {:.1} {}  ({})", sample.median, unit.name(), ratios.join(", "))
 }
 
-fn progress(steps: u64) -> ProgressBar {
+/// Progress of so many steps on the terminal.
+pub(crate) fn progress(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("  {bar:30} {pos}/{len}  {elapsed}  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

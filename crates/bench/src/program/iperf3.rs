@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::time::Duration;
 
+/// One stream, writes of 128 KB.
 #[derive(Debug)]
-pub(super) struct Iperf3;
+pub struct Iperf3;
 
 impl Program for Iperf3 {
     fn name(&self) -> &'static str {

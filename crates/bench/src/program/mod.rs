@@ -127,3 +127,5 @@ pub fn shown() -> Vec<Box<dyn Program>> {
 
 pub use idle::{idle, used};
 pub use ip::over_ip;
+pub use iperf3::Iperf3;
+pub use sockperf::Sockperf;

@@ -11,8 +11,9 @@ use std::time::Duration;
 /// and then gives up.
 const RATE: &str = "--mps=4000000";
 
+/// Ping-pong of 14 bytes.
 #[derive(Debug)]
-pub(super) struct Sockperf;
+pub struct Sockperf;
 
 impl Program for Sockperf {
     fn name(&self) -> &'static str {

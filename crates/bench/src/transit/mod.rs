@@ -1,0 +1,107 @@
+//! Ways over several cables: what each further cable costs, what safety costs, and how long streams are without a way
+//! when a cable is lost.
+
+mod loss;
+mod safety;
+mod ways;
+
+use crate::compare::{Setting, by_turns, steps};
+use crate::figure::{Figure, Report, Unit};
+use crate::place::Place;
+use crate::program::Program;
+use crate::suite::{Quick, progress, show};
+use anyhow::{Context, Result, anyhow};
+
+/// A part of the run, and the name by which `--only` asks for it.
+type Part = (&'static str, fn(&Quick) -> Result<Vec<Judged>>);
+
+const PARTS: [Part; 3] = [("transit", ways::measure), ("safety", safety::measure), ("loss", loss::measure)];
+
+/// A figure, and over how many cables its way leads.
+#[derive(Debug)]
+struct Judged {
+    figure: Figure,
+    /// Its bar counts only where sender, receiver and each pump between them have a processor; 0: it counts always.
+    cables: usize,
+}
+
+impl From<Figure> for Judged {
+    fn from(figure: Figure) -> Self {
+        Self { figure, cables: 0 }
+    }
+}
+
+/// Measures the parts that are wanted. One that fails becomes a figure that says why it is missing.
+pub fn measure(quick: &Quick, report: &mut Report) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    for (name, part) in PARTS.into_iter().filter(|(name, _)| quick.wants(name)) {
+        let judged = part(quick).unwrap_or_else(|error| vec![missing(name, &error).into()]);
+        let figures: Vec<Figure> =
+            judged.into_iter().map(|one| one.judge(processors, &mut report.warnings)).collect();
+        show(&figures);
+        report.figures.extend(figures);
+    }
+}
+
+fn missing(name: &str, error: &anyhow::Error) -> Figure {
+    let missing = Some(format!("{error:#}"));
+    Figure { missing, ..Figure::new(name, "all", Unit::PerSecond, None).bar("any figure", 1.0, None) }
+}
+
+impl Judged {
+    /// The figure; without its bar, and with a note, on too few processors.
+    fn judge(mut self, processors: usize, notes: &mut Vec<String>) -> Figure {
+        let threads = self.cables + 1;
+        if self.cables > 0 && threads > processors {
+            let Figure { group, case, .. } = &self.figure;
+            notes.push(format!("{group}, {case}: no bar, {threads} threads share {processors} processors"));
+            self.figure.bar = None;
+        }
+        self.figure
+    }
+}
+
+/// One metric of `program` at all `places`, by turns: the runs of each.
+fn runs(program: &dyn Program, metric: usize, places: &[&dyn Place], quick: &Quick) -> Result<Vec<Vec<f64>>> {
+    let setting = Setting { runs: quick.runs, effort: quick.effort, bars: true, remark: String::new() };
+    let progress = progress(steps(places.len(), &setting));
+    let outcomes = by_turns(program, places, &setting, &progress);
+    progress.finish_and_clear();
+    let one = |(place, outcome): (&&dyn Place, Result<Vec<Vec<f64>>, String>)| {
+        let mut columns =
+            outcome.map_err(|why| anyhow!("{} over {}: {why}", program.name(), place.name()))?;
+        (metric < columns.len()).then(|| columns.swap_remove(metric)).context("no such metric")
+    };
+    places.iter().zip(outcomes).map(one).collect()
+}
+
+fn cables(count: usize) -> String {
+    if count == 1 { "1 cable".to_owned() } else { format!("{count} cables") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Sample;
+
+    #[test]
+    fn a_bar_counts_where_each_thread_has_a_processor() {
+        let judged = |cables| {
+            let figure = Figure::new("g", "c", Unit::PerSecond, Sample::new(vec![1.0]));
+            Judged { figure: figure.against("x", Sample::new(vec![2.0])).bar("x", 0.6, None), cables }
+        };
+        let mut notes = Vec::new();
+        assert_eq!(judged(3).judge(4, &mut notes).meets_bar(), Some(false));
+        assert_eq!(judged(0).judge(1, &mut notes).meets_bar(), Some(false));
+        assert!(notes.is_empty());
+        assert_eq!(judged(4).judge(4, &mut notes).meets_bar(), None);
+        assert_eq!(notes, ["g, c: no bar, 5 threads share 4 processors"]);
+    }
+
+    #[test]
+    fn a_part_that_fails_misses_its_bar() {
+        let mut report = Report::new("test");
+        report.figures.push(missing("transit", &anyhow!("no lab")));
+        assert_eq!(report.failed().count(), 1);
+    }
+}

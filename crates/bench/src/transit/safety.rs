@@ -1,0 +1,49 @@
+//! What it costs that a sender keeps what may be lost with a cable: streams of a lab that keeps it, beside those of one
+//! that does not.
+
+use super::{Judged, cables, runs};
+use crate::figure::{Figure, Sample, Unit};
+use crate::place::{InLab, Place};
+use crate::program::Iperf3;
+use crate::suite::Quick;
+use anyhow::{Context, Result};
+use crosslane_lab::{Lab, Options, Resilience, Topology};
+
+const NOTHING_KEPT: &str = "nothing kept";
+/// Least part of the bandwidth without.
+const PART: f64 = 0.85;
+
+pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
+    let lab = |resilience| {
+        let chain = Options { hosts: 3, topology: Topology::Chain, ..Options::scratch("safety") };
+        Lab::up(&Options { resilience: Some(resilience), ..chain }).context("the lab does not come up")
+    };
+    let (keep, reset) = (lab(Resilience::Keep)?, lab(Resilience::Reset)?);
+    let over = |server, lab| InLab::between(lab, "h1", server).map(|[fabric, _]| fabric);
+    let ends = ["h2", "h3"].into_iter().flat_map(|server| [over(server, &keep), over(server, &reset)]);
+    let ends = ends.collect::<Result<Vec<_>>>()?;
+    let places: Vec<&dyn Place> = ends.iter().map(|place| place as &dyn Place).collect();
+    let rates = runs(&Iperf3, 0, &places, quick)?;
+    for lab in [keep, reset] {
+        lab.down().context("the lab does not go down")?;
+    }
+    Ok(rates.chunks(2).zip(1..).map(|(pair, count)| judged(pair, count)).collect())
+}
+
+/// `pair`: what is reached with everything kept, and with nothing.
+fn judged(pair: &[Vec<f64>], count: usize) -> Judged {
+    let [keep, reset] = [0, 1].map(|at: usize| pair.get(at).cloned().and_then(Sample::new));
+    let figure = Figure::new("cost of safety: iperf3", cables(count), Unit::GigabitsPerSecond, keep);
+    Judged { figure: figure.against(NOTHING_KEPT, reset).bar(NOTHING_KEPT, PART, None), cables: count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seventh_may_be_lost_and_no_more() {
+        let met = |keep: f64| judged(&[vec![keep], vec![100.0]], 1).figure.meets_bar();
+        assert_eq!((met(86.0), met(84.0)), (Some(true), Some(false)));
+    }
+}
