@@ -30,8 +30,9 @@ impl Host {
     /// The cable at `port` is up: it is used as soon as it may be trusted.
     pub(crate) fn cable_up(&mut self, port: PortId, peer: HostId) {
         let now = self.now;
+        let is_only_way = self.links.next_hop(peer).is_none();
         let Some(cable) = self.cable(port) else { return };
-        let hold = cable.damping.hold();
+        let hold = if is_only_way { Duration::ZERO } else { cable.damping.hold() };
         cable.standing = Standing { join_at: (!hold.is_zero()).then_some(now + hold), ..Standing::default() };
         if hold.is_zero() {
             self.links.handle_cable_up(port, peer);
@@ -77,11 +78,11 @@ impl Host {
         for index in 0..self.cables.len() {
             let cable = &mut self.cables[index];
             let (port, peer) = (cable.id, cable.agreement().map(|agreement| agreement.peer));
-            if cable.standing.join_at.is_some_and(|at| at <= now) {
+            let (Some(at), Some(peer)) = (cable.standing.join_at, peer) else { continue };
+            // A cable that is not to be trusted is better than none.
+            if at <= now || self.links.next_hop(peer).is_none() {
                 cable.standing.join_at = None;
-                if let Some(peer) = peer {
-                    self.links.handle_cable_up(port, peer);
-                }
+                self.links.handle_cable_up(port, peer);
             }
         }
         if self.ask_at <= now {

@@ -1,6 +1,6 @@
 //! `crosslane perf put|get|atomic`: one-sided access between two programs, on one host, over one cable and over two.
 //!
-//! The owner and the requester ([`sides`]) are copies of this process in hosts of a lab; the limits, the bare ring and one
+//! The owner and the requester ([`mod@sides`]) are copies of this process in hosts of a lab; the limits, the bare ring and one
 //! cache line there and back, are measured by turns with them, on the same processors.
 
 pub mod sides;

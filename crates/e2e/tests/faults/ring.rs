@@ -7,7 +7,7 @@ use crosslane_e2e::program::{Printed, Program};
 use crosslane_e2e::python::Script;
 use crosslane_e2e::redis::Redis;
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, WORK, iperf3, package, payload, wait_for};
+use crosslane_e2e::{PATIENCE, WORK, echo, iperf3, package, payload, wait_for};
 use crosslane_lab::{Options, Topology};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -246,6 +246,109 @@ fn what_a_program_sent_before_it_left_arrives_all_the_same() -> Result<()> {
     ensure!(left?.success(), "{}", client.tail());
     ensure!(all?.text().contains("all"), "not all arrived");
     Ok(())
+}
+
+/// Sends until a file appears, and checks that all of it comes back; half of the connections are new ones all the time.
+const CHECKED: &str = "
+import errno, os, random, socket, sys, threading, time
+to, stop, seed = (sys.argv[1], int(sys.argv[2])), sys.argv[3], int(sys.argv[4])
+block = random.Random(seed).randbytes(1 << 20)
+def piece(at, count):
+    at %= 1 << 20
+    return (block[at:] + block)[:count]
+def one(s, dice, limit):
+    sent = [0]
+    def send():
+        while not os.path.exists(stop) and sent[0] < limit:
+            part = piece(sent[0], dice.choice((1, 100, 5000, 200000, 900000)))
+            s.sendall(part)
+            sent[0] += len(part)
+        s.shutdown(socket.SHUT_WR)
+    thread = threading.Thread(target=send)
+    thread.start()
+    got = 0
+    while True:
+        part = s.recv(1 << 18)
+        if not part:
+            break
+        if part != piece(got, len(part)):
+            print('wrong at', got, flush=True)
+            os._exit(1)
+        got += len(part)
+    thread.join()
+    if got != sent[0]:
+        print('only', got, 'of', sent[0], flush=True)
+        os._exit(1)
+    return got
+def many(dice, limit):
+    count = 0
+    while not os.path.exists(stop):
+        try:
+            s = socket.create_connection(to)
+        except OSError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            time.sleep(0.01)
+            continue
+        with s:
+            count += one(s, dice, limit)
+    totals.append(count)
+totals = []
+threads = [threading.Thread(target=many, args=(random.Random(seed + n), limit)) for n, limit in enumerate((1 << 40, 1 << 40, 3000, 5000000))]
+for thread in threads:
+    thread.start()
+print('begun', flush=True)
+for thread in threads:
+    thread.join()
+print('all', sum(totals) if len(totals) == 4 else 'but', flush=True)
+";
+
+/// Cables are cut and mended at random moments, sometimes two at once; every byte comes back. Connections may be refused
+/// while a host is alone.
+#[test]
+fn every_byte_survives_cuts_at_random_moments() -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let (to, port) = (rig.address("h3")?.to_string(), rig.port());
+    let _server = echo::server(&rig, Script::Echo, "h3", &python, port)?;
+    let stop = rig.file("stop");
+    let seed = Instant::now().elapsed().subsec_nanos() ^ std::process::id();
+    println!("seed {seed}");
+    let mut client = rig.command("h1", &python)?;
+    let client = client.args(["-c", CHECKED, &to, &port.to_string()]).arg(&stop).arg(seed.to_string());
+    let mut client = Program::start(client)?;
+    client.says("begun")?;
+    let mut dice = u64::from(seed) | 1;
+    let mut below = |most: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % most
+    };
+    let cables = [("h1", "h2"), ("h2", "h3"), ("h3", "h4"), ("h4", "h1")];
+    for _ in 0..12 {
+        let first = usize::try_from(below(4))?;
+        std::thread::sleep(Duration::from_millis(below(150)));
+        rig.lab.cut(cables[first].0, cables[first].1)?;
+        std::thread::sleep(Duration::from_millis(below(150)));
+        // The cable before or behind it: for a moment two hosts of the ring have no way to each other, or one host is alone.
+        let second = (first + 1 + 2 * usize::try_from(below(2))?) % 4;
+        let both = below(3) == 0;
+        if both {
+            rig.lab.cut(cables[second].0, cables[second].1)?;
+            std::thread::sleep(Duration::from_millis(below(300)));
+            rig.lab.mend(cables[second].0, cables[second].1)?;
+        }
+        rig.lab.mend(cables[first].0, cables[first].1)?;
+    }
+    std::fs::write(&stop, "")?;
+    let ended = client.wait(WORK)?;
+    let text = String::from_utf8_lossy(&client.output()).into_owned();
+    ensure!(
+        ended.success() && text.contains("all ") && !text.contains("but"),
+        "seed {seed}: {}",
+        client.tail()
+    );
+    ensure!(count(&rig, "h1", "moves")? >= 6, "seed {seed}: hardly anything moved");
+    nothing_broke(&rig)
 }
 
 /// A cable that comes and goes is soon not used any more, and costs streams a few moves.

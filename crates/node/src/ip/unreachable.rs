@@ -11,7 +11,7 @@ const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 const HOPS: u8 = 64;
 
-/// How many answers may be given: one for each [`Self::EVERY`], saved up to [`Self::MOST`].
+/// How many answers may be given: one for each `EVERY`, saved up to `MOST`.
 #[derive(Debug, Default)]
 pub struct Allowance {
     /// When, on the daemon's clock, everything that was saved is spent.
@@ -34,7 +34,7 @@ impl Allowance {
     }
 }
 
-/// The answer to `packet`, [`WORK`](crosslane_wire::packet::WORK) first; `None` where there must be none: to errors,
+/// The answer to `packet`, [`WORK`] first; `None` where there must be none: to errors,
 /// fragments, and what was for many or came from nowhere.
 pub(super) fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     match packet.first()? >> 4 {
