@@ -14,6 +14,7 @@ pub mod figure;
 pub mod perf;
 pub mod place;
 pub mod program;
+pub mod pumped;
 pub mod ring;
 pub mod scratchpad;
 pub mod suite;

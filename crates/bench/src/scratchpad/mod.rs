@@ -15,6 +15,7 @@ mod ring;
 
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::pumped::Chain;
 use crate::{cli, perf};
 use anyhow::Result;
 pub use host::{BUFFER, Host, Transfer, Wake};
@@ -54,7 +55,7 @@ impl Plan {
 /// # Errors
 /// A ring does not come up, or a side falls silent.
 pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
-    let ours = measure_ours(plan, cores)?;
+    let ours = Ours { neighbours: measure_neighbours(plan, cores)?, runs: plan.runs };
     let mut ring = Ring::new(plan.hosts)?;
     let mut report = Report::new(format!(
         "The ring study's protocol and ours over software ports, {} hosts, medians of {} runs",
@@ -63,9 +64,10 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     let (time, processors) = (Duration::from_millis(plan.millis), report.machine.processors);
     for hops in 1..plan.hosts {
         eprintln!("  bandwidth over {}", cables(hops));
+        let mut chain = Chain::new(hops as usize - 1)?;
         for &size in &plan.sizes {
             let (group, case) = (format!("bandwidth, {}", cables(hops)), perf::bytes(size));
-            let sample = find(&ours, hops, "stream one way", &case);
+            let sample = ours.sample(hops, "stream one way", &case, || Ok(chain.rate(size, time)? * 8e-9))?;
             let figure = Figure::new(&group, case, Unit::GigabitsPerSecond, sample);
             let rate = |wake| Ok(ring.rate(hops, size, time, wake)? * 8e-9);
             report.figures.push(beside(figure, hops, plan.runs, processors, rate)?);
@@ -74,12 +76,16 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     eprintln!("  latency");
     for hops in 1..plan.hosts {
         let size = perf::bytes(MESSAGE);
-        let sample = find(&ours, hops, "message one way", &size);
+        let mut chain = Chain::new(hops as usize - 1)?;
+        let sample = ours.sample(hops, "message one way", &size, || chain.one_way(MESSAGE, time))?;
         let figure = Figure::new(&format!("{size} one way"), cables(hops), Unit::Nanoseconds, sample);
         let one_way = |wake| ring.one_way(hops, MESSAGE, time, wake);
         report.figures.push(beside(figure, hops, plan.runs, processors, one_way)?);
     }
     report.warn_of_noise();
+    report.warnings.push(format!(
+        "ours over more than one cable: rings and pumps alone, no daemons; {processors} processors"
+    ));
     Ok(report)
 }
 
@@ -101,7 +107,7 @@ fn beside(
 }
 
 /// What `crosslane perf` measures between two neighbours.
-fn measure_ours(plan: &Plan, cores: Cores) -> Result<Report> {
+fn measure_neighbours(plan: &Plan, cores: Cores) -> Result<Report> {
     let plan = perf::Plan {
         writes: Vec::new(),
         messages: vec![MESSAGE],
@@ -112,10 +118,27 @@ fn measure_ours(plan: &Plan, cores: Cores) -> Result<Report> {
     cli::run_plan(&plan, cores)
 }
 
-/// Ours over `hops` cables. `perf` knows neighbours only: over more cables nothing of ours is measured yet.
-fn find(ours: &Report, hops: u32, group: &str, case: &str) -> Option<Sample> {
-    let mut figures = ours.figures.iter().filter(|_| hops == 1);
-    figures.find(|figure| figure.group == group && figure.case == case)?.sample.clone()
+/// Our own figures.
+struct Ours {
+    neighbours: Report,
+    runs: usize,
+}
+
+impl Ours {
+    /// Over one cable what `crosslane perf` has found; over more of them what `pumped` gives, run after run.
+    fn sample(
+        &self,
+        hops: u32,
+        group: &str,
+        case: &str,
+        mut pumped: impl FnMut() -> Result<f64>,
+    ) -> Result<Option<Sample>> {
+        if hops > 1 {
+            return Ok(Sample::new((0..self.runs).map(|_| pumped()).collect::<Result<_>>()?));
+        }
+        let found = |figure: &&Figure| figure.group == group && figure.case == case;
+        Ok(self.neighbours.figures.iter().find(found).and_then(|figure| figure.sample.clone()))
+    }
 }
 
 fn cables(hops: u32) -> String {
@@ -141,12 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_that_of_neighbours_only() {
+    fn ours_is_that_of_neighbours_over_one_cable_only() {
         let mut report = Report::new("perf");
         let sample = Sample::new(vec![9.0]);
         report.figures.push(Figure::new("stream one way", "1 KB", Unit::GigabitsPerSecond, sample.clone()));
-        assert_eq!(find(&report, 1, "stream one way", "1 KB"), sample);
-        assert_eq!(find(&report, 1, "stream one way", "2 KB"), None);
-        assert_eq!(find(&report, 2, "stream one way", "1 KB"), None, "never one for another");
+        let ours = Ours { neighbours: report, runs: 2 };
+        let over = |hops, case| ours.sample(hops, "stream one way", case, || Ok(4.0)).unwrap();
+        assert_eq!(over(1, "1 KB"), sample);
+        assert_eq!(over(1, "2 KB"), None);
+        assert_eq!(over(2, "1 KB"), Sample::new(vec![4.0, 4.0]), "never one for another");
     }
 }

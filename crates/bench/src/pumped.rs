@@ -1,0 +1,238 @@
+//! Our rings through the pumps of hosts between, with no daemon: two ends and so many pumps, each a thread of this
+//! process, all polled as long as something moves.
+
+use anyhow::{Context, Result, bail, ensure};
+use crosslane_node::pump::{Command, Leg, Pumps, TransitId};
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_wire::WaiterId;
+use crosslane_wire::record::{CPU_MASK, Kind};
+use crosslane_wire::slice::{RING_MIN, slice_len};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest ring, bytes.
+const RING: u64 = 4 << 20;
+/// Keys of all marks: what lies in fresh memory is no mark.
+const KEY: u64 = 1 << 40;
+/// Looks in vain before an end lets others run.
+const LOOKS: u32 = 1024;
+/// How many times an end lets others run before it wants a longer ring, and before it looks at the clock.
+const PRESS: u32 = 20;
+/// How long a pump polls while nothing moves.
+const SPIN: Duration = Duration::from_secs(1);
+/// How long an end waits before it gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// First byte of a message: whether there will be another.
+const GO_ON: u8 = 1;
+const LAST: u8 = 0;
+/// Bytes that the receiver takes at a time, at most.
+const TAKE: usize = 128 << 10;
+
+/// One end.
+#[derive(Debug)]
+struct Side {
+    inbound: Inbound,
+    outbound: Outbound,
+    producer: Producer,
+    consumer: Consumer,
+    bells: Bells,
+}
+
+/// What wakes the pumps between, which sleep when nothing has moved for a while.
+type Bells = Arc<Vec<OwnedFd>>;
+
+/// Two ends with pumps between.
+#[derive(Debug)]
+pub struct Chain {
+    near: Side,
+    far: Side,
+    _pumps: Vec<Pumps>,
+}
+
+impl Chain {
+    /// Two ends with so many pumps between: a way over one cable more.
+    ///
+    /// # Errors
+    /// No memory, or no threads.
+    pub fn new(pumps: usize) -> Result<Self> {
+        let slice = || Ok([new_slice("forth", slice_len(RING))?, new_slice("back", slice_len(RING))?]);
+        let cables = (0..=pumps).map(|_| slice()).collect::<Result<Vec<[OwnedFd; 2]>>>()?;
+        let leg = |inbound: &OwnedFd, outbound: &OwnedFd, is_end| -> Result<Leg> {
+            let (inbound, outbound) = views(inbound, outbound)?;
+            Ok(Leg { inbound, outbound, ring_max: RING, rx_key: KEY, tx_key: KEY, is_end, posted: false })
+        };
+        let (mut all, mut bells) = (Vec::new(), Vec::new());
+        for (at, pair) in cables.windows(2).enumerate() {
+            let [[forth, back], [on, off]] = pair else { continue };
+            let legs = [leg(forth, back, at == 0)?, leg(off, on, at + 1 == pumps)?];
+            let mut pump = Pumps::new(&[WaiterId(1)], SPIN)?;
+            pump.command(Command::Add { transit: TransitId(1), legs })?;
+            let (_, bell) = pump.bell_of(TransitId(1)).context("the pump has no bell")?;
+            bells.push(bell.try_clone_to_owned()?);
+            all.push(pump);
+        }
+        let ([forth, back], [last, first]) = (&cables[0], &cables[pumps]);
+        let bells = Arc::new(bells);
+        let near = Side::new(views(back, forth)?, bells.clone());
+        Ok(Self { near, far: Side::new(views(last, first)?, bells), _pumps: all })
+    }
+
+    /// Bytes in a second from end to end, in writes of `size` bytes for about `time`.
+    ///
+    /// # Errors
+    /// An end waits in vain.
+    #[expect(clippy::cast_precision_loss, reason = "a figure")]
+    pub fn rate(&mut self, size: usize, time: Duration) -> Result<f64> {
+        let Self { near, far, .. } = self;
+        let (sent, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let bytes = vec![1; size];
+                while begin.elapsed() < time && near.send(&bytes).is_ok() {
+                    sent.fetch_add(size as u64, Ordering::Relaxed);
+                }
+                done.store(true, Ordering::Release);
+            });
+            let (mut target, mut got, mut wait) = (vec![0; TAKE], 0, Wait::default());
+            while !(done.load(Ordering::Acquire) && got >= sent.load(Ordering::Relaxed)) {
+                match far.take(&mut target)? {
+                    0 => wait.look(&far.bells)?,
+                    count => (got, wait) = (got + count as u64, Wait::default()),
+                }
+            }
+            ensure!(got > 0, "nothing was sent");
+            Ok(got as f64 / begin.elapsed().as_secs_f64())
+        })
+    }
+
+    /// Half of the median round trip of `size` bytes (1 or more), ns, of as many as there are in `time`.
+    ///
+    /// # Errors
+    /// An end waits in vain.
+    #[expect(clippy::cast_precision_loss, reason = "a figure")]
+    pub fn one_way(&mut self, size: usize, time: Duration) -> Result<f64> {
+        ensure!(size > 0, "a message of no bytes");
+        let Self { near, far, .. } = self;
+        std::thread::scope(|scope| {
+            scope.spawn(move || -> Result<()> {
+                let mut bytes = vec![GO_ON; size];
+                while bytes[0] == GO_ON {
+                    far.receive(&mut bytes)?;
+                    far.send(&bytes)?;
+                }
+                Ok(())
+            });
+            let (begin, mut bytes, mut times) = (Instant::now(), vec![GO_ON; size], Vec::new());
+            while bytes[0] == GO_ON {
+                let start = Instant::now();
+                if start - begin > time {
+                    bytes.fill(LAST);
+                }
+                near.send(&bytes)?;
+                near.receive(&mut bytes)?;
+                times.push(start.elapsed().as_nanos() as f64 / 2.0);
+            }
+            times.sort_by(f64::total_cmp);
+            Ok(times[times.len() / 2])
+        })
+    }
+}
+
+impl Side {
+    fn new((inbound, outbound): (Inbound, Outbound), bells: Bells) -> Self {
+        let (producer, consumer) = (Producer::default(), Consumer::default());
+        producer.reset(RING_MIN, RING, KEY);
+        consumer.reset(RING_MIN, RING, KEY);
+        Self { inbound, outbound, producer, consumer, bells }
+    }
+
+    fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let mut wait = Wait::default();
+        while !bytes.is_empty() {
+            let count = self.producer.push(&self.outbound, &self.inbound, Kind::Data, bytes, CPU_MASK)?;
+            bytes = &bytes[count..];
+            if count > 0 {
+                wait = Wait::default();
+                continue;
+            }
+            wait.look(&self.bells)?;
+            if wait.yields > PRESS && self.producer.can_be_pressed() {
+                self.producer.press();
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, mut target: &mut [u8]) -> Result<()> {
+        let mut wait = Wait::default();
+        while !target.is_empty() {
+            let count = self.take(target)?;
+            target = &mut target[count..];
+            if count == 0 {
+                wait.look(&self.bells)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, target: &mut [u8]) -> Result<usize> {
+        let count = self.consumer.take(&self.inbound, target)?;
+        self.consumer.give_credit(&self.outbound, false);
+        Ok(count)
+    }
+}
+
+/// What an end loads from, and what it stores to.
+fn views(inbound: &OwnedFd, outbound: &OwnedFd) -> Result<(Inbound, Outbound)> {
+    let len = slice_len(RING);
+    Ok((Inbound::map(inbound, len)?, Outbound::map(outbound, len, Caching::WriteBack)?))
+}
+
+/// A wait without sleep that lets others run now and then, for there may be fewer processors than threads, and
+/// wakes the pumps.
+#[derive(Debug, Default)]
+struct Wait {
+    looks: u32,
+    yields: u32,
+    since: Option<Instant>,
+}
+
+impl Wait {
+    fn look(&mut self, bells: &Bells) -> Result<()> {
+        self.looks += 1;
+        if self.looks < LOOKS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        (self.looks, self.yields) = (0, self.yields + 1);
+        if self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            bail!("the other end is silent");
+        }
+        for bell in bells.iter() {
+            rustix::io::write(bell, &1_u64.to_ne_bytes())?;
+        }
+        std::thread::yield_now();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_through_every_pump_and_back() {
+        for pumps in 0..=2 {
+            let mut chain = Chain::new(pumps).unwrap();
+            for size in [64, 1 << 20] {
+                assert!(chain.rate(size, Duration::from_millis(5)).unwrap() > 0.0);
+                assert!(chain.one_way(size, Duration::from_millis(5)).unwrap() > 0.0);
+            }
+        }
+    }
+}
