@@ -146,6 +146,14 @@ impl Circuits {
         Some((self.lead(circuit, path, deadline), generation))
     }
 
+    /// Gives the stream of an end that is opening another secret: its first `Open` may have come to the far side, where the
+    /// old one is taken then.
+    pub fn rename(&mut self, circuit: CircuitId, stream: u64) {
+        if let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.state == State::Opening) {
+            end.stream = stream;
+        }
+    }
+
     /// Nothing is tried any more for an end that is opening.
     pub fn give_up(&mut self, circuit: CircuitId) {
         if self.ends.get(&circuit).is_some_and(|end| end.state == State::Opening) {

@@ -176,6 +176,7 @@ impl Host {
         let (tried, deadline) = (parts.tried.clone(), parts.deadline);
         let (path, route) = self.path_to(host, &tried).ok()?;
         let attempt = self.attempt(path, route).ok()?;
+        self.circuits.rename(circuit, random::u64().max(1));
         let (channel, _) = self.circuits.redial(circuit, path, deadline)?;
         self.parts.get_mut(&circuit)?.tried.push(path.port);
         self.ask_for(circuit, channel, attempt, None);

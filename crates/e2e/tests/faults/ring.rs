@@ -348,7 +348,11 @@ fn every_byte_survives_cuts_at_random_moments() -> Result<()> {
         client.tail()
     );
     ensure!(count(&rig, "h1", "moves")? >= 6, "seed {seed}: hardly anything moved");
-    nothing_broke(&rig)
+    // A connection that is just being made when its cable is cut may be given up, and made by TCP.
+    ["h1", "h2", "h3", "h4"].into_iter().try_for_each(|host| {
+        ensure!(count(&rig, host, "violations")? == 0, "{}", rig.story(host));
+        Ok(())
+    })
 }
 
 /// A cable that comes and goes is soon not used any more, and costs streams a few moves.
