@@ -140,6 +140,13 @@ impl End {
         let greeted = shared.producer.push_control(&slices.outbound, &slices.inbound, greeting, 0)?;
         debug_assert!(greeted, "a fresh ring has room");
         end.generations.settled(end.generations.tx().word());
+        // The far side's daemon knows by the greeting that the circuit was taken: no host between may sleep over it.
+        if slices.transit
+            && let Some(waiter) = end.data_bell(end.generations.tx())
+            && !end.daemon.ring(end.circuit, waiter)
+        {
+            end.ring_again();
+        }
         Ok(end)
     }
 

@@ -199,7 +199,7 @@ impl Host {
     }
 
     /// `None`: nobody reads here any more.
-    fn count_arrived(&mut self, circuit: CircuitId) -> Option<u64> {
+    pub(crate) fn count_arrived(&mut self, circuit: CircuitId) -> Option<u64> {
         let end = self.circuits.get(circuit)?;
         if matches!(end.state, State::Closing(_)) {
             return None;

@@ -102,6 +102,18 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
+impl Front {
+    fn blank(&self) {
+        let counters = &self.counters;
+        let kept = &self.kept;
+        let words = [&counters.tx_bytes, &counters.rx_bytes, &kept.owed, &kept.from, &kept.to];
+        words.into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        kept.turn.store(0, Ordering::Relaxed);
+        self.producer.reset(0, 0, 0);
+        self.consumer.blank();
+    }
+}
+
 impl Counters {
     /// One reference less; whether it was the last one: then the slot is [`ENDING`] until it is freed.
     pub fn release(&self) -> bool {
@@ -130,16 +142,23 @@ impl Arena {
         Ok(Self { base, next: AtomicU32::new(1) })
     }
 
-    /// Takes a free slot and gives it one reference; `None` if all are in use.
+    /// Takes a free slot and gives it one reference; `None` if all are in use. Nothing in it tells of an earlier stream to
+    /// the daemon, which may look before the new one has begun.
     pub fn allot(&self) -> Option<u32> {
         for _ in 0..SLOTS {
             let slot = self.next.fetch_add(1, Ordering::Relaxed) % SLOTS;
             let refs = &self.counters(slot).refs;
             if slot != 0 && refs.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                self.front(slot).blank();
                 return Some(slot);
             }
         }
         None
+    }
+
+    fn front(&self, slot: u32) -> &Front {
+        // SAFETY: `at` is in range and aligned to 1024; all-zero bytes are a valid front; all fields are atomics.
+        unsafe { &*self.at(slot).cast::<Front>() }
     }
 
     /// The counters of a slot.
@@ -270,6 +289,24 @@ mod tests {
         front.consumer.resume(8, 3, 1 << 20, 99, 0);
         assert!(view.receiver(slot).unwrap().1.checked(1 << 20, 99).is_none());
         assert!(view.receiver(SLOTS).is_none());
+    }
+
+    #[test]
+    fn a_slot_that_is_given_out_again_tells_nothing_of_before() {
+        let (arena, fd) = Arena::create().unwrap();
+        let view = ArenaView::map(&fd).unwrap();
+        let slot = arena.allot().unwrap();
+        assert_eq!(view.receiver(slot).map(|(generation, _)| generation), None);
+        arena.front(slot).consumer.resume(3, 4096, 4096, 7, 99);
+        arena.front(slot).producer.resume(3, 4096, 4096, 7, 99);
+        assert_eq!(
+            view.receiver(slot).map(|(generation, cursor)| (generation, cursor.units())),
+            Some((3, 99))
+        );
+        arena.counters(slot).refs.store(0, Ordering::Relaxed);
+        while arena.allot().unwrap() != slot {}
+        assert!(view.receiver(slot).is_none());
+        assert_eq!(view.sent(slot), Some(Sent { units: 0, kept: (0, 0), turn: None }));
     }
 
     #[test]
