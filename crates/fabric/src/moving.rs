@@ -162,7 +162,7 @@ impl Circuits {
     }
 
     /// The end's circuit is lost for this reason.
-    pub(crate) fn lose(&mut self, circuit: CircuitId, death: Death) {
+    pub fn lose(&mut self, circuit: CircuitId, death: Death) {
         let patience = self.limits.patience;
         let Some(end) = self.ends.get_mut(&circuit) else { return };
         if patience.is_zero() || death != Death::Cable || end.death.is_some() || end.state == State::Opening {

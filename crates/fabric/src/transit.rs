@@ -64,9 +64,9 @@ impl Circuits {
         }
     }
 
-    /// The circuit is broken off: one of the two sides did what it must not, or there is no memory for it.
-    pub fn break_transit(&mut self, transit: TransitId) {
-        self.stop(transit, Closing::Abort);
+    /// The circuit is over: broken off, since one of the two sides did what it must not, or lost.
+    pub fn break_transit(&mut self, transit: TransitId, how: Closing) {
+        self.stop(transit, how);
     }
 
     /// The channel on one side of a circuit in transit.

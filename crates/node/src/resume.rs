@@ -65,7 +65,8 @@ impl Host {
     pub(crate) fn resumed(&mut self, circuit: CircuitId, slice: SliceRange, key: u64, arrived: u64) {
         let here = self.count_arrived(circuit).unwrap_or(ARRIVED_ALL);
         if self.complete(circuit, slice, key, (here, arrived)).is_err() {
-            self.circuits.kill(circuit, Death::Cable);
+            // Its cable is lost already: the search goes on.
+            self.circuits.lose(circuit, Death::Cable);
             return;
         }
         self.circuits.tell_arrived(circuit, here);

@@ -26,6 +26,8 @@ pub struct Passage {
     rx_keys: [u64; 2],
     /// Whether the hosts before and behind hold the ends.
     ends: [bool; 2],
+    /// How it is closed if it cannot be made.
+    late: Closing,
 }
 
 #[derive(Debug)]
@@ -91,6 +93,7 @@ impl Host {
             range,
             rx_keys: [random::u64(), random::u64()],
             ends: [asked.passed == 0, route.is_empty()],
+            late,
         };
         let open = Control::Open {
             channel: channels[BEHIND],
@@ -125,7 +128,8 @@ impl Host {
     /// The far half of a circuit is there: it is pumped from now on.
     pub(crate) fn passed(&mut self, transit: TransitId, slice: SliceRange, key: u64, arrived: u64) {
         if self.begin_pumping(transit, slice, key).is_err() {
-            return self.circuits.break_transit(transit);
+            let late = self.passages.get(&transit).map_or(Closing::Abort, |passage| passage.late);
+            return self.circuits.break_transit(transit, late);
         }
         if let Some(passage) = self.passages.get(&transit) {
             self.circuits.pass(transit, passage.range, passage.rx_keys[BEFORE], arrived);
@@ -195,7 +199,7 @@ impl Host {
                 Report::Violated { transit, leg, why } => {
                     self.counters.violations += 1;
                     tracing::warn!(%transit, leg, %why, "circuit in transit broken off: a side broke the protocol");
-                    self.circuits.break_transit(transit);
+                    self.circuits.break_transit(transit, Closing::Abort);
                 }
             }
             self.run_circuits();

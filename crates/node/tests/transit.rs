@@ -219,9 +219,10 @@ fn a_moving_stream_is_shown_as_such() {
         let request = Request::Cut { port: port.to_owned() };
         assert_eq!(Client::hello(&lab.control(host), "lab", None).ask(&request, &[]).0, Reply::Done);
     }
-    until("it moves", || (joined.client.life(&joined.near) & 0xff == LIFE_MOVING).then_some(()));
-    let status = lab.status(1);
-    assert_eq!(status["circuits"][0]["state"], "moving");
+    let status = lab.wait(1, "it moves", |status| {
+        status["circuits"][0]["state"] == "moving" && status["hosts"].as_array().unwrap().is_empty()
+    });
+    assert_eq!(joined.client.life(&joined.near) & 0xff, LIFE_MOVING);
     assert!(status["counters"]["moves"].as_u64().unwrap() >= 1);
     let request = Request::Mend { port: "c3".to_owned() };
     assert_eq!(Client::hello(&lab.control(1), "lab", None).ask(&request, &[]).0, Reply::Done);
@@ -259,9 +260,10 @@ fn a_host_is_put_into_a_running_ring_and_taken_out() {
     let hops =
         |lab: &Lab, hops: u64| lab.wait(1, "so many cables", |status| status["circuits"][0]["hops"] == hops);
     hops(&lab, 1);
+    // Else host 2 may wait at the socket of host 1 already when it is let in again.
+    plug("c4");
     cable(false);
     hops(&lab, 2);
-    plug("c4");
     lab.start(4);
     cable(true);
     lab.wait_hosts(1, &[2, 3, 4]);
