@@ -94,9 +94,11 @@ impl Host {
                 return Err(why);
             }
         };
-        let key = slices.rx_key;
+        let (key, now) = (slices.rx_key, self.elapsed());
         let parts = self.parts.get_mut(&circuit);
         let kept = parts.map_or(Err(Plain::System), |parts| {
+            // A stream that is taken to a shorter way has lost none, and stands still all the same.
+            parts.lost_at.get_or_insert(now);
             if slices.retained {
                 parts.keep_sent()?;
             }
