@@ -74,13 +74,14 @@ pub fn is_over(watched: Watched) -> bool {
     present
 }
 
-/// The present session has ended, and with it the circuits of all streams.
+/// The present session has ended, and with it the circuits of all streams. It is watched until all of them are broken off:
+/// who is about to sleep meanwhile is woken by it again.
 pub fn over() {
-    PRESENT.store(0, Ordering::Release);
     LOSSES.fetch_add(1, Ordering::AcqRel);
     for end in streams() {
         end.break_off(libc::ECONNRESET);
     }
+    PRESENT.store(0, Ordering::Release);
 }
 
 /// Whether `poll` found that the session has ended.

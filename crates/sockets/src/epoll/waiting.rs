@@ -4,7 +4,7 @@ use super::set::{Set, State};
 use super::{bed, registry};
 use crate::poll::{BLIND, KERNEL_EVERY, Limit};
 use crate::wait::Spinner;
-use crate::{process, real, thread};
+use crate::{process, real, thread, watch};
 use core::ffi::c_int;
 use crosslane_client::ready::same_processor;
 use libc::{epoll_event, sigset_t, timespec};
@@ -216,7 +216,8 @@ fn sleep(
         return Ok(false);
     }
     let Some((armed, inner)) = armed else { return nap(call, events, limit) };
-    let cap = (!armed || foreign).then_some(BLIND);
+    // Without a daemon nobody rings, nor tells of its end.
+    let cap = (!armed || foreign || watch::present().is_none()).then_some(BLIND);
     if foreign {
         doze(inner, limit.left(cap));
     }
