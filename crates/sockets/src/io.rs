@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
 use crosslane_shm::wait::spin;
 use std::io::{IoSlice, IoSliceMut};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What came of a call on a stream.
 pub enum Outcome {
@@ -23,6 +23,10 @@ pub enum Outcome {
 
 /// How often a busy program that never sleeps looks whether the far side has died, in sends.
 const LOOK_EVERY: u64 = 1024;
+
+/// How long a sender that may wait leaves a full ring as it is. Some slices of a busy processor's time; a program that
+/// sends megabytes before it reads, being both ends, loses no more than this for each time that the ring can double.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// `MSG_PEEK` that waits for all.
 const PEEK_ALL: c_int = libc::MSG_WAITALL | libc::MSG_PEEK;
@@ -52,18 +56,16 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
             Err(Failure::WouldBlock) => {}
             Err(failure) => return send_failed(end, failure, done, flags),
         }
-        if end.can_be_pressed() {
-            if (awaited && must_not_wait(end, flags)) || !reader_comes(end) {
+        if must_not_wait(end, flags) {
+            if !end.can_be_pressed() {
+                epoll::blocked(end);
+                return partial(done, libc::EAGAIN);
+            }
+            if awaited || !reader_comes(end) {
                 end.press();
             }
             awaited = true;
-            continue;
-        }
-        if must_not_wait(end, flags) {
-            epoll::blocked(end);
-            return partial(done, libc::EAGAIN);
-        }
-        if let Err(errno) = wait::wait(fd, end, For::Room, deadline) {
+        } else if let Err(errno) = wait_for_room(fd, end, deadline) {
             return partial(done, errno);
         }
     }
@@ -127,9 +129,26 @@ impl Outcome {
     }
 }
 
+/// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`PATIENCE`]: a reader
+/// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
+fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
+    if !end.can_be_pressed() {
+        return wait::wait(fd, end, For::Room, deadline);
+    }
+    match wait::wait(fd, end, For::Credit, Some(Instant::now() + PATIENCE)) {
+        Err(libc::EAGAIN) => {
+            end.press();
+            Ok(())
+        }
+        // The limit of time was ours, not the program's.
+        Err(libc::EINTR) => wait::interrupted(deadline.is_some()),
+        outcome => outcome,
+    }
+}
+
 /// The ring is as long as stays in the caches, and full. A reader that runs now makes room within the time of a spin;
-/// if none does, the ring is better longer. Calls that must not wait do this once: it takes no longer than the kernel
-/// takes for a large send, and is in vain only as often as a ring can double.
+/// if none does, the ring is better longer, for a call that must not wait. It does this once: it takes no longer than the
+/// kernel takes for a large send, and is in vain only as often as a ring can double.
 fn reader_comes(end: &Held) -> bool {
     let ns = wait::spin_ns(end, &end.shared().sending.budget);
     wait::Spinner::among(ns).is_some_and(|_spinner| spin(ns, || end.has_credit()))

@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 pub enum For {
     /// Data, end of file, or an error.
     Data,
-    /// Room in the ring, or an error.
+    /// Room in the ring, or that it may grow, or an error.
     Room,
+    /// That the reader gave back a quarter of the ring, or an error.
+    Credit,
 }
 
 /// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
@@ -66,7 +68,7 @@ impl Drop for Spinner {
 pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
     let budget = match what {
         For::Data => &end.shared().receiving.budget,
-        For::Room => &end.shared().sending.budget,
+        For::Room | For::Credit => &end.shared().sending.budget,
     };
     let ns = spin_ns(end, budget);
     if let Some(_spinner) = Spinner::among(ns)
@@ -152,8 +154,14 @@ pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
 fn stirred(end: &Held, what: For) -> bool {
     match what {
         For::Data => end.stirred(),
-        For::Room => end.has_room(thread::tid()) || end.dead().is_some() || end.gone(),
+        For::Room => end.has_room(thread::tid()) || is_nobodys(end),
+        For::Credit => (end.has_credit() && end.has_room(thread::tid())) || is_nobodys(end),
     }
+}
+
+/// Whether nobody is there any more who could make room.
+fn is_nobodys(end: &Held) -> bool {
+    end.dead().is_some() || end.gone()
 }
 
 fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
@@ -161,7 +169,7 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
     let waiter = Waiter::take();
     let armed = waiter.is_some_and(|waiter| match what {
         For::Data => end.want_data(waiter.id),
-        For::Room => end.want_room(waiter.id),
+        For::Room | For::Credit => end.want_room(waiter.id),
     });
     let queued = !armed && waiter.is_some_and(|waiter| queue_up(end, what, waiter.id));
     let cap = if armed {
@@ -179,7 +187,7 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
     if let Some(waiter) = waiter {
         match what {
             For::Data => end.unwant_data(waiter.id),
-            For::Room => end.unwant_room(waiter.id),
+            For::Room | For::Credit => end.unwant_room(waiter.id),
         }
         if queued {
             waiters::leave_queue(waiter.id);
@@ -194,7 +202,7 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
 fn queue_up(end: &Held, what: For, waiter: WaiterId) -> bool {
     let owner = match what {
         For::Data => &end.shared().waiting.data,
-        For::Room => &end.shared().waiting.room,
+        For::Room | For::Credit => &end.shared().waiting.room,
     };
     if !waiters::queue_up(end, WaiterId(owner.load(Relaxed)), waiter) {
         return false;
@@ -217,7 +225,7 @@ fn over(end: &Held, what: For) -> bool {
                     || status.read_shut.load(Relaxed) != 0
                     || !matches!(end.rx(), Direction::Open | Direction::Greeting)
             }
-            For::Room => end.tx() != Direction::Open || end.gone(),
+            For::Room | For::Credit => end.tx() != Direction::Open || end.gone(),
         }
 }
 
