@@ -9,6 +9,7 @@
 //! ```
 
 mod generations;
+mod keeping;
 mod moving;
 pub mod ready;
 mod receive;
@@ -156,6 +157,7 @@ impl End {
         let (generation, max) = (slices.generation, slices.ring_max);
         let cap = RING_MIN.min(max);
         shared.reset();
+        shared.kept.cap.store(Self::keeping_at_first(max), Relaxed);
         shared.producer.resume(generation, cap, max, slices.tx_key, 0);
         shared.consumer.resume(generation, cap, max, slices.rx_key, 0);
     }

@@ -170,6 +170,7 @@ impl Shared {
             &self.sending.cpu,
             &self.receiving.order,
             &self.kept.turn,
+            &self.kept.pressed,
             &self.waiting.sequence,
             &self.waiting.data,
             &self.waiting.room,
@@ -179,8 +180,15 @@ impl Shared {
         let counters = &self.counters;
         let words = [&counters.tx_bytes, &counters.rx_bytes, &counters.bells, &counters.sleeps];
         let sending = &self.sending;
-        let sent =
-            [&sending.limit, &self.kept.owed, &self.kept.from, &self.kept.to, &sending.landed, &sending.base];
+        let sent = [
+            &sending.limit,
+            &self.kept.owed,
+            &self.kept.from,
+            &self.kept.to,
+            &self.kept.cap,
+            &sending.landed,
+            &sending.base,
+        ];
         let rung = [&sending.rung, &self.receiving.rung];
         for word in words.into_iter().chain(sent).chain(rung) {
             word.store(0, Relaxed);

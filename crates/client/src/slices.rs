@@ -39,7 +39,8 @@ pub struct Next {
     pub arrived: u64,
 }
 
-/// The memory that keeps payload until it has landed: unit `u` of the stream at `u % RETENTION`.
+/// The memory that keeps payload until it has landed: unit `u` of the stream at `u % cap`, where `cap` is a power of two,
+/// [`RETENTION`] at most.
 #[derive(Debug)]
 pub struct Retention {
     store: Outbound,
@@ -88,25 +89,27 @@ impl Retention {
     }
 
     /// Keeps `bytes`, not more than the ring holds, the first of which is unit `unit` of the stream.
-    pub fn keep(&self, unit: u64, bytes: &[u8]) {
-        let (at, to_end) = place(unit);
+    pub fn keep(&self, cap: u64, unit: u64, bytes: &[u8]) {
+        let (at, to_end) = place(unit, cap);
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
         self.store.write(at, first);
         self.store.write(0, rest);
     }
 
-    /// Copies what was kept from unit `unit` on, up to the memory's end at most. Returns how many bytes that was.
-    pub fn copy(&self, unit: u64, target: &mut [u8]) -> usize {
-        let (at, to_end) = place(unit);
+    /// Copies what was kept from unit `unit` on, up to the end of the part in use at most. Returns how many bytes that was.
+    pub fn copy(&self, cap: u64, unit: u64, target: &mut [u8]) -> usize {
+        let (at, to_end) = place(unit, cap);
         let count = target.len().min(to_end);
         self.load.read(at, &mut target[..count]);
         count
     }
 }
 
-/// Where this unit lies, and how many bytes there are from there to the end.
-fn place(unit: u64) -> (usize, usize) {
-    let at = unit % RETENTION;
+/// Where this unit lies, and how many bytes there are from there to the end. `cap` comes from memory that the processes of
+/// one program share: a mad one harms only itself.
+fn place(unit: u64, cap: u64) -> (usize, usize) {
+    let cap = cap.clamp(1, RETENTION);
+    let at = unit % cap;
     let bytes = |count: u64| usize::try_from(count).unwrap_or(0);
-    (bytes(at), bytes(RETENTION - at))
+    (bytes(at), bytes(cap - at))
 }

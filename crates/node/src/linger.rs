@@ -63,7 +63,9 @@ impl Host {
         let newest = parts.slices.back()?;
         let end = sent.units - u64::from(sent.turn.is_some());
         let begin = arrived.max(1);
-        if begin < end && !(sent.kept.0 <= begin && end <= sent.kept.1 && end - begin <= RETENTION) {
+        if begin < end
+            && !(sent.kept.0 <= begin && end <= sent.kept.1 && end - begin <= sent.cap.min(RETENTION))
+        {
             return None;
         }
         let len = slice_len(newest.ring_max);
@@ -79,7 +81,9 @@ impl Host {
         }
         if begin < end {
             let kept = Inbound::map(parts.retention.as_ref()?, RETENTION).ok()?;
-            push_kept(&producer, &ring, &credits, &kept, (begin, end)).ok().filter(|pushed| *pushed)?;
+            push_kept(&producer, &ring, &credits, (&kept, sent.cap.clamp(1, RETENTION)), (begin, end))
+                .ok()
+                .filter(|pushed| *pushed)?;
         }
         if let Some(turn) = sent.turn {
             producer.push_control(&ring, &credits, turn, 0).ok().filter(|pushed| *pushed)?;
@@ -95,13 +99,13 @@ fn push_kept(
     producer: &Producer,
     ring: &Outbound,
     credits: &Inbound,
-    kept: &Inbound,
+    (kept, cap): (&Inbound, u64),
     (mut unit, end): (u64, u64),
 ) -> Result<bool, Violation> {
     let mut bytes = vec![0; usize::try_from(MAX_PAYLOAD).unwrap_or(0)];
     while unit < end {
-        let at = unit % RETENTION;
-        let count = (end - unit).min(RETENTION - at).min(MAX_PAYLOAD);
+        let at = unit % cap;
+        let count = (end - unit).min(cap - at).min(MAX_PAYLOAD);
         let piece = &mut bytes[..usize::try_from(count).unwrap_or(0)];
         kept.read(usize::try_from(at).unwrap_or(0), piece);
         let mut done = 0;

@@ -47,6 +47,10 @@ pub struct Kept {
     pub from: AtomicU64,
     /// up to here.
     pub to: AtomicU64,
+    /// Bytes of the retention ring in use, a power of two: unit `u` lies at `u % cap`.
+    pub cap: AtomicU64,
+    /// Not 0: the retention ring is full, nobody took anything for a while, and it may become longer.
+    pub pressed: AtomicU32,
     /// The kind of the last record of the direction, if it was sent; else 0.
     pub turn: AtomicU32,
 }
@@ -58,6 +62,8 @@ pub struct Sent {
     pub units: u64,
     /// The units of which the retention ring holds the payload.
     pub kept: (u64, u64),
+    /// Bytes of the retention ring in use.
+    pub cap: u64,
     /// The kind of the last record of the direction, if it was sent.
     pub turn: Option<Kind>,
 }
@@ -106,9 +112,10 @@ impl Front {
     fn blank(&self) {
         let counters = &self.counters;
         let kept = &self.kept;
-        let words = [&counters.tx_bytes, &counters.rx_bytes, &kept.owed, &kept.from, &kept.to];
+        let words = [&counters.tx_bytes, &counters.rx_bytes, &kept.owed, &kept.from, &kept.to, &kept.cap];
         words.into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
         kept.turn.store(0, Ordering::Relaxed);
+        kept.pressed.store(0, Ordering::Relaxed);
         self.producer.reset(0, 0, 0);
         self.consumer.blank();
     }
@@ -222,6 +229,7 @@ impl ArenaView {
         Some(Sent {
             units: front.producer.units().max(word(&front.kept.owed)),
             kept: (word(&front.kept.from), word(&front.kept.to)),
+            cap: word(&front.kept.cap),
             turn: turn.and_then(|kind| Kind::from_u8(kind).ok()),
         })
     }
@@ -306,7 +314,7 @@ mod tests {
         arena.counters(slot).refs.store(0, Ordering::Relaxed);
         while arena.allot().unwrap() != slot {}
         assert!(view.receiver(slot).is_none());
-        assert_eq!(view.sent(slot), Some(Sent { units: 0, kept: (0, 0), turn: None }));
+        assert_eq!(view.sent(slot), Some(Sent { units: 0, kept: (0, 0), cap: 0, turn: None }));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{CPU_MASK, Kind};
-use crosslane_wire::slice::{LINE, ORDER, RETENTION, WANT_DATA, WANT_ROOM};
+use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// What an end is ready for, in the terms of `poll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl End {
         let (producer, tx) = (&self.shared().producer, &self.generations.tx().slices);
         let in_ring =
             if producer.may_grow() { producer.glance(&tx.inbound, LINE) >= LINE } else { self.has_credit() };
-        in_ring && (tx.retention.is_none() || self.keeping_glance() >= RETENTION / 4)
+        in_ring && (self.can_keep() || self.keeping_can_be_pressed())
     }
 
     /// Payload bytes that a send would surely take now.

@@ -4,17 +4,13 @@ use super::moving::{Has, Standing};
 use super::{End, Failure, Generation};
 use crate::slices::Retention;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::Load;
-use crosslane_shm::ring::Violation;
 use crosslane_stream::Direction;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::slice::{LANDED, LINE, RETENTION};
+use crosslane_wire::slice::LINE;
 use std::time::{Duration, Instant};
 
 /// How long a call that cannot know what became of its bytes waits for the circuit to move.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Less room for what is kept counts as none, bytes: records are not to become small.
-const WORTHWHILE: u64 = 16 * 1024;
 
 impl End {
     /// Units of the stream that were sent, or wait to be sent again.
@@ -111,76 +107,8 @@ impl End {
         };
         let len = self.payload_end(sent).saturating_sub(unit).min(MAX_PAYLOAD);
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-        let count = kept.copy(unit, &mut bytes);
+        let count = kept.copy(self.keeping_cap(), unit, &mut bytes);
         Ok(producer.push(ring, credits, Kind::Data, &bytes[..count], 0)? as u64)
-    }
-
-    /// Pushes as much of `bytes` as there is room for, and keeps it.
-    pub(super) fn push_kept(
-        &self,
-        tx: &Generation,
-        kept: &Retention,
-        bytes: &[u8],
-        cpu: u16,
-    ) -> Result<usize, Failure> {
-        let (producer, slices) = (&self.shared.producer, &tx.slices);
-        let mut done = 0;
-        while done < bytes.len() {
-            let wanted = (bytes.len() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
-            let room = self.keeping_room(tx, wanted as u64)?;
-            if room < (wanted as u64).min(WORTHWHILE) {
-                break;
-            }
-            let piece = &bytes[done..done + wanted.min(usize::try_from(room).unwrap_or(usize::MAX))];
-            let unit = producer.units();
-            let pushed = producer.push(&slices.outbound, &slices.inbound, Kind::Data, piece, cpu)?;
-            kept.keep(unit, &piece[..pushed]);
-            self.note_kept(unit, pushed as u64);
-            done += pushed;
-            if pushed < piece.len() {
-                break;
-            }
-        }
-        Ok(done)
-    }
-
-    fn note_kept(&self, unit: u64, count: u64) {
-        if self.shared.kept.to.load(Relaxed) != unit {
-            self.shared.kept.from.store(unit, Relaxed);
-        }
-        self.shared.kept.to.store(unit + count, Relaxed);
-        self.shared.kept.from.fetch_max((unit + count).saturating_sub(RETENTION), Relaxed);
-    }
-
-    /// Units that the far program has taken, as the hosts between say, who count from the circuit's start.
-    fn landed(&self, tx: &Generation) -> u64 {
-        self.shared.sending.base.load(Relaxed).saturating_add(tx.slices.inbound.load_u64(LANDED))
-    }
-
-    /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
-    fn keeping_room(&self, tx: &Generation, wanted: u64) -> Result<u64, Failure> {
-        let (landed, most) = (&self.shared.sending.landed, self.shared.producer.units());
-        let room = |landed: u64| RETENTION.saturating_sub(most.saturating_sub(landed));
-        let least = landed.load(Relaxed);
-        if room(least) >= wanted {
-            return Ok(room(least));
-        }
-        let got = self.landed(tx);
-        if got > most {
-            return Err(Violation::Credit { got, least, most }.into());
-        }
-        Ok(room(landed.fetch_max(got, Relaxed).max(got)))
-    }
-
-    /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
-    pub(super) fn keeping_glance(&self) -> u64 {
-        let tx = self.generations.tx();
-        if tx.slices.retention.is_none() {
-            return u64::MAX;
-        }
-        let sent = self.shared.producer.units();
-        let landed = self.landed(tx).max(self.shared.sending.landed.load(Relaxed));
-        RETENTION.saturating_sub(sent.saturating_sub(landed))
     }
 
     /// With the lock of sending: the circuit changed while units from `begin` on were pushed into `tx`. Returns how many

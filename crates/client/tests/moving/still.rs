@@ -4,7 +4,7 @@ use crate::rig::{Mover, Rig, bytes, receive, send, tid};
 use crosslane_client::Failure;
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{LANDED, RETENTION, RING_MIN};
+use crosslane_wire::slice::{LANDED, RETENTION, RETENTION_MIN, RING_MIN};
 use std::io::IoSliceMut;
 
 const RING_MAX: u64 = 1 << 20;
@@ -139,6 +139,32 @@ fn no_more_is_on_its_way_than_is_kept() {
     rig.mover().forge(0, LANDED, 1 + sent);
     assert_eq!(is_ready(&rig, 0), (false, true));
     assert!(send(&rig.ends[0], b"x").is_ok());
+}
+
+#[test]
+fn what_was_kept_before_more_was_kept_is_sent_again() {
+    let rig = Rig::new(4 * RETENTION, true);
+    let mut sent = 0;
+    while sent < 3_000_000 {
+        sent += send(&rig.ends[0], &bytes(sent, 100_000)).unwrap_or_default() as u64;
+        rig.ends[0].press();
+    }
+    let mut mover = lost(&rig);
+    mover.find_with(4 * RETENTION, true, [1, 1], [1, 1]);
+    rig.ends[0].attend(tid());
+    assert_eq!(read_all(&rig.ends[1]), bytes(0, usize::try_from(sent).unwrap()));
+}
+
+#[test]
+fn a_reader_that_takes_what_comes_leaves_what_is_kept_short() {
+    let rig = Rig::new(4 * RETENTION, true);
+    let (mover, mut sent) = (rig.mover(), 0);
+    while let Ok(count) = send(&rig.ends[0], &bytes(sent, 100_000)) {
+        sent += count as u64;
+    }
+    assert!(sent <= RETENTION_MIN && rig.ends[0].can_be_pressed() && !rig.ends[0].has_credit());
+    mover.forge(0, LANDED, 1 + sent / 2);
+    assert!(rig.ends[0].has_credit() && !rig.ends[0].can_be_pressed());
 }
 
 #[test]

@@ -10,8 +10,9 @@ use crosslane_wire::slice::{CREDIT, LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// Bytes of ring that are consumed in one turn, about.
 const TURN: u64 = 64 * 1024;
-/// Longest ring that a pump makes use of, bytes: what lies in it is in the caches still when it is read.
-const RING: u64 = EASY;
+/// Longest ring that a pump makes use of, bytes: what lies in it is in the caches still when it is read, and its reader
+/// withholds no more than a quarter of it from the sender, who must keep that.
+const RING: u64 = EASY / 2;
 /// Room without which no data can be pushed, bytes: a line is kept back for what ends a stream.
 const LEAST: u64 = 2 * LINE;
 

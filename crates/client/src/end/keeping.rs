@@ -1,0 +1,154 @@
+//! Keeping what is sent over several cables until it has landed: the hosts between hold it in memory that can be lost.
+//!
+//! Only a small part of the retention ring is used while the far program takes what comes: it stays in our processor's
+//! cache. If nobody takes anything for a while it doubles, so that a program may send megabytes before anyone reads.
+
+use super::{End, Failure, Generation};
+use crate::slices::Retention;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::Load;
+use crosslane_shm::ring::Violation;
+use crosslane_wire::record::{Kind, MAX_PAYLOAD};
+use crosslane_wire::slice::{LANDED, RETENTION, RETENTION_MIN};
+
+/// Less room for what is kept counts as none, bytes: records are not to become small.
+const WORTHWHILE: u64 = 16 * 1024;
+
+impl End {
+    /// Bytes of the retention ring that a new stream over rings of `ring_max` bytes uses.
+    pub(super) fn keeping_at_first(ring_max: u64) -> u64 {
+        RETENTION_MIN.min(ring_max / 2)
+    }
+
+    /// Bytes of the retention ring in use.
+    pub(super) fn keeping_cap(&self) -> u64 {
+        self.shared.kept.cap.load(Relaxed)
+    }
+
+    /// Pushes as much of `bytes` as there is room for, and keeps it.
+    pub(super) fn push_kept(
+        &self,
+        tx: &Generation,
+        kept: &Retention,
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<usize, Failure> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let wanted = (bytes.len() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
+            let room = self.keeping_room(tx, wanted as u64)?;
+            if room < (wanted as u64).min(WORTHWHILE) {
+                if self.keep_more(tx, kept) {
+                    continue;
+                }
+                break;
+            }
+            let piece = &bytes[done..done + wanted.min(usize::try_from(room).unwrap_or(usize::MAX))];
+            let pushed = self.push_piece(tx, kept, piece, cpu)?;
+            done += pushed;
+            if pushed < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Pushes as much of a piece that can be kept as there is room for.
+    fn push_piece(
+        &self,
+        tx: &Generation,
+        kept: &Retention,
+        piece: &[u8],
+        cpu: u16,
+    ) -> Result<usize, Failure> {
+        let (producer, slices) = (&self.shared.producer, &tx.slices);
+        let unit = producer.units();
+        let pushed = producer.push(&slices.outbound, &slices.inbound, Kind::Data, piece, cpu)?;
+        kept.keep(self.keeping_cap(), unit, &piece[..pushed]);
+        self.note_kept(unit, pushed as u64);
+        Ok(pushed)
+    }
+
+    fn note_kept(&self, unit: u64, count: u64) {
+        let kept = &self.shared.kept;
+        if kept.to.load(Relaxed) != unit {
+            kept.from.store(unit, Relaxed);
+        }
+        kept.to.store(unit + count, Relaxed);
+        kept.from.fetch_max((unit + count).saturating_sub(self.keeping_cap()), Relaxed);
+    }
+
+    /// Longest that the retention ring may become, bytes. All of it must fit into the ring of another circuit, where our
+    /// daemon sends it again if we have ended.
+    fn keeping_max(tx: &Generation) -> u64 {
+        (tx.slices.ring_max / 2).min(RETENTION)
+    }
+
+    /// Whether the retention ring is full and could be longer.
+    pub(super) fn keeping_can_be_pressed(&self) -> bool {
+        let tx = self.generations.tx();
+        tx.slices.retention.is_some()
+            && self.shared.kept.pressed.load(Relaxed) == 0
+            && self.keeping_cap() < Self::keeping_max(tx)
+            && self.keeping_glance() < WORTHWHILE
+    }
+
+    /// With the lock of sending: makes the retention ring twice as long, if that was asked for and may be.
+    #[cold]
+    fn keep_more(&self, tx: &Generation, kept: &Retention) -> bool {
+        let shared = &self.shared.kept;
+        let (cap, from, to) = (self.keeping_cap(), shared.from.load(Relaxed), shared.to.load(Relaxed));
+        if shared.pressed.swap(0, Relaxed) == 0 || cap >= Self::keeping_max(tx) {
+            return false;
+        }
+        let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(cap)).unwrap_or(0)];
+        let mut done = 0;
+        while done < bytes.len() {
+            done += kept.copy(cap, from + done as u64, &mut bytes[done..]);
+        }
+        // Should we be killed in the middle of it, nothing is kept rather than the wrong bytes.
+        shared.from.store(to, Relaxed);
+        shared.cap.store(cap * 2, Relaxed);
+        kept.keep(cap * 2, from, &bytes);
+        shared.from.store(from, Relaxed);
+        true
+    }
+
+    /// Units that the far program has taken, as the hosts between say, who count from the circuit's start.
+    fn landed(&self, tx: &Generation) -> u64 {
+        self.shared.sending.base.load(Relaxed).saturating_add(tx.slices.inbound.load_u64(LANDED))
+    }
+
+    /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
+    fn keeping_room(&self, tx: &Generation, wanted: u64) -> Result<u64, Failure> {
+        let (landed, most) = (&self.shared.sending.landed, self.shared.producer.units());
+        let cap = self.keeping_cap();
+        let room = |landed: u64| cap.saturating_sub(most.saturating_sub(landed));
+        let least = landed.load(Relaxed);
+        if room(least) >= wanted {
+            return Ok(room(least));
+        }
+        let got = self.landed(tx);
+        if got > most {
+            return Err(Violation::Credit { got, least, most }.into());
+        }
+        Ok(room(landed.fetch_max(got, Relaxed).max(got)))
+    }
+
+    /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
+    pub(super) fn keeping_glance(&self) -> u64 {
+        let tx = self.generations.tx();
+        if tx.slices.retention.is_none() {
+            return u64::MAX;
+        }
+        let sent = self.shared.producer.units();
+        let landed = self.landed(tx).max(self.shared.sending.landed.load(Relaxed));
+        self.keeping_cap().saturating_sub(sent.saturating_sub(landed))
+    }
+
+    /// Whether a quarter of the retention ring is free, if there is one.
+    pub(super) fn can_keep(&self) -> bool {
+        let glance = self.keeping_glance();
+        glance == u64::MAX || glance >= self.keeping_cap() / 4
+    }
+}
