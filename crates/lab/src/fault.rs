@@ -21,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_micros(100);
 /// What became of [`Lab::cut`] or [`Lab::mend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noticed {
-    /// `false`: it was cut (or whole) already, and nothing was done.
+    /// `false`: it was cut (or whole) already.
     pub changed: bool,
     /// Both ends, in the order that was asked for: the host, and how long after the request its daemon had the link
     /// down (or up again); `None` if it had not within 10 s, or does not run.
@@ -52,31 +52,29 @@ impl Lab {
     /// # Errors
     /// As [`Lab::cut`].
     pub fn flap(&mut self, one: &str, other: &str) -> Result<(), LabError> {
-        let ends = [self.state.host(one)?.clone(), self.state.host(other)?.clone()];
-        let cable = self.state.cable(&ends[0], &ends[1])?.clone();
-        let puller = &self.state.hosts[usize::from(cable.a) - 1];
-        let tool = Tool::connect(&puller.control)?;
-        let port = || cable.port_name(cable.a).to_owned();
-        tool.order(&Request::Cut { port: port() })?;
-        tool.order(&Request::Mend { port: port() })
+        let (_, cable) = self.cable_between(one, other)?;
+        let tool = Tool::connect(&self.puller(&cable).control)?;
+        tool.order(&request(&cable, true))?;
+        tool.order(&request(&cable, false))
     }
 
     fn set_cable(&mut self, one: &str, other: &str, cut: bool) -> Result<Noticed, LabError> {
         self.refresh()?;
-        let ends = [self.state.host(one)?.clone(), self.state.host(other)?.clone()];
-        let cable = self.state.cable(&ends[0], &ends[1])?.clone();
-        if self.state.cut.contains(&cable.number) == cut {
-            return Ok(Noticed { changed: false, ends: Vec::new() });
+        let (ends, cable) = self.cable_between(one, other)?;
+        let changed = self.state.cut.contains(&cable.number) != cut;
+        if changed {
+            // First what a daemon will find that starts again, then the daemon that runs.
+            keeper::ask(&self.folder, &Ask::Cable { number: cable.number, cut })?;
+            self.refresh()?;
         }
-        // First what a daemon will find that starts again, then the daemon that runs.
-        keeper::ask(&self.folder, &Ask::Cable { number: cable.number, cut })?;
-        self.refresh()?;
         let begin = Instant::now();
-        let puller = &self.state.hosts[usize::from(cable.a) - 1];
-        if puller.daemon.is_some_and(|daemon| daemon.alive()) {
-            let port = cable.port_name(cable.a).to_owned();
-            let order = if cut { Request::Cut { port } } else { Request::Mend { port } };
-            Tool::connect(&puller.control)?.order(&order)?;
+        let puller = self.puller(&cable);
+        // Also if nothing has changed: who asked before us may have been killed in between, or the daemon hung.
+        if self.runs(puller) {
+            Tool::connect(&puller.control)?.order(&request(&cable, cut))?;
+        }
+        if !changed {
+            return Ok(Noticed { changed, ends: Vec::new() });
         }
         let both_run = ends.iter().all(|end| self.runs(end));
         let wait = |end: &HostState| {
@@ -89,10 +87,22 @@ impl Lab {
         });
         let [second, first] = seen;
         let [one, other] = ends.map(|end| end.name);
-        Ok(Noticed { changed: true, ends: vec![(one, first), (other, second)] })
+        Ok(Noticed { changed, ends: vec![(one, first), (other, second)] })
     }
 
-    fn runs(&self, host: &HostState) -> bool {
+    /// Two neighbours, and the cable between them.
+    fn cable_between(&self, one: &str, other: &str) -> Result<([HostState; 2], Cable), LabError> {
+        let ends = [self.state.host(one)?, self.state.host(other)?];
+        let cable = self.state.cable(ends[0], ends[1])?;
+        Ok((ends.map(HostState::clone), cable.clone()))
+    }
+
+    /// The host whose port switches off the link of `cable`: one end is enough, and the other shall notice by itself.
+    fn puller(&self, cable: &Cable) -> &HostState {
+        &self.state.hosts[usize::from(cable.a) - 1]
+    }
+
+    pub(crate) fn runs(&self, host: &HostState) -> bool {
         self.state.hosts.iter().any(|it| it.id == host.id && it.daemon.is_some_and(|daemon| daemon.alive()))
     }
 
@@ -113,7 +123,7 @@ impl Lab {
     pub fn kill_host(&mut self, host: &str) -> Result<(), LabError> {
         self.refresh()?;
         let host = self.state.host(host)?.clone();
-        process::kill_members(&[host.inode])?;
+        process::kill_members(&[host.inode], |_| true)?;
         // The keeper, the daemon's parent, has to take note of its end.
         let deadline = Instant::now() + GONE;
         while self.state.host(&host.name)?.daemon.is_some() {
@@ -136,22 +146,12 @@ impl Lab {
         keeper::ask(&self.folder, &Ask::Start { host })?;
         self.refresh()
     }
+}
 
-    /// Waits until a host has the links that it can have: those of cables that are not cut, to hosts whose daemons run.
-    ///
-    /// # Errors
-    /// [`LabError::NoHost`]; [`LabError::NotReady`] after `patience`.
-    pub fn wait_host(&self, host: &str, patience: Duration) -> Result<(), LabError> {
-        let host = self.state.host(host)?;
-        let lives = |id: u8| self.state.hosts.iter().any(|it| it.id == id && self.runs(it));
-        let ports: Vec<&str> = self
-            .state
-            .whole_cables()
-            .filter(|cable| cable.other(host.id).is_some_and(lives))
-            .map(|cable| cable.port_name(host.id))
-            .collect();
-        self.wait_until(&host.name, patience, |status| query::down_port(status, &ports).is_none()).map(|_| ())
-    }
+/// What the puller of `cable` is asked for.
+fn request(cable: &Cable, cut: bool) -> Request {
+    let port = cable.port_name(cable.a).to_owned();
+    if cut { Request::Cut { port } } else { Request::Mend { port } }
 }
 
 /// How long after `begin` the daemon of `host` had its end of `cable` down, or up; `None` if not in time.

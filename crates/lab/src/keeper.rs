@@ -1,22 +1,25 @@
 //! The keeper of a lab: one process of one thread that holds the namespaces, is the parent of the daemons, and
 //! cleans up. It sleeps until a signal, a request on its socket, or the end of its maker wakes it.
 
-use crate::LabError;
+mod begin;
+mod request;
+
 use crate::config::{self, Order};
 use crate::folder::{self, Folder};
-use crate::namespace::{become_root, enter_network, inode, new_network};
-use crate::plan::{address, address6, cables};
+use crate::namespace::{enter_network, new_network};
 use crate::process::{self, Identity};
 use crate::state::{HostState, State};
-use crate::wiring;
+use crate::{LabError, wiring};
+use begin::{describe, leave_home, lock};
+use request::read;
+pub(crate) use request::{Command, ask};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command as Spawn, Stdio};
@@ -26,47 +29,10 @@ use std::time::Duration;
 pub(crate) const ORDER: &str = "order.json";
 /// What the keeper prints when the daemons are started.
 pub(crate) const READY: &str = "ready";
-/// How long somebody who asks may take to ask.
-const ASK_PATIENCE: Duration = Duration::from_secs(8);
 /// How long processes may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// What the keeper can be asked for, one JSON line a connection.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Command {
-    /// Start a host's daemon.
-    Start {
-        /// The host.
-        host: String,
-    },
-    /// Signal a host's daemon and wait for its end.
-    Kill {
-        /// The host.
-        host: String,
-        /// Number of the signal.
-        signal: i32,
-    },
-    /// Note that a cable is cut, or whole, for daemons that start from now on.
-    Cable {
-        /// Number of the cable.
-        number: u8,
-        /// Whether it is cut.
-        cut: bool,
-    },
-}
-
-/// Asks the keeper of the lab in `folder`.
-pub(crate) fn ask(folder: &Folder, command: &Command) -> Result<(), LabError> {
-    let failed = |error: std::io::Error| LabError::Refused(format!("its keeper does not answer: {error}"));
-    let mut socket = UnixStream::connect(folder.file(folder::KEEPER)).map_err(failed)?;
-    socket.set_read_timeout(Some(ASK_PATIENCE)).map_err(failed)?;
-    let line = serde_json::to_string(command).map_err(|e| failed(e.into()))?;
-    socket.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).map_err(failed)?;
-    if answer == READY { Ok(()) } else { Err(LabError::Refused(answer)) }
-}
+/// How long a daemon may take to end after the signal that was asked for; less than who asks waits for an answer.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps the lab of `folder` until it is told to end; then ends all that runs in it and removes the folder.
 ///
@@ -259,52 +225,55 @@ impl Keeper {
 
     fn answer(&mut self, socket: &UnixListener) {
         let Ok((mut peer, _)) = socket.accept() else { return };
-        let timely =
-            peer.set_read_timeout(Some(ASK_PATIENCE)).and(peer.set_write_timeout(Some(ASK_PATIENCE)));
-        let mut line = String::new();
-        if timely.is_err() || BufReader::new(Read::take(&peer, 4096)).read_line(&mut line).is_err() {
-            return;
-        }
-        let outcome = serde_json::from_str::<Command>(&line)
-            .map_err(|e| LabError::Options(e.to_string()))
-            .and_then(|command| self.obey(&command));
+        let Some(command) = read(&peer) else { return };
+        let outcome = command.and_then(|command| self.obey(&command));
         let answer = outcome.map_or_else(|error| error.to_string(), |()| READY.to_owned());
         // Who asked may be gone.
         let _ = peer.write_all(answer.as_bytes());
     }
 
     fn obey(&mut self, command: &Command) -> Result<(), LabError> {
-        let host = match command {
-            Command::Start { host } | Command::Kill { host, .. } => host,
-            Command::Cable { number, cut } => return self.note_cable(*number, *cut),
-        };
-        let index = usize::from(self.state.host(host)?.id) - 1;
-        match (command, &mut self.daemons[index]) {
-            (Command::Cable { .. }, _) => {}
-            (Command::Start { .. }, None) => self.start_daemon(index)?,
-            (Command::Start { .. }, Some(_)) => {
-                return Err(LabError::Options(format!("the daemon of {host} runs already")));
-            }
-            (Command::Kill { .. }, None) => {
-                return Err(LabError::Options(format!("the daemon of {host} does not run")));
-            }
-            (Command::Kill { signal, .. }, Some(child)) => {
-                let it = self.state.hosts[index].daemon;
-                let signal = Signal::from_named_raw(*signal)
-                    .ok_or_else(|| LabError::Options(format!("{signal} is no signal")))?;
-                let gone = it.is_none_or(|it| {
-                    it.signal(signal);
-                    it.wait_gone(Duration::from_secs(5))
-                });
-                if !gone {
-                    return Err(LabError::Options(format!("the daemon of {host} did not end within 5 s")));
-                }
-                child.wait().map_err(LabError::io("wait for a daemon"))?;
-                self.daemons[index] = None;
-                self.state.hosts[index].daemon = None;
-            }
+        match command {
+            Command::Start { host } => self.start_again(self.index(host)?)?,
+            Command::Kill { host, signal } => self.kill(self.index(host)?, *signal)?,
+            Command::Cable { number, cut } => self.note_cable(*number, *cut)?,
         }
         self.store()
+    }
+
+    fn index(&self, host: &str) -> Result<usize, LabError> {
+        Ok(usize::from(self.state.host(host)?.id) - 1)
+    }
+
+    fn start_again(&mut self, index: usize) -> Result<(), LabError> {
+        if self.daemons[index].is_some() {
+            let host = &self.state.hosts[index].name;
+            return Err(LabError::Options(format!("the daemon of {host} runs already")));
+        }
+        self.start_daemon(index)
+    }
+
+    fn kill(&mut self, index: usize, signal: i32) -> Result<(), LabError> {
+        let (host, daemon) = (&mut self.state.hosts[index], &mut self.daemons[index]);
+        let Some(child) = daemon else {
+            return Err(LabError::Options(format!("the daemon of {} does not run", host.name)));
+        };
+        let signal = Signal::from_named_raw(signal)
+            .ok_or_else(|| LabError::Options(format!("{signal} is no signal")))?;
+        let gone = host.daemon.is_none_or(|it| {
+            it.signal(signal);
+            it.wait_gone(KILL_PATIENCE)
+        });
+        if !gone {
+            return Err(LabError::Options(format!(
+                "the daemon of {} did not end within {} s",
+                host.name,
+                KILL_PATIENCE.as_secs()
+            )));
+        }
+        child.wait().map_err(LabError::io("wait for a daemon"))?;
+        (*daemon, host.daemon) = (None, None);
+        Ok(())
     }
 
     fn note_cable(&mut self, number: u8, cut: bool) -> Result<(), LabError> {
@@ -312,8 +281,7 @@ impl Keeper {
         if cut {
             self.state.cut.push(number);
         }
-        self.write_configs()?;
-        self.store()
+        self.write_configs()
     }
 
     /// Ends programs, then daemons, and removes the files.
@@ -374,65 +342,4 @@ fn maker_waits() -> Result<(), LabError> {
 fn drain(mut pipe: &UnixStream) {
     let mut bytes = [0; 64];
     while matches!(pipe.read(&mut bytes), Ok(n) if n > 0) {}
-}
-
-/// Moves into a network namespace of our own, in a user namespace of our own where that takes one.
-fn leave_home() -> Result<(Option<OwnedFd>, OwnedFd), LabError> {
-    if rustix::process::geteuid().is_root() {
-        // Root in a container may lack the right.
-        if let Ok(home) = new_network() {
-            return Ok((None, home));
-        }
-    }
-    let user = become_root()?;
-    Ok((Some(user), new_network()?))
-}
-
-fn lock(folder: &Folder) -> Result<OwnedFd, LabError> {
-    let lock = open(folder.file(folder::LOCK), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(LabError::os("open the lab's lock"))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(LabError::os("take the lab's lock"))?;
-    Ok(lock)
-}
-
-fn describe(
-    folder: &Folder,
-    order: &Order,
-    user: Option<&OwnedFd>,
-    networks: &[OwnedFd],
-    tun: bool,
-) -> Result<State, LabError> {
-    let keeper = i32::try_from(std::process::id())
-        .ok()
-        .and_then(Identity::of)
-        .ok_or_else(|| LabError::Keeper("/proc is not mounted".to_owned()))?;
-    let mut hosts = Vec::new();
-    for (id, network) in (1..).zip(networks) {
-        hosts.push(HostState {
-            name: format!("h{id}"),
-            id,
-            address: address(id),
-            address6: address6(id),
-            control: folder.file(&format!("h{id}.sock")),
-            config: folder.file(&format!("h{id}.toml")),
-            log: folder.file(&format!("h{id}.log")),
-            network: network.as_raw_fd(),
-            inode: inode(network)?,
-            daemon: None,
-        });
-    }
-    Ok(State {
-        name: order.name.clone(),
-        topology: order.topology,
-        mark: format!("{}:{}:{}", order.name, keeper.pid, keeper.start),
-        keeper,
-        ready: false,
-        user: user.map(AsRawFd::as_raw_fd),
-        tun,
-        program: order.keeper.clone(),
-        sockets: order.sockets.clone(),
-        hosts,
-        cables: cables(order.hosts, order.topology),
-        cut: Vec::new(),
-    })
 }

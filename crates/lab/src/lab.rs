@@ -1,31 +1,22 @@
 //! The lab as Rust code meets it: a guard that takes everything down with it.
 
 use crate::config::Order;
-use crate::folder::{Folder, Programs};
-use crate::keeper;
+use crate::folder::{self, Folder, Programs};
 use crate::plan::{Options, Preload};
-use crate::process::{self, Identity};
-use crate::query;
+use crate::process::Identity;
 use crate::state::{HostState, State};
-use crate::{LabError, enter, folder};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
+use crate::updown::{clear, create, start_keeper, take_down};
+use crate::{LabError, enter, query};
 use serde_json::Value;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command};
+use std::time::Duration;
 
-/// How long the keeper may take to end all processes of a lab.
-const DOWN_PATIENCE: Duration = Duration::from_secs(12);
 /// A lab without a keeper may be about to get one for as long.
 const BEGINNING: Duration = Duration::from_secs(60);
-/// Pause between two looks at something that has no event to wait for.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A lab that is up. Goes down when dropped, unless it was [attached](Lab::attach) or [detached](Lab::detach).
 #[derive(Debug)]
@@ -237,75 +228,6 @@ impl Lab {
         query::status(&self.state.host(host)?.control)
     }
 
-    /// Polls the status of a host's daemon until `ready` holds for it, and returns that status.
-    ///
-    /// # Errors
-    /// [`LabError::NotReady`] with the last status after `patience`.
-    pub fn wait_until(
-        &self,
-        host: &str,
-        patience: Duration,
-        mut ready: impl FnMut(&Value) -> bool,
-    ) -> Result<Value, LabError> {
-        let mut found = None;
-        self.look_until(patience, || match self.status(host) {
-            Ok(status) if ready(&status) => {
-                found = Some(status);
-                Ok(())
-            }
-            Ok(status) => Err(Wait::More(format!("last status of {host}: {status}"))),
-            Err(error) => Err(Wait::More(error.to_string())),
-        })?;
-        found.ok_or_else(|| LabError::Options("status was lost".to_owned()))
-    }
-
-    /// Waits until the links of all hosts are up and every host knows every other, as far as no cable is cut.
-    ///
-    /// # Errors
-    /// [`LabError::NotReady`] after `patience`, or as soon as a daemon has ended, with what is missing and the
-    /// ends of the logs.
-    pub fn wait_links(&self, patience: Duration) -> Result<(), LabError> {
-        self.look_until(patience, || {
-            for host in &self.state.hosts {
-                let status = query::status(&host.control).map_err(|error| self.waits_for(host, &error))?;
-                query::missing(&status, &self.state.ports(host), &self.state.reachable(host))
-                    .map_or(Ok(()), |why| Err(Wait::More(why)))?;
-            }
-            Ok(())
-        })
-    }
-
-    /// What to make of a daemon that does not answer: it may not have got so far yet, or be gone for good.
-    fn waits_for(&self, host: &HostState, error: &LabError) -> Wait {
-        let now = self.folder.state();
-        let runs = now.is_none_or(|now| now.host(&host.name).is_ok_and(|now| now.daemon.is_some()));
-        if runs {
-            Wait::More(error.to_string())
-        } else {
-            Wait::Never(format!("the daemon of {} has ended", host.name))
-        }
-    }
-
-    fn look_until(
-        &self,
-        patience: Duration,
-        mut look: impl FnMut() -> Result<(), Wait>,
-    ) -> Result<(), LabError> {
-        let begin = Instant::now();
-        loop {
-            let (why, hope) = match look() {
-                Ok(()) => return Ok(()),
-                Err(Wait::More(why)) => (why, true),
-                Err(Wait::Never(why)) => (why, false),
-            };
-            if !hope || begin.elapsed() >= patience || !self.folder.kept() {
-                let seconds = begin.elapsed().as_secs_f64();
-                return Err(LabError::NotReady { seconds, why, logs: log_ends(&self.state) });
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
-    }
-
     /// Process of a host's daemon, if it runs.
     ///
     /// # Errors
@@ -321,14 +243,6 @@ impl Lab {
     }
 }
 
-/// Why what was looked for is not there.
-enum Wait {
-    /// It may come.
-    More(String),
-    /// It will not.
-    Never(String),
-}
-
 impl Drop for Lab {
     fn drop(&mut self) {
         if self.keeper.is_some() {
@@ -336,130 +250,4 @@ impl Drop for Lab {
             let _ = self.end();
         }
     }
-}
-
-/// Makes room for a new lab: nothing there, a left-over, or one that may be replaced.
-fn clear(folder: &Folder, options: &Options) -> Result<(), LabError> {
-    if !folder.path.exists() {
-        return Ok(());
-    }
-    settle(folder);
-    if folder.kept() && !options.force {
-        return Err(LabError::AlreadyUp { name: options.name.clone() });
-    }
-    take_down(folder)
-}
-
-/// Waits, for a while, for a keeper that is about to end, or has just begun: it has no state then.
-fn settle(folder: &Folder) {
-    let deadline = Instant::now() + DOWN_PATIENCE;
-    while folder.kept() && !folder.ready() && Instant::now() < deadline {
-        std::thread::sleep(LOOK_AGAIN);
-    }
-}
-
-fn create(folder: &Folder, options: &Options) -> Result<(), LabError> {
-    let failed = |source: std::io::Error| LabError::io(format!("create {}", folder.path.display()))(source);
-    folder.create().map_err(|error| {
-        if error.kind() == std::io::ErrorKind::AlreadyExists {
-            LabError::AlreadyUp { name: options.name.clone() }
-        } else {
-            failed(error)
-        }
-    })?;
-    fs::write(folder.file(folder::LOCK), "").map_err(LabError::io("create the lab's lock"))
-}
-
-/// Starts the keeper and waits for its word.
-fn start_keeper(
-    program: &Path,
-    folder: &Folder,
-    order: &Order,
-    patience: Duration,
-) -> Result<(Child, State), LabError> {
-    let order = serde_json::to_vec(order).map_err(|e| LabError::Keeper(e.to_string()))?;
-    fs::write(folder.file(keeper::ORDER), order).map_err(LabError::io("write the lab's order"))?;
-    let log = fs::File::create(folder.file("keeper.log")).map_err(LabError::io("create keeper.log"))?;
-    let mut keeper = Command::new(program)
-        .arg("keep")
-        .arg(&folder.path)
-        .env_remove("LD_PRELOAD")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .map_err(LabError::io(format!("start {}", program.display())))?;
-    let word = keeper.stdout.take().map_or_else(String::new, |pipe| read_word(pipe, patience));
-    let state = if word.trim() == keeper::READY { folder.state() } else { None };
-    match state {
-        Some(state) => Ok((keeper, state)),
-        None => {
-            // End of file on its standard input tells it to clean up.
-            drop(keeper.stdin.take());
-            keeper.wait().map_err(LabError::io("wait for the keeper"))?;
-            let said = if word.trim().is_empty() { log_end(&folder.file("keeper.log")) } else { word };
-            Err(LabError::Keeper(said.trim().to_owned()))
-        }
-    }
-}
-
-/// All that `pipe` gives up to its end, a line's end, or `patience`.
-fn read_word(mut pipe: impl Read + AsFd, patience: Duration) -> String {
-    let deadline = Instant::now() + patience;
-    let mut word = Vec::new();
-    let mut part = [0; 512];
-    while !word.ends_with(b"\n") {
-        let timeout = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
-        match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], timeout.as_ref()) {
-            Ok(0) => return "its keeper said nothing in time".to_owned(),
-            Ok(_) => match pipe.read(&mut part) {
-                Ok(0) | Err(_) => break,
-                Ok(n) => word.extend_from_slice(&part[..n]),
-            },
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    String::from_utf8_lossy(&word).into_owned()
-}
-
-/// Takes down whatever is left of a lab, with its keeper's help or without.
-fn take_down(folder: &Folder) -> Result<(), LabError> {
-    settle(folder);
-    let Some(state) = folder.state() else {
-        if folder.kept() {
-            return Err(LabError::Keeper(format!(
-                "its keeper neither begins nor ends: {}",
-                folder.path.display()
-            )));
-        }
-        return folder.remove();
-    };
-    if folder.kept() && state.keeper.signal(Signal::TERM) && !state.keeper.wait_gone(DOWN_PATIENCE) {
-        state.keeper.signal(Signal::KILL);
-        state.keeper.wait_gone(Duration::from_secs(2));
-    }
-    // The rest is for a keeper that was killed: it would have done all this.
-    let daemons: Vec<Identity> = state.hosts.iter().filter_map(|h| h.daemon).filter(|d| d.alive()).collect();
-    let mark = state.mark_entry();
-    // Nobody holds the namespaces for sure any more, so their inodes may be others': the mark must agree.
-    let ours = |pid| process::started_with(pid, &mark);
-    process::end_members(&state.networks(), ours, Duration::from_secs(2))?;
-    process::end(&daemons, Duration::from_secs(2));
-    folder.remove()
-}
-
-fn log_ends(state: &State) -> String {
-    let end = |host: &HostState| {
-        let end = log_end(&host.log);
-        (!end.is_empty()).then(|| format!("\n--- log of {} ({}):\n{end}", host.name, host.log.display()))
-    };
-    state.hosts.iter().filter_map(end).collect()
-}
-
-/// The last lines of a log.
-pub(crate) fn log_end(path: &Path) -> String {
-    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(8)..].join("\n")
 }

@@ -40,6 +40,8 @@ mod plan;
 mod process;
 mod query;
 mod state;
+mod updown;
+mod waiting;
 mod wiring;
 
 pub use enter::{Entry, enter, preload_list};

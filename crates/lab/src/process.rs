@@ -70,9 +70,15 @@ pub(crate) fn end(processes: &[Identity], grace: Duration) {
     }
     let deadline = Instant::now() + grace;
     for process in processes {
-        if !process.wait_gone(deadline.saturating_duration_since(Instant::now())) {
-            process.signal(Signal::KILL);
-        }
+        process.wait_gone(deadline.saturating_duration_since(Instant::now()));
+    }
+    kill(processes);
+}
+
+/// Kills all of `processes` that are left, and waits until they are gone.
+fn kill(processes: &[Identity]) {
+    for process in processes {
+        process.signal(Signal::KILL);
     }
     for process in processes {
         process.wait_gone(Duration::from_secs(2));
@@ -107,34 +113,21 @@ pub(crate) fn end_members(
     also: impl Fn(i32) -> bool,
     grace: Duration,
 ) -> Result<(), LabError> {
-    let mut grace = grace;
+    end(&members(networks, &also)?, grace);
+    kill_members(networks, also)
+}
+
+/// Kills everything that [`members`] finds, also what it starts meanwhile, in bounded time.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub(crate) fn kill_members(networks: &[u64], also: impl Fn(i32) -> bool) -> Result<(), LabError> {
     for _ in 0..ROUNDS {
         let all = members(networks, &also)?;
         if all.is_empty() {
             break;
         }
-        end(&all, grace);
-        grace = Duration::ZERO;
-    }
-    Ok(())
-}
-
-/// Kills everything in one of the namespaces `networks`, also what it starts meanwhile, in bounded time.
-///
-/// # Errors
-/// `/proc` cannot be read.
-pub(crate) fn kill_members(networks: &[u64]) -> Result<(), LabError> {
-    for _ in 0..ROUNDS {
-        let all = members(networks, |_| true)?;
-        if all.is_empty() {
-            break;
-        }
-        for process in &all {
-            process.signal(Signal::KILL);
-        }
-        for process in &all {
-            process.wait_gone(Duration::from_secs(2));
-        }
+        kill(&all);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Answers `Hello` with `Done` and everything else with a status whose links are up.
+/// Answers `Hello`, `Cut` and `Mend` with `Done`, and everything else with a status whose links are up.
 const STAND_IN: &str = r#"#!/usr/bin/env python3
 import json, os, socket, sys, threading
 text = open(sys.argv[sys.argv.index("--config") + 1]).read()
@@ -28,7 +28,10 @@ status = json.dumps({"host": me, "ports": [{"name": p, "link": "cut" if p in cut
 def varint(n): return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
 def serve(peer):
     peer.recv(9000); peer.send(b"\x01")
-    while peer.recv(9000): peer.send(b"\x08" + varint(len(status)) + status + b"\x01")
+    while request := peer.recv(9000):
+        # What names a port cuts or mends it.
+        done = any(name.encode() in request for name in ports)
+        peer.send(b"\x01" if done else b"\x08" + varint(len(status)) + status + b"\x01")
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;

@@ -1,0 +1,74 @@
+//! What a keeper does first: namespaces of its own, the lab's lock, a description of what is to be.
+
+use crate::LabError;
+use crate::config::Order;
+use crate::folder::{self, Folder};
+use crate::namespace::{become_root, inode, new_network};
+use crate::plan::{address, address6, cables};
+use crate::process::Identity;
+use crate::state::{HostState, State};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Moves into a network namespace of our own, in a user namespace of our own where that takes one.
+pub(super) fn leave_home() -> Result<(Option<OwnedFd>, OwnedFd), LabError> {
+    if rustix::process::geteuid().is_root() {
+        // Root in a container may lack the right.
+        if let Ok(home) = new_network() {
+            return Ok((None, home));
+        }
+    }
+    let user = become_root()?;
+    Ok((Some(user), new_network()?))
+}
+
+/// Takes the lab's lock, which tells that its keeper lives.
+pub(super) fn lock(folder: &Folder) -> Result<OwnedFd, LabError> {
+    let lock = open(folder.file(folder::LOCK), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(LabError::os("open the lab's lock"))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(LabError::os("take the lab's lock"))?;
+    Ok(lock)
+}
+
+/// The lab as it is before anything runs in it.
+pub(super) fn describe(
+    folder: &Folder,
+    order: &Order,
+    user: Option<&OwnedFd>,
+    networks: &[OwnedFd],
+    tun: bool,
+) -> Result<State, LabError> {
+    let keeper = i32::try_from(std::process::id())
+        .ok()
+        .and_then(Identity::of)
+        .ok_or_else(|| LabError::Keeper("/proc is not mounted".to_owned()))?;
+    let mut hosts = Vec::new();
+    for (id, network) in (1..).zip(networks) {
+        hosts.push(HostState {
+            name: format!("h{id}"),
+            id,
+            address: address(id),
+            address6: address6(id),
+            control: folder.file(&format!("h{id}.sock")),
+            config: folder.file(&format!("h{id}.toml")),
+            log: folder.file(&format!("h{id}.log")),
+            network: network.as_raw_fd(),
+            inode: inode(network)?,
+            daemon: None,
+        });
+    }
+    Ok(State {
+        name: order.name.clone(),
+        topology: order.topology,
+        mark: format!("{}:{}:{}", order.name, keeper.pid, keeper.start),
+        keeper,
+        ready: false,
+        user: user.map(AsRawFd::as_raw_fd),
+        tun,
+        program: order.keeper.clone(),
+        sockets: order.sockets.clone(),
+        hosts,
+        cables: cables(order.hosts, order.topology),
+        cut: Vec::new(),
+    })
+}
