@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Pause between two looks at the counters.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
+/// Longest watch, however often something moves: a cable may flap all the time.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// What became of streams whose cable was cut or mended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,12 +48,13 @@ impl Lab {
 }
 
 impl Watch {
-    /// Looks until nothing has moved any more for `quiet`, counted from now or from the last move. Daemons that are
-    /// gone are left out.
+    /// Looks until nothing has moved any more for `quiet`, counted from now or from the last move; for 10 s at most.
+    /// Daemons that are gone are left out.
     pub fn settle(mut self, quiet: Duration) -> Moves {
         let (mut ends, mut longest) = (0, 0);
-        let mut since = Instant::now();
-        while since.elapsed() < quiet {
+        let begin = Instant::now();
+        let mut since = begin;
+        while since.elapsed() < quiet && begin.elapsed() < LONGEST {
             for (tool, before) in &mut self.0 {
                 let Ok(status) = tool.status() else { continue };
                 let now = Counters::read(&status);
