@@ -35,23 +35,28 @@ impl<'a> Walk<'a> {
 
     /// The record here, if it has arrived and counts. What lies behind the limit of an old ring came, or comes, again.
     pub(super) fn look(&mut self) -> Result<Option<Header>, Violation> {
-        while let Some(next) = self.at.next() {
-            if self.cursor.units() < next.limit {
-                let header = self.cursor.look(self.ring())?;
-                let fits =
-                    |header: &Header| units(header.kind, header.len) <= next.limit - self.cursor.units();
-                return Ok(header.filter(fits));
+        let limit = loop {
+            match self.at.next() {
+                Some(next) if self.cursor.units() >= next.limit => self.enter(next),
+                next => break next.map(|next| next.limit),
             }
-            let slices = &next.slices;
-            let fresh = Cursor::fresh(slices.ring_max, slices.rx_key, next.limit);
-            self.cursor = fresh.of_generation(next.number());
-            (self.at, self.began) = (next, 0);
-        }
+        };
         if self.cursor.position() - self.began >= self.cursor.cap() {
             return Ok(None);
         }
         let header = self.cursor.look(self.ring())?;
-        Ok(header.filter(|_| self.end.counts(self.at)))
+        Ok(header.filter(|header| match limit {
+            Some(limit) => units(header.kind, header.len) <= limit - self.cursor.units(),
+            None => self.end.counts(self.at),
+        }))
+    }
+
+    /// Goes on at the start of the next ring.
+    fn enter(&mut self, next: &'a Generation) {
+        let slices = &next.slices;
+        let fresh = Cursor::fresh(slices.ring_max, slices.rx_key, next.limit);
+        self.cursor = fresh.of_generation(next.number());
+        (self.at, self.began) = (next, 0);
     }
 
     /// Moves behind the record here.
