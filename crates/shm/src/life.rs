@@ -1,11 +1,9 @@
 //! The daemon's words on which circuits are dead, as a program reads them.
 
 use core::sync::atomic::AtomicU32;
+use crosslane_wire::local::LIFE_WORDS;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
-
-/// Words of the life page.
-const LIFE_WORDS: usize = 65536;
 
 /// A life page, mapped for the life of the process.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +13,7 @@ impl LifePage {
     /// Maps it; `None` if it is not what a daemon gives out.
     pub fn map(fd: &OwnedFd) -> Option<Self> {
         let size = usize::try_from(rustix::fs::fstat(fd).ok()?.st_size).ok()?;
-        let words = (size / 4).min(LIFE_WORDS);
+        let words = (size / 4).min(LIFE_WORDS as usize);
         let seals = rustix::fs::fcntl_get_seals(fd).ok()?;
         if words == 0 || !seals.contains(rustix::fs::SealFlags::SHRINK) {
             return None;
