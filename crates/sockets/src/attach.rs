@@ -16,7 +16,7 @@ use crate::history::{self, Advice};
 use crate::process::{self, NoCircuit};
 use crate::resume::DAEMON;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{address, deferral, end_of_life, epoll, options, real, rules, thread, wait, watch};
+use crate::{address, announced, deferral, end_of_life, epoll, options, real, rules, thread, wait, watch};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
@@ -103,7 +103,7 @@ impl Announced {
 /// After the kernel's `accept` gave `fd`. If the other end may take it for a stream and it cannot be one here, its
 /// connection is reset: else the other end would send where nobody reads.
 pub fn accepted(fd: c_int) {
-    if !process::is_announced() {
+    if !announced::is_announced() {
         return;
     }
     let losses = watch::losses();
@@ -229,7 +229,7 @@ fn register(fd: c_int) {
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let told = process::with_session(|session, _| session.request(&Request::Listen, &[socket]));
     if told.is_some() {
-        process::listens();
+        announced::listens();
         table::enter(fd, Kind::Listener, process::sessions());
         deferral::lift(fd);
     }

@@ -13,6 +13,7 @@
 #![allow(clippy::missing_safety_doc, reason = "hooked functions have the C library's contracts")]
 
 mod address;
+mod announced;
 mod attach;
 mod confined;
 mod crowded;

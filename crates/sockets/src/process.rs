@@ -10,7 +10,7 @@ use crosslane_shm::arena::Arena;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::lock::{Guard, Lock};
 use crosslane_wire::PROTOCOL_VERSION;
-use crosslane_wire::local::{LIFE_ANNOUNCED, Plain, Reply, Request, Rule};
+use crosslane_wire::local::{Plain, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A session with the daemon, and what came with it.
 pub struct Link {
     socket: RawFd,
-    life: LifePage,
+    /// The daemon's words on circuits.
+    pub life: LifePage,
     /// Answers that were not waited for and have not come yet.
     owed: Cell<u32>,
     /// Such an answer did not come within [`ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
@@ -73,8 +74,6 @@ static GLOBAL: Global = Global {
 static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA_FD: AtomicU32 = AtomicU32::new(0);
-/// Word of the life page that counts announced connections, once this process has a listener.
-static ANNOUNCED: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 static SOCKET_PATH: OnceLock<PathBuf> = OnceLock::new();
 static PID: AtomicU32 = AtomicU32::new(0);
 /// Raised at each new session, so that listeners and waiters are registered again.
@@ -188,7 +187,7 @@ pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionEr
 }
 
 /// As [`with_session`], but what is late is not waited for; for messages without answers.
-fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+pub fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
     if sandboxed() {
         return None;
     }
@@ -277,34 +276,6 @@ pub fn tell(request: &Request) -> bool {
         return rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes).is_ok();
     }
     on_session(|session, _| session.tell(request)).is_some()
-}
-
-/// This session has a listener: from now on its life page counts announced connections.
-pub fn listens() {
-    let word = with_session(|_, link| Ok(link.life.word(LIFE_ANNOUNCED))).flatten();
-    if let Some(word) = word {
-        ANNOUNCED.store(core::ptr::from_ref(word).cast_mut(), Ordering::Release);
-    }
-}
-
-/// Whether a connection that was just accepted may have been announced. If the daemon is gone, nobody knows.
-pub fn is_announced() -> bool {
-    // SAFETY: set to a word of a life page, which stays mapped.
-    let word = unsafe { ANNOUNCED.load(Ordering::Acquire).as_ref() };
-    word.is_none_or(|word| word.load(Ordering::Acquire) != 0) || !(sandboxed() || daemon_lives())
-}
-
-/// Whether the session's socket is still connected; costs one system call.
-fn daemon_lives() -> bool {
-    on_session(|session, _| {
-        let mut byte = [0];
-        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-        match rustix::net::recv(session.socket(), &mut byte[..], flags) {
-            Ok((0, _)) => Err(Errno::CONNRESET.into()),
-            _ => Ok(()),
-        }
-    })
-    .is_some()
 }
 
 /// Asks for a circuit for `socket`; for `patience` at most, and always less than [`ANSWER_TIMEOUT`] for each answer.
