@@ -1,11 +1,12 @@
 //! iperf3: a stream for a time, or several, either way.
 
 use crate::WORK;
-use crate::program::{Program, run};
+use crate::program::{Printed, Program, run};
 use crate::rig::Rig;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 
 /// What iperf3 moved in one run, by its own account.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +33,8 @@ pub fn server(rig: &Rig, host: &str, iperf3: &Path, port: u16) -> Result<Program
 /// # Errors
 /// It fails, or not all streams moved something.
 pub fn client(rig: &Rig, host: &str, iperf3: &Path, to: &str, port: u16, more: &[&str]) -> Result<Moved> {
-    let mut command = rig.command(host, iperf3)?;
-    command.args(["-c", to, "-p", &port.to_string(), "-t", "1", "-J"]).args(more);
-    let printed = run(&mut command, WORK)?;
-    let report: Value = serde_json::from_str(&printed.text()).context("iperf3's JSON")?;
-    ensure!(report["error"].is_null(), "iperf3: {}", report["error"]);
+    let mut command = client_of(rig, host, iperf3, to, port)?;
+    let report = report(&run(command.args(["-t", "1"]).args(more), WORK)?)?;
     let end = &report["end"];
     let both = end["sum_received_bidir_reverse"]["bytes"].as_u64().unwrap_or(0);
     let bytes = end["sum_received"]["bytes"].as_u64().context("sum_received")? + both;
@@ -45,4 +43,35 @@ pub fn client(rig: &Rig, host: &str, iperf3: &Path, to: &str, port: u16, more: &
         ensure!(stream["receiver"]["bytes"].as_u64() > Some(0), "a stream moved nothing: {stream}");
     }
     Ok(Moved { bytes, streams: streams.len() as u64 })
+}
+
+/// Starts a client of the server on a host and port, with `more` arguments; see [`report`].
+///
+/// # Errors
+/// There is no such host.
+pub fn start(
+    rig: &Rig,
+    host: &str,
+    iperf3: &Path,
+    (server, port): (&str, u16),
+    more: &[&str],
+) -> Result<Program> {
+    let to = rig.address(server)?.to_string();
+    Program::start(client_of(rig, host, iperf3, &to, port)?.args(more))
+}
+
+/// What a client said at its end.
+///
+/// # Errors
+/// It is an error.
+pub fn report(printed: &Printed) -> Result<Value> {
+    let report: Value = serde_json::from_str(&printed.text()).context("iperf3's JSON")?;
+    ensure!(report["error"].is_null(), "iperf3: {}", report["error"]);
+    Ok(report)
+}
+
+fn client_of(rig: &Rig, host: &str, iperf3: &Path, to: &str, port: u16) -> Result<Command> {
+    let mut command = rig.command(host, iperf3)?;
+    command.args(["-c", to, "-p", &port.to_string(), "-J"]);
+    Ok(command)
 }

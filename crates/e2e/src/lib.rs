@@ -3,6 +3,7 @@
 //!
 //! * [`rig`]: a lab for one test, programs in its hosts, and what the daemons counted.
 //! * [`program`]: a program that runs: its output, its end, and that it does end.
+//! * [`reach`]: whom a host reaches, and over how many cables.
 //! * [`payload`]: bytes to send, and whether they came.
 //! * [`package`]: programs that may not be installed: a test says so loudly, and in continuous integration fails.
 //! * One module for each unmodified program: how to start it, and what to ask of it.
@@ -23,11 +24,12 @@ pub mod payload;
 pub mod postgres;
 pub mod program;
 pub mod python;
+pub mod reach;
 pub mod redis;
 pub mod rig;
 pub mod sockperf;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a server may take to listen, or a daemon to say what is expected.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,6 +37,17 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub const WORK: Duration = Duration::from_secs(60);
 /// Pause between two looks at something that has no event to wait for.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Seed of what a test does at random: `CROSSLANE_SEED`, or one that is never the same. It is printed.
+pub fn seed() -> u64 {
+    let given = std::env::var("CROSSLANE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        u64::from(now.subsec_nanos())
+    });
+    println!("seed {seed}: CROSSLANE_SEED={seed} repeats it");
+    seed
+}
 
 /// Looks until `holds` gives something; the error says `what` did not come, and what `holds` saw last.
 ///

@@ -35,6 +35,10 @@ pub enum Script {
     Late,
     /// Behaviours of sockets that programs rely on: `server ADDRESS PORT`, `client ADDRESS PORT`.
     Behaviour,
+    /// Sends to a server of [`Script::Echo`] until a file appears, and checks every byte: `ADDRESS PORT FILE SEED`.
+    Checked,
+    /// Sends when a file appears, and ends: `server ADDRESS PORT`, `client ADDRESS PORT FILE`.
+    Leaving,
     /// IP: `tcp-server|tcp-client ADDRESS PORT BYTES`, `udp-server ADDRESS PORT`, `udp-client ADDRESS PORT BYTES TIMES`,
     /// `hear GROUP PORT`, `say GROUP PORT TIMES BYTES`, `absent ADDRESS`.
     Net,
@@ -54,6 +58,8 @@ impl Script {
             Self::Sleepers => ("sleepers.py", include_str!("python/sleepers.py")),
             Self::Hurry => ("hurry.py", include_str!("python/hurry.py")),
             Self::Late => ("late.py", include_str!("python/late.py")),
+            Self::Checked => ("checked.py", include_str!("python/checked.py")),
+            Self::Leaving => ("leaving.py", include_str!("python/leaving.py")),
             Self::Net => ("net.py", include_str!("python/net.py")),
             Self::Behaviour => ("behaviour.py", include_str!("python/behaviour.py")),
         }

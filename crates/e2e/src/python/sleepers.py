@@ -4,6 +4,7 @@
     client ADDRESS PORT
 
 The server takes one connection for each way to sleep, says `asleep`, and for each one how it ended: `WAY ended HOW`.
+The client says `connected`, and how each connection ended: `it ended HOW`.
 """
 import errno
 import select
@@ -43,13 +44,17 @@ def epoll_edge(connection):
 WAYS = [recv, poll, select_, epoll, epoll_edge]
 
 
-def sleep(way, connection):
-    way(connection)
+def tell(name, connection):
     try:
         how = "eof" if connection.recv(1) == b"" else "data"
     except OSError as error:
         how = errno.errorcode.get(error.errno, str(error))
-    sys.stdout.write(f"{way.__name__} ended {how}\n")
+    sys.stdout.write(f"{name} ended {how}\n")
+
+
+def sleep(way, connection):
+    way(connection)
+    tell(way.__name__, connection)
 
 
 def serve(address, port):
@@ -74,10 +79,7 @@ def ask(address, port):
         assert connection.recv(1) == b"y"
     print("connected", flush=True)
     for connection in connections:
-        try:
-            connection.recv(1)
-        except OSError:
-            pass
+        tell("it", connection)
 
 
 if sys.argv[1] == "server":

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use crosslane_e2e::PATIENCE;
-use crosslane_e2e::program::run;
+use crosslane_e2e::reach::cables;
 use crosslane_e2e::rig::Rig;
 use crosslane_lab::{Options, Topology};
 use rustix::process::Signal;
@@ -14,30 +14,17 @@ fn link(status: &Value, port: &str) -> String {
     found.unwrap_or("not there").to_owned()
 }
 
-/// How many cables lie between two hosts, by the first one's link states.
-fn hops(status: &Value, to: u64) -> Option<u64> {
-    status["hosts"].as_array()?.iter().find(|host| host["id"] == to)?["hops"].as_u64()
-}
-
-/// One host reaches another by IP.
-fn ping(rig: &Rig, from: &str, to: &str) -> Result<()> {
-    let mut ping = rig.plain(from, "ping")?;
-    let answer = run(ping.args(["-c", "1", "-W", "5", &rig.address(to)?.to_string()]), PATIENCE)?;
-    ensure!(answer.text().contains("1 received"), "{from} to {to}: {}", answer.text());
-    Ok(())
-}
-
 #[test]
 fn a_cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<()> {
     let Some(mut rig) = Rig::ring()? else { return Ok(()) };
     let cut = rig.lab.cut("h2", "h1")?;
     ensure!(cut.changed && cut.ends.iter().all(|(_, after)| after.is_some()), "{cut:?}");
     ensure!(cut.ends[0].0 == "h2", "{cut:?}");
-    rig.lab.wait_until("h1", PATIENCE, |status| hops(status, 2) == Some(2))?;
-    rig.lab.wait_until("h2", PATIENCE, |status| hops(status, 1) == Some(2))?;
+    rig.lies("h1", 2, Some(2))?;
+    rig.lies("h2", 1, Some(2))?;
     ensure!(link(&rig.lab.status("h1")?, "right") == "cut");
     ensure!(link(&rig.lab.status("h2")?, "left") == "down", "the neighbour must find out by itself");
-    ping(&rig, "h1", "h2")?;
+    rig.ping("h1", "h2")?;
     for host in ["h1", "h2"] {
         rig.lab.kill_daemon(host, Signal::KILL)?;
         rig.lab.start_daemon(host)?;
@@ -45,13 +32,13 @@ fn a_cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<(
     }
     rig.lab.wait_links(PATIENCE)?;
     ensure!(link(&rig.lab.status("h1")?, "right") == "cut");
-    ping(&rig, "h2", "h1")?;
+    rig.ping("h2", "h1")?;
     ensure!(!rig.lab.cut("h1", "h2")?.changed);
     let mended = rig.lab.mend("h1", "h2")?;
     ensure!(mended.changed && mended.ends.iter().all(|(_, after)| after.is_some()), "{mended:?}");
     rig.lab.wait_links(PATIENCE)?;
-    rig.lab.wait_until("h1", PATIENCE, |status| hops(status, 2) == Some(1))?;
-    ping(&rig, "h1", "h2")
+    rig.lies("h1", 2, Some(1))?;
+    rig.ping("h1", "h2")
 }
 
 #[test]
@@ -64,13 +51,13 @@ fn a_host_that_dies_whole_comes_back_in_a_new_epoch() -> Result<()> {
     };
     let before = epoch(&rig)?;
     rig.lab.kill_host("h2")?;
-    rig.lab.wait_until("h1", PATIENCE, |status| hops(status, 2).is_none())?;
-    ping(&rig, "h1", "h3")?;
+    rig.lies("h1", 2, None)?;
+    rig.ping("h1", "h3")?;
     rig.lab.start_daemon("h2")?;
     rig.lab.wait_host("h2", PATIENCE)?;
     rig.lab.wait_links(PATIENCE)?;
     ensure!(epoch(&rig)? > before, "epoch {} after {before}", epoch(&rig)?);
-    ping(&rig, "h1", "h2")
+    rig.ping("h1", "h2")
 }
 
 #[test]
@@ -79,15 +66,15 @@ fn a_torus_is_a_configuration() -> Result<()> {
     let Some(mut rig) = Rig::up(options)? else { return Ok(()) };
     for host in 1..=9 {
         let status = rig.lab.status(&format!("h{host}"))?;
-        let far = (1..=9).filter(|&to| to != host).map(|to| hops(&status, to)).collect::<Vec<_>>();
+        let far = (1..=9).filter(|&to| to != host).map(|to| cables(&status, to)).collect::<Vec<_>>();
         ensure!(far.iter().filter(|hops| **hops == Some(1)).count() == 4, "h{host}: {far:?}");
         ensure!(far.iter().filter(|hops| **hops == Some(2)).count() == 4, "h{host}: {far:?}");
     }
-    ping(&rig, "h1", "h9")?;
+    rig.ping("h1", "h9")?;
     rig.lab.cut("h1", "h2")?;
     rig.lab.cut("h1", "h3")?;
     rig.lab.cut("h4", "h1")?;
     // What is left of h1 is the cable up, to h7.
-    rig.lab.wait_until("h1", PATIENCE, |status| hops(status, 5) == Some(3))?;
-    ping(&rig, "h1", "h5")
+    rig.lies("h1", 5, Some(3))?;
+    rig.ping("h1", "h5")
 }

@@ -1,0 +1,82 @@
+//! Hosts between the ends of streams die, freeze, and come back.
+
+use super::{CALM, all_over, count, ring};
+use anyhow::{Context, Result, ensure};
+use crosslane_e2e::program::Program;
+use crosslane_e2e::python::Script;
+use crosslane_e2e::rig::Rig;
+use crosslane_e2e::{PATIENCE, WORK, iperf3, package};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// The host through which streams from h1 to h3 lead.
+fn between(rig: &Rig) -> Result<&'static str> {
+    Ok(if count(rig, "h2", "transits")? > 0 { "h2" } else { "h4" })
+}
+
+/// The host between dies, and comes back.
+#[test]
+fn a_host_between_dies_and_no_stream_through_it_does() -> Result<()> {
+    let Some(path) = package::need("iperf3") else { return Ok(()) };
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let _server = iperf3::server(&rig, "h3", &path, port)?;
+    let client = iperf3::start(&rig, "h1", &path, ("h3", port), &["-P", "2", "-t", "4"])?;
+    all_over(&rig, "h1", 2, 3)?;
+    let between = between(&rig)?;
+    std::thread::sleep(CALM);
+    rig.lab.kill_host(between)?;
+    std::thread::sleep(CALM);
+    rig.lab.start_daemon(between)?;
+    rig.lab.wait_host(between, PATIENCE)?;
+    iperf3::report(&client.finish(WORK)?)?;
+    ensure!(count(&rig, "h1", "moves")? >= 3, "nothing moved");
+    Ok(())
+}
+
+/// The host between does not run for 10 s; the streams are long somewhere else when it goes on.
+#[test]
+fn a_frozen_host_between_is_gone_round() -> Result<()> {
+    let Some(path) = package::need("iperf3") else { return Ok(()) };
+    let Some(rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let _server = iperf3::server(&rig, "h3", &path, port)?;
+    let client = iperf3::start(&rig, "h1", &path, ("h3", port), &["-t", "12"])?;
+    all_over(&rig, "h1", 2, 2)?;
+    let between = between(&rig)?;
+    let daemon = rig.lab.daemon(between)?.context("it runs")?;
+    ensure!(daemon.signal(Signal::STOP), "it cannot be stopped");
+    let moved = rig.lab.wait_until("h1", PATIENCE, |status| status["counters"]["moves"].as_u64() >= Some(2));
+    let moved = moved.map_err(Into::into).and_then(|_| all_over(&rig, "h1", 2, 2));
+    std::thread::sleep(Duration::from_secs(9));
+    ensure!(daemon.signal(Signal::CONT), "it cannot go on");
+    moved?;
+    let report = iperf3::report(&client.finish(WORK)?)?;
+    let intervals = report["intervals"].as_array().context("intervals")?;
+    let idle = intervals.iter().filter(|it| it["sum"]["bytes"] == 0).count();
+    ensure!(idle <= 4, "{idle} of {} seconds without a byte", intervals.len());
+    Ok(())
+}
+
+/// A program sends and is gone; the host between that holds its bytes never passes them on.
+#[test]
+fn what_a_program_sent_before_it_left_arrives_all_the_same() -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(rig) = ring()? else { return Ok(()) };
+    let (to, port) = (rig.address("h3")?.to_string(), rig.port().to_string());
+    let server = Script::Leaving.server(&rig, "h3", &python, &["server", &to, &port], port.parse()?)?;
+    let go = rig.file("go");
+    let mut client = Script::Leaving.command(&rig, "h1", &python)?;
+    let mut client = Program::start(client.args(["client", &to, &port]).arg(&go))?;
+    client.says("ready")?;
+    let between = between(&rig)?;
+    let daemon = rig.lab.daemon(between)?.context("it runs")?;
+    ensure!(daemon.signal(Signal::STOP), "it cannot be stopped");
+    std::fs::write(&go, "")?;
+    let left = client.wait(WORK);
+    let all = server.finish(WORK);
+    ensure!(daemon.signal(Signal::CONT), "it cannot go on");
+    ensure!(left?.success(), "{}", client.tail());
+    ensure!(all?.text().contains("all"), "not all arrived");
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Programs in a ring whose cables are cut, whose hosts die or freeze: none of them notices more than a pause.
+
+mod between;
+mod cut;
+
+use anyhow::{Context, Result, ensure};
+use crosslane_e2e::PATIENCE;
+use crosslane_e2e::rig::Rig;
+use crosslane_lab::{Options, Topology};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long programs run undisturbed before, between and after what happens to them.
+const CALM: Duration = Duration::from_millis(400);
+
+/// Hosts of the ring.
+const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
+
+/// Four hosts in a ring: each has two ways to each.
+fn ring() -> Result<Option<Rig>> {
+    Rig::up(Options { hosts: 4, topology: Topology::Ring, ..Options::scratch("e2e") })
+}
+
+fn count(rig: &Rig, host: &str, counter: &str) -> Result<u64> {
+    rig.lab.status(host)?["counters"][counter].as_u64().with_context(|| format!("no counter {counter}"))
+}
+
+/// Waits until a host has so many open streams at least, and all of them lead over so many cables.
+fn all_over(rig: &Rig, host: &str, cables: u64, streams: usize) -> Result<()> {
+    rig.lab.wait_until(host, PATIENCE, |status| {
+        let circuits = status["circuits"].as_array().into_iter().flatten();
+        let hops: Vec<&Value> = circuits.filter(|it| it["state"] == "open").map(|it| &it["hops"]).collect();
+        hops.len() >= streams && hops.iter().all(|hops| **hops == cables)
+    })?;
+    Ok(())
+}
+
+fn nothing_violated(rig: &Rig) -> Result<()> {
+    HOSTS.into_iter().try_for_each(|host| {
+        ensure!(count(rig, host, "violations")? == 0, "{}", rig.story(host));
+        Ok(())
+    })
+}
+
+fn nothing_broke(rig: &Rig) -> Result<()> {
+    HOSTS.into_iter().try_for_each(|host| {
+        ensure!(count(rig, host, "streams_aborted")? == 0, "{}", rig.story(host));
+        Ok(())
+    })?;
+    nothing_violated(rig)
+}
