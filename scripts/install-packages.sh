@@ -41,6 +41,9 @@ test=(
     "stress-ng stress-ng"
     "ss iproute2"
     "ping iputils-ping"
+    "ganesha.nfsd nfs-ganesha"
+    "/usr/lib/*/ganesha/libfsalvfs.so nfs-ganesha-vfs"
+    "nfs-cp libnfs-utils"
 )
 # Worth having, but not in every Debian: why it may be missing.
 declare -A optional=([netperf]="it is in Debian's non-free section, which this machine does not use")

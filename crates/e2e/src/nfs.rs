@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const MODULES: [&str; 3] =
     ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib64/ganesha"];
 
-/// A server of NFS 4 that exports a folder for reading: the copying program cannot write by NFS 4.
+/// A server of NFS 4 that exports a folder.
 #[derive(Debug)]
 pub struct Nfs {
     /// The server.
@@ -29,16 +29,17 @@ impl Nfs {
     /// # Errors
     /// It does not listen.
     pub fn start(rig: &Rig, host: &str, port: u16) -> Result<Option<Self>> {
-        let why = "packages nfs-ganesha, nfs-ganesha-vfs, libnfs-utils";
-        let (Some(server), Some(copy)) = (package::want("ganesha.nfsd", why), package::want("nfs-cp", why))
-        else {
+        let (Some(server), Some(copy)) = (package::need("ganesha.nfsd"), package::need("nfs-cp")) else {
             return Ok(None);
         };
-        let modules = MODULES.iter().find(|path| Path::new(path).join("libfsalvfs.so").is_file());
-        let Some(modules) = modules.filter(|_| rustix::process::geteuid().is_root()) else {
-            println!("SKIPPED: the server needs its module VFS and root's rights");
-            return Ok(None);
+        let module = |folder: &&str| format!("{folder}/libfsalvfs.so");
+        let Some(modules) = MODULES.iter().find(|folder| Path::new(&module(folder)).is_file()) else {
+            return Ok(package::need(&module(&MODULES[0])).and(None));
         };
+        if !rustix::process::geteuid().is_root() {
+            package::skip("the server of NFS needs root's rights");
+            return Ok(None);
+        }
         let (folder, state) = (rig.file("export"), rig.file("state"));
         for path in [&folder, &state] {
             fs::create_dir(path)?;
@@ -65,10 +66,24 @@ impl Nfs {
     /// # Errors
     /// It fails.
     pub fn fetch(&self, rig: &Rig, host: &str, name: &str, file: &Path) -> Result<()> {
-        let url = format!("nfs://{}/export/{name}?version=4&nfsport={}", self.address, self.port);
         let mut command = rig.plain(host, &self.copy)?;
-        run(command.arg(url).arg(file), WORK)?;
+        run(command.arg(self.url(name)).arg(file), WORK)?;
         Ok(())
+    }
+
+    /// Copies `file` to a new exported file. Of at most 2 KB: longer writes by NFS 4 fail within libnfs 4.0, before
+    /// anything is sent.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn store(&self, rig: &Rig, host: &str, file: &Path, name: &str) -> Result<()> {
+        let mut command = rig.plain(host, &self.copy)?;
+        run(command.arg(file).arg(self.url(name)), WORK)?;
+        Ok(())
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("nfs://{}/export/{name}?version=4&nfsport={}", self.address, self.port)
     }
 }
 
@@ -79,7 +94,7 @@ fn config(modules: &str, address: &str, port: u16, folder: &Path, state: &Path) 
          Enable_UDP = false; Bind_addr = {address}; Plugins_Dir = {modules}; }}\n\
          NFS_KRB5 {{ Active_krb5 = false; }}\n\
          NFSV4 {{ Graceless = true; RecoveryBackend = fs; RecoveryRoot = {state}; Minor_Versions = 0; }}\n\
-         EXPORT {{ Export_Id = 1; Path = {folder}; Pseudo = /export; Access_Type = RO; Squash = None; SecType = sys; Transports = TCP; Protocols = 4; \
+         EXPORT {{ Export_Id = 1; Path = {folder}; Pseudo = /export; Access_Type = RW; Squash = None; SecType = sys; Transports = TCP; Protocols = 4; \
          FSAL {{ Name = VFS; }} }}\n"
     )
 }

@@ -10,7 +10,7 @@ use crosslane_e2e::{PATIENCE, WORK, go, package, payload};
 use crosslane_lab::{Options, Topology};
 use rustix::process::Signal;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Hosts of the larger labs.
 const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
@@ -74,7 +74,7 @@ fn tcp_both_ways_over_a_host_between() -> Result<()> {
     let Some((rig, python)) = up(3, Topology::Chain)? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h3"])?;
     for address in addresses(&rig, "h3")? {
-        transfer(&rig, &python, &address.to_string(), 200 << 20, || Ok(()))?;
+        all_came(transfer(&rig, &python, &address.to_string(), 200 << 20)?)?;
     }
     measure.carried_by_ip(2 * 2 * (200 << 20))?;
     let counters = &rig.lab.status("h2")?["counters"];
@@ -84,14 +84,8 @@ fn tcp_both_ways_over_a_host_between() -> Result<()> {
     Ok(())
 }
 
-/// One connection from h1 to `address`, so many bytes both ways; `meanwhile` runs once it has begun.
-fn transfer(
-    rig: &Rig,
-    python: &std::path::Path,
-    address: &str,
-    bytes: u64,
-    meanwhile: impl FnOnce() -> Result<()>,
-) -> Result<()> {
+/// Begins one connection from h1 to `address` of h3, so many bytes both ways.
+fn transfer(rig: &Rig, python: &Path, address: &str, bytes: u64) -> Result<[Program; 2]> {
     let (port, bytes) = (rig.port().to_string(), bytes.to_string());
     let mut command = Script::Net.plain(rig, "h3", python)?;
     let mut server = Program::start(command.args(["tcp-server", address, &port, &bytes]))?;
@@ -99,23 +93,19 @@ fn transfer(
     let mut command = Script::Net.plain(rig, "h1", python)?;
     let mut client = Program::start(command.args(["tcp-client", address, &port, &bytes]))?;
     client.says("begins")?;
-    meanwhile()?;
-    client.finish(WORK)?;
-    server.finish(WORK)?;
-    Ok(())
+    Ok([client, server])
+}
+
+/// Both ends of a connection find all that was sent.
+fn all_came(programs: [Program; 2]) -> Result<()> {
+    programs.into_iter().try_for_each(|program| program.finish(WORK).map(|_| ()))
 }
 
 #[test]
 fn tcp_outlives_the_cable_and_the_host_that_it_went_over() -> Result<()> {
     let Some((mut rig, python)) = up(4, Topology::Ring)? else { return Ok(()) };
     let address = rig.address("h3")?.to_string();
-    let (port, bytes) = (rig.port().to_string(), (600 << 20).to_string());
-    let mut command = Script::Net.plain(&rig, "h3", &python)?;
-    let mut server = Program::start(command.args(["tcp-server", &address, &port, &bytes]))?;
-    server.listens_to_tcp(port.parse()?)?;
-    let mut command = Script::Net.plain(&rig, "h1", &python)?;
-    let mut client = Program::start(command.args(["tcp-client", &address, &port, &bytes]))?;
-    client.says("begins")?;
+    let connection = transfer(&rig, &python, &address, 600 << 20)?;
     // Whichever way round it goes, one of the two is on it, and one of the cables.
     for host in ["h2", "h4"] {
         rig.lab.cut("h1", host)?;
@@ -125,9 +115,7 @@ fn tcp_outlives_the_cable_and_the_host_that_it_went_over() -> Result<()> {
         rig.lab.start_daemon(host)?;
         rig.lab.wait_links(PATIENCE)?;
     }
-    client.finish(WORK)?;
-    server.finish(WORK)?;
-    Ok(())
+    all_came(connection)
 }
 
 #[test]
@@ -147,14 +135,8 @@ fn large_datagrams() -> Result<()> {
     Ok(())
 }
 
-/// How far a host is, by a daemon's status, cables.
-fn hops(status: &serde_json::Value, host: u64) -> Option<u64> {
-    let hosts = status["hosts"].as_array()?;
-    hosts.iter().find(|known| known["id"] == host)?["hops"].as_u64()
-}
-
 /// What h1 says to a group is heard by `hearers`, each datagram once.
-fn heard_once(rig: &Rig, python: &std::path::Path, hearers: &[&str]) -> Result<()> {
+fn heard_once(rig: &Rig, python: &Path, hearers: &[&str]) -> Result<()> {
     for group in ["239.86.1.1", "10.86.0.255", "ff15::86:1"] {
         let port = rig.port().to_string();
         let mut programs = Vec::new();
@@ -178,16 +160,14 @@ fn a_group_hears_each_datagram_once() -> Result<()> {
     let Some((mut rig, python)) = up(4, Topology::Ring)? else { return Ok(()) };
     heard_once(&rig, &python, &HOSTS[1..])?;
     rig.lab.cut("h1", "h2")?;
-    rig.lab.wait_until("h1", PATIENCE, |status| hops(status, 2) == Some(3))?;
-    rig.lab.wait_until("h2", PATIENCE, |status| hops(status, 1) == Some(3))?;
+    rig.lies("h1", 2, Some(3))?;
+    rig.lies("h2", 1, Some(3))?;
     heard_once(&rig, &python, &HOSTS[1..])?;
     rig.lab.mend("h1", "h2")?;
     rig.lab.wait_links(PATIENCE)?;
     rig.lab.kill_daemon("h2", Signal::KILL)?;
     for host in ["h1", "h3", "h4"] {
-        rig.lab.wait_until(host, PATIENCE, |status| {
-            status["hosts"].as_array().is_some_and(|hosts| hosts.len() == 2)
-        })?;
+        rig.sees(host, 2)?;
     }
     heard_once(&rig, &python, &["h3", "h4"])
 }
@@ -196,7 +176,7 @@ fn a_group_hears_each_datagram_once() -> Result<()> {
 fn a_host_out_of_reach_is_said_at_once() -> Result<()> {
     let Some((mut rig, python)) = up(3, Topology::Chain)? else { return Ok(()) };
     rig.lab.kill_daemon("h2", Signal::KILL)?;
-    rig.lab.wait_until("h1", PATIENCE, |status| status["hosts"].as_array().is_some_and(Vec::is_empty))?;
+    rig.sees("h1", 0)?;
     for address in addresses(&rig, "h3")? {
         let mut command = Script::Net.plain(&rig, "h1", &python)?;
         let text = run(command.args(["absent", &address.to_string()]), WORK)?.text();
@@ -227,6 +207,12 @@ fn nfs() -> Result<()> {
     payload::file(&file, 13, 50_000_001)?;
     nfs.fetch(&rig, "h1", "file", &back)?;
     payload::same(&file, &back)?;
+    for number in 0..10 {
+        let (name, small) = (format!("small{number}"), rig.file("small"));
+        payload::file(&small, number, 2000)?;
+        nfs.store(&rig, "h1", &small, &name)?;
+        payload::same(&small, &nfs.folder.join(name))?;
+    }
     measure.carried_by_ip(50_000_000)?;
     drop(nfs);
     measure.gave_back()
