@@ -325,6 +325,11 @@ pub fn bytes(size: usize) -> String {
     }
 }
 
+/// How far two hosts are from each other.
+pub fn cables(count: usize) -> String {
+    if count == 1 { "1 cable".to_owned() } else { format!("{count} cables") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@ mod ring;
 
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::perf::cables;
 use crate::pumped::Chain;
 use crate::{cli, perf};
 use anyhow::Result;
@@ -63,11 +64,11 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     ));
     let (time, processors) = (Duration::from_millis(plan.millis), report.machine.processors);
     for hops in 1..plan.hosts {
-        eprintln!("  bandwidth over {}", cables(hops));
-        let mut chain = Chain::new(hops as usize - 1)?;
+        eprintln!("  bandwidth over {}", cables(hops as usize));
         for &size in &plan.sizes {
-            let (group, case) = (format!("bandwidth, {}", cables(hops)), perf::bytes(size));
-            let sample = ours.sample(hops, "stream one way", &case, || Ok(chain.rate(size, time)? * 8e-9))?;
+            let (group, case) = (format!("bandwidth, {}", cables(hops as usize)), perf::bytes(size));
+            let sample =
+                ours.sample(hops, "stream one way", &case, |chain| Ok(chain.rate(size, time)? * 8e-9))?;
             let figure = Figure::new(&group, case, Unit::GigabitsPerSecond, sample);
             let rate = |wake| Ok(ring.rate(hops, size, time, wake)? * 8e-9);
             report.figures.push(beside(figure, hops, plan.runs, processors, rate)?);
@@ -76,9 +77,9 @@ pub fn measure(plan: &Plan, cores: Cores) -> Result<Report> {
     eprintln!("  latency");
     for hops in 1..plan.hosts {
         let size = perf::bytes(MESSAGE);
-        let mut chain = Chain::new(hops as usize - 1)?;
-        let sample = ours.sample(hops, "message one way", &size, || chain.one_way(MESSAGE, time))?;
-        let figure = Figure::new(&format!("{size} one way"), cables(hops), Unit::Nanoseconds, sample);
+        let sample = ours.sample(hops, "message one way", &size, |chain| chain.one_way(MESSAGE, time))?;
+        let case = cables(hops as usize);
+        let figure = Figure::new(&format!("{size} one way"), case, Unit::Nanoseconds, sample);
         let one_way = |wake| ring.one_way(hops, MESSAGE, time, wake);
         report.figures.push(beside(figure, hops, plan.runs, processors, one_way)?);
     }
@@ -125,24 +126,24 @@ struct Ours {
 }
 
 impl Ours {
-    /// Over one cable what `crosslane perf` has found; over more of them what `pumped` gives, run after run.
+    /// Over one cable what `crosslane perf` has found; over more of them what `pumped` gives, run after run. The pumps are
+    /// gone when this returns: they would poll for a while, and the study's hosts would pay for it.
     fn sample(
         &self,
         hops: u32,
         group: &str,
         case: &str,
-        mut pumped: impl FnMut() -> Result<f64>,
+        mut pumped: impl FnMut(&mut Chain) -> Result<f64>,
     ) -> Result<Option<Sample>> {
         if hops > 1 {
-            return Ok(Sample::new((0..self.runs).map(|_| pumped()).collect::<Result<_>>()?));
+            let mut chain = Chain::new(hops as usize - 1)?;
+            // The first one only touches fresh memory.
+            pumped(&mut chain)?;
+            return Ok(Sample::new((0..self.runs).map(|_| pumped(&mut chain)).collect::<Result<_>>()?));
         }
         let found = |figure: &&Figure| figure.group == group && figure.case == case;
         Ok(self.neighbours.figures.iter().find(found).and_then(|figure| figure.sample.clone()))
     }
-}
-
-fn cables(hops: u32) -> String {
-    if hops == 1 { "1 cable".to_owned() } else { format!("{hops} cables") }
 }
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
         let sample = Sample::new(vec![9.0]);
         report.figures.push(Figure::new("stream one way", "1 KB", Unit::GigabitsPerSecond, sample.clone()));
         let ours = Ours { neighbours: report, runs: 2 };
-        let over = |hops, case| ours.sample(hops, "stream one way", case, || Ok(4.0)).unwrap();
+        let over = |hops, case| ours.sample(hops, "stream one way", case, |_| Ok(4.0)).unwrap();
         assert_eq!(over(1, "1 KB"), sample);
         assert_eq!(over(1, "2 KB"), None);
         assert_eq!(over(2, "1 KB"), Sample::new(vec![4.0, 4.0]), "never one for another");

@@ -1,8 +1,9 @@
 //! What it costs that a sender keeps what may be lost with a cable: streams of a lab that keeps it, beside those of one
 //! that does not.
 
-use super::{Judged, cables, runs};
+use super::{Judged, runs};
 use crate::figure::{Figure, Sample, Unit};
+use crate::perf::cables;
 use crate::place::{InLab, Place};
 use crate::program::Iperf3;
 use crate::suite::Quick;

@@ -1,7 +1,8 @@
 //! From the first host of a chain to each of the others: one cable to four.
 
-use super::{Judged, cables, runs};
+use super::{Judged, runs};
 use crate::figure::{Figure, Sample, Unit};
+use crate::perf::cables;
 use crate::place::{InLab, Place};
 use crate::program::{Iperf3, Sockperf, VETH};
 use crate::suite::Quick;
