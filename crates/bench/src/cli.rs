@@ -11,7 +11,7 @@ use crate::scratchpad;
 use crate::suite::{self, Quick};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -126,8 +126,8 @@ pub struct RingArgs {
     /// (internal) Be a receiver on this port
     #[arg(long, hide = true, value_name = "PORT")]
     pub sink: Option<u16>,
-    /// (internal) Be a sender: address, size, milliseconds, when to begin
-    #[arg(long, hide = true, num_args = 4)]
+    /// (internal) Be a sender: address, size, milliseconds
+    #[arg(long, hide = true, num_args = 3)]
     pub pour: Vec<String>,
 }
 
@@ -139,16 +139,11 @@ pub fn run_ring(args: &RingArgs) -> Result<()> {
     if let Some(port) = args.sink {
         return flow::sink(port);
     }
-    if let [to, size, millis, at] = &args.pour[..] {
-        let (to, time) = (to.parse::<SocketAddr>()?, Duration::from_millis(millis.parse()?));
-        let moved = flow::pour(to.ip(), to.port(), size.parse()?, at.parse()?, time)?;
-        println!("{} {}", moved.bytes, moved.nanos);
-        return Ok(());
+    if let [to, size, millis] = &args.pour[..] {
+        return flow::sender(to.parse()?, size.parse()?, Duration::from_millis(millis.parse()?));
     }
     let mut plan = ring::Plan::new(args.runs.into());
-    if !args.sizes.is_empty() {
-        plan.sizes = args.sizes.iter().map(|size| size.0).collect();
-    }
+    choose(&mut plan.sizes, &args.sizes);
     let report = ring::measure(&plan)?;
     args.output.deliver(&report, ring::table)?;
     if args.check && !suite::passes(&report) {
@@ -168,17 +163,31 @@ pub struct DemoArgs {
     pub output: Output,
 }
 
+impl QuickArgs {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// `--only` names something that is not there.
+    pub fn check(&self) -> Result<()> {
+        self.plan().check()
+    }
+
+    fn plan(&self) -> Quick {
+        Quick {
+            runs: self.runs.into(),
+            effort: if self.long { Effort::Long } else { Effort::Short },
+            pinned: !self.no_pinned,
+            only: self.only.clone(),
+        }
+    }
+}
+
 /// Runs `crosslane bench quick`.
 ///
 /// # Errors
 /// The lab does not come up, a file cannot be written, or `--check` found a missed bar.
 pub fn run_quick(args: &QuickArgs) -> Result<()> {
-    let report = suite::quick(&Quick {
-        runs: args.runs.into(),
-        effort: if args.long { Effort::Long } else { Effort::Short },
-        pinned: !args.no_pinned,
-        only: args.only.clone(),
-    })?;
+    let report = suite::quick(&args.plan())?;
     args.output.deliver(&report, export::table)?;
     if args.check && !suite::passes(&report) {
         bail!("{} bars are missed", report.failed().count());
@@ -239,39 +248,42 @@ pub fn run_perf(args: &PerfArgs) -> Result<()> {
     if args.answer {
         return session::answer();
     }
+    let cores = args.cores.map_or_else(Cores::pick, Ok)?;
     if let Some(address) = args.own {
-        return sides::own(address, args.cores.map_or_else(Cores::pick, Ok)?.far);
+        return sides::own(address, cores.far);
     }
     if let Some(offer) = &args.request {
-        return sides::request(offer, args.cores.map_or_else(Cores::pick, Ok)?.near);
+        return sides::request(offer, cores.near);
     }
+    args.output.deliver(&measured(args, cores)?, export::table)
+}
+
+/// What `crosslane perf` is to measure.
+fn measured(args: &PerfArgs, cores: Cores) -> Result<Report> {
+    let runs = |usual| args.runs.map_or(usual, usize::from);
     if !args.operations.is_empty() {
-        return run_access(args);
+        let mut plan = access::Plan::new(args.operations.clone(), args.quick);
+        plan.runs = runs(plan.runs);
+        choose(&mut plan.sizes, &args.sizes);
+        return access::measure(&plan, cores);
     }
     if args.protocol == Some(Protocol::Scratchpad) {
         let mut plan = scratchpad::Plan::new(args.hosts, args.quick);
-        plan.runs = args.runs.map_or(plan.runs, usize::from);
-        if !args.sizes.is_empty() {
-            plan.sizes = args.sizes.iter().map(|size| size.0).collect();
-        }
-        let cores = args.cores.map_or_else(Cores::pick, Ok)?;
-        return args.output.deliver(&scratchpad::measure(&plan, cores)?, export::table);
+        plan.runs = runs(plan.runs);
+        choose(&mut plan.sizes, &args.sizes);
+        return scratchpad::measure(&plan, cores);
     }
     let mut plan = if args.quick { Plan::quick() } else { Plan::full() };
-    plan.runs = args.runs.map_or(plan.runs, usize::from);
+    plan.runs = runs(plan.runs);
     plan.narrow(&args.only, &args.sizes);
-    let cores = args.cores.map_or_else(Cores::pick, Ok)?;
-    args.output.deliver(&run_plan(&plan, cores)?, export::table)
+    run_plan(&plan, cores)
 }
 
-fn run_access(args: &PerfArgs) -> Result<()> {
-    let mut plan = access::Plan::new(args.operations.clone(), args.quick);
-    plan.runs = args.runs.map_or(plan.runs, usize::from);
-    if !args.sizes.is_empty() {
-        plan.sizes = args.sizes.iter().map(|size| size.0).collect();
+/// Sizes that were asked for, in place of the usual ones.
+fn choose(usual: &mut Vec<usize>, asked: &[Size]) {
+    if !asked.is_empty() {
+        *usual = asked.iter().map(|size| size.0).collect();
     }
-    let cores = args.cores.map_or_else(Cores::pick, Ok)?;
-    args.output.deliver(&access::measure(&plan, cores)?, export::table)
 }
 
 /// Measures `plan` against a copy of this process, which must understand `perf --answer`.

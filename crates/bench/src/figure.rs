@@ -136,6 +136,12 @@ impl Figure {
         Self { group, case, unit, sample, missing, references, bar: None }
     }
 
+    /// A figure in place of all those of a part that failed: it misses its bar.
+    pub fn failed(group: &str, why: &anyhow::Error) -> Self {
+        let missing = Some(format!("{why:#}"));
+        Self { missing, ..Self::new(group, "all", Unit::PerSecond, None).bar("any figure", 1.0, None) }
+    }
+
     /// The same figure held against `sample`, if there is one.
     pub fn against(mut self, name: &str, sample: Option<Sample>) -> Self {
         self.references.extend(sample.map(|sample| Reference { name: name.to_owned(), sample }));
@@ -280,6 +286,7 @@ mod tests {
     fn a_figure_that_is_missing_does_not_meet_its_bar() {
         let mut report = Report::new("test");
         report.figures.push(Figure::new("a", "b", Unit::PerSecond, None).bar("tcp", 1.0, None));
-        assert_eq!(report.failed().count(), 1);
+        report.figures.push(Figure::failed("transit", &anyhow::anyhow!("no lab")));
+        assert_eq!(report.failed().count(), 2);
     }
 }

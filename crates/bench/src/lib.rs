@@ -17,5 +17,6 @@ pub mod program;
 pub mod pumped;
 pub mod ring;
 pub mod scratchpad;
+pub mod speaker;
 pub mod suite;
 pub mod transit;

@@ -7,7 +7,7 @@ use crate::perf::Plan;
 use crate::place::{InLab, Place};
 use crate::program::{self, Effort, Program};
 use crate::{cli, figure, transit};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use crosslane_lab::{Lab, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
@@ -20,6 +20,10 @@ const IDLE_BAR: f64 = 1.0;
 /// Hosts of the ring that idles, and the most of one processor that all its daemons may use, percent.
 const RING: u8 = 8;
 const RING_BAR: f64 = 2.0;
+/// Percent of a processor that count as nothing.
+const LEAST: f64 = 0.01;
+/// Parts of a run, as `--only` names them, beside programs and those of [`transit`].
+const PARTS: [&str; 3] = ["perf", "idle", "ip"];
 /// Processors of the pinned part.
 const PINNED: Cores = Cores { near: 0, far: 1 };
 
@@ -38,8 +42,27 @@ pub struct Quick {
 
 impl Quick {
     fn programs(&self) -> Vec<Box<dyn Program>> {
-        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
-        program::all().into_iter().filter(|program| wanted(program.name())).collect()
+        program::all().into_iter().filter(|program| self.wants(program.name())).collect()
+    }
+
+    /// Those that nothing accelerates.
+    fn plain_programs(&self) -> Vec<Box<dyn Program>> {
+        let programs = program::over_ip().into_iter();
+        programs.filter(|program| self.wants("ip") || self.wants(program.name())).collect()
+    }
+
+    /// Whether all that is wanted is there.
+    ///
+    /// # Errors
+    /// Something is not; with the names of all that is.
+    pub fn check(&self) -> Result<()> {
+        let (all, plain) = (program::all(), program::over_ip());
+        let programs = all.iter().chain(&plain).map(|program| program.name());
+        let names: Vec<&str> = PARTS.into_iter().chain(transit::names()).chain(programs).collect();
+        match self.only.iter().find(|only| !names.contains(&only.as_str())) {
+            Some(unknown) => bail!("`{unknown}` is nothing that can be run; there are: {}", names.join(", ")),
+            None => Ok(()),
+        }
     }
 
     /// Whether the part of this name is wanted.
@@ -60,7 +83,7 @@ pub fn quick(quick: &Quick) -> Result<Report> {
         let cores = if cores.is_shared() { cores } else { Cores::pick_close()? };
         match cli::run_plan(&plan, cores) {
             Ok(perf) => report.figures.extend(perf.figures.into_iter().filter(is_main)),
-            Err(error) => report.warnings.push(format!("perf failed: {error:#}")),
+            Err(error) => report.figures.push(Figure::failed("perf", &error)),
         }
     }
     in_lab(quick, "", true, &mut report)?;
@@ -86,91 +109,74 @@ fn is_main(figure: &Figure) -> bool {
     figure.bar.is_some() || figure.group.starts_with("stream") || figure.group == "message one way"
 }
 
-/// Brings up a lab of two hosts, runs all programs in it, and takes it down again.
+/// Brings up a lab of two hosts, runs all that is wanted in it, and takes it down again.
 fn in_lab(quick: &Quick, remark: &str, bars: bool, report: &mut Report) -> Result<()> {
+    let (programs, idle) = (quick.programs(), quick.wants("idle"));
+    let plain = if bars { quick.plain_programs() } else { Vec::new() };
+    if programs.is_empty() && plain.is_empty() && !idle {
+        return Ok(());
+    }
     let setting = Setting { runs: quick.runs, effort: quick.effort, bars, remark: remark.to_owned() };
     let lab =
         Lab::up(&Options { hosts: 2, topology: crosslane_lab::Topology::Pair, ..Options::scratch("bench") })
             .context("the lab does not come up")?;
     let places = InLab::all(&lab)?;
     let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
-    let programs = quick.programs();
     let progress = progress(programs.len() as u64 * steps(places.len(), &setting));
     run_all(&programs, &places, &setting, &progress, report);
-    if quick.wants("idle") {
+    if idle {
         progress.set_message(format!("{IDLE_CONNECTIONS} idle connections{remark}"));
-        report.figures.push(idle_figure(&lab, places[0], remark, quick.runs));
+        report.figures.push(idle_connections(&lab, places[0], remark, quick.runs));
     }
-    if bars && lab.state().tun {
-        over_ip(quick, &lab, &setting, &progress, report)?;
+    if !lab.state().tun && !plain.is_empty() {
+        report.warnings.push("no /dev/net/tun for this user: IP over the fabric was not measured".to_owned());
+    } else {
+        let places = InLab::plain(&lab)?;
+        let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
+        progress.inc_length(plain.len() as u64 * steps(places.len(), &setting));
+        run_all(&plain, &places, &setting, &progress, report);
     }
     progress.finish_and_clear();
     lab.down().context("the lab does not go down")
 }
 
-/// Programs that nothing accelerates, over the fabric's IP.
-fn over_ip(
-    quick: &Quick,
-    lab: &Lab,
-    setting: &Setting,
-    progress: &ProgressBar,
-    report: &mut Report,
-) -> Result<()> {
-    let places = InLab::plain(lab)?;
-    let places: Vec<&dyn Place> = places.iter().map(|place| place as &dyn Place).collect();
-    let programs: Vec<_> = program::over_ip()
-        .into_iter()
-        .filter(|program| quick.wants("ip") || quick.wants(program.name()))
-        .collect();
-    progress.inc_length(programs.len() as u64 * steps(places.len(), setting));
-    run_all(&programs, &places, setting, progress, report);
-    Ok(())
-}
-
 /// A ring in which nothing moves.
 fn idle_ring(runs: usize) -> Figure {
-    let case = format!("{RING} daemons in a ring");
-    let limit = format!("limit of {RING_BAR} %");
     let measured = || -> Result<Vec<f64>> {
         let lab = Lab::up(&Options { hosts: RING, ..Options::scratch("idle") })?;
-        let daemons = lab.state().hosts.iter().filter_map(|host| host.daemon?.pid.try_into().ok());
-        let daemons: Vec<u32> = daemons.collect();
+        let daemons = daemons(&lab);
         anyhow::ensure!(daemons.len() == usize::from(RING), "not all daemons run");
-        // Nothing at all would have no ratio to the limit.
-        let one = || Ok(program::used(&daemons, IDLE_TIME)?.max(0.01));
-        let values = (0..runs.min(3)).map(|_| one()).collect();
+        let values = (0..runs.min(3)).map(|_| program::used(&daemons, IDLE_TIME)).collect();
         lab.down()?;
         values
     };
-    match measured() {
-        Ok(values) => Figure::new("idle ring", case, Unit::PercentOfCore, Sample::new(values))
-            .against(&limit, Sample::new(vec![RING_BAR]))
-            .bar(&limit, 1.0, None),
-        Err(error) => Figure {
-            missing: Some(format!("{error:#}")),
-            ..Figure::new("idle ring", case, Unit::PercentOfCore, None)
-        },
-    }
+    idle_figure("idle ring", format!("{RING} daemons in a ring"), RING_BAR, measured())
 }
 
-fn idle_figure(lab: &Lab, place: &dyn Place, remark: &str, runs: usize) -> Figure {
-    let hosts = ["h1", "h2"];
-    let daemons =
-        hosts.iter().filter_map(|host| lab.daemon(host).ok()??.pid.try_into().ok()).collect::<Vec<u32>>();
+/// Connections on which nothing moves.
+fn idle_connections(lab: &Lab, place: &dyn Place, remark: &str, runs: usize) -> Figure {
+    let daemons = daemons(lab);
     let case = format!("{IDLE_CONNECTIONS} connections, {} daemons and both programs", daemons.len());
-    let measured: Result<Vec<f64>> =
+    let measured =
         (0..runs.min(3)).map(|_| program::idle(place, IDLE_CONNECTIONS, IDLE_TIME, &daemons)).collect();
-    let group = format!("idle{remark}");
-    let limit = format!("limit of {IDLE_BAR} %");
-    match measured {
-        Ok(values) => Figure::new(&group, case, Unit::PercentOfCore, Sample::new(values))
-            .against(&limit, Sample::new(vec![IDLE_BAR]))
-            .bar(&limit, 1.0, None),
-        Err(error) => Figure {
-            missing: Some(format!("{error:#}")),
-            ..Figure::new(&group, case, Unit::PercentOfCore, None)
-        },
-    }
+    idle_figure(&format!("idle{remark}"), case, IDLE_BAR, measured)
+}
+
+/// Processes of the daemons that run.
+fn daemons(lab: &Lab) -> Vec<u32> {
+    lab.state().hosts.iter().filter_map(|host| host.daemon?.pid.try_into().ok()).collect()
+}
+
+/// What idle processes use, held against `limit` percent of a processor.
+fn idle_figure(group: &str, case: String, limit: f64, measured: Result<Vec<f64>>) -> Figure {
+    let name = format!("limit of {limit} %");
+    let (values, missing) = match measured {
+        // Nothing at all would have no ratio to the limit.
+        Ok(values) => (values.into_iter().map(|value| value.max(LEAST)).collect(), None),
+        Err(error) => (Vec::new(), Some(format!("{error:#}"))),
+    };
+    let figure = Figure::new(group, case, Unit::PercentOfCore, Sample::new(values));
+    Figure { missing, ..figure.against(&name, Sample::new(vec![limit])).bar(&name, 1.0, None) }
 }
 
 /// Three hosts in a ring, program after program, with progress on the terminal.
@@ -247,4 +253,34 @@ pub(crate) fn progress(steps: u64) -> ProgressBar {
 /// Whether all bars of `report` are met.
 pub fn passes(report: &figure::Report) -> bool {
     report.failed().next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_not_run_in_silence() {
+        let quick = |only: &[&str]| Quick {
+            runs: 1,
+            effort: Effort::Short,
+            pinned: false,
+            only: only.iter().map(|&name| name.to_owned()).collect(),
+        };
+        assert!(quick(&[]).check().is_ok());
+        assert!(quick(&["perf", "loss", "iperf3", "IP: ping"]).check().is_ok());
+        let error = quick(&["iperf3", "transits"]).check().unwrap_err().to_string();
+        assert!(error.contains("`transits`") && error.contains("transit, safety"), "{error}");
+        assert!(quick(&["loss"]).programs().is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_measured_misses_its_bar() {
+        let figure = |measured| idle_figure("idle", String::new(), 2.0, measured);
+        assert_eq!(figure(Ok(vec![0.0, 1.9, 0.1])).meets_bar(), Some(true));
+        assert_eq!(figure(Ok(vec![2.1])).meets_bar(), Some(false));
+        let missing = figure(Err(anyhow::anyhow!("no lab")));
+        assert_eq!((missing.meets_bar(), missing.missing.as_deref()), (None, Some("no lab")));
+        assert!(missing.bar.is_some());
+    }
 }

@@ -56,7 +56,10 @@ impl Action {
             Command::Status(args) => Self::Status { socket, json: args.json },
             Command::Ping(args) => Self::Ping { socket, ping: ping_of(&args) },
             Command::Perf(args) => Self::Perf(args),
-            Command::Bench(BenchCommand::Quick(args)) => Self::BenchQuick(args),
+            Command::Bench(BenchCommand::Quick(args)) => {
+                args.check().map_err(|error| exit::usage(format!("--only: {error}")))?;
+                Self::BenchQuick(args)
+            }
             Command::Bench(BenchCommand::Ring(args)) => Self::BenchRing(args),
             Command::Demo(args) => Self::Demo(args),
             Command::Top(args) => Self::Top { socket, top: top_of(&args)? },

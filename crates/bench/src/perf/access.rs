@@ -101,7 +101,8 @@ fn sides(lab: &Lab, program: &PathBuf, host: &str, cores: Cores) -> Result<(Owne
     owner.args(["perf", "--own", &lab.address(host)?.to_string(), "--cores", &cores.to_string()]);
     let owner = Owner::start(owner)?;
     let mut requester = lab.command("h1", Preload::Off, program)?;
-    requester.args(["perf", "--request", &owner.offer, "--cores", &cores.to_string()]);
+    let offer = serde_json::to_string(&owner.offer)?;
+    requester.args(["perf", "--request", &offer, "--cores", &cores.to_string()]);
     let requester = Requester::start(requester)?;
     Ok((owner, requester))
 }

@@ -3,18 +3,18 @@
 use super::cases::{Case, Outcome};
 use super::link::{Descriptors, Link};
 use crate::affinity::{Cores, Pin};
+use crate::speaker::{Lines, Reaped, end_with_parent, tell};
 use anyhow::{Context, Result, bail};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Write};
+use std::io::{BufRead, BufReader, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command};
+use std::process::Command;
 
 /// What the answering side must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,26 +23,18 @@ struct Invitation {
     shared_core: bool,
 }
 
+/// The answering side is there, or ready for a case.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Here;
+
 /// The measuring side's hold of the other.
 #[derive(Debug)]
 pub struct Session {
     link: Link,
-    from: BufReader<UnixStream>,
-    to: UnixStream,
+    lines: Lines,
     _child: Option<Reaped>,
     key: u64,
     _pin: Pin,
-}
-
-/// A child that is ended and waited for when dropped.
-#[derive(Debug)]
-struct Reaped(Child);
-
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Session {
@@ -57,15 +49,14 @@ impl Session {
         let invitation = Invitation { core: cores.far, shared_core: cores.is_shared() };
         send_descriptors(&near, &serde_json::to_vec(&invitation)?, &descriptors)?;
         let mut session = Self { _child: child, ..Self::new(&descriptors, cores, near)? };
-        session.expect_line("the answering process does not start")?;
+        let Here = session.lines.hear().context("the answering process does not start")?;
         Ok(session)
     }
 
     /// Talks to an other side that was started already, on `descriptors`.
     pub fn new(descriptors: &Descriptors, cores: Cores, to: UnixStream) -> Result<Self> {
         let link = descriptors.link(true, cores.is_shared())?;
-        let from = BufReader::new(to.try_clone()?);
-        Ok(Self { link, from, to, _child: None, key: 1, _pin: Pin::to(cores.near)? })
+        Ok(Self { link, lines: Lines::over(to)?, _child: None, key: 1, _pin: Pin::to(cores.near)? })
     }
 
     /// Runs one case on both sides: what this side saw, and what the other did. `case` gets the mark key.
@@ -74,19 +65,11 @@ impl Session {
         self.key += 1 << 32;
         let case = case(self.key);
         case.clear(&self.link);
-        writeln!(self.to, "{}", serde_json::to_string(&case)?)?;
-        self.expect_line("the answering side does not begin")?;
+        self.lines.say(&case)?;
+        let Here = self.lines.hear().context("the answering side does not begin")?;
         let near = case.near(&self.link)?;
-        let far = serde_json::from_str(&self.expect_line("the answering side does not end")?)?;
+        let far = self.lines.hear().context("the answering side does not end")?;
         Ok((near, far))
-    }
-
-    fn expect_line(&mut self, complaint: &str) -> Result<String> {
-        let mut line = String::new();
-        if self.from.read_line(&mut line)? == 0 {
-            bail!("{complaint}");
-        }
-        Ok(line)
     }
 }
 
@@ -117,13 +100,12 @@ fn receive_descriptors(from: &UnixStream) -> Result<(Invitation, Descriptors)> {
 /// Runs the answering side of [`Session::spawn`] until the measuring side hangs up. Standard input must be the
 /// socket that it gave.
 pub fn answer() -> Result<()> {
-    // A measuring side that is killed closes the socket too, but in the middle of a case nobody looks there.
-    set_parent_process_death_signal(Some(Signal::KILL)).context("tie to the measuring process")?;
+    end_with_parent()?;
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let (invitation, descriptors) = receive_descriptors(&socket).context("only perf itself starts this")?;
     let _pin = Pin::to(invitation.core)?;
     let link = descriptors.link(false, invitation.shared_core)?;
-    writeln!(socket, "here")?;
+    tell(&mut socket, &Here)?;
     serve(&link, socket)
 }
 
@@ -132,9 +114,8 @@ pub fn serve(link: &Link, mut socket: UnixStream) -> Result<()> {
     for line in BufReader::new(socket.try_clone()?).lines() {
         let case: Case = serde_json::from_str(&line?)?;
         case.clear(link);
-        writeln!(socket, "ready")?;
-        let outcome = case.far(link)?;
-        writeln!(socket, "{}", serde_json::to_string(&outcome)?)?;
+        tell(&mut socket, &Here)?;
+        tell(&mut socket, &case.far(link)?)?;
     }
     Ok(())
 }

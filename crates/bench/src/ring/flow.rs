@@ -1,10 +1,12 @@
 //! A plain program that sends, and one that receives: sockets of the standard library and nothing of ours, so that
 //! the library preloaded into them is what is measured.
 
+use crate::speaker::{end_with_parent, tell};
 use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long either side waits for the other.
@@ -13,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MOST: u64 = 64 << 20;
 
 /// What was moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Bytes that the receiver got.
     pub bytes: u64,
@@ -28,6 +30,10 @@ impl Moved {
         if self.nanos == 0 { 0.0 } else { self.bytes as f64 * 1e3 / self.nanos as f64 }
     }
 }
+
+/// A sender has its connection.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Connected;
 
 /// Nanoseconds of the clock that all processes of a machine share.
 pub fn clock() -> u64 {
@@ -77,28 +83,57 @@ fn receive(mut peer: TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Connects to a [`sink`], waits until the [clock] says `at`, sends for `time` in writes of `size` bytes, and returns what
-/// the receiver got.
+/// A connection to a [`sink`] on which nothing was sent yet.
+#[derive(Debug)]
+pub struct Flow {
+    peer: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Flow {
+    /// Connects; what is sent will be in writes of `size` bytes.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub fn connect(to: SocketAddr, size: usize) -> Result<Self> {
+        let mut peer = TcpStream::connect(to).context("cannot connect")?;
+        peer.set_read_timeout(Some(PATIENCE))?;
+        peer.set_write_timeout(Some(PATIENCE))?;
+        peer.write_all(&(size as u64).to_ne_bytes())?;
+        Ok(Self { peer, bytes: vec![0x5a; size] })
+    }
+
+    /// Sends for `time` from when the [clock] says `at`, and returns what the receiver got.
+    ///
+    /// # Errors
+    /// The receiver goes.
+    pub fn pour(mut self, at: u64, time: Duration) -> Result<Moved> {
+        std::thread::sleep(Duration::from_nanos(at.saturating_sub(clock())));
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            self.peer.write_all(&self.bytes)?;
+        }
+        self.peer.shutdown(Shutdown::Write)?;
+        let mut answer = [0; 16];
+        self.peer.read_exact(&mut answer).context("the receiver does not answer")?;
+        let (bytes, nanos) = answer.split_at(8);
+        let word = |part: &[u8]| part.try_into().map(u64::from_ne_bytes).unwrap_or_default();
+        Ok(Moved { bytes: word(bytes), nanos: word(nanos) })
+    }
+}
+
+/// The sending program: connects, says so, is told on standard input when to begin, and tells what came of it.
 ///
 /// # Errors
-/// Nobody listens, or the receiver goes.
-pub fn pour(to: IpAddr, port: u16, size: usize, at: u64, time: Duration) -> Result<Moved> {
-    let mut peer = TcpStream::connect(SocketAddr::new(to, port)).context("cannot connect")?;
-    peer.set_read_timeout(Some(PATIENCE))?;
-    peer.set_write_timeout(Some(PATIENCE))?;
-    peer.write_all(&(size as u64).to_ne_bytes())?;
-    let bytes = vec![0x5a; size];
-    std::thread::sleep(Duration::from_nanos(at.saturating_sub(clock())));
-    let begin = Instant::now();
-    while begin.elapsed() < time {
-        peer.write_all(&bytes)?;
-    }
-    peer.shutdown(Shutdown::Write)?;
-    let mut answer = [0; 16];
-    peer.read_exact(&mut answer).context("the receiver does not answer")?;
-    let (bytes, nanos) = answer.split_at(8);
-    let word = |part: &[u8]| part.try_into().map(u64::from_ne_bytes).unwrap_or_default();
-    Ok(Moved { bytes: word(bytes), nanos: word(nanos) })
+/// As [`Flow`]'s.
+pub fn sender(to: SocketAddr, size: usize, time: Duration) -> Result<()> {
+    end_with_parent()?;
+    let flow = Flow::connect(to, size)?;
+    let mut out = std::io::stdout();
+    tell(&mut out, &Connected)?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    tell(&mut out, &flow.pour(serde_json::from_str(&line)?, time)?)
 }
 
 #[cfg(test)]
@@ -108,9 +143,9 @@ mod tests {
     #[test]
     fn what_was_poured_is_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let to = listener.local_addr().unwrap();
         let sink = std::thread::spawn(move || receive(listener.accept().unwrap().0).unwrap());
-        let moved = pour(Ipv4Addr::LOCALHOST.into(), port, 4096, 0, Duration::from_millis(20)).unwrap();
+        let moved = Flow::connect(to, 4096).unwrap().pour(0, Duration::from_millis(20)).unwrap();
         sink.join().unwrap();
         assert!(moved.bytes > 0 && moved.bytes.is_multiple_of(4096) && moved.rate() > 0.0, "{moved:?}");
         assert_eq!(Moved { bytes: 3_000_000, nanos: 1_000_000 }.rate(), 3000.0);

@@ -8,8 +8,9 @@ pub mod flow;
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::bytes;
 use crate::program::VETH;
-use crate::program::process::{Server, run};
-use anyhow::{Context, Result, bail, ensure};
+use crate::program::process::Server;
+use crate::speaker::Speaker;
+use anyhow::{Context, Result, ensure};
 use crosslane_lab::{Lab, Options, Preload};
 use flow::Moved;
 use std::fmt::Write;
@@ -19,10 +20,8 @@ use std::time::Duration;
 /// Ports of the receivers: accelerated ones, and plain ones.
 const PORT: u16 = 23_000;
 const PLAIN_PORT: u16 = 23_001;
-/// Time for all senders of a run to start and connect, ms.
-const START: u64 = 150;
-/// How long a sender may take in all.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Time for all senders of a run, which have connected, to hear when they are to begin.
+const START: Duration = Duration::from_millis(10);
 /// Least part of the rate at 1 MB that larger sizes must keep: the study's fell to pieces there.
 const COLLAPSE: f64 = 0.5;
 
@@ -87,26 +86,23 @@ impl Rig {
 
     /// The rates of flows that run at the same time, MB/s: accelerated, or the kernel's TCP over the veth pairs.
     fn rates(&self, preload: Preload, flows: Flows, size: usize, millis: u64) -> Result<Vec<f64>> {
-        let at = flow::clock() + START * 1_000_000;
         let senders = flows.iter().map(|(from, to)| {
             let mut sender = self.lab.command(from, preload, &self.program)?;
             let to = match preload {
                 Preload::On => format!("{}:{PORT}", self.lab.address(to)?),
                 Preload::Off => format!("{}:{PLAIN_PORT}", self.lab.baseline(from, to)?),
             };
-            sender.args(["bench", "ring", "--pour", &to]);
-            sender.args([size, usize::try_from(millis)?].map(|word| word.to_string()));
-            sender.arg(at.to_string());
-            Ok(sender)
+            sender.args(["bench", "ring", "--pour", &to, &size.to_string(), &millis.to_string()]);
+            Speaker::start(sender)
         });
-        let senders = senders.collect::<Result<Vec<_>>>()?;
-        std::thread::scope(|scope| {
-            let running: Vec<_> =
-                senders.into_iter().map(|sender| scope.spawn(|| parse(&run(sender, LIMIT)?))).collect();
-            let ended =
-                running.into_iter().map(|it| it.join().unwrap_or_else(|_| bail!("a run has panicked")));
-            ended.map(|moved| Ok(moved?.rate())).collect()
-        })
+        let mut senders = senders.collect::<Result<Vec<_>>>()?;
+        for sender in &mut senders {
+            let flow::Connected = sender.hear().context("a sender")?;
+        }
+        let at = flow::clock() + u64::try_from(START.as_nanos())?;
+        senders.iter_mut().try_for_each(|sender| sender.say(&at))?;
+        let rate = |sender: &mut Speaker| Ok(sender.hear::<Moved>().context("a sender")?.rate());
+        senders.iter_mut().map(rate).collect()
     }
 
     /// All arrangements of one run: a pair's rate alone, one host's to each of both, each of all at once, and their sum.
@@ -145,12 +141,6 @@ impl Rig {
         let status = self.lab.status("h1").unwrap_or_default();
         status["counters"]["streams_opened"].as_u64().unwrap_or(0)
     }
-}
-
-/// What the sender printed: bytes and nanoseconds, as the receiver counted them.
-fn parse(out: &str) -> Result<Moved> {
-    let (bytes, nanos) = out.trim().split_once(' ').context("the sender printed no figures")?;
-    Ok(Moved { bytes: bytes.parse()?, nanos: nanos.parse()? })
 }
 
 /// Measures `plan`.
@@ -294,11 +284,5 @@ mod tests {
         let collapsed = report(4000.0);
         assert_eq!(collapsed.failed().count(), 4);
         assert!(table(&collapsed).contains("MISSED 4 times"));
-    }
-
-    #[test]
-    fn the_senders_words_are_read() {
-        assert_eq!(parse("1000 2000\n").unwrap(), Moved { bytes: 1000, nanos: 2000 });
-        assert!(parse("").is_err());
     }
 }

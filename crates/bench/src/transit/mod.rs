@@ -6,7 +6,7 @@ mod safety;
 mod ways;
 
 use crate::compare::{Setting, by_turns, steps};
-use crate::figure::{Figure, Report, Unit};
+use crate::figure::{Figure, Report};
 use crate::place::Place;
 use crate::program::Program;
 use crate::suite::{Quick, progress, show};
@@ -31,21 +31,21 @@ impl From<Figure> for Judged {
     }
 }
 
+/// Names of the parts.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PARTS.into_iter().map(|(name, _)| name)
+}
+
 /// Measures the parts that are wanted. One that fails becomes a figure that says why it is missing.
 pub fn measure(quick: &Quick, report: &mut Report) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     for (name, part) in PARTS.into_iter().filter(|(name, _)| quick.wants(name)) {
-        let judged = part(quick).unwrap_or_else(|error| vec![missing(name, &error).into()]);
+        let judged = part(quick).unwrap_or_else(|error| vec![Figure::failed(name, &error).into()]);
         let figures: Vec<Figure> =
             judged.into_iter().map(|one| one.judge(processors, &mut report.warnings)).collect();
         show(&figures);
         report.figures.extend(figures);
     }
-}
-
-fn missing(name: &str, error: &anyhow::Error) -> Figure {
-    let missing = Some(format!("{error:#}"));
-    Figure { missing, ..Figure::new(name, "all", Unit::PerSecond, None).bar("any figure", 1.0, None) }
 }
 
 impl Judged {
@@ -75,14 +75,10 @@ fn runs(program: &dyn Program, metric: usize, places: &[&dyn Place], quick: &Qui
     places.iter().zip(outcomes).map(one).collect()
 }
 
-fn cables(count: usize) -> String {
-    if count == 1 { "1 cable".to_owned() } else { format!("{count} cables") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Sample;
+    use crate::figure::{Sample, Unit};
 
     #[test]
     fn a_bar_counts_where_each_thread_has_a_processor() {
@@ -96,12 +92,5 @@ mod tests {
         assert!(notes.is_empty());
         assert_eq!(judged(4).judge(4, &mut notes).meets_bar(), None);
         assert_eq!(notes, ["g, c: no bar, 5 threads share 4 processors"]);
-    }
-
-    #[test]
-    fn a_part_that_fails_misses_its_bar() {
-        let mut report = Report::new("test");
-        report.figures.push(missing("transit", &anyhow!("no lab")));
-        assert_eq!(report.failed().count(), 1);
     }
 }

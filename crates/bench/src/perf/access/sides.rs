@@ -2,14 +2,13 @@
 
 use super::Operation;
 use crate::affinity::Pin;
-use anyhow::{Context, Result, bail};
+use crate::speaker::{Speaker, end_with_parent, tell};
+use anyhow::{Context, Result};
 use crosslane_client::memory::{Access, Buffer, Memory, Peer, RemoteRegion};
 use crosslane_client::native::Fabric;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,45 +39,16 @@ pub struct Outcome {
     pub count: u64,
 }
 
-/// A side that runs; it is ended and waited for when dropped.
-#[derive(Debug)]
-struct Side {
-    child: Child,
-    from: BufReader<ChildStdout>,
-    to: ChildStdin,
-}
-
-impl Side {
-    fn start(mut command: Command) -> Result<Self> {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start a side")?;
-        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else { bail!("no pipes") };
-        Ok(Self { child, from: BufReader::new(from), to })
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        if self.from.read_line(&mut line)? == 0 {
-            bail!("a side of the measurement has ended");
-        }
-        Ok(line.trim().to_owned())
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The program whose memory it is.
 #[derive(Debug)]
 pub struct Owner {
-    _side: Side,
+    _side: Speaker,
     /// Where its memory is served, and the key.
-    pub offer: String,
+    pub offer: Offer,
 }
+
+/// An address, and what is reached there.
+pub type Offer = (SocketAddr, RemoteRegion);
 
 impl Owner {
     /// Starts it: `command` must call [`own`].
@@ -86,15 +56,15 @@ impl Owner {
     /// # Errors
     /// It does not start.
     pub fn start(command: Command) -> Result<Self> {
-        let mut side = Side::start(command)?;
-        let offer = side.line().context("the owner")?;
+        let mut side = Speaker::start(command)?;
+        let offer = side.hear().context("the owner")?;
         Ok(Self { _side: side, offer })
     }
 }
 
 /// The program that asks.
 #[derive(Debug)]
-pub struct Requester(Side);
+pub struct Requester(Speaker);
 
 impl Requester {
     /// Starts it: `command` must call [`request`].
@@ -102,16 +72,16 @@ impl Requester {
     /// # Errors
     /// It does not start.
     pub fn start(command: Command) -> Result<Self> {
-        Side::start(command).map(Self)
+        Speaker::start(command).map(Self)
     }
 
     /// Has it do something.
     ///
     /// # Errors
-    /// It failed, and said why on standard error.
+    /// It failed, and said why on standard error; or it said nothing in time.
     pub fn ask(&mut self, question: Question) -> Result<Outcome> {
-        writeln!(self.0.to, "{}", serde_json::to_string(&question)?)?;
-        Ok(serde_json::from_str(&self.0.line().context("the requester")?)?)
+        self.0.say(&question)?;
+        self.0.hear().context("the requester")
     }
 }
 
@@ -120,11 +90,11 @@ impl Requester {
 /// # Errors
 /// There is no daemon, or no memory.
 pub fn own(address: IpAddr, core: usize) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("tie to the measuring process")?;
+    end_with_parent()?;
     let _pin = Pin::to(core)?;
     let memory = Memory::serve(Fabric::open()?, SocketAddr::new(address, 0))?;
     let region = memory.register(REGION)?;
-    println!("{}", serde_json::to_string(&(memory.address(), region.share(Access::ALL)?))?);
+    tell(&mut std::io::stdout(), &(memory.address(), region.share(Access::ALL)?))?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
@@ -134,14 +104,14 @@ pub fn own(address: IpAddr, core: usize) -> Result<()> {
 /// # Errors
 /// The owner cannot be reached, or an operation failed.
 pub fn request(offer: &str, core: usize) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("tie to the measuring process")?;
+    end_with_parent()?;
     let _pin = Pin::to(core)?;
-    let (address, remote): (SocketAddr, RemoteRegion) = serde_json::from_str(offer)?;
+    let (address, remote): Offer = serde_json::from_str(offer)?;
     let mut peer = Peer::connect(Fabric::open()?, address)?;
     let target = Arc::new(Buffer::create(REGION)?);
     for line in std::io::stdin().lines() {
         let outcome = answer(serde_json::from_str(&line?)?, &mut peer, &remote, &target)?;
-        println!("{}", serde_json::to_string(&outcome)?);
+        tell(&mut std::io::stdout(), &outcome)?;
     }
     Ok(())
 }

@@ -1,0 +1,140 @@
+//! A copy of this process that is told what to do, a line at a time, and answers in lines, each within a time.
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// How long an answer may take: longer than whoever answers waits for somebody else.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A child that is ended and waited for when dropped.
+#[derive(Debug)]
+pub struct Reaped(pub Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Lines of JSON, both ways.
+#[derive(Debug)]
+pub struct Lines {
+    from: BufReader<UnixStream>,
+    to: UnixStream,
+}
+
+impl Lines {
+    /// Over a socket whose other end answers.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn over(to: UnixStream) -> Result<Self> {
+        to.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self { from: BufReader::new(to.try_clone()?), to })
+    }
+
+    /// Says something.
+    ///
+    /// # Errors
+    /// The other side is gone.
+    pub fn say(&mut self, words: &impl Serialize) -> Result<()> {
+        tell(&mut self.to, words).context("the other side has ended")
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    /// The other side has ended, says nothing in time, or something that is not understood.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let mut line = String::new();
+        match self.from.read_line(&mut line) {
+            Ok(0) => bail!("the other side has ended"),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                bail!("the other side has said nothing for {} s", PATIENCE.as_secs())
+            }
+            read => read?,
+        };
+        serde_json::from_str(&line).with_context(|| format!("the other side says {line:?}"))
+    }
+}
+
+/// A program that speaks by its standard input and output; ended when dropped.
+#[derive(Debug)]
+pub struct Speaker {
+    lines: Lines,
+    _child: Reaped,
+}
+
+impl Speaker {
+    /// Starts it; what it writes to standard error goes where ours goes.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(mut command: Command) -> Result<Self> {
+        let (near, far) = UnixStream::pair()?;
+        command.stdin(OwnedFd::from(far.try_clone()?)).stdout(OwnedFd::from(far));
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { lines: Lines::over(near)?, _child: Reaped(child) })
+    }
+
+    /// As [`Lines::say`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn say(&mut self, words: &impl Serialize) -> Result<()> {
+        self.lines.say(words)
+    }
+
+    /// As [`Lines::hear`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
+        self.lines.hear()
+    }
+}
+
+/// Writes a line of JSON, as [`Lines`] and [`Speaker`] hear it.
+///
+/// # Errors
+/// Nobody reads it any more.
+pub fn tell(to: &mut impl Write, words: &impl Serialize) -> Result<()> {
+    writeln!(to, "{}", serde_json::to_string(words)?)?;
+    Ok(())
+}
+
+/// Ends this process with the one that started it, also where that is killed and nobody looks at a socket.
+///
+/// # Errors
+/// The kernel does not know how.
+pub fn end_with_parent() -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("tie to the measuring process")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Speaker {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Speaker::start(command).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_is_answered() {
+        let mut speaker = shell("read line; echo $line; echo nonsense");
+        speaker.say(&7).unwrap();
+        assert_eq!(speaker.hear::<u32>().unwrap(), 7);
+        assert!(speaker.hear::<u32>().unwrap_err().to_string().contains("nonsense"));
+        assert!(speaker.hear::<u32>().unwrap_err().to_string().contains("ended"));
+    }
+}
