@@ -216,7 +216,7 @@ pub(crate) struct UpArgs {
     /// Longest spin before a sleep, us [default: the daemon's]
     #[arg(long)]
     pub(crate) spin_us: Option<u32>,
-    /// All traffic goes in one direction round the ring
+    /// All traffic goes in one direction round the ring (3 hosts or more)
     #[arg(long)]
     pub(crate) one_way: bool,
     /// What becomes of a stream whose cable is lost [default: the daemon's]

@@ -27,11 +27,16 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool) -> Result<()>
         return Ok(());
     }
     writeln!(out, "cable {one}-{other} is {is}")?;
-    for (host, after) in noticed.ends {
+    for (host, after) in &noticed.ends {
         let link = if cut { "down" } else { "up" };
+        let absent = |host: &str| lab.daemon(host).is_ok_and(|daemon| daemon.is_none());
         match after {
             Some(after) => writeln!(out, "  {host}: link {link} after {:.2} ms", after.as_secs_f64() * 1e3)?,
-            None => writeln!(out, "  {host}: link not seen {link} (does its daemon run?)")?,
+            None if absent(host) => writeln!(out, "  {host}: its daemon does not run")?,
+            None if noticed.ends.iter().any(|(end, _)| absent(end)) => {
+                writeln!(out, "  {host}: link down, the other daemon does not run")?
+            }
+            None => writeln!(out, "  {host}: link not {link} within 10 s")?,
         }
     }
     out.flush()?;

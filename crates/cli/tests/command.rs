@@ -49,7 +49,10 @@ fn without_a_lab_it_says_what_to_do() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     fails(&["lab", "up", "--hosts", "3", "--topology", "pair"], 2, "a pair has 2 hosts");
+    fails(&["lab", "up", "--hosts", "2", "--one-way"], 2, "a ring of 3 hosts or more");
+    fails(&["lab", "up", "--resilience", "x"], 2, "keep, reset");
     fails(&["lab", "up", "--name", "a/b"], 2, "no name for a lab");
+    fails(&["bench", "quick", "--only", "x"], 2, "transit, safety, loss");
     fails(&["explain", "me"], 2, "PID:FD");
     fails(&["nonsense"], 2, "Usage");
 }

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -135,6 +135,13 @@ impl Options {
                 self.hosts
             )));
         }
+        if self.one_way && !goes_round(self.hosts, &cables(self.hosts, self.topology)) {
+            return Err(LabError::Options(
+                "--one-way: not every host would reach every other; it takes a ring of 3 hosts or more, or a torus \
+                 whose rows and columns have as many"
+                    .to_owned(),
+            ));
+        }
         Ok(())
     }
 }
@@ -226,6 +233,22 @@ fn torus(hosts: u8) -> Vec<Cable> {
     let across = (1..=hosts).step_by(columns.into()).flat_map(|first| ring(&row(first)));
     let down = (1..=columns).flat_map(|first| ring(&column(first)));
     numbered(across.map(|(a, b)| (a, b, false)).chain(down.map(|(a, b)| (a, b, true))))
+}
+
+/// Whether every host reaches every other by cables from their sides `a` alone.
+fn goes_round(hosts: u8, cables: &[Cable]) -> bool {
+    let reached = |from: fn(&Cable) -> u8, to: fn(&Cable) -> u8| {
+        let mut reached = BTreeSet::from([1]);
+        // As many rounds as a longest way has cables.
+        for _ in 1..hosts {
+            let next: Vec<u8> =
+                cables.iter().filter(|cable| reached.contains(&from(cable))).map(to).collect();
+            reached.extend(next);
+        }
+        reached.len() == usize::from(hosts)
+    };
+    // From the first host to all, and from all to the first.
+    reached(|cable| cable.a, |cable| cable.b) && reached(|cable| cable.b, |cable| cable.a)
 }
 
 fn chain(hosts: &[u8]) -> Vec<(u8, u8)> {
@@ -325,5 +348,10 @@ mod tests {
         assert!(bad(&|o| o.hosts = 0));
         assert!(bad(&|o| o.topology = Topology::Pair));
         assert!(bad(&|o| (o.topology, o.hosts) = (Topology::Torus, 7)));
+        let one_way = |topology, hosts| bad(&|o| (o.one_way, o.topology, o.hosts) = (true, topology, hosts));
+        let open = [(Topology::Ring, 2), (Topology::Pair, 2), (Topology::Chain, 4), (Topology::Torus, 6)];
+        assert!(open.into_iter().all(|(topology, hosts)| one_way(topology, hosts)));
+        let closed = [(Topology::Ring, 1), (Topology::Ring, 3), (Topology::Ring, 64), (Topology::Torus, 9)];
+        assert!(!closed.into_iter().any(|(topology, hosts)| one_way(topology, hosts)));
     }
 }
