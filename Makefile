@@ -24,8 +24,10 @@ test: ## all checks and tests, as .ci/run
 suites: build ## outside test suites without and under the library, compared (about four minutes)
 	suites/run.py --smoke --bin $(RELEASE) --out $(TARGET)/suites
 
-bench: packages build ## the figures that the project is held to, also as JSON
-	$(CROSSLANE) bench quick
+bench: packages build ## the figures that the project is held to, also as JSON in target
+	$(CROSSLANE) bench quick --out $(TARGET)/bench.json
+	$(CROSSLANE) bench ring --out $(TARGET)/bench-ring.json
+	$(CROSSLANE) perf --protocol scratchpad --out $(TARGET)/bench-scratchpad.json
 
 clean: ## remove what was built
 	cargo clean
