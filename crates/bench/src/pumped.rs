@@ -1,7 +1,7 @@
 //! Our rings through the pumps of hosts between, with no daemon: two ends and so many pumps, each a thread of this
 //! process, all polled as long as something moves.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use crosslane_node::pump::{Command, Leg, Pumps, TransitId};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::{Consumer, Producer};
@@ -89,14 +89,18 @@ impl Chain {
     pub fn rate(&mut self, size: usize, time: Duration) -> Result<f64> {
         let Self { near, far, .. } = self;
         let (sent, done) = (AtomicU64::new(0), AtomicBool::new(false));
-        let begin = Instant::now();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let bytes = vec![1; size];
-                while begin.elapsed() < time && near.send(&bytes).is_ok() {
+            let sender = scope.spawn(|| {
+                // Not before: on a busy machine a thread may begin late.
+                let (bytes, begin) = (vec![1; size], Instant::now());
+                while near.send(&bytes).is_ok() {
                     sent.fetch_add(size as u64, Ordering::Relaxed);
+                    if begin.elapsed() >= time {
+                        break;
+                    }
                 }
                 done.store(true, Ordering::Release);
+                begin
             });
             let (mut target, mut got, mut wait) = (vec![0; TAKE], 0, Wait::default());
             while !(done.load(Ordering::Acquire) && got >= sent.load(Ordering::Relaxed)) {
@@ -106,7 +110,9 @@ impl Chain {
                 }
             }
             ensure!(got > 0, "nothing was sent");
-            Ok(got as f64 / begin.elapsed().as_secs_f64())
+            let end = Instant::now();
+            let begin = sender.join().map_err(|_| anyhow!("the sender has panicked"))?;
+            Ok(got as f64 / (end - begin).as_secs_f64())
         })
     }
 

@@ -58,7 +58,8 @@ impl Quick {
     pub fn check(&self) -> Result<()> {
         let (all, plain) = (program::all(), program::over_ip());
         let programs = all.iter().chain(&plain).map(|program| program.name());
-        let names: Vec<&str> = PARTS.into_iter().chain(transit::names()).chain(programs).collect();
+        let mut names: Vec<&str> = PARTS.into_iter().chain(transit::names()).chain(programs).collect();
+        names.dedup();
         match self.only.iter().find(|only| !names.contains(&only.as_str())) {
             Some(unknown) => bail!("`{unknown}` is nothing that can be run; there are: {}", names.join(", ")),
             None => Ok(()),

@@ -17,7 +17,6 @@ const LAST: u64 = 1;
 #[derive(Debug)]
 pub struct Ring {
     hosts: Vec<Host>,
-    _folder: tempfile::TempDir,
 }
 
 impl Ring {
@@ -39,7 +38,9 @@ impl Ring {
         for (host, buffer) in hosts.iter_mut().zip(buffers) {
             host.open(buffer)?;
         }
-        Ok(Self { hosts, _folder: folder })
+        // The links are up: nobody needs the sockets any more, and whoever ends us leaves none behind.
+        folder.close()?;
+        Ok(Self { hosts })
     }
 
     /// Bytes in a second from host 0 to the host `hops` cables on, in transfers of `size` bytes (8 or more) one after
