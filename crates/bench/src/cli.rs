@@ -39,7 +39,7 @@ All of it takes about two minutes. Sizes are from 8 to 8M bytes; 1K is 1024.";
 #[derive(Args, Clone, Debug)]
 #[command(after_help = PERF_HELP)]
 pub struct PerfArgs {
-    /// Measure one-sided access, all of these
+    /// Measure one-sided access instead: these operations
     #[arg(value_enum, value_name = "OPERATION", conflicts_with_all = ["only", "protocol"])]
     pub operations: Vec<Operation>,
     /// Measure the main points only (less than 20 s)

@@ -259,6 +259,9 @@ pub(crate) struct CableArgs {
     /// Name of the lab
     #[arg(long, default_value = "default")]
     pub(crate) name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,8 +2,9 @@
 
 use crate::table::count;
 use anyhow::Result;
-use crosslane_lab::{Lab, Moves};
+use crosslane_lab::{Lab, Moves, Noticed};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
 
@@ -15,12 +16,16 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// Cuts or mends the cable between two hosts, and tells how long both daemons took to notice, and what became of
 /// streams.
-pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool) -> Result<()> {
+pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool, as_json: bool) -> Result<()> {
     let mut lab = Lab::attach(name, None)?;
     let watch = lab.watch_moves()?;
     let noticed = if cut { lab.cut(one, other)? } else { lab.mend(one, other)? };
     let (one, other) = (&lab.host(one)?.name, &lab.host(other)?.name);
     let mut out = stdout().lock();
+    if as_json {
+        let moves = if noticed.changed { watch.settle(QUIET) } else { Moves::default() };
+        return Ok(writeln!(out, "{:#}", told([one, other], cut, &noticed, moves))?);
+    }
     let is = if cut { "cut" } else { "whole" };
     if !noticed.changed {
         writeln!(out, "cable {one}-{other} was {is} already")?;
@@ -41,6 +46,16 @@ pub(crate) fn cable(name: &str, one: &str, other: &str, cut: bool) -> Result<()>
     }
     out.flush()?;
     Ok(write!(out, "{}", moved(watch.settle(QUIET)))?)
+}
+
+/// All that is known of a cable that was cut or mended. Times are in ms; `null`: not seen.
+fn told(hosts: [&String; 2], cut: bool, noticed: &Noticed, moves: Moves) -> Value {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let end = |(host, after): &(String, Option<Duration>)| json!({"host": host, "after_ms": after.map(ms)});
+    let ends: Vec<Value> = noticed.ends.iter().map(end).collect();
+    let pause = (moves.streams > 0).then_some(ms(moves.longest));
+    json!({"cable": hosts, "cut": cut, "changed": noticed.changed, "ends": ends,
+           "streams_moved": moves.streams, "longest_pause_ms": pause})
 }
 
 /// What became of streams, in a line; nothing if none moved.
@@ -85,5 +100,16 @@ mod tests {
         let line = moved(Moves { streams: 2, longest });
         assert_eq!(line, "  2 streams moved to another way, the longest pause 1.3 ms\n");
         assert_eq!(moved(Moves::default()), "");
+    }
+
+    #[test]
+    fn a_cut_is_told_in_json() {
+        let hosts = ["h1".to_owned(), "h2".to_owned()];
+        let ends = vec![(hosts[0].clone(), Some(Duration::from_micros(1500))), (hosts[1].clone(), None)];
+        let moves = Moves { streams: 2, longest: Duration::from_millis(3) };
+        let told = told([&hosts[0], &hosts[1]], true, &Noticed { changed: true, ends }, moves);
+        assert_eq!(told["ends"][0], json!({"host": "h1", "after_ms": 1.5}));
+        assert_eq!(told["ends"][1]["after_ms"], Value::Null);
+        assert_eq!((told["streams_moved"].as_u64(), told["longest_pause_ms"].as_f64()), (Some(2), Some(3.0)));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) enum Action {
     LabStatus { name: String, json: bool },
     LabDown { name: Option<String> },
     LabList { json: bool },
-    LabCable { name: String, one: String, other: String, cut: bool },
+    LabCable { name: String, one: String, other: String, cut: bool, json: bool },
     LabKill { name: String, host: String, programs: bool },
     LabStart { name: String, host: String },
     Run { socket: Option<PathBuf>, command: Vec<OsString> },
@@ -82,9 +82,11 @@ impl Action {
             LabCommand::Status(args) => Self::LabStatus { name: args.name, json: args.json },
             LabCommand::Down(args) => Self::LabDown { name: (!args.all).then_some(args.name) },
             LabCommand::List(args) => Self::LabList { json: args.json },
-            LabCommand::Cut(CableArgs { one, other, name }) => Self::LabCable { name, one, other, cut: true },
-            LabCommand::Mend(CableArgs { one, other, name }) => {
-                Self::LabCable { name, one, other, cut: false }
+            LabCommand::Cut(CableArgs { one, other, name, json }) => {
+                Self::LabCable { name, one, other, cut: true, json }
+            }
+            LabCommand::Mend(CableArgs { one, other, name, json }) => {
+                Self::LabCable { name, one, other, cut: false, json }
             }
             LabCommand::Kill(KillArgs { host: HostArgs { host, name }, programs }) => {
                 Self::LabKill { name, host, programs }
@@ -104,7 +106,7 @@ impl Action {
             Self::LabStatus { name, json } => lab::status(&name, json),
             Self::LabDown { name } => lab::down(name.as_deref()),
             Self::LabList { json } => lab::list(json),
-            Self::LabCable { name, one, other, cut } => fault::cable(&name, &one, &other, cut),
+            Self::LabCable { name, one, other, cut, json } => fault::cable(&name, &one, &other, cut, json),
             Self::LabKill { name, host, programs } => fault::kill(&name, &host, programs),
             Self::LabStart { name, host } => fault::start(&name, &host),
             Self::Run { socket, command } => run::run(socket.as_deref(), &command),
@@ -229,7 +231,7 @@ mod tests {
         assert!(meaning("crosslane lab up --hosts 7 --topology torus").is_err());
         assert!(matches!(
             meaning("crosslane lab mend h1 2 --name x"),
-            Ok(Action::LabCable { name, one, other, cut: false }) if (&*name, &*one, &*other) == ("x", "h1", "2")
+            Ok(Action::LabCable { name, one, other, cut: false, json: false }) if (&*name, &*one, &*other) == ("x", "h1", "2")
         ));
         assert!(matches!(
             meaning("crosslane lab kill --programs h3"),
