@@ -238,8 +238,7 @@ fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outco
             None => broken_pipe(flags),
         },
         Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. } => {
-            end_of_life::violated(end, failure.to_string());
-            Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
+            violated(end, failure)
         }
     }
 }
@@ -255,10 +254,15 @@ fn receive_failed(end: &Held, failure: Failure) -> Outcome {
         }
         Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
         Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. } => {
-            end_of_life::violated(end, failure.to_string());
-            Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
+            violated(end, failure)
         }
     }
+}
+
+/// The far side broke the protocol: the daemon is told, the program sees a reset.
+fn violated(end: &Held, failure: Failure) -> Outcome {
+    end_of_life::violated(end, failure.to_string());
+    Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
 }
 
 /// A stream whose `connect` is still under way: a call that must not wait says so, others wait for it.

@@ -2,12 +2,12 @@
 
 use super::set::{Set, State};
 use super::{bed, registry};
-use crate::poll::{BLIND, KERNEL_EVERY, Limit};
+use crate::poll::{BLIND, KERNEL_EVERY, Limit, timespec_of};
 use crate::wait::Spinner;
 use crate::{process, real, thread, watch};
 use core::ffi::c_int;
 use crosslane_client::ready::same_processor;
-use libc::{epoll_event, sigset_t, timespec};
+use libc::{epoll_event, sigset_t};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -347,13 +347,6 @@ impl Events {
 /// Rounded up, so that no wait is too short.
 fn milliseconds(time: Duration) -> c_int {
     c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
-}
-
-fn timespec_of(time: Duration) -> timespec {
-    timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
-    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,14 @@ pub enum Limit {
     Never,
 }
 
+/// As the kernel has it.
+pub fn timespec_of(time: Duration) -> timespec {
+    timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
 hook! {
     /// `poll(2)`.
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {

@@ -1,6 +1,6 @@
 //! One call of `poll`: what is asked of the kernel, what the rings say, and the sleep in between.
 
-use super::{BLIND, KERNEL_EVERY, Limit};
+use super::{BLIND, KERNEL_EVERY, Limit, timespec_of};
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};
@@ -13,7 +13,7 @@ use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
 use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, nfds_t, pollfd,
-    sigset_t, timespec,
+    sigset_t,
 };
 use rustix::event::PollFlags;
 use std::time::{Duration, Instant};
@@ -371,11 +371,4 @@ fn bits(ready: Ready) -> c_short {
         | bit(ready.read_closed, POLLRDHUP)
         | bit(ready.hung_up, POLLHUP)
         | bit(ready.error, POLLERR)
-}
-
-fn timespec_of(time: Duration) -> timespec {
-    timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
-    }
 }
