@@ -162,6 +162,18 @@ impl Rig {
         Ok(Account::of(&self.lab.status(host)?))
     }
 
+    /// Waits until a host holds no more and no less than when its account was `before`: streams, slices, sessions.
+    ///
+    /// # Errors
+    /// Something is left.
+    pub fn holds_as(&self, host: &str, before: &Account) -> Result<()> {
+        wait_for("everything is given back", PATIENCE, || {
+            let now = self.account(host).map_err(|error| error.to_string())?;
+            let held = |it: &Account| (it.circuits, it.window_used, it.sessions);
+            if held(&now) == held(before) { Ok(()) } else { Err(format!("{now:?}, was {before:?}")) }
+        })
+    }
+
     /// Begins to measure what `hosts` carry.
     ///
     /// # Errors

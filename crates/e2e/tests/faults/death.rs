@@ -148,11 +148,7 @@ fn daemon_dies(signal: Signal) -> Result<()> {
     echo::client(&rig, Script::Echo, "h3", &python, (&to, port), 1_000_000, 2)?;
     measure.carried(2_000_000, 2)?;
     drop((server, other));
-    wait_for("everything is given back", PATIENCE, || {
-        let now = rig.account("h1").map_err(|error| error.to_string())?;
-        let held = |it: crosslane_e2e::rig::Account| (it.circuits, it.window_used, it.sessions);
-        if held(now) == held(before) { Ok(()) } else { Err(format!("{now:?}, was {before:?}")) }
-    })
+    rig.holds_as("h1", &before)
 }
 
 #[test]

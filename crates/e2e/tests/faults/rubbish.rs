@@ -39,11 +39,7 @@ fn scribble(kind: &str, seed: u64, fatal: bool) -> Result<()> {
     ensure!(!good.is_over() && !server.is_over(), "another program ended: {} {}", good.tail(), server.tail());
     bad.kill()?;
     drop((good, server));
-    wait_for("everything is given back", PATIENCE, || {
-        let now = rig.account("h2").map_err(|error| error.to_string())?;
-        let held = |it: crosslane_e2e::rig::Account| (it.circuits, it.window_used, it.sessions);
-        if held(now) == held(before) { Ok(()) } else { Err(format!("{now:?}, was {before:?}")) }
-    })
+    rig.holds_as("h2", &before)
 }
 
 #[test]
