@@ -18,7 +18,7 @@ use crate::channel::{self, Channels, Contradiction};
 pub use crate::end::{Death, End, Far, Role, Scope, State};
 pub use crate::output::Output;
 use crate::transit::Transit;
-use crosslane_wire::control::{Closing, Refusal};
+use crosslane_wire::control::{Closing, Control, Refusal};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -200,36 +200,18 @@ impl Circuits {
         self.channels.answer(channel, slice, key, arrived);
     }
 
-    /// The neighbour made a channel that it was asked for.
-    pub fn handle_opened(
-        &mut self,
-        port: PortId,
-        channel: ChannelId,
-        peer: ChannelId,
-        (slice, key, arrived): (SliceRange, u64, u64),
-    ) -> Result<(), Contradiction> {
-        let event = channel::Event::Opened { slice, key, arrived };
-        self.channels.handle_opened(port, channel, peer, event)
-    }
-
-    /// The neighbour will not make a channel that it was asked for.
-    pub fn handle_refused(
-        &mut self,
-        port: PortId,
-        channel: ChannelId,
-        why: Refusal,
-    ) -> Result<(), Contradiction> {
-        self.channels.handle_refused(port, channel, why)
-    }
-
-    /// The neighbour closed its end of a channel.
-    pub fn handle_closed(
-        &mut self,
-        port: PortId,
-        channel: ChannelId,
-        how: Closing,
-    ) -> Result<(), Contradiction> {
-        self.channels.handle_closed(port, channel, how)
+    /// What the neighbour at `port` says of a channel; of other messages nothing is known here.
+    pub fn handle_message(&mut self, port: PortId, message: Control) -> Result<(), Contradiction> {
+        match message {
+            Control::Opened { channel, peer, slice, key, arrived } => {
+                let event = channel::Event::Opened { slice, key, arrived };
+                self.channels.handle_opened(port, channel, peer, event)
+            }
+            Control::Refused { channel, why } => self.channels.handle_refused(port, channel, why),
+            Control::Closed { channel, how } => self.channels.handle_closed(port, channel, how),
+            Control::Arrived { channel, units } => self.handle_arrived(port, channel, units),
+            _ => Ok(()),
+        }
     }
 
     /// A program accepted the connection: its pending end, if there is one, is open from now on.

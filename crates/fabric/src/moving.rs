@@ -110,7 +110,7 @@ impl Circuits {
     }
 
     /// The neighbour says how much of a stream has arrived at the side that sought another circuit.
-    pub fn handle_arrived(
+    pub(crate) fn handle_arrived(
         &mut self,
         port: PortId,
         channel: ChannelId,

@@ -17,6 +17,18 @@ fn tuple(port: u16) -> Tuple {
     Tuple { client: ([10, 86, 0, 1], port).into(), server: ([10, 86, 0, 2], 80).into() }
 }
 
+fn opened(channel: ChannelId, peer: ChannelId, key: u64, arrived: u64) -> Control {
+    Control::Opened { channel, peer, slice: SLICE, key, arrived }
+}
+
+fn refused(channel: ChannelId, why: Refusal) -> Control {
+    Control::Refused { channel, why }
+}
+
+fn closed(channel: ChannelId, how: Closing) -> Control {
+    Control::Closed { channel, how }
+}
+
 fn circuits(patience: Duration) -> Circuits {
     Circuits::new(Limits { pending: 8, patience })
 }
@@ -36,17 +48,9 @@ impl Pair {
         for _ in 0..4 {
             for side in 0..2 {
                 while let Some(output) = self.hosts[side].poll_output() {
-                    let other = &mut self.hosts[1 - side];
                     match output {
-                        Output::Send { message: Control::Closed { channel, how }, .. } => {
-                            other.handle_closed(PORT, channel, how).unwrap();
-                        }
-                        Output::Send {
-                            message: Control::Opened { channel, peer, slice, key, arrived },
-                            ..
-                        } => other.handle_opened(PORT, channel, peer, (slice, key, arrived)).unwrap(),
-                        Output::Send { message: Control::Arrived { channel, units }, .. } => {
-                            other.handle_arrived(PORT, channel, units).unwrap();
+                        Output::Send { message, .. } => {
+                            self.hosts[1 - side].handle_message(PORT, message).unwrap();
                         }
                         output => self.events[side].push(output),
                     }
@@ -71,6 +75,15 @@ impl Pair {
         let server = self.answer(port, asking);
         self.carry();
         (client, server)
+    }
+
+    /// Both programs are done with their ends, and nothing is left.
+    fn end(&mut self, ends: [CircuitId; 2], abort: bool) {
+        for (host, end) in self.hosts.iter_mut().zip(ends) {
+            host.close(end, abort);
+        }
+        self.carry();
+        assert!(self.empty());
     }
 
     fn cut(&mut self) {
@@ -158,7 +171,7 @@ fn a_late_answer_is_taken_back() {
 fn a_refused_circuit_takes_another_way() {
     let mut pair = Pair::new(PATIENCE);
     let (client, asking) = pair.dial(1000);
-    pair.hosts[0].handle_refused(PORT, asking, Refusal::NoMemory).unwrap();
+    pair.hosts[0].handle_message(PORT, refused(asking, Refusal::NoMemory)).unwrap();
     pair.carry();
     let (asking, generation) = pair.hosts[0].redial(client, PATH, LATE).unwrap();
     assert_eq!(generation, 0);
@@ -176,12 +189,10 @@ fn without_patience_a_lost_cable_kills_its_circuits_and_no_others() {
     pair.cut();
     assert_eq!((pair.died(0), pair.died(1)), (vec![Death::Cable], vec![Death::Cable]));
     pair.hosts[0].give_up(opening);
-    for end in [client, here, there] {
+    for end in [here, there] {
         pair.hosts[0].close(end, true);
     }
-    pair.hosts[1].close(server, true);
-    pair.carry();
-    assert!(pair.empty());
+    pair.end([client, server], true);
 }
 
 #[test]
@@ -201,10 +212,7 @@ fn a_stream_goes_on_over_another_circuit() {
         assert_eq!((generation(&pair, 0, client), generation(&pair, 1, server)), (round, round));
         pair.events = [vec![], vec![]];
     }
-    pair.hosts[0].close(client, false);
-    pair.hosts[1].close(server, false);
-    pair.carry();
-    assert!(pair.empty());
+    pair.end([client, server], false);
 }
 
 #[test]
@@ -218,10 +226,7 @@ fn the_search_ends_with_patience_on_both_sides() {
     }
     pair.carry();
     assert_eq!((pair.died(0), pair.died(1)), (vec![Death::Cable], vec![Death::Cable]));
-    pair.hosts[0].close(client, true);
-    pair.hosts[1].close(server, true);
-    pair.carry();
-    assert!(pair.empty());
+    pair.end([client, server], true);
 }
 
 #[test]
@@ -250,7 +255,7 @@ fn a_stream_that_the_far_side_does_not_know_dies_at_once() {
     pair.hosts[1] = circuits(PATIENCE);
     assert_eq!(pair.resume(client, 1000), Err(Refusal::Unknown));
     let Far::Host { channel: Some(asking), .. } = pair.hosts[0].get(client).unwrap().far else { panic!() };
-    pair.hosts[0].handle_refused(PORT, asking, Refusal::Unknown).unwrap();
+    pair.hosts[0].handle_message(PORT, refused(asking, Refusal::Unknown)).unwrap();
     pair.carry();
     pair.hosts[0].try_failed(client, Refusal::Unknown);
     pair.carry();
@@ -303,9 +308,9 @@ fn an_open_that_comes_late_by_another_way_does_not_take_the_place_of_the_end_in_
 fn what_arrived_may_cross_the_end_of_its_circuit() {
     let (mut host, _, channels) = host_between();
     host.handle_silence(PortId(1), HostId(2));
-    assert_eq!(host.handle_arrived(PORT, channels[0], 5), Ok(()));
+    assert_eq!(host.handle_message(PORT, Control::Arrived { channel: channels[0], units: 5 }), Ok(()));
     assert!(!sent(&mut host).iter().any(|(_, message)| matches!(message, Control::Arrived { .. })));
-    assert!(host.handle_arrived(PORT, ChannelId(77), 5).is_err());
+    assert!(host.handle_message(PORT, Control::Arrived { channel: ChannelId(77), units: 5 }).is_err());
 }
 
 #[test]
@@ -325,25 +330,30 @@ fn contradictions_are_told_and_change_nothing() {
     let (client, _) = pair.open(1000);
     let host = &mut pair.hosts[0];
     let channel = host.get(client).unwrap().channel().unwrap();
-    assert!(host.handle_opened(PORT, channel, ChannelId(5), (SLICE, 1, 0)).is_err());
-    assert!(host.handle_refused(PORT, channel, Refusal::Rule).is_err());
-    assert!(host.handle_closed(PortId(1), channel, Closing::Abort).is_err());
-    assert!(host.handle_closed(PORT, ChannelId(77), Closing::Abort).is_err());
+    assert!(host.handle_message(PORT, opened(channel, ChannelId(5), 1, 0)).is_err());
+    assert!(host.handle_message(PORT, refused(channel, Refusal::Rule)).is_err());
+    assert!(host.handle_message(PortId(1), closed(channel, Closing::Abort)).is_err());
+    assert!(host.handle_message(PORT, closed(ChannelId(77), Closing::Abort)).is_err());
     assert_eq!(host.get(client).map(|end| end.state), Some(State::Open));
 }
 
-/// A host with a circuit in transit between ports 0 and 1; the neighbours call their channels 50 and 60.
-fn host_between() -> (Circuits, TransitId, [ChannelId; 2]) {
+/// A host that was asked for a circuit through it, from port 0 to port 1; the neighbour calls its channel 50.
+fn host_asked() -> (Circuits, TransitId, [ChannelId; 2]) {
     let mut host = circuits(PATIENCE);
     let behind = Path { port: PortId(1), ..PATH };
     let (transit, channels) = host.transit(PATH, ChannelId(50), behind, (LATE, Closing::Abort));
-    host.handle_opened(PortId(1), channels[1], ChannelId(60), (SLICE, 3, 4)).unwrap();
+    (host, transit, channels)
+}
+
+/// The same once the circuit is there; the neighbour behind calls its channel 60.
+fn host_between() -> (Circuits, TransitId, [ChannelId; 2]) {
+    let (mut host, transit, channels) = host_asked();
+    host.handle_message(PortId(1), opened(channels[1], ChannelId(60), 3, 4)).unwrap();
     let passed = Output::Passed { transit, slice: SLICE, key: 3, arrived: 4 };
     assert_eq!(host.poll_output(), Some(passed));
     host.pass(transit, SLICE, 5, 4);
-    let opened =
-        Control::Opened { channel: ChannelId(50), peer: channels[0], slice: SLICE, key: 5, arrived: 4 };
-    assert_eq!(host.poll_output(), Some(Output::Send { port: PORT, message: opened }));
+    let message = opened(ChannelId(50), channels[0], 5, 4);
+    assert_eq!(host.poll_output(), Some(Output::Send { port: PORT, message }));
     (host, transit, channels)
 }
 
@@ -360,15 +370,15 @@ fn sent(host: &mut Circuits) -> Vec<(PortId, Control)> {
 #[test]
 fn a_circuit_in_transit_closes_in_order_once_it_is_drained() {
     let (mut host, transit, channels) = host_between();
-    host.handle_closed(PORT, channels[0], Closing::Done).unwrap();
+    host.handle_message(PORT, closed(channels[0], Closing::Done)).unwrap();
     assert_eq!(host.poll_output(), Some(Output::Drain { transit, side: 0 }));
     assert_eq!(host.poll_output(), None);
     host.drained(transit, 1);
     assert_eq!(host.poll_output(), None, "the other side did not close");
     host.drained(transit, 0);
-    let closed = |channel| Control::Closed { channel: ChannelId(channel), how: Closing::Done };
-    assert_eq!(sent(&mut host), [(PORT, closed(50)), (PortId(1), closed(60))]);
-    host.handle_closed(PortId(1), channels[1], Closing::Done).unwrap();
+    let done = |channel| closed(ChannelId(channel), Closing::Done);
+    assert_eq!(sent(&mut host), [(PORT, done(50)), (PortId(1), done(60))]);
+    host.handle_message(PortId(1), closed(channels[1], Closing::Done)).unwrap();
     assert_eq!(sent(&mut host), []);
     assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
 }
@@ -377,25 +387,20 @@ fn a_circuit_in_transit_closes_in_order_once_it_is_drained() {
 fn what_one_side_of_a_transit_suffers_the_other_hears() {
     for how in [Closing::Abort, Closing::Lost] {
         let (mut host, transit, channels) = host_between();
-        host.handle_closed(PortId(1), channels[1], how).unwrap();
+        host.handle_message(PortId(1), closed(channels[1], how)).unwrap();
         assert_eq!(host.poll_output(), Some(Output::Stop { transit }));
-        let message = Control::Closed { channel: ChannelId(50), how };
-        assert!(sent(&mut host).contains(&(PORT, message)));
+        assert!(sent(&mut host).contains(&(PORT, closed(ChannelId(50), how))));
     }
     let (mut host, transit, _) = host_between();
     host.handle_link_down(PORT, HostId(1), Death::Cable);
     assert_eq!(host.poll_output(), Some(Output::Stop { transit }));
-    let message = Control::Closed { channel: ChannelId(60), how: Closing::Lost };
-    assert_eq!(sent(&mut host), [(PortId(1), message)]);
+    assert_eq!(sent(&mut host), [(PortId(1), closed(ChannelId(60), Closing::Lost))]);
 }
 
 #[test]
 fn a_transit_that_cannot_be_is_refused_for_its_reason() {
-    let mut host = circuits(PATIENCE);
-    let behind = Path { port: PortId(1), ..PATH };
-    let (_, channels) = host.transit(PATH, ChannelId(50), behind, (LATE, Closing::Abort));
-    host.handle_refused(PortId(1), channels[1], Refusal::NoListener).unwrap();
-    let refused = Control::Refused { channel: ChannelId(50), why: Refusal::NoListener };
-    assert_eq!(sent(&mut host), [(PORT, refused)]);
+    let (mut host, _, channels) = host_asked();
+    host.handle_message(PortId(1), refused(channels[1], Refusal::NoListener)).unwrap();
+    assert_eq!(sent(&mut host), [(PORT, refused(ChannelId(50), Refusal::NoListener))]);
     assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
 }

@@ -62,20 +62,11 @@ impl Host {
                 let asked = Asked { channel, tuple, stream, slice, key, passed, resume };
                 self.handle_open(port, &asked, route);
             }
-            Control::Opened { channel, peer, slice, key, arrived } => {
-                let outcome = self.circuits.handle_opened(port, channel, peer, (slice, key, arrived));
-                self.note_contradiction(outcome);
-            }
-            Control::Arrived { channel, units } => {
-                let outcome = self.circuits.handle_arrived(port, channel, units);
-                self.note_contradiction(outcome);
-            }
-            Control::Refused { channel, why } => {
-                let outcome = self.circuits.handle_refused(port, channel, why);
-                self.note_contradiction(outcome);
-            }
-            Control::Closed { channel, how } => {
-                let outcome = self.circuits.handle_closed(port, channel, how);
+            Control::Opened { .. }
+            | Control::Arrived { .. }
+            | Control::Refused { .. }
+            | Control::Closed { .. } => {
+                let outcome = self.circuits.handle_message(port, message);
                 self.note_contradiction(outcome);
             }
             Control::WantBell { channel, waiter } => self.handle_want_bell(port, channel, waiter),

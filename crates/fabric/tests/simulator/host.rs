@@ -242,17 +242,11 @@ impl World {
                 self.handle_open(host, id, message);
                 Ok(())
             }
-            Control::Opened { channel, peer, slice, key, arrived } => {
-                here.circuits.handle_opened(id, channel, peer, (slice, key, arrived))
-            }
-            Control::Refused { channel, why } => here.circuits.handle_refused(id, channel, why),
-            Control::Arrived { channel, units } => here.circuits.handle_arrived(id, channel, units),
-            Control::Closed { channel, how } => here.circuits.handle_closed(id, channel, how),
             Control::Alive { reply: false } => {
                 self.send(host, id, Control::Alive { reply: true });
                 Ok(())
             }
-            _ => Ok(()),
+            message => here.circuits.handle_message(id, message),
         };
         if let Err(error) = outcome {
             self.fail(format!("host {host} finds a contradiction: {error}"));
