@@ -12,6 +12,7 @@
 use crate::channel::{self, Contradiction};
 use crate::circuit::{Circuits, Output, Owner, Path};
 use crate::end::{Death, End, Moving, Role, State};
+use crate::links::Links;
 use crate::transit::{BEFORE, BEHIND};
 use crosslane_wire::control::{Closing, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
@@ -30,13 +31,22 @@ impl Circuits {
         }
     }
 
-    /// Takes an end to another circuit though the one it has still works: the way became shorter, or the host between
-    /// does not answer. Only the connecting side may.
-    pub fn reroute(&mut self, circuit: CircuitId) {
-        let Some(end) = self.ends.get(&circuit) else { return };
-        if end.role == Role::Client && end.state == State::Open && end.moving.is_none() {
-            self.lose(circuit, Death::Cable);
+    /// Takes up to `most` streams to ways that are shorter than theirs, though the circuits that they have still work;
+    /// whether there were so many. Only the connecting side of a stream does.
+    pub fn shorten(&mut self, links: &Links, most: usize) -> bool {
+        let is_longer = |end: &End| links.next_hop(end.far_host()).is_some_and(|best| best.hops < end.hops);
+        let longer: Vec<CircuitId> = self
+            .ends
+            .iter()
+            .filter(|(_, end)| end.role == Role::Client && end.state == State::Open)
+            .filter(|(_, end)| end.moving.is_none() && end.channel().is_some() && is_longer(end))
+            .map(|(circuit, _)| *circuit)
+            .take(most)
+            .collect();
+        for circuit in &longer {
+            self.lose(*circuit, Death::Cable);
         }
+        longer.len() == most
     }
 
     /// Whether anything but streams with that neighbour itself goes through the cable at `port`.

@@ -1,9 +1,8 @@
 //! Which cables lead anywhere: those that stay up, whose far daemon answers. Streams go back to shorter ways.
 
 use crate::host::Host;
-use crosslane_fabric::circuit::{Role, State};
 use crosslane_wire::control::Control;
-use crosslane_wire::{CircuitId, HostId, PortId};
+use crosslane_wire::{HostId, PortId};
 use std::time::Duration;
 
 /// How often a neighbour is asked whether it is there, while anything leans on it.
@@ -131,22 +130,8 @@ impl Host {
     }
 
     fn shorten_ways(&mut self) {
-        let longer: Vec<CircuitId> = self
-            .circuits
-            .iter()
-            .filter(|(_, end)| end.role == Role::Client && end.state == State::Open && end.moving.is_none())
-            .filter(|(_, end)| {
-                let best = self.links.next_hop(end.far_host());
-                end.channel().is_some() && best.is_some_and(|best| best.hops < end.hops)
-            })
-            .map(|(circuit, _)| circuit)
-            .take(BATCH + 1)
-            .collect();
-        if longer.len() > BATCH {
+        if self.circuits.shorten(&self.links, BATCH) {
             self.shorten_at = Some(self.now + Duration::from_millis(1));
-        }
-        for circuit in longer.into_iter().take(BATCH) {
-            self.circuits.reroute(circuit);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::memory::ring_at;
 use crate::resume::Parts;
 use crate::transit::Passage;
 use crate::world::{Event, World};
-use crosslane_fabric::circuit::{Death, Limits, Output, Role, State};
+use crosslane_fabric::circuit::{Death, Limits, Output};
 use crosslane_fabric::{Circuits, Links};
 use crosslane_wire::control::Control;
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId};
@@ -306,7 +306,8 @@ impl World {
         }
         if self.hosts[host].shorten_at.is_some_and(|at| at <= now) {
             self.hosts[host].shorten_at = None;
-            self.shorten_ways(host);
+            let here = &mut self.hosts[host];
+            here.circuits.shorten(&here.links, usize::MAX);
         }
     }
 
@@ -335,23 +336,6 @@ impl World {
                 }
                 _ => {}
             }
-        }
-    }
-
-    fn shorten_ways(&mut self, host: usize) {
-        let here = &mut self.hosts[host];
-        let longer: Vec<CircuitId> = here
-            .circuits
-            .iter()
-            .filter(|(_, end)| end.role == Role::Client && end.state == State::Open && end.moving.is_none())
-            .filter(|(_, end)| {
-                let best = here.links.next_hop(end.far_host());
-                end.channel().is_some() && best.is_some_and(|best| best.hops < end.hops)
-            })
-            .map(|(circuit, _)| circuit)
-            .collect();
-        for circuit in longer {
-            here.circuits.reroute(circuit);
         }
     }
 
