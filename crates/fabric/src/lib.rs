@@ -9,6 +9,7 @@
 pub mod channel;
 pub mod circuit;
 pub mod end;
+pub mod ending;
 pub mod links;
 pub mod moving;
 pub mod output;

@@ -1,0 +1,130 @@
+//! How ends of circuits end: closed here, closed or broken off there, dead, and at last gone.
+
+use crate::circuit::{Circuits, Output};
+use crate::end::{Death, Far, State};
+use crosslane_wire::control::{Closing, Refusal};
+use crosslane_wire::{ChannelId, CircuitId};
+
+impl Circuits {
+    /// The end is closed on this side: by its program, or because its program is gone (`abort`). Tells the far side.
+    pub fn close(&mut self, circuit: CircuitId, abort: bool) {
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        match end.state {
+            State::Opening => {
+                let channel = end.channel();
+                self.leave_channel(channel, Closing::Abort);
+                self.remove(circuit);
+            }
+            State::Closing(_) => {}
+            State::Pending | State::Open => {
+                if end.state == State::Pending {
+                    self.admitted_leaves(circuit);
+                }
+                self.close_here(circuit, if abort { Closing::Abort } else { Closing::Done });
+            }
+        }
+    }
+
+    /// An end that was closed before it moved, or while it did, has a circuit to say so; `broken`: not all that it sent
+    /// can be had again.
+    pub fn finish(&mut self, circuit: CircuitId, broken: bool) {
+        let end = self.ends.get(&circuit);
+        if let Some((State::Closing(how), Some(channel))) = end.map(|end| (end.state, end.channel())) {
+            self.channels.close(channel, if broken { Closing::Abort } else { how });
+        }
+    }
+
+    /// The end's ring broke the protocol, or its neighbour did: both sides get an error.
+    pub fn kill(&mut self, circuit: CircuitId, death: Death) {
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        let (state, channel) = (end.state, end.channel());
+        // One that is only asked for may be had by another way.
+        end.far_closed |= state != State::Opening;
+        end.set_channel(None);
+        self.leave_channel(channel, Closing::Abort);
+        match state {
+            State::Opening => {
+                let (why, channel) = (Refusal::NoRoute, channel.unwrap_or_default());
+                self.outputs.push_back(Output::Failed { circuit, channel, why });
+            }
+            State::Closing(_) => self.remove(circuit),
+            State::Pending | State::Open => self.die(circuit, death),
+        }
+    }
+
+    fn close_here(&mut self, circuit: CircuitId, how: Closing) {
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        end.state = State::Closing(how);
+        let (far, far_closed, moving) = (end.far, end.far_closed, end.moving.is_some());
+        match far {
+            Far::Here(other) => {
+                self.far_close(other, how == Closing::Abort);
+                if far_closed {
+                    self.remove(circuit);
+                }
+            }
+            // What it sent counts: the far end must be able to have it, and to hear of the end.
+            _ if moving => {}
+            Far::Host { channel: Some(channel), .. } => self.channels.close(channel, how),
+            Far::Host { channel: None, .. } => self.remove(circuit),
+        }
+    }
+
+    pub(crate) fn far_close(&mut self, circuit: CircuitId, abort: bool) {
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        end.far_closed = true;
+        match end.state {
+            State::Closing(_) => {
+                if end.channel().is_none() {
+                    self.remove(circuit);
+                }
+            }
+            _ if abort => self.die(circuit, Death::Abort),
+            _ => self.outputs.push_back(Output::Doubt { circuit }),
+        }
+    }
+
+    pub(crate) fn die(&mut self, circuit: CircuitId, death: Death) {
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        end.moving = None;
+        if end.death.is_none() {
+            end.death = Some(death);
+            self.outputs.push_back(Output::Died { circuit, death });
+            self.outputs.push_back(Output::Doubt { circuit });
+        }
+    }
+
+    /// A channel of the end is gone.
+    pub(crate) fn channel_gone(&mut self, circuit: CircuitId, channel: ChannelId) {
+        let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.channel() == Some(channel)) else {
+            return;
+        };
+        end.set_channel(None);
+        if matches!(end.state, State::Closing(_)) && end.moving.is_none() {
+            self.remove(circuit);
+        }
+    }
+
+    /// The channel serves its end no longer.
+    pub(crate) fn leave_channel(&mut self, channel: Option<ChannelId>, how: Closing) {
+        if let Some(channel) = channel {
+            self.owners.remove(&channel);
+            self.channels.close(channel, how);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, circuit: CircuitId) {
+        if self.ends.get(&circuit).is_some_and(|end| end.state == State::Pending) {
+            self.admitted_leaves(circuit);
+        }
+        let Some(end) = self.ends.remove(&circuit) else { return };
+        let key = (end.tuple, end.role, end.scope);
+        if self.by_tuple.get(&key) == Some(&circuit) {
+            self.by_tuple.remove(&key);
+        }
+        if self.by_stream.get(&end.stream) == Some(&circuit) {
+            self.by_stream.remove(&end.stream);
+        }
+        self.outputs.push_back(Output::Free { circuit, end: Box::new(end) });
+    }
+}
