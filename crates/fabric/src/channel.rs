@@ -145,8 +145,9 @@ impl Channels {
     ) -> Result<(), Contradiction> {
         let found = self.on_port_mut(port, channel)?;
         match found.state {
-            State::Opening(_) => {
+            State::Opening(until) => {
                 (found.peer, found.state) = (Some(peer), State::Open);
+                self.deadlines.remove(&(until, channel));
                 self.events.push_back((channel, event));
             }
             State::Abandoned(how) => {
@@ -211,7 +212,10 @@ impl Channels {
     pub fn close(&mut self, channel: ChannelId, how: Closing) {
         let Some(found) = self.all.get_mut(&channel) else { return };
         match (found.state, found.peer) {
-            (State::Opening(_), _) => found.state = State::Abandoned(how),
+            (State::Opening(until), _) => {
+                found.state = State::Abandoned(how);
+                self.deadlines.remove(&(until, channel));
+            }
             (State::Asked, _) => self.refuse(channel, Refusal::NoRoute),
             (State::Open, Some(peer)) => {
                 found.state = State::Closing;
@@ -225,10 +229,9 @@ impl Channels {
         }
     }
 
-    /// Takes back a [`Self::dial`] whose `Open` was never sent, or an [`Self::handle_open`] that is answered otherwise.
+    /// Takes back a [`Self::handle_open`] that the caller refuses itself.
     pub fn cancel(&mut self, channel: ChannelId) {
-        if self.all.get(&channel).is_some_and(|found| matches!(found.state, State::Opening(_) | State::Asked))
-        {
+        if self.all.get(&channel).is_some_and(|found| found.state == State::Asked) {
             self.remove(channel);
         }
     }
@@ -255,9 +258,7 @@ impl Channels {
     pub fn handle_time(&mut self, now: Duration) {
         while let Some(&(until, channel)) = self.deadlines.first().filter(|(until, _)| *until <= now) {
             self.deadlines.remove(&(until, channel));
-            if let Some(found) = self.all.get_mut(&channel)
-                && found.state == State::Opening(until)
-            {
+            if let Some(found) = self.all.get_mut(&channel) {
                 found.state = State::Abandoned(found.late);
                 self.events.push_back((channel, Event::Failed(Refusal::Timeout)));
             }
@@ -298,6 +299,9 @@ impl Channels {
 
     fn remove(&mut self, channel: ChannelId) {
         if let Some(gone) = self.all.remove(&channel) {
+            if let State::Opening(until) = gone.state {
+                self.deadlines.remove(&(until, channel));
+            }
             self.events.push_back((channel, Event::Freed(gone)));
         }
     }

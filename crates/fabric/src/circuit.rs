@@ -16,11 +16,13 @@
 //! [`crate::transit`].
 
 use crate::channel::{self, Channels, Contradiction};
+use crate::end::Moving;
 pub use crate::end::{Death, End, Far, Role, Scope, State};
 pub use crate::output::Output;
 use crate::transit::Transit;
-use crosslane_wire::control::{Closing, Control, Refusal};
+use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -64,7 +66,7 @@ pub struct Circuits {
     pub(crate) transits: BTreeMap<TransitId, Transit>,
     pub(crate) by_stream: HashMap<u64, CircuitId>,
     pub(crate) outputs: VecDeque<Output>,
-    /// When the ends that move are looked at.
+    /// When the ends that move are looked at: twice for each at most, for [`Self::search`] keeps them.
     pub(crate) looks: BTreeSet<(Duration, CircuitId)>,
     pub(crate) last_transit: u64,
     pub(crate) by_tuple: HashMap<(Tuple, Role, Scope), CircuitId>,
@@ -139,12 +141,12 @@ impl Circuits {
         if end.channel().is_some() || (end.state != State::Opening && end.moving.is_none()) {
             return None;
         }
-        if let Some(moving) = &mut end.moving {
-            end.generation += 1;
-            moving.retry = None;
+        if let Some(moving) = end.moving {
+            end.generation = Some(end.generation + 1).filter(|next| *next <= GENERATION_MAX)?;
+            self.search(circuit, Some(Moving { retry: None, ..moving }));
         }
-        let generation = end.generation;
-        Some((self.lead(circuit, path, deadline), generation))
+        let channel = self.lead(circuit, path, deadline);
+        Some((channel, self.ends.get(&circuit)?.generation))
     }
 
     /// Gives the stream of an end that is opening another secret: its first `Open` may have come to the far side, where the
@@ -304,7 +306,8 @@ impl Circuits {
         };
         match event {
             channel::Event::Opened { slice, key, arrived } => {
-                if end.moving.take().is_some() {
+                if end.moving.is_some() {
+                    self.search(circuit, None);
                     self.outputs.push_back(Output::Resumed { circuit, slice, key, arrived });
                 } else {
                     end.state = State::Open;
@@ -312,7 +315,7 @@ impl Circuits {
                 }
             }
             channel::Event::Failed(why) => {
-                end.set_channel(None);
+                end.take_channel();
                 self.outputs.push_back(Output::Failed { circuit, channel, why });
             }
             channel::Event::FarClosed(Closing::Lost) => self.lose(circuit, Death::Cable),
@@ -357,7 +360,7 @@ impl Circuits {
         let channel = self.channels.dial(path.port, path.epoch, deadline, late);
         self.owners.insert(channel, Owner::End(circuit));
         if let Some(end) = self.ends.get_mut(&circuit) {
-            end.set_channel(Some(channel));
+            end.set_channel(channel);
             end.hops = path.hops;
         }
         channel
@@ -378,8 +381,11 @@ impl Circuits {
     /// The end is no longer pending.
     pub(crate) fn admitted_leaves(&mut self, circuit: CircuitId) {
         let Some(host) = self.ends.get(&circuit).map(End::far_host) else { return };
-        if let Some(count) = self.pending.get_mut(&host) {
-            *count = count.saturating_sub(1);
+        if let Entry::Occupied(mut count) = self.pending.entry(host) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
     }
 }

@@ -67,6 +67,13 @@ pub struct Moving {
     pub retry: Option<Duration>,
 }
 
+impl Moving {
+    /// When it is looked at.
+    pub(crate) fn looks(self) -> impl Iterator<Item = Duration> {
+        [Some(self.until), self.retry].into_iter().flatten()
+    }
+}
+
 /// One end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
@@ -111,9 +118,17 @@ impl End {
         }
     }
 
-    pub(crate) fn set_channel(&mut self, new: Option<ChannelId>) {
+    pub(crate) fn set_channel(&mut self, new: ChannelId) {
         if let Far::Host { channel, .. } = &mut self.far {
-            *channel = new;
+            *channel = Some(new);
+        }
+    }
+
+    /// The end has no channel from now on; the one that it had.
+    pub(crate) fn take_channel(&mut self) -> Option<ChannelId> {
+        match &mut self.far {
+            Far::Host { channel, .. } => channel.take(),
+            Far::Here(_) => None,
         }
     }
 }

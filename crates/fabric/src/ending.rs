@@ -37,10 +37,9 @@ impl Circuits {
     /// The end's ring broke the protocol, or its neighbour did: both sides get an error.
     pub fn kill(&mut self, circuit: CircuitId, death: Death) {
         let Some(end) = self.ends.get_mut(&circuit) else { return };
-        let (state, channel) = (end.state, end.channel());
+        let (state, channel) = (end.state, end.take_channel());
         // One that is only asked for may be had by another way.
         end.far_closed |= state != State::Opening;
-        end.set_channel(None);
         self.leave_channel(channel, Closing::Abort);
         match state {
             State::Opening => {
@@ -85,8 +84,8 @@ impl Circuits {
     }
 
     pub(crate) fn die(&mut self, circuit: CircuitId, death: Death) {
+        self.search(circuit, None);
         let Some(end) = self.ends.get_mut(&circuit) else { return };
-        end.moving = None;
         if end.death.is_none() {
             end.death = Some(death);
             self.outputs.push_back(Output::Died { circuit, death });
@@ -99,7 +98,7 @@ impl Circuits {
         let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.channel() == Some(channel)) else {
             return;
         };
-        end.set_channel(None);
+        end.take_channel();
         if matches!(end.state, State::Closing(_)) && end.moving.is_none() {
             self.remove(circuit);
         }
@@ -114,6 +113,7 @@ impl Circuits {
     }
 
     pub(crate) fn remove(&mut self, circuit: CircuitId) {
+        self.search(circuit, None);
         if self.ends.get(&circuit).is_some_and(|end| end.state == State::Pending) {
             self.admitted_leaves(circuit);
         }

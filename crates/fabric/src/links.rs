@@ -29,6 +29,9 @@ pub enum LinksError {
     /// A host id out of range, or a host that is its own neighbour.
     #[error("link state of host {0} names a host that cannot be")]
     Host(HostId),
+    /// Links that are not in the order of their hosts' ids, each once.
+    #[error("link state of host {0} has its links out of order, or one twice")]
+    Order(HostId),
     /// More links than a host can have.
     #[error("link state of host {0} has {1} links")]
     Links(HostId, usize),
@@ -292,6 +295,9 @@ fn check(record: &LinkState, highest: u16) -> Result<(), LinksError> {
     if !host_ok(&record.origin) || record.neighbours.iter().any(bad) {
         return Err(LinksError::Host(record.origin));
     }
+    if !record.neighbours.is_sorted_by(|one, next| one < next) {
+        return Err(LinksError::Order(record.origin));
+    }
     Ok(())
 }
 
@@ -355,7 +361,7 @@ mod tests {
         links.handle_cable_up(PortId(0), HostId(2));
         links.handle_cable_up(PortId(1), HostId(3));
         links
-            .handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3]), record(3, 5, 2, &[2, 1])])
+            .handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3]), record(3, 5, 2, &[1, 2])])
             .unwrap();
         assert_eq!(links.next_hop(HostId(3)), Some(Way { hops: 2, port: PortId(0) }));
         let paths: Vec<_> = links.paths(HostId(3)).collect();
@@ -367,9 +373,14 @@ mod tests {
         let mut links = Links::new(HostId(1), 10);
         links.handle_cable_up(PortId(0), HostId(2));
         let many = vec![3; MAX_LINKS + 1];
-        for bad in
-            [record(0, 1, 1, &[]), record(3, 1, 1, &[3]), record(3, 1, 1, &[0]), record(3, 1, 1, &many)]
-        {
+        for bad in [
+            record(0, 1, 1, &[]),
+            record(3, 1, 1, &[3]),
+            record(3, 1, 1, &[0]),
+            record(3, 1, 1, &[2, 2]),
+            record(3, 1, 1, &[4, 2]),
+            record(3, 1, 1, &many),
+        ] {
             let records = vec![record(2, 1, 1, &[1]), bad];
             assert!(links.handle_link_states(PortId(0), records).is_err());
         }

@@ -14,7 +14,7 @@ use crate::circuit::{Circuits, Output, Owner, Path};
 use crate::end::{Death, End, Moving, Role, State};
 use crate::links::Links;
 use crate::transit::{BEFORE, BEHIND};
-use crosslane_wire::control::{Closing, Refusal, Resumption};
+use crosslane_wire::control::{Closing, GENERATION_MAX, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
 use std::time::Duration;
 
@@ -24,10 +24,9 @@ const RETRY: Duration = Duration::from_millis(10);
 impl Circuits {
     /// No path for an end that moves now: it is asked again in a moment.
     pub fn no_way(&mut self, circuit: CircuitId) {
-        let at = self.now + RETRY;
-        if let Some(moving) = self.ends.get_mut(&circuit).and_then(|end| end.moving.as_mut()) {
-            moving.retry = Some(at);
-            self.looks.insert((at, circuit));
+        let retry = Some(self.now + RETRY);
+        if let Some(moving) = self.ends.get(&circuit).and_then(|end| end.moving) {
+            self.search(circuit, Some(Moving { retry, ..moving }));
         }
     }
 
@@ -96,17 +95,15 @@ impl Circuits {
         if end.tuple != *tuple || end.death.is_some() || end.far_closed {
             return Err(Refusal::Unknown);
         }
-        if resume.generation <= end.generation {
+        if resume.generation <= end.generation || resume.generation > GENERATION_MAX {
             return Err(Refusal::Protocol);
         }
-        let old = end.channel();
+        let old = end.take_channel();
         let channel = self.channels.handle_open(path.port, path.epoch, peer);
-        end.set_channel(Some(channel));
-        // Until it is known what has arrived at the other side.
-        let until = self.now + self.limits.patience;
-        end.moving = Some(Moving { until, retry: None });
-        self.looks.insert((until, circuit));
+        end.set_channel(channel);
         (end.generation, end.hops) = (resume.generation, path.hops);
+        // Until it is known what has arrived at the other side.
+        self.begin_search(circuit);
         self.leave_channel(old, Closing::Lost);
         self.owners.insert(channel, Owner::End(circuit));
         Ok((circuit, channel))
@@ -132,8 +129,9 @@ impl Circuits {
         }
         match self.owners.get(&channel).copied() {
             Some(Owner::End(circuit)) => {
-                let end = self.ends.get_mut(&circuit).filter(|end| end.role == Role::Server);
-                end.and_then(|end| end.moving.take()).ok_or(Contradiction(channel))?;
+                let end = self.ends.get(&circuit).filter(|end| end.role == Role::Server);
+                end.and_then(|end| end.moving).ok_or(Contradiction(channel))?;
+                self.search(circuit, None);
                 self.outputs.push_back(Output::Arrived { circuit, units });
             }
             Some(Owner::Transit(transit, BEFORE)) => {
@@ -148,13 +146,8 @@ impl Circuits {
 
     /// The circuit of a [`Self::handle_resume`] cannot be: the end waits for another try.
     pub fn unresume(&mut self, circuit: CircuitId) {
-        let until = self.now + self.limits.patience;
-        let Some(end) = self.ends.get_mut(&circuit) else { return };
-        let channel = end.channel();
-        end.set_channel(None);
-        end.moving = Some(Moving { until, retry: None });
-        self.looks.insert((until, circuit));
-        if let Some(channel) = channel {
+        self.begin_search(circuit);
+        if let Some(channel) = self.ends.get_mut(&circuit).and_then(End::take_channel) {
             self.owners.remove(&channel);
             self.channels.cancel(channel);
         }
@@ -173,36 +166,41 @@ impl Circuits {
 
     /// The end's circuit is lost for this reason.
     pub fn lose(&mut self, circuit: CircuitId, death: Death) {
-        let patience = self.limits.patience;
+        let impatient = self.limits.patience.is_zero();
         let Some(end) = self.ends.get_mut(&circuit) else { return };
-        if patience.is_zero() || death != Death::Cable || end.death.is_some() || end.state == State::Opening {
-            self.kill(circuit, death);
-            return;
+        if impatient || death != Death::Cable || end.death.is_some() || end.state == State::Opening {
+            return self.kill(circuit, death);
         }
-        if end.far_closed && matches!(end.state, State::Closing(_)) {
-            let channel = end.channel();
-            end.set_channel(None);
-            self.leave_channel(channel, Closing::Lost);
-            self.remove(circuit);
-            return;
-        }
-        if end.far_closed {
-            // All that the far side sent is here, and nobody is there who could read what we send.
-            let channel = end.channel();
-            end.set_channel(None);
-            return self.leave_channel(channel, Closing::Lost);
-        }
-        let channel = end.channel();
-        end.set_channel(None);
-        let until = self.now + patience;
-        end.moving = Some(Moving { until, retry: None });
-        let seeks = end.role == Role::Client;
+        let (role, state, far_closed) = (end.role, end.state, end.far_closed);
+        let channel = end.take_channel();
         self.leave_channel(channel, Closing::Lost);
-        self.looks.insert((until, circuit));
+        if far_closed {
+            // All that the far side sent is here, and nobody is there who could read what we send.
+            if matches!(state, State::Closing(_)) {
+                self.remove(circuit);
+            }
+            return;
+        }
+        self.begin_search(circuit);
         self.outputs.push_back(Output::Moving { circuit });
-        if seeks {
+        if role == Role::Client {
             self.outputs.push_back(Output::Seek { circuit });
         }
+    }
+
+    fn begin_search(&mut self, circuit: CircuitId) {
+        let until = self.now + self.limits.patience;
+        self.search(circuit, Some(Moving { until, retry: None }));
+    }
+
+    /// The end looks for another circuit in this way from now on, or no longer.
+    pub(crate) fn search(&mut self, circuit: CircuitId, moving: Option<Moving>) {
+        let Some(end) = self.ends.get_mut(&circuit) else { return };
+        let before = std::mem::replace(&mut end.moving, moving);
+        for at in before.into_iter().flat_map(Moving::looks) {
+            self.looks.remove(&(at, circuit));
+        }
+        self.looks.extend(moving.into_iter().flat_map(Moving::looks).map(|at| (at, circuit)));
     }
 
     /// A try of an end that moves came to nothing: another follows, unless the far side knows nothing of the stream.
@@ -214,13 +212,11 @@ impl Circuits {
     pub(crate) fn look_at_moving(&mut self) {
         while let Some(&(at, circuit)) = self.looks.first().filter(|(at, _)| *at <= self.now) {
             self.looks.remove(&(at, circuit));
-            let Some(moving) = self.ends.get_mut(&circuit).and_then(|end| end.moving.as_mut()) else {
-                continue;
-            };
+            let Some(moving) = self.ends.get(&circuit).and_then(|end| end.moving) else { continue };
             if moving.until <= self.now {
                 self.kill(circuit, Death::Cable);
-            } else if moving.retry.is_some_and(|retry| retry <= self.now) {
-                moving.retry = None;
+            } else {
+                self.search(circuit, Some(Moving { retry: None, ..moving }));
                 self.outputs.push_back(Output::Seek { circuit });
             }
         }

@@ -185,12 +185,16 @@ impl CableSetup {
         Setup {
             version: PROTOCOL_VERSION,
             host: self.host,
-            epoch: Epoch(self.epoch.0.saturating_add(1)),
+            epoch: self.proposal(),
             window: self.window,
             key: self.key,
             flags,
         }
         .to_words()
+    }
+
+    fn proposal(&self) -> Epoch {
+        Epoch(self.epoch.0.saturating_add(1))
     }
 
     fn write(&mut self, index: usize, value: u32) {
@@ -212,6 +216,10 @@ impl CableSetup {
         }
         if setup.epoch.0 == 0 || setup.window == 0 {
             return Err("peer proposes no epoch or no window".to_owned());
+        }
+        // Else the next one could not be larger, and what is of this one would be believed then.
+        if self.proposal().max(setup.epoch) == Epoch(u32::MAX) {
+            return Err("the cable's epochs are used up: restart both daemons".to_owned());
         }
         Ok(())
     }
@@ -236,8 +244,7 @@ impl CableSetup {
         if self.state != State::Ready || setup.flags != ready_flags(self.key) {
             return;
         }
-        let ours = self.epoch.0.saturating_add(1);
-        self.epoch = Epoch(ours.max(setup.epoch.0));
+        self.epoch = self.proposal().max(setup.epoch);
         let agreement = Agreement {
             peer: setup.host,
             epoch: self.epoch,
@@ -398,6 +405,30 @@ mod tests {
         assert!(matches!(side.state(), State::Refused(why) if why.contains("version 99")));
         side.handle_words(Setup { flags: READY | 5 << 1, ..good }.to_words(), 6);
         assert!(matches!(side.state(), State::Up(_)));
+    }
+
+    #[test]
+    fn no_epoch_counts_twice_however_large_the_peers_are() {
+        let mut side = CableSetup::new(HostId(1), 4096, Epoch(0));
+        let mut epochs = Vec::new();
+        for (key, epoch) in [(5, u32::MAX), (6, u32::MAX - 1), (7, 1), (8, 1)] {
+            let flags = READY | key << 1;
+            let peer = Setup {
+                version: PROTOCOL_VERSION,
+                host: HostId(2),
+                epoch: Epoch(epoch),
+                window: 1,
+                key,
+                flags,
+            };
+            side.handle_link_up(peer.to_words(), key);
+            epochs.extend(match side.state() {
+                State::Up(agreement) => Some(agreement.epoch.0),
+                _ => None,
+            });
+            side.handle_link_down();
+        }
+        assert_eq!(epochs, [u32::MAX - 1]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crosslane_fabric::Circuits;
 use crosslane_fabric::circuit::{Death, Far, Limits, Output, Path, Role, Scope, State};
-use crosslane_wire::control::{Closing, Control, Refusal, Resumption};
+use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
 use std::time::Duration;
 
@@ -274,8 +274,26 @@ fn a_resumption_needs_the_secret_and_a_new_generation() {
     assert_eq!(ask(tuple(1000), SECRET + 1, 1), Err(Refusal::Unknown));
     assert_eq!(ask(tuple(1001), SECRET, 1), Err(Refusal::Unknown));
     assert_eq!(ask(tuple(1000), SECRET, 0), Err(Refusal::Protocol));
+    assert_eq!(ask(tuple(1000), SECRET, GENERATION_MAX + 1), Err(Refusal::Protocol));
     assert_eq!(ask(tuple(1000), SECRET, 1), Ok(()));
     assert_eq!(ask(tuple(1000), SECRET, 1), Err(Refusal::Protocol));
+}
+
+/// Whatever the far side has us do again and again, what is remembered of it goes with it.
+#[test]
+fn nothing_is_waited_for_once_it_is_there() {
+    let mut pair = Pair::new(PATIENCE);
+    let idle = |pair: &Pair| pair.hosts.iter().all(|host| host.poll_deadline().is_none());
+    let (client, server) = pair.open(1000);
+    assert!(idle(&pair), "an answer that has come");
+    for _ in 0..3 {
+        pair.cut();
+        pair.hosts[0].no_way(client);
+        pair.resume(client, 1000).unwrap();
+        assert!(idle(&pair), "a search that is over");
+    }
+    pair.end([client, server], false);
+    assert!(idle(&pair));
 }
 
 #[test]

@@ -54,10 +54,12 @@ pub enum Closing {
 /// What is said of a stream that shall go on over another circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
-    /// Number of the circuit in the stream's life, larger than those before.
+    /// Number of the circuit in the stream's life, larger than those before, at most [`GENERATION_MAX`].
     pub generation: u32,
 }
 
+/// Most circuits of one stream after its first: programs are told of no larger number ([`crate::local::life_word`]).
+pub const GENERATION_MAX: u32 = u32::MAX >> 8;
 /// In place of a number of units: nobody reads there any more, so all that was sent counts as arrived.
 pub const ARRIVED_ALL: u64 = u64::MAX;
 /// Most cables of a circuit.
