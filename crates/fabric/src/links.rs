@@ -56,8 +56,8 @@ pub struct Links {
     owed: BTreeMap<PortId, BTreeSet<HostId>>,
     /// Found when they are asked for: many records come at once.
     found: OnceCell<Found>,
-    /// The ways as they were when somebody was told of a change last.
-    told: BTreeMap<HostId, Vec<Way>>,
+    /// The ways as somebody was told of them last, if links have changed since then.
+    told: Option<BTreeMap<HostId, Vec<Way>>>,
     retorts: u32,
     twin: bool,
     reborn: BTreeSet<HostId>,
@@ -77,7 +77,7 @@ impl Links {
             states: BTreeMap::from([(me, own)]),
             owed: BTreeMap::new(),
             found: OnceCell::new(),
-            told: BTreeMap::new(),
+            told: Some(BTreeMap::new()),
             retorts: 0,
             twin: false,
             reborn: BTreeSet::new(),
@@ -94,7 +94,7 @@ impl Links {
     /// All ways begin with one of these ports: traffic goes one way round, as in the ring study.
     pub fn go_one_way(&mut self, onward: impl IntoIterator<Item = PortId>) {
         self.onward = Some(onward.into_iter().collect());
-        self.found.take();
+        self.forget_ways();
     }
 
     /// A cable is up; `host` is at its other end.
@@ -143,14 +143,14 @@ impl Links {
         self.owed.get(&port).is_some_and(|owed| !owed.is_empty())
     }
 
+    /// Whether links have changed since [`Self::poll_changed`] was asked last, so that it may be worth asking.
+    pub fn may_have_changed(&self) -> bool {
+        self.told.is_some()
+    }
+
     /// Whether the reachable hosts or ways changed since this was asked last.
     pub fn poll_changed(&mut self) -> bool {
-        let ways = &self.found().ways;
-        if *ways == self.told {
-            return false;
-        }
-        self.told = ways.clone();
-        true
+        self.told.take().is_some_and(|told| told != self.found().ways)
     }
 
     /// Whether another host in the network has our id.
@@ -218,16 +218,15 @@ impl Links {
             _ if record.origin == self.me => self.retort(record.incarnation),
             _ => {
                 let origin = record.origin;
-                let incarnation = record.incarnation;
-                let links = record.neighbours.clone();
-                let before = self.states.insert(origin, record);
-                if before.as_ref().is_none_or(|before| before.neighbours != links) {
-                    self.found.take();
-                }
-                if before.is_some_and(|before| before.incarnation != incarnation) {
+                let is_other = known.is_none_or(|known| known.neighbours != record.neighbours);
+                if known.is_some_and(|known| known.incarnation != record.incarnation) {
                     self.reborn.insert(origin);
                 }
+                self.states.insert(origin, record);
                 self.owe_others(port, origin);
+                if is_other {
+                    self.forget_ways();
+                }
             }
         }
     }
@@ -270,7 +269,14 @@ impl Links {
         for owed in self.owed.values_mut() {
             owed.insert(self.me);
         }
-        self.found.take();
+        self.forget_ways();
+    }
+
+    /// Links have changed: ways are found again when they are asked for.
+    fn forget_ways(&mut self) {
+        if let Some(found) = self.found.take() {
+            self.told.get_or_insert(found.ways);
+        }
     }
 
     fn found(&self) -> &Found {

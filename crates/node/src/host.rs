@@ -69,7 +69,7 @@ pub struct Host {
     pub doubt_at: Option<Duration>,
     /// When all ends are looked at next, in doubt or not.
     pub sweep_at: Duration,
-    /// When streams are taken to shorter ways, if ways have changed.
+    /// When ways are looked at, and streams taken to shorter ones, if links have changed.
     pub shorten_at: Option<Duration>,
     /// When neighbours are asked whether they are there, if anything leans on them.
     pub ask_at: Duration,

@@ -41,13 +41,8 @@ impl Host {
         while let Some(host) = self.links.poll_new_life() {
             self.circuits.handle_new_life(host);
         }
-        if self.links.poll_changed() {
-            let hosts: Vec<u16> = self.links.hosts().map(|(host, _)| host.0).collect();
-            tracing::info!(?hosts, "hosts in reach");
-            self.ways_changed();
-            if self.links.has_twin() {
-                tracing::error!(host = %self.me(), "another host in the network has our id: give each its own");
-            }
+        if self.links.may_have_changed() {
+            self.ways_may_have_changed();
         }
     }
 

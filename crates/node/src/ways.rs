@@ -9,7 +9,8 @@ use std::time::Duration;
 const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How long its answer may take. A daemon waits for a processor on a busy machine; a needless move costs a pause only.
 const SILENCE: Duration = Duration::from_millis(1000);
-/// How long ways must have stayed as they are before streams are taken to shorter ones.
+/// How long after a change of links ways are looked at. Streams are taken to shorter ones once two looks in turn have
+/// seen the same.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Streams that are taken to shorter ways at a time.
 const BATCH: usize = 32;
@@ -66,9 +67,22 @@ impl Host {
         }
     }
 
-    /// The ways to hosts have changed.
-    pub(crate) fn ways_changed(&mut self) {
+    /// Links have changed: once for many of them it is seen what became of the ways.
+    pub(crate) fn ways_may_have_changed(&mut self) {
+        self.shorten_at.get_or_insert(self.now + SETTLE);
+    }
+
+    /// Ways have changed if they are not as they were at the last look.
+    fn look_at_ways(&mut self) {
+        if !self.links.poll_changed() {
+            return self.shorten_ways();
+        }
+        let hosts: Vec<u16> = self.links.hosts().map(|(host, _)| host.0).collect();
+        tracing::info!(?hosts, "hosts in reach");
         self.shorten_at = Some(self.now + SETTLE);
+        if self.links.has_twin() {
+            tracing::error!(host = %self.me(), "another host in the network has our id: give each its own");
+        }
     }
 
     /// What is due: cables that may be used by now, questions to neighbours, streams that can take a shorter way.
@@ -90,7 +104,7 @@ impl Host {
         }
         if self.shorten_at.is_some_and(|at| at <= now) {
             self.shorten_at = None;
-            self.shorten_ways();
+            self.look_at_ways();
         }
     }
 

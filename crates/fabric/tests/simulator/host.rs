@@ -214,8 +214,8 @@ impl World {
         while let Some(reborn) = self.hosts[host].links.poll_new_life() {
             self.hosts[host].circuits.handle_new_life(reborn);
         }
-        if self.hosts[host].links.poll_changed() {
-            self.hosts[host].shorten_at = Some(self.now + SETTLE);
+        if self.hosts[host].links.may_have_changed() {
+            self.hosts[host].shorten_at.get_or_insert(self.now + SETTLE);
         }
     }
 
@@ -305,9 +305,13 @@ impl World {
             self.ask_neighbours(host);
         }
         if self.hosts[host].shorten_at.is_some_and(|at| at <= now) {
-            self.hosts[host].shorten_at = None;
             let here = &mut self.hosts[host];
-            here.circuits.shorten(&here.links, usize::MAX);
+            here.shorten_at = None;
+            if here.links.poll_changed() {
+                here.shorten_at = Some(now + SETTLE);
+            } else {
+                here.circuits.shorten(&here.links, usize::MAX);
+            }
         }
     }
 
