@@ -7,6 +7,7 @@
 //! ```
 
 mod check;
+mod dial;
 mod host;
 mod memory;
 mod network;

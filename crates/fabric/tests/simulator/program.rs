@@ -5,7 +5,7 @@ use crate::memory::{Actor, Unit};
 use crate::resume::{Life, Next, Slices};
 use crate::world::{Event, World};
 use crosslane_wire::control::ARRIVED_ALL;
-use crosslane_wire::{CircuitId, HostId, Tuple};
+use crosslane_wire::{CircuitId, Tuple};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -101,9 +101,8 @@ impl World {
         let program = self.program(stream, 0, from, CircuitId(0));
         let number = u16::try_from(stream + 1024).unwrap();
         let tuple = Tuple { client: ([10, 0, 0, 1], number).into(), server: ([10, 0, 0, 2], 80).into() };
-        let (secret, id) = (u64::try_from(stream + 1).unwrap(), self.hosts[to].id);
-        let id = HostId(id.0);
-        if self.dial(from, tuple, secret, id, program).is_none() {
+        let (secret, to) = (u64::try_from(stream + 1).unwrap(), self.hosts[to].id);
+        if self.dial(from, tuple, secret, to, program).is_none() {
             self.refused(program);
         }
     }

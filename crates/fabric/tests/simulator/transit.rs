@@ -1,8 +1,8 @@
 //! Hosts between: their memory on both sides, and the pump. The rules are those of `crosslane-node`: its module
 //! `transit`, and the pumps.
 
+use crate::dial::{ANSWER, Asked, stream_of};
 use crate::memory::{Actor, range_of, ring_at};
-use crate::resume::{ANSWER, Asked};
 use crate::world::{Event, World};
 use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
@@ -77,7 +77,7 @@ impl World {
 
     /// A circuit never passes a host twice.
     fn check_route(&mut self, host: usize, asked: &Asked, route: &[HostId]) {
-        let client = HostId(u16::try_from(self.streams[asked.stream_number()].hosts[0] + 1).unwrap());
+        let client = HostId(u16::try_from(self.streams[stream_of(&asked.tuple)].hosts[0] + 1).unwrap());
         let mut seen = BTreeSet::from([client, self.hosts[host].id]);
         if !route.iter().all(|next| seen.insert(*next)) || asked.passed > 250 {
             self.fail(format!("circuit through host {host} goes in circles: {route:?}"));
@@ -154,11 +154,5 @@ impl World {
                 self.hosts[host].circuits.drained(transit, side);
             }
         }
-    }
-}
-
-impl Asked {
-    fn stream_number(&self) -> usize {
-        crate::resume::stream_of(&self.tuple)
     }
 }
