@@ -2,12 +2,13 @@
 //!
 //! Nothing here has a clock, a thread, a socket or randomness: what happened is told by `handle_*`, what shall be done
 //! is asked by `poll_*`, and time and random keys are arguments. The same code runs in the daemon and in tests with
-//! hundreds of hosts. [`setup`] brings one cable up, [`links`] spreads who is joined to whom, [`route`] finds ways,
+//! hundreds of hosts. [`setup`] brings one cable up, [`damping`] says when it is trusted, [`links`] spreads who is joined to whom, [`route`] finds ways,
 //! [`circuit`] keeps the ends of circuits.
 #![forbid(unsafe_code)]
 
 pub mod channel;
 pub mod circuit;
+pub mod damping;
 pub mod end;
 pub mod ending;
 pub mod links;
@@ -18,6 +19,7 @@ pub mod setup;
 pub mod transit;
 
 pub use circuit::Circuits;
+pub use damping::Damping;
 pub use links::Links;
 pub use setup::CableSetup;
 

@@ -7,11 +7,11 @@
 
 use crate::channel::{Channel, Sent};
 use crate::config::PortConfig;
-use crate::damping::Damping;
 use crate::random;
 use crate::waiting::Limits;
 use crate::ways::Standing;
 use crate::window::Window;
+use crosslane_fabric::Damping;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, CableSetup, Output, State};
 use crosslane_port::soft::{SoftConfig, SoftPort};

@@ -15,7 +15,6 @@ pub mod config;
 pub mod control;
 pub mod counter;
 pub mod daemon;
-pub mod damping;
 pub mod dial;
 pub mod doubt;
 pub mod echo;

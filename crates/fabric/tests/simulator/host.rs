@@ -1,12 +1,12 @@
 //! A host: the state machines, and around them what the daemon does, with simulated memory. The rules are those of
-//! `crosslane-node`: its modules `neighbour`, `ways` and `damping`.
+//! `crosslane-node`: its modules `neighbour` and `ways`.
 
 use crate::memory::ring_at;
 use crate::resume::Parts;
 use crate::transit::Passage;
 use crate::world::{Event, World};
 use crosslane_fabric::circuit::{Death, Limits, Output};
-use crosslane_fabric::{Circuits, Links};
+use crosslane_fabric::{Circuits, Damping, Links};
 use crosslane_wire::control::Control;
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,7 @@ pub(crate) struct Port {
     pub(crate) join_at: Option<Duration>,
     asked: Option<Duration>,
     silent: bool,
-    losses: u32,
-    lost_at: Duration,
+    damping: Damping,
 }
 
 /// A host in one of its lives.
@@ -90,8 +89,7 @@ impl Host {
             join_at: None,
             asked: None,
             silent: false,
-            losses: 0,
-            lost_at: Duration::ZERO,
+            damping: Damping::default(),
         };
         Self {
             id,
@@ -144,22 +142,25 @@ fn id_of(port: usize) -> PortId {
 }
 
 impl World {
-    /// The cable at a port is up: it is used at once, or once it has stayed up.
+    /// The cable at a port is up: it is used as soon as it may be trusted.
     pub(crate) fn cable_up(&mut self, host: usize, port: usize) {
-        let now = self.now;
-        let here = &mut self.hosts[host];
-        let hold = match here.ports[port].losses.checked_sub(2) {
-            None => Duration::ZERO,
-            Some(times) => {
-                (Duration::from_millis(50) * 2_u32.saturating_pow(times.min(16))).min(Duration::from_secs(1))
-            }
-        };
-        let there = &mut here.ports[port];
+        let there = &mut self.hosts[host].ports[port];
         (there.asked, there.silent) = (None, false);
         there.window.clear();
-        there.join_at = (!hold.is_zero()).then_some(now + hold);
-        if hold.is_zero() {
-            self.join(host, port);
+        there.join_at = Some(self.now + there.damping.hold());
+        self.join_due(host);
+    }
+
+    /// Uses the cables that may be used by now. One that is not to be trusted is better than none.
+    fn join_due(&mut self, host: usize) {
+        for port in 0..self.hosts[host].ports.len() {
+            let here = &mut self.hosts[host];
+            let peer = here.ports[port].peer;
+            let due = |at: Duration| at <= self.now || here.links.next_hop(peer).is_none();
+            if here.ports[port].join_at.is_some_and(due) {
+                here.ports[port].join_at = None;
+                self.join(host, port);
+            }
         }
     }
 
@@ -168,10 +169,7 @@ impl World {
         let now = self.now;
         let here = &mut self.hosts[host];
         let there = &mut here.ports[port];
-        if now.saturating_sub(there.lost_at) > Duration::from_secs(10) {
-            there.losses = 0;
-        }
-        (there.losses, there.lost_at) = (there.losses + 1, now);
+        there.damping.lost(now);
         (there.up, there.join_at, there.asked, there.silent) = (None, None, None, false);
         let peer = there.peer;
         self.part(host, port);
@@ -206,6 +204,7 @@ impl World {
     /// Tells neighbours what is owed to them, and sees what has changed.
     pub(crate) fn tell_neighbours(&mut self, host: usize) {
         self.hosts[host].turn_due = false;
+        self.join_due(host);
         for port in 0..self.hosts[host].ports.len() {
             while let Some(records) = self.hosts[host].links.poll_output(id_of(port)) {
                 self.send(host, id_of(port), Control::LinkStates(records));
@@ -294,12 +293,7 @@ impl World {
     pub(crate) fn tick(&mut self, host: usize) {
         let now = self.now;
         self.hosts[host].tick_at = None;
-        for port in 0..self.hosts[host].ports.len() {
-            if self.hosts[host].ports[port].join_at.is_some_and(|at| at <= now) {
-                self.hosts[host].ports[port].join_at = None;
-                self.join(host, port);
-            }
-        }
+        self.join_due(host);
         if self.hosts[host].ask_at <= now {
             self.hosts[host].ask_at = now + ASK_EVERY;
             self.ask_neighbours(host);

@@ -1,6 +1,6 @@
 //! A cable that comes and goes is not trusted at once: each loss shortly after the one before doubles the time that it
-//! must stay up before anything is led over it, unless there is no other way to the host behind it. So a flapping cable costs streams two moves, not a hundred a second, and
-//! its link states do not flood the network.
+//! must stay up before anything is led over it, unless there is no other way to the host behind it. So a flapping cable
+//! costs streams two moves, not a hundred a second, and its link states do not flood the network.
 
 use std::time::Duration;
 
