@@ -2,8 +2,8 @@
 //!
 //! Nothing here has a clock, a thread, a socket or randomness: what happened is told by `handle_*`, what shall be done
 //! is asked by `poll_*`, and time and random keys are arguments. The same code runs in the daemon and in tests with
-//! hundreds of hosts. [`setup`] brings one cable up, [`damping`] says when it is trusted, [`links`] spreads who is joined to whom, [`route`] finds ways,
-//! [`circuit`] keeps the ends of circuits.
+//! hundreds of hosts. [`setup`] brings one cable up, [`damping`] says when it is trusted, [`links`] spreads who is
+//! joined to whom, [`route`] finds ways, [`circuit`] keeps the ends of circuits.
 #![forbid(unsafe_code)]
 
 pub mod channel;
