@@ -152,6 +152,7 @@ impl World {
         let (tried, deadline) = (parts.tried.clone(), parts.deadline);
         let (path, route) = self.path_to(host, to, &tried).ok()?;
         let attempt = self.attempt(host, path, route)?;
+        self.hosts[host].circuits.rename(circuit, self.random.next().max(1));
         let (channel, _) = self.hosts[host].circuits.redial(circuit, path, deadline)?;
         self.hosts[host].parts.get_mut(&circuit)?.tried.push(path.port);
         self.ask_for(host, circuit, channel, attempt, None);
