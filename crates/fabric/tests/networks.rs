@@ -205,18 +205,19 @@ proptest! {
     #[test]
     fn hostile_records_do_no_harm(
         records in prop::collection::vec(
-            (any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u16>(), 0..20)), 0..100),
+            (any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u16>(), 0..20), any::<bool>()),
+            0..100),
     ) {
         let mut links = Links::new(HostId(1), 5);
         links.handle_cable_up(PortId(0), HostId(2));
         links.handle_cable_up(PortId(1), HostId(3));
-        for (origin, incarnation, sequence, neighbours) in records {
-            let record = LinkState {
-                origin: HostId(origin % 300),
-                incarnation,
-                sequence,
-                neighbours: neighbours.into_iter().map(|host| HostId(host % 300)).collect(),
-            };
+        for (origin, incarnation, sequence, neighbours, in_order) in records {
+            let mut neighbours: Vec<HostId> = neighbours.into_iter().map(|host| HostId(host % 300)).collect();
+            if in_order {
+                neighbours.sort_unstable();
+                neighbours.dedup();
+            }
+            let record = LinkState { origin: HostId(origin % 300), incarnation, sequence, neighbours };
             let _ = links.handle_link_states(PortId(0), vec![record]);
         }
         prop_assert!(links.hosts().count() <= 254);

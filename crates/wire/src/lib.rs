@@ -6,7 +6,7 @@
 //! (what programs ask of each other's memory). `docs/protocol.md` is the prose of all this.
 //!
 //! Whatever is decoded here comes from a peer that may lie: every decoder returns an error for a value that is
-//! out of range, and none panics or allocates more than its input is long.
+//! out of range, none panics, and none allocates more than in proportion to the length of its input.
 #![forbid(unsafe_code)]
 
 pub mod access;
