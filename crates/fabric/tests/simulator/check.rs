@@ -74,21 +74,21 @@ impl World {
     }
 
     fn distances(&self, from: usize) -> BTreeMap<HostId, u8> {
-        let mut hops = BTreeMap::from([(from, 0_u8)]);
+        let mut hops: Vec<Option<u8>> = vec![None; self.hosts.len()];
+        hops[from] = Some(0);
         let mut queue = VecDeque::from([from]);
         while let Some(host) = queue.pop_front() {
-            let next = hops[&host] + 1;
-            for port in 0..self.hosts[host].ports.len() {
-                let Some(&(cable, side)) = self.plugs.get(&(host, port)) else { continue };
+            let next = hops[host].map(|hops| hops + 1);
+            for &(cable, side) in self.hosts[host].plugs.iter().flatten() {
                 let other = self.cables[cable].ends[1 - side].0;
-                if self.cables[cable].up && !hops.contains_key(&other) {
-                    hops.insert(other, next);
+                if self.cables[cable].up && hops[other].is_none() {
+                    hops[other] = next;
                     queue.push_back(other);
                 }
             }
         }
-        hops.remove(&from);
-        hops.into_iter().map(|(host, hops)| (self.hosts[host].id, hops)).collect()
+        hops[from] = None;
+        self.hosts.iter().zip(hops).filter_map(|(host, hops)| Some((host.id, hops?))).collect()
     }
 
     /// Link states do not storm: `docs/protocol.md` has the bound.

@@ -37,6 +37,12 @@ pub(crate) struct Asked {
     pub(crate) resume: Option<Resumption>,
 }
 
+/// The connection of a stream.
+pub(crate) fn tuple_of(stream: usize) -> Tuple {
+    let port = u16::try_from(stream + 1024).unwrap();
+    Tuple { client: ([10, 0, 0, 1], port).into(), server: ([10, 0, 0, 2], 80).into() }
+}
+
 /// The stream that a connection belongs to: its port tells.
 pub(crate) fn stream_of(tuple: &Tuple) -> usize {
     usize::from(tuple.client.port()) - 1024
@@ -238,17 +244,16 @@ impl World {
             return self.close_end(host, circuit, true);
         };
         self.granted(program);
-        let server = self.streams[self.programs[program].stream].hosts[1];
-        if let Some(tuple) = self.hosts[host].circuits.get(circuit).map(|end| end.tuple) {
-            let pause = self.random.micros(50, 20_000);
-            self.after(pause, Event::Accept(server, self.hosts[server].life, tuple));
-        }
+        let stream = self.programs[program].stream;
+        let server = self.streams[stream].hosts[1];
+        let pause = self.random.micros(50, 20_000);
+        self.after(pause, Event::Accept(server, self.hosts[server].life, stream));
     }
 
     /// A connection comes to a program that listens.
-    pub(crate) fn accept(&mut self, host: usize, tuple: &Tuple) {
-        if let Some(circuit) = self.hosts[host].circuits.accept(tuple, Scope(0)) {
-            let program = self.server_program(stream_of(tuple), circuit);
+    pub(crate) fn accept(&mut self, host: usize, stream: usize) {
+        if let Some(circuit) = self.hosts[host].circuits.accept(&tuple_of(stream), Scope(0)) {
+            let program = self.server_program(stream, circuit);
             if let Some(parts) = self.hosts[host].parts.get_mut(&circuit) {
                 parts.program = Some(program);
             }

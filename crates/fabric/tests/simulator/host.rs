@@ -61,6 +61,8 @@ pub(crate) struct Host {
     pub(crate) circuits: Circuits,
     /// Its ports.
     pub(crate) ports: Vec<Port>,
+    /// Which cable is plugged into each of them, and which side of it.
+    pub(crate) plugs: Vec<Option<(usize, usize)>>,
     /// What ends hold.
     pub(crate) parts: BTreeMap<CircuitId, Parts>,
     /// The slice of each channel.
@@ -100,6 +102,7 @@ impl Host {
             links: Links::new(id, 0),
             circuits: Circuits::new(Limits { pending: PENDING, patience: PATIENCE }),
             ports: (0..ports).map(|_| port()).collect(),
+            plugs: vec![None; ports],
             parts: BTreeMap::new(),
             memory: BTreeMap::new(),
             passages: BTreeMap::new(),
@@ -116,8 +119,8 @@ impl Host {
     pub(crate) fn start(&mut self, incarnation: u64) {
         let (life, ports) = (self.life + 1, self.ports.len());
         let last: Vec<u32> = self.ports.iter().map(|port| port.last).collect();
-        *self = Self::new(self.id, ports);
-        (self.life, self.alive) = (life, true);
+        let plugs = std::mem::take(&mut self.plugs);
+        *self = Self { plugs, life, alive: true, ..Self::new(self.id, ports) };
         self.links = Links::new(self.id, incarnation);
         self.links.allow_hosts(HIGHEST);
         for (port, last) in self.ports.iter_mut().zip(last) {
@@ -229,11 +232,12 @@ impl World {
         let outcome = match message {
             Control::LinkStates(records) => {
                 let before = here.links.incarnation(here.id);
+                let own = records.iter().any(|record| record.origin == here.id);
                 if let Err(error) = here.links.handle_link_states(id, records) {
                     self.fail(format!("host {host} refuses link states: {error}"));
                 }
                 let here = &self.hosts[host];
-                self.counts.versions += u64::from(here.links.incarnation(here.id) != before);
+                self.counts.versions += u64::from(own && here.links.incarnation(here.id) != before);
                 self.turn_soon(host);
                 Ok(())
             }

@@ -93,20 +93,28 @@ impl World {
         u64::try_from(self.rings[ring].units.len()).unwrap() < RING
     }
 
-    /// Writes a unit.
+    /// Writes a unit, which wakes the reader if it has found nothing.
     pub(crate) fn store(&mut self, ring: usize, unit: Unit) {
         if self.rings[ring].freed {
             self.fail(format!("{unit:?} is stored into ring {ring}, which was given back"));
         }
-        self.rings[ring].units.push_back(unit);
-        self.rings[ring].written += 1;
-        self.wake(self.rings[ring].reader);
+        let there = &mut self.rings[ring];
+        let reader = there.reader;
+        let was_dry = there.units.is_empty();
+        there.units.push_back(unit);
+        there.written += 1;
+        if was_dry {
+            self.wake(reader);
+        }
     }
 
-    /// Reads a unit, if there is one.
+    /// Reads a unit, if there is one, which wakes the writer if it has found no room.
     pub(crate) fn load(&mut self, ring: usize) -> Option<Unit> {
+        let was_full = !self.has_room(ring);
         let unit = self.rings[ring].units.pop_front()?;
-        self.wake(self.rings[ring].writer);
+        if was_full {
+            self.wake(self.rings[ring].writer);
+        }
         Some(unit)
     }
 

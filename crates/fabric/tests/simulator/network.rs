@@ -37,13 +37,13 @@ impl World {
         self.cables[cable]
             .ends
             .iter()
-            .all(|end| self.plugs.get(end).is_some_and(|(there, _)| *there == cable))
+            .all(|(host, port)| self.hosts[*host].plugs[*port].is_some_and(|(there, _)| there == cable))
     }
 
     /// Puts a cable into its ports.
     pub(crate) fn plug(&mut self, cable: usize) {
-        for (side, end) in self.cables[cable].ends.into_iter().enumerate() {
-            self.plugs.insert(end, (cable, side));
+        for (side, (host, port)) in self.cables[cable].ends.into_iter().enumerate() {
+            self.hosts[host].plugs[port] = Some((cable, side));
         }
     }
 
@@ -81,7 +81,7 @@ impl World {
     pub(crate) fn send(&mut self, host: usize, port: PortId, message: Control) {
         let port = usize::from(port.0);
         let Some(epoch) = self.hosts[host].ports[port].up else { return };
-        let Some(&(cable, side)) = self.plugs.get(&(host, port)) else { return };
+        let Some((cable, side)) = self.hosts[host].plugs[port] else { return };
         let there = &mut self.cables[cable];
         if !there.up || there.epoch != epoch.0 {
             return;

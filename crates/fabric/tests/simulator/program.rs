@@ -1,11 +1,12 @@
 //! Programs at the two ends of streams: they send numbered units, and check those that they get. The rules are those
 //! that decision 11 sets for the library in a program.
 
+use crate::dial::tuple_of;
 use crate::memory::{Actor, Unit};
 use crate::resume::{Life, Next, Slices};
 use crate::world::{Event, World};
+use crosslane_wire::CircuitId;
 use crosslane_wire::control::ARRIVED_ALL;
-use crosslane_wire::{CircuitId, Tuple};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -99,10 +100,8 @@ impl World {
             return;
         }
         let program = self.program(stream, 0, from, CircuitId(0));
-        let number = u16::try_from(stream + 1024).unwrap();
-        let tuple = Tuple { client: ([10, 0, 0, 1], number).into(), server: ([10, 0, 0, 2], 80).into() };
         let (secret, to) = (u64::try_from(stream + 1).unwrap(), self.hosts[to].id);
-        if self.dial(from, tuple, secret, to, program).is_none() {
+        if self.dial(from, tuple_of(stream), secret, to, program).is_none() {
             self.refused(program);
         }
     }

@@ -11,7 +11,7 @@ use crosslane_wire::{HostId, PortId, SliceRange, TransitId};
 use std::collections::BTreeSet;
 
 /// A circuit through a host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Passage {
     /// Our memory that the hosts before and behind write into.
     inbound: [usize; 2],
@@ -129,12 +129,13 @@ impl World {
         }
     }
 
-    /// Moves some units, tells what has landed.
-    pub(crate) fn pump(&mut self, host: usize, transit: TransitId) {
-        let Some(passage) = self.hosts[host].passages.get_mut(&transit) else { return };
+    /// Moves some units, tells what has landed; which sides have closed and are pumped dry.
+    pub(crate) fn pump(&mut self, host: usize, transit: TransitId) -> [bool; 2] {
+        let mut dry = [false; 2];
+        let Some(passage) = self.hosts[host].passages.get_mut(&transit) else { return dry };
         passage.awake = false;
-        let passage = passage.clone();
-        let [Some(_), Some(_)] = passage.outbound else { return };
+        let passage = *passage;
+        let [Some(_), Some(_)] = passage.outbound else { return dry };
         for side in [BEFORE, BEHIND] {
             let (from, Some(to)) = (passage.inbound[side], passage.outbound[1 - side]) else { continue };
             for _ in 0..1 + self.random.below(6) {
@@ -150,9 +151,15 @@ impl World {
             if !self.is_dry(from) && self.has_room(to) {
                 self.wake_pump(host, self.hosts[host].life, transit);
             }
-            if self.is_dry(from) && passage.draining[side] {
-                self.hosts[host].circuits.drained(transit, side);
-            }
+            dry[side] = self.is_dry(from) && passage.draining[side];
+        }
+        dry
+    }
+
+    /// The daemon hears of its pump that sides are dry.
+    pub(crate) fn drained(&mut self, host: usize, transit: TransitId, dry: [bool; 2]) {
+        for side in [BEFORE, BEHIND].into_iter().filter(|side| dry[*side]) {
+            self.hosts[host].circuits.drained(transit, side);
         }
     }
 }

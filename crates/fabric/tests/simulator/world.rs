@@ -7,9 +7,9 @@ use crate::program::{Program, Stream};
 use crate::random::Random;
 use crate::schedule::Fault;
 use crosslane_wire::control::Control;
-use crosslane_wire::{CircuitId, TransitId, Tuple};
+use crosslane_wire::{CircuitId, TransitId};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// What happens. Host and life come first: what was meant for an earlier life of a host does not happen.
@@ -27,8 +27,8 @@ pub(crate) enum Event {
     Turn(usize, u32),
     /// A host's pump moves units.
     Pump(usize, u32, TransitId),
-    /// A program of a host accepts a connection.
-    Accept(usize, u32, Tuple),
+    /// A program of a host accepts the connection of a stream.
+    Accept(usize, u32, usize),
     /// A host looks whether anybody holds an end.
     Doubt(usize, u32, CircuitId),
     /// A program has closed its end, or broken it off.
@@ -39,6 +39,13 @@ pub(crate) enum Event {
     Connect(usize),
     /// Something is done to the network.
     Fault(Fault),
+}
+
+/// Bits for the places of events that are still to happen.
+const PLACE_BITS: u32 = 20;
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap()
 }
 
 /// What was seen, for bounds and reports.
@@ -76,8 +83,6 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     /// All cables, also those that are not plugged in.
     pub(crate) cables: Vec<Cable>,
-    /// Which cable is plugged into a host's port, and which side of it.
-    pub(crate) plugs: BTreeMap<(usize, usize), (usize, usize)>,
     /// All slices.
     pub(crate) rings: Vec<Ring>,
     /// All programs.
@@ -94,7 +99,8 @@ pub(crate) struct World {
     pub(crate) digest: u64,
     /// Whether all events are printed.
     pub(crate) aloud: bool,
-    queue: BinaryHeap<Reverse<(Duration, u64, usize)>>,
+    /// When, ns; in which order of what happens at one time, and in the low bits where in `events` it lies.
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: Vec<Option<Event>>,
     spare: Vec<usize>,
     sequence: u64,
@@ -108,7 +114,6 @@ impl World {
             random,
             hosts: vec![],
             cables: vec![],
-            plugs: BTreeMap::new(),
             rings: vec![],
             programs: vec![],
             streams: vec![],
@@ -135,22 +140,26 @@ impl World {
             self.events.push(None);
             self.events.len() - 1
         });
+        assert!(place < 1 << PLACE_BITS, "too much to happen");
         self.events[place] = Some(event);
         self.sequence += 1;
-        self.queue.push(Reverse((at, self.sequence, place)));
+        let order = self.sequence << PLACE_BITS | u64::try_from(place).unwrap();
+        self.queue.push(Reverse((nanos(at), order)));
     }
 
     /// Lets everything happen until nothing is left, something went wrong, or the time is over.
     pub(crate) fn run(&mut self, until: Duration) {
-        while let Some(&Reverse((at, sequence, place))) = self.queue.peek()
+        let until = nanos(until);
+        while let Some(&Reverse((at, order))) = self.queue.peek()
             && at <= until
             && self.wrong.is_none()
         {
             self.queue.pop();
+            let place = usize::try_from(order & ((1 << PLACE_BITS) - 1)).unwrap();
             self.spare.push(place);
-            self.now = at;
+            self.now = Duration::from_nanos(at);
             if let Some(event) = self.events[place].take() {
-                self.note(sequence, &event);
+                self.note(order, &event);
                 self.happen(event);
             }
         }
@@ -170,9 +179,9 @@ impl World {
         }
     }
 
-    fn note(&mut self, sequence: u64, event: &Event) {
+    fn note(&mut self, order: u64, event: &Event) {
         self.counts.events += 1;
-        for word in [u64::try_from(self.now.as_nanos()).unwrap(), sequence] {
+        for word in [nanos(self.now), order] {
             self.digest = (self.digest ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
         if self.aloud {
@@ -211,22 +220,33 @@ impl World {
 
     /// A host that runs does what an event means.
     pub(crate) fn host_turn(&mut self, host: usize, event: Event) {
-        let now = self.now;
-        self.hosts[host].circuits.handle_time(now);
+        if let Event::Pump(_, _, transit) = event {
+            let dry = self.pump(host, transit);
+            if dry == [false; 2] {
+                return;
+            }
+            self.hosts[host].circuits.handle_time(self.now);
+            self.drained(host, transit, dry);
+        } else {
+            self.hosts[host].circuits.handle_time(self.now);
+            self.daemon_turn(host, event);
+        }
+        self.run_circuits(host);
+        self.plan_tick(host);
+    }
+
+    fn daemon_turn(&mut self, host: usize, event: Event) {
         match event {
             Event::Up(cable, side, epoch) => self.handle_up(cable, side, epoch),
             Event::Down(cable, side, epoch) => self.handle_down(cable, side, epoch),
             Event::Deliver(cable, side, epoch, message) => self.deliver(cable, side, epoch, message),
             Event::Tick(..) => self.tick(host),
             Event::Turn(..) => self.tell_neighbours(host),
-            Event::Pump(_, _, transit) => self.pump(host, transit),
-            Event::Accept(_, _, tuple) => self.accept(host, &tuple),
+            Event::Accept(_, _, stream) => self.accept(host, stream),
             Event::Doubt(_, _, circuit) => self.look_into(host, circuit),
             Event::Close(_, _, circuit, abort) => self.close_end(host, circuit, abort),
-            Event::Program(_) | Event::Connect(_) | Event::Fault(_) => {}
+            Event::Pump(..) | Event::Program(_) | Event::Connect(_) | Event::Fault(_) => {}
         }
-        self.run_circuits(host);
-        self.plan_tick(host);
     }
 
     /// Somebody has something to do.
