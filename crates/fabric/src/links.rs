@@ -11,7 +11,7 @@
 //! record for each host. The newer record is the one with the greater (incarnation, sequence).
 
 use crate::HOST_MAX;
-use crate::route::{Graph, Way, path, ways};
+use crate::route::{Graph, Way, Ways, path};
 use core::cell::OnceCell;
 use crosslane_wire::control::{LinkState, MAX_LINKS};
 use crosslane_wire::{HostId, PortId};
@@ -44,7 +44,7 @@ pub enum LinksError {
 #[derive(Debug)]
 struct Found {
     graph: Graph,
-    ways: BTreeMap<HostId, Vec<Way>>,
+    ways: Ways,
 }
 
 /// What one host knows of the network.
@@ -57,7 +57,7 @@ pub struct Links {
     /// Found when they are asked for: many records come at once.
     found: OnceCell<Found>,
     /// The ways as somebody was told of them last, if links have changed since then.
-    told: Option<BTreeMap<HostId, Vec<Way>>>,
+    told: Option<Ways>,
     retorts: u32,
     twin: bool,
     reborn: BTreeSet<HostId>,
@@ -77,7 +77,7 @@ impl Links {
             states: BTreeMap::from([(me, own)]),
             owed: BTreeMap::new(),
             found: OnceCell::new(),
-            told: Some(BTreeMap::new()),
+            told: Some(Ways::default()),
             retorts: 0,
             twin: false,
             reborn: BTreeSet::new(),
@@ -129,12 +129,12 @@ impl Links {
     /// Records that shall be sent by `port` now, if any. Ask only when the channel has room.
     pub fn poll_output(&mut self, port: PortId) -> Option<Vec<LinkState>> {
         let owed = self.owed.get_mut(&port)?;
-        let origins: Vec<HostId> = owed.iter().copied().take(BATCH).collect();
-        for origin in &origins {
-            owed.remove(origin);
+        let mut records = Vec::with_capacity(owed.len().min(BATCH));
+        while records.len() < BATCH
+            && let Some(origin) = owed.pop_first()
+        {
+            records.extend(self.states.get(&origin).cloned());
         }
-        let records: Vec<LinkState> =
-            origins.iter().filter_map(|origin| self.states.get(origin).cloned()).collect();
         (!records.is_empty()).then_some(records)
     }
 
@@ -165,7 +165,7 @@ impl Links {
 
     /// All ways to `host`, shortest first, at most one for each port.
     pub fn ways(&self, host: HostId) -> &[Way] {
-        self.found().ways.get(&host).map_or(&[], Vec::as_slice)
+        self.found().ways.to(host)
     }
 
     /// All paths to `host`, shortest first, at most one for each port: its way, and the hosts behind the neighbour.
@@ -195,18 +195,19 @@ impl Links {
     /// declare.
     pub fn links(&self) -> Vec<(HostId, HostId)> {
         let Found { graph, ways } = self.found();
-        let reached = |host: &HostId| *host == self.me || ways.contains_key(host);
+        let reached = |host: &HostId| *host == self.me || !ways.to(*host).is_empty();
         graph.links().filter(|(one, other)| reached(one) && reached(other)).collect()
     }
 
     /// Hosts that can be reached, ourselves not among them.
     pub fn hosts(&self) -> impl Iterator<Item = (HostId, Way)> + '_ {
-        self.found().ways.iter().filter_map(|(host, ways)| ways.first().map(|way| (*host, *way)))
+        let ways = &self.found().ways;
+        ways.hosts().iter().copied().zip(ways.shortest())
     }
 
     /// How many hosts can be reached: no way that passes none twice is longer, cables.
     pub fn reach(&self) -> u8 {
-        u8::try_from(self.found().ways.len()).unwrap_or(u8::MAX)
+        u8::try_from(self.found().ways.hosts().len()).unwrap_or(u8::MAX)
     }
 
     fn handle_record(&mut self, port: PortId, record: LinkState) {
@@ -283,10 +284,10 @@ impl Links {
         self.found.get_or_init(|| {
             let declared: Vec<(HostId, &[HostId])> =
                 self.states.values().map(|state| (state.origin, state.neighbours.as_slice())).collect();
-            let graph = Graph::new(&declared, self.ports.values().copied());
+            let graph = Graph::new(declared, self.ports.values().copied());
             let leads_on = |port: &PortId| self.onward.as_ref().is_none_or(|onward| onward.contains(port));
             let ports = self.ports.iter().filter(|(port, _)| leads_on(port));
-            let ways = ways(self.me, &ports.map(|(port, host)| (*port, *host)).collect(), &graph);
+            let ways = Ways::new(self.me, ports.map(|(port, host)| (*port, *host)), &graph);
             Found { graph, ways }
         })
     }

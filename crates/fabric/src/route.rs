@@ -2,7 +2,6 @@
 
 use crosslane_wire::control::MAX_HOPS;
 use crosslane_wire::{HostId, PortId};
-use std::collections::{BTreeMap, VecDeque};
 
 /// A way to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,38 +17,47 @@ pub struct Way {
 pub struct Graph {
     /// In the order of their ids; other fields name a host by its place here.
     hosts: Vec<HostId>,
-    links: Vec<Vec<usize>>,
+    /// The links of all hosts, those of each behind those of the one before.
+    links: Vec<usize>,
+    /// Where in `links` those of each host end.
+    ends: Vec<usize>,
 }
 
 impl Graph {
-    /// From what each host declares, and from those that are here without having declared anything yet.
-    pub fn new(declared: &[(HostId, &[HostId])], here: impl IntoIterator<Item = HostId>) -> Self {
-        let mut hosts: Vec<HostId> = declared.iter().map(|(host, _)| *host).chain(here).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        let place = |host: &HostId| hosts.binary_search(host).ok();
-        let mut known: Vec<&[HostId]> = vec![&[]; hosts.len()];
-        for (host, others) in declared {
-            if let Some(at) = place(host) {
-                known[at] = others;
+    /// From what each host declares, in the order of their ids, and from those that are here without having declared
+    /// anything yet.
+    pub fn new(mut declared: Vec<(HostId, &[HostId])>, here: impl IntoIterator<Item = HostId>) -> Self {
+        for host in here {
+            if let Err(at) = declared.binary_search_by_key(&host, |(host, _)| *host) {
+                declared.insert(at, (host, &[]));
             }
         }
-        let links_of = |(host, others): (&HostId, &&[HostId])| -> Vec<usize> {
-            others.iter().filter_map(place).filter(|other| known[*other].contains(host)).collect()
-        };
-        let links = hosts.iter().zip(&known).map(links_of).collect();
-        Self { hosts, links }
+        let hosts: Vec<HostId> = declared.iter().map(|(host, _)| *host).collect();
+        let places = Places::new(&hosts);
+        let (mut links, mut ends) = (Vec::with_capacity(4 * hosts.len()), Vec::with_capacity(hosts.len()));
+        for (host, others) in &declared {
+            let places = others.iter().filter_map(|other| places.get(*other));
+            links.extend(places.filter(|other| declared[*other].1.contains(host)));
+            ends.push(links.len());
+        }
+        Self { hosts, links, ends }
     }
 
     /// Each link once, the smaller id first.
     pub fn links(&self) -> impl Iterator<Item = (HostId, HostId)> + '_ {
-        let from = self.hosts.iter().zip(&self.links);
-        let all = from.flat_map(|(one, near)| near.iter().map(|other| (*one, self.hosts[*other])));
-        all.filter(|(one, other)| one < other)
+        let links_of = |place: usize| self.of(place).iter().map(move |other| (place, *other));
+        let all = (0..self.hosts.len()).flat_map(links_of).filter(|(one, other)| one < other);
+        all.map(|(one, other)| (self.hosts[one], self.hosts[other]))
     }
 
     fn place(&self, host: HostId) -> Option<usize> {
         self.hosts.binary_search(&host).ok()
+    }
+
+    /// The hosts that this one is joined to.
+    fn of(&self, host: usize) -> &[usize] {
+        let begin = host.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.links[begin..self.ends[host]]
     }
 
     /// Cables from `me` to each host by way of `neighbour` without passing `me` again; 0 for those not reached.
@@ -57,16 +65,19 @@ impl Graph {
         let mut hops = vec![0_u8; self.hosts.len()];
         hops[neighbour] = 1;
         let me = self.place(me);
-        let mut queue = VecDeque::from([neighbour]);
-        while let Some(host) = queue.pop_front() {
-            let next = hops[host] + 1;
-            if next > MAX_HOPS {
+        let mut queue = Vec::with_capacity(self.hosts.len());
+        queue.push(neighbour);
+        let mut next = 0;
+        while let Some(&host) = queue.get(next) {
+            next += 1;
+            let far = hops[host] + 1;
+            if far > MAX_HOPS {
                 break;
             }
-            for &other in &self.links[host] {
+            for &other in self.of(host) {
                 if hops[other] == 0 && Some(other) != me {
-                    hops[other] = next;
-                    queue.push_back(other);
+                    hops[other] = far;
+                    queue.push(other);
                 }
             }
         }
@@ -74,19 +85,78 @@ impl Graph {
     }
 }
 
-/// All hosts that `me` reaches, each with its ways, shortest first; at most one way for each of our ports. In a ring
-/// every host has two: both ways round.
-pub fn ways(me: HostId, ports: &BTreeMap<PortId, HostId>, graph: &Graph) -> BTreeMap<HostId, Vec<Way>> {
-    let mut found: Vec<Vec<Way>> = vec![Vec::new(); graph.hosts.len()];
-    for (&port, &neighbour) in ports {
-        let Some(neighbour) = graph.place(neighbour) else { continue };
-        let distances = graph.distances(me, neighbour);
-        for (list, hops) in found.iter_mut().zip(distances).filter(|(_, hops)| *hops > 0) {
-            list.push(Way { hops, port });
+/// Where in the order of their ids hosts are, by id.
+struct Places(Vec<u16>);
+
+impl Places {
+    const NOWHERE: u16 = u16::MAX;
+
+    /// Of hosts in the order of their ids.
+    fn new(hosts: &[HostId]) -> Self {
+        let mut places = vec![Self::NOWHERE; hosts.last().map_or(0, |last| usize::from(last.0) + 1)];
+        for (place, host) in (0..).zip(hosts) {
+            places[usize::from(host.0)] = place;
         }
+        Self(places)
     }
-    found.iter_mut().for_each(|list| list.sort_unstable());
-    graph.hosts.iter().copied().zip(found).filter(|(_, list)| !list.is_empty()).collect()
+
+    fn get(&self, host: HostId) -> Option<usize> {
+        self.0
+            .get(usize::from(host.0))
+            .filter(|place| **place != Self::NOWHERE)
+            .map(|place| usize::from(*place))
+    }
+}
+
+/// The ways to all hosts that can be reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// In the order of their ids.
+    hosts: Vec<HostId>,
+    /// Those of all hosts, each's behind those of the one before, shortest first.
+    all: Vec<Way>,
+    /// Where in `all` those of each host end.
+    ends: Vec<usize>,
+}
+
+impl Ways {
+    /// From `me`, at most one for each of our ports. In a ring there are two to every host: both ways round.
+    pub fn new(me: HostId, ports: impl IntoIterator<Item = (PortId, HostId)>, graph: &Graph) -> Self {
+        let by = |(port, neighbour)| Some((port, graph.distances(me, graph.place(neighbour)?)));
+        let ports: Vec<(PortId, Vec<u8>)> = ports.into_iter().filter_map(by).collect();
+        let mut ways = Self::default();
+        for (place, host) in graph.hosts.iter().enumerate() {
+            let begin = ways.all.len();
+            let to = ports.iter().map(|(port, hops)| Way { hops: hops[place], port: *port });
+            ways.all.extend(to.filter(|way| way.hops > 0));
+            if ways.all.len() > begin {
+                ways.all[begin..].sort_unstable();
+                ways.hosts.push(*host);
+                ways.ends.push(ways.all.len());
+            }
+        }
+        ways
+    }
+
+    /// The ways to a host, shortest first; none to `me`.
+    pub fn to(&self, host: HostId) -> &[Way] {
+        self.hosts.binary_search(&host).map_or(&[], |place| self.at(place))
+    }
+
+    /// All hosts that can be reached, in the order of their ids.
+    pub fn hosts(&self) -> &[HostId] {
+        &self.hosts
+    }
+
+    /// The shortest way to each host, in the same order.
+    pub fn shortest(&self) -> impl Iterator<Item = Way> + '_ {
+        (0..self.hosts.len()).map(|place| self.at(place)[0])
+    }
+
+    fn at(&self, place: usize) -> &[Way] {
+        let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[begin..self.ends[place]]
+    }
 }
 
 /// The shortest way to `to` that begins with `neighbour` and does not pass `me` again: the hosts behind the neighbour,
@@ -99,7 +169,7 @@ pub fn path(me: HostId, neighbour: HostId, to: HostId, graph: &Graph) -> Option<
     while here != neighbour {
         path.push(graph.hosts[here]);
         distance = distance.checked_sub(1).filter(|before| *before > 0)?;
-        here = *graph.links[here].iter().find(|before| hops[**before] == distance)?;
+        here = *graph.of(here).iter().find(|before| hops[**before] == distance)?;
     }
     path.reverse();
     Some(path)
@@ -115,16 +185,16 @@ mod tests {
             .map(|(host, to)| (HostId(*host), to.iter().map(|to| HostId(*to)).collect()))
             .collect();
         let declared: Vec<_> = links.iter().map(|(host, to)| (*host, to.as_slice())).collect();
-        Graph::new(&declared, [])
+        Graph::new(declared, [])
     }
 
     #[test]
     fn a_ring_has_two_ways_to_every_host() {
         let graph = graph(&[(1, &[2, 4]), (2, &[1, 3]), (3, &[2, 4]), (4, &[3, 1])]);
-        let ports = BTreeMap::from([(PortId(0), HostId(2)), (PortId(1), HostId(4))]);
-        let ways = ways(HostId(1), &ports, &graph);
-        assert_eq!(ways[&HostId(2)], [Way { hops: 1, port: PortId(0) }, Way { hops: 3, port: PortId(1) }]);
-        assert_eq!(ways[&HostId(3)], [Way { hops: 2, port: PortId(0) }, Way { hops: 2, port: PortId(1) }]);
+        let ports = [(PortId(0), HostId(2)), (PortId(1), HostId(4))];
+        let ways = Ways::new(HostId(1), ports, &graph);
+        assert_eq!(ways.to(HostId(2)), [Way { hops: 1, port: PortId(0) }, Way { hops: 3, port: PortId(1) }]);
+        assert_eq!(ways.to(HostId(3)), [Way { hops: 2, port: PortId(0) }, Way { hops: 2, port: PortId(1) }]);
     }
 
     #[test]
@@ -141,8 +211,7 @@ mod tests {
     #[test]
     fn a_link_that_only_one_host_declares_is_none() {
         let graph = graph(&[(1, &[2]), (2, &[1, 3]), (3, &[])]);
-        let ports = BTreeMap::from([(PortId(0), HostId(2))]);
-        assert!(!ways(HostId(1), &ports, &graph).contains_key(&HostId(3)));
+        assert_eq!(Ways::new(HostId(1), [(PortId(0), HostId(2))], &graph).hosts(), [HostId(2)]);
     }
 
     #[test]
@@ -151,10 +220,13 @@ mod tests {
         let links: Vec<(HostId, Vec<HostId>)> =
             (1..=far).map(|host| (HostId(host), vec![HostId(host - 1), HostId(host + 1)])).collect();
         let declared: Vec<_> = links.iter().map(|(host, to)| (*host, to.as_slice())).collect();
-        let graph = Graph::new(&declared, []);
-        let found = ways(HostId(1), &BTreeMap::from([(PortId(0), HostId(2))]), &graph);
+        let graph = Graph::new(declared, []);
+        let found = Ways::new(HostId(1), [(PortId(0), HostId(2))], &graph);
         let last = HostId(u16::from(MAX_HOPS) + 1);
-        assert_eq!(found.last_key_value(), Some((&last, &vec![Way { hops: MAX_HOPS, port: PortId(0) }])));
+        assert_eq!(
+            (found.hosts().last(), found.shortest().last()),
+            (Some(&last), Some(Way { hops: MAX_HOPS, port: PortId(0) }))
+        );
         assert_eq!(path(HostId(1), HostId(2), last, &graph).map(|path| path.len()), Some(253));
         assert_eq!(path(HostId(1), HostId(2), HostId(far), &graph), None);
     }

@@ -7,7 +7,7 @@ use crate::transit::Passage;
 use crate::world::{Event, World};
 use crosslane_fabric::circuit::{Death, Limits, Output};
 use crosslane_fabric::{Circuits, Damping, Links};
-use crosslane_wire::control::Control;
+use crosslane_wire::control::{Control, LinkState};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -231,14 +231,7 @@ impl World {
         let here = &mut self.hosts[host];
         let outcome = match message {
             Control::LinkStates(records) => {
-                let before = here.links.incarnation(here.id);
-                let own = records.iter().any(|record| record.origin == here.id);
-                if let Err(error) = here.links.handle_link_states(id, records) {
-                    self.fail(format!("host {host} refuses link states: {error}"));
-                }
-                let here = &self.hosts[host];
-                self.counts.versions += u64::from(own && here.links.incarnation(here.id) != before);
-                self.turn_soon(host);
+                self.hear_link_states(host, id, records);
                 Ok(())
             }
             Control::Open { .. } => {
@@ -255,6 +248,19 @@ impl World {
             self.fail(format!("host {host} finds a contradiction: {error}"));
         }
         self.run_circuits(host);
+    }
+
+    fn hear_link_states(&mut self, host: usize, port: PortId, records: Vec<LinkState>) {
+        let here = &mut self.hosts[host];
+        let of_ours = records.iter().any(|record| record.origin == here.id);
+        let before = of_ours.then(|| here.links.incarnation(here.id));
+        if let Err(error) = here.links.handle_link_states(port, records) {
+            return self.fail(format!("host {host} refuses link states: {error}"));
+        }
+        if before.is_some_and(|before| here.links.incarnation(here.id) != before) {
+            self.counts.versions += 1;
+        }
+        self.turn_soon(host);
     }
 
     /// Does what the circuits want.
