@@ -56,10 +56,12 @@ impl Host {
     ) -> Result<(), Refusal> {
         let agreement = self.check_slice(port, asked.slice)?;
         let before = path_of(port, &agreement, asked.passed)?;
-        let next = route.remove(0);
-        if before.hops >= MAX_HOPS || route.len() > MAX_HOPS.into() || next == self.me() {
+        // One that goes in circles would take memory of each host again and again: the first to see itself ahead refuses.
+        let cables = usize::from(before.hops) + route.len();
+        if cables > MAX_HOPS.into() || route.contains(&self.me()) {
             return Err(Refusal::Protocol);
         }
+        let next = route.remove(0);
         let onward = self.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
         let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
         let behind = Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops };

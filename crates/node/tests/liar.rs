@@ -65,14 +65,18 @@ impl Liar {
     }
 
     fn open(&mut self, tuple: Tuple, slice: SliceRange) -> Control {
+        self.open_along(&[], 0, tuple, slice)
+    }
+
+    fn open_along(&mut self, route: &[u16], passed: u8, tuple: Tuple, slice: SliceRange) -> Control {
         self.say(&Control::Open {
             channel: ChannelId(5),
             tuple,
             stream: tuple.client.port().into(),
             slice,
             key: 1,
-            passed: 0,
-            route: vec![],
+            passed,
+            route: route.iter().map(|host| HostId(*host)).collect(),
             resume: None,
         });
         self.hear()
@@ -147,6 +151,23 @@ fn circuits_for_others_addresses_or_outside_the_window_are_refused() {
         assert_eq!(liar.open(good, slice), refused(Refusal::Protocol), "{slice:?}");
     }
     assert!(matches!(liar.open(good, range), Control::Opened { .. }));
+}
+
+#[test]
+fn routes_that_lead_in_circles_or_too_far_are_refused() {
+    let (_lab, mut liar) = lab_with_liar();
+    let tuple =
+        Tuple { client: "127.86.0.2:1000".parse().unwrap(), server: "127.86.0.3:80".parse().unwrap() };
+    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let refused = |why| Control::Refused { channel: ChannelId(5), why };
+    let long = [3; 254];
+    for (route, passed) in
+        [(&[1][..], 0), (&[3, 1], 0), (&[3, 4, 1, 3], 7), (&[3], 254), (&[3], 255), (&long, 0)]
+    {
+        assert_eq!(liar.open_along(route, passed, tuple, range), refused(Refusal::Protocol), "{route:?}");
+    }
+    assert_eq!(liar.open_along(&[3], 0, tuple, range), refused(Refusal::NoRoute));
+    assert_eq!(liar.open_along(&long[1..], 0, tuple, range), refused(Refusal::NoRoute));
 }
 
 #[test]
