@@ -1,0 +1,84 @@
+//! Circuits that pass through a host.
+
+use crate::{LATE, PATH, PATIENCE, PORT, SLICE, circuits, closed, opened, refused};
+use crosslane_fabric::Circuits;
+use crosslane_fabric::circuit::{Death, Output, Path};
+use crosslane_wire::control::{Closing, Control, Refusal};
+use crosslane_wire::{ChannelId, HostId, PortId, TransitId};
+
+/// A host that was asked for a circuit through it, from port 0 to port 1; the neighbour calls its channel 50.
+fn host_asked() -> (Circuits, TransitId, [ChannelId; 2]) {
+    let mut host = circuits(PATIENCE);
+    let behind = Path { port: PortId(1), ..PATH };
+    let (transit, channels) = host.transit(PATH, ChannelId(50), behind, (LATE, Closing::Abort));
+    (host, transit, channels)
+}
+
+/// The same once the circuit is there; the neighbour behind calls its channel 60.
+fn host_between() -> (Circuits, TransitId, [ChannelId; 2]) {
+    let (mut host, transit, channels) = host_asked();
+    host.handle_message(PortId(1), opened(channels[1], ChannelId(60), 3, 4)).unwrap();
+    let passed = Output::Passed { transit, slice: SLICE, key: 3, arrived: 4 };
+    assert_eq!(host.poll_output(), Some(passed));
+    host.pass(transit, SLICE, 5, 4);
+    let message = opened(ChannelId(50), channels[0], 5, 4);
+    assert_eq!(host.poll_output(), Some(Output::Send { port: PORT, message }));
+    (host, transit, channels)
+}
+
+fn sent(host: &mut Circuits) -> Vec<(PortId, Control)> {
+    let mut all = Vec::new();
+    while let Some(output) = host.poll_output() {
+        if let Output::Send { port, message } = output {
+            all.push((port, message));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_circuit_in_transit_closes_in_order_once_it_is_drained() {
+    let (mut host, transit, channels) = host_between();
+    host.handle_message(PORT, closed(channels[0], Closing::Done)).unwrap();
+    assert_eq!(host.poll_output(), Some(Output::Drain { transit, side: 0 }));
+    assert_eq!(host.poll_output(), None);
+    host.drained(transit, 1);
+    assert_eq!(host.poll_output(), None, "the other side did not close");
+    host.drained(transit, 0);
+    let done = |channel| closed(ChannelId(channel), Closing::Done);
+    assert_eq!(sent(&mut host), [(PORT, done(50)), (PortId(1), done(60))]);
+    host.handle_message(PortId(1), closed(channels[1], Closing::Done)).unwrap();
+    assert_eq!(sent(&mut host), []);
+    assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
+}
+
+#[test]
+fn what_one_side_of_a_transit_suffers_the_other_hears() {
+    for how in [Closing::Abort, Closing::Lost] {
+        let (mut host, transit, channels) = host_between();
+        host.handle_message(PortId(1), closed(channels[1], how)).unwrap();
+        assert_eq!(host.poll_output(), Some(Output::Stop { transit }));
+        assert!(sent(&mut host).contains(&(PORT, closed(ChannelId(50), how))));
+    }
+    let (mut host, transit, _) = host_between();
+    host.handle_link_down(PORT, HostId(1), Death::Cable);
+    assert_eq!(host.poll_output(), Some(Output::Stop { transit }));
+    assert_eq!(sent(&mut host), [(PortId(1), closed(ChannelId(60), Closing::Lost))]);
+}
+
+#[test]
+fn a_transit_that_cannot_be_is_refused_for_its_reason() {
+    let (mut host, _, channels) = host_asked();
+    host.handle_message(PortId(1), refused(channels[1], Refusal::NoListener)).unwrap();
+    assert_eq!(sent(&mut host), [(PORT, refused(ChannelId(50), Refusal::NoListener))]);
+    assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
+}
+
+#[test]
+fn what_arrived_may_cross_the_end_of_its_circuit() {
+    let (mut host, _, channels) = host_between();
+    host.handle_silence(PortId(1), HostId(2));
+    assert_eq!(host.handle_message(PORT, Control::Arrived { channel: channels[0], units: 5 }), Ok(()));
+    assert!(!sent(&mut host).iter().any(|(_, message)| matches!(message, Control::Arrived { .. })));
+    assert!(host.handle_message(PORT, Control::Arrived { channel: ChannelId(77), units: 5 }).is_err());
+}
