@@ -11,9 +11,9 @@
 //!             v                v              v
 //!          (gone)          [Closing] ---- channel gone ----> (gone): Free
 //! ```
-//! A circuit leads through a channel ([`crate::channel`]) for each cable. When the channel of an end that has not died is
-//! lost, the end *moves*: [`crate::moving`]. How ends end: [`crate::ending`]. Circuits in transit are pairs of channels:
-//! [`crate::transit`].
+//! A circuit leads through a channel ([`crate::channel`]) for each cable. When the channel of an end that has not died
+//! is lost, the end *moves*: [`crate::moving`]. How ends end: [`crate::ending`]. Circuits in transit are pairs of
+//! channels: [`crate::transit`].
 
 use crate::channel::{self, Channels, Contradiction};
 use crate::end::Moving;
@@ -149,8 +149,8 @@ impl Circuits {
         Some((channel, self.ends.get(&circuit)?.generation))
     }
 
-    /// Gives the stream of an end that is opening another secret: its first `Open` may have come to the far side, where the
-    /// old one is taken then.
+    /// Gives the stream of an end that is opening another secret: its first `Open` may have come to the far side, where
+    /// the old one is taken then.
     pub fn rename(&mut self, circuit: CircuitId, stream: u64) {
         if let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.state == State::Opening) {
             end.stream = stream;

@@ -31,8 +31,11 @@ impl Circuits {
     }
 
     /// Takes up to `most` streams to ways that are shorter than theirs, though the circuits that they have still work;
-    /// whether there were so many. Only the connecting side of a stream does.
+    /// whether there were so many. Only the connecting side of a stream does, and none where streams cannot move.
     pub fn shorten(&mut self, links: &Links, most: usize) -> bool {
+        if self.limits.patience.is_zero() {
+            return false;
+        }
         let is_longer = |end: &End| links.next_hop(end.far_host()).is_some_and(|best| best.hops < end.hops);
         let longer: Vec<CircuitId> = self
             .ends
@@ -53,8 +56,8 @@ impl Circuits {
         self.owners.iter().any(|(channel, owner)| self.passes(*channel, *owner, port, neighbour))
     }
 
-    /// The neighbour at `port` passes nothing on any more, though the cable is up: what goes through it is lost. Streams
-    /// with the neighbour itself need no daemon, and go on.
+    /// The neighbour at `port` passes nothing on any more, though the cable is up: what goes through it is lost.
+    /// Streams with the neighbour itself need no daemon, and go on.
     pub fn handle_silence(&mut self, port: PortId, neighbour: HostId) {
         let through: Vec<(ChannelId, Owner)> = self
             .owners

@@ -23,8 +23,8 @@ pub enum Output {
         /// Mark key of the ring in it.
         key: u64,
     },
-    /// The circuit that was asked for will not be: [`crate::Circuits::redial`] or [`crate::Circuits::give_up`] follows, or for an end
-    /// that moves [`crate::Circuits::try_failed`].
+    /// The circuit that was asked for will not be: [`crate::Circuits::redial`] or [`crate::Circuits::give_up`] follows,
+    /// or for an end that moves [`crate::Circuits::try_failed`].
     Failed {
         /// The end.
         circuit: CircuitId,
@@ -101,7 +101,8 @@ pub enum Output {
         /// Units of the stream that have arrived at the far end.
         arrived: u64,
     },
-    /// One side of a circuit in transit closed in order: what it wrote is passed on, then [`crate::Circuits::drained`] follows.
+    /// One side of a circuit in transit closed in order: what it wrote is passed on, then [`crate::Circuits::drained`]
+    /// follows.
     Drain {
         /// The circuit.
         transit: TransitId,

@@ -2,8 +2,8 @@
 
 mod transit;
 
-use crosslane_fabric::Circuits;
 use crosslane_fabric::circuit::{Death, Far, Limits, Output, Path, Role, Scope, State};
+use crosslane_fabric::{Circuits, Links};
 use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal, Resumption};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, Tuple};
 use std::time::Duration;
@@ -296,6 +296,23 @@ fn nothing_is_waited_for_once_it_is_there() {
     }
     pair.end([client, server], false);
     assert!(idle(&pair));
+}
+
+#[test]
+fn a_shorter_way_is_taken_by_streams_that_can_move_and_costs_the_others_nothing() {
+    for patience in [PATIENCE, Duration::ZERO] {
+        let mut pair = Pair::new(patience);
+        let far = Path { hops: 2, ..PATH };
+        let (client, asking) = pair.hosts[0].dial(tuple(1000), SECRET, HostId(2), far, LATE);
+        pair.answer(1000, asking);
+        pair.carry();
+        let mut links = Links::new(HostId(1), 1);
+        links.handle_cable_up(PORT, HostId(2));
+        pair.hosts[0].shorten(&links, 8);
+        pair.carry();
+        let moves = pair.hosts[0].get(client).unwrap().moving.is_some();
+        assert_eq!((moves, pair.died(0)), (!patience.is_zero(), vec![]));
+    }
 }
 
 #[test]

@@ -27,6 +27,8 @@ use world::{Counts, Event, World};
 /// Hosts of a schedule.
 const HOSTS: usize = 64;
 
+const REPLAY: &str = "cargo test -p crosslane-fabric --test simulator replay -- --nocapture";
+
 /// Everything that a seed stands for.
 fn schedule(seed: u64, hosts: usize, aloud: bool) -> World {
     let mut random = Random::new(seed);
@@ -61,9 +63,7 @@ fn run(seeds: std::ops::Range<u64>) -> Counts {
             let world = schedule(seed, HOSTS, false);
             if let Some(wrong) = world.wrong {
                 next.store(seeds.end, Ordering::Relaxed);
-                panic!(
-                    "seed {seed} {wrong}\nreplay: CROSSLANE_SEED={seed} cargo test -p crosslane-fabric --test simulator replay -- --nocapture"
-                );
+                panic!("seed {seed} {wrong}\nreplay: CROSSLANE_SEED={seed} {REPLAY}");
             }
             sum.add(&world.counts);
         }
