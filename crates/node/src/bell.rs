@@ -1,5 +1,6 @@
 //! Wake events: programs ring each other directly where they can, and through their daemons where they cannot.
 
+use crate::eventfd;
 use crate::host::{Host, Waiter};
 use crate::proof::is_eventfd;
 use crate::session::{SessionId, Waiting};
@@ -7,8 +8,6 @@ use crosslane_fabric::circuit::{Far, Owner};
 use crosslane_wire::control::Control;
 use crosslane_wire::local::Reply;
 use crosslane_wire::{ChannelId, CircuitId, PortId, WaiterId};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -112,7 +111,7 @@ impl Host {
             Some(Owner::End(circuit)) => self.ring_waiter(circuit, waiter),
             Some(Owner::Transit(transit, _)) => {
                 if let Some(bell) = self.pump_waiter(transit, waiter) {
-                    ring(bell);
+                    eventfd::ring(bell);
                     self.counters.bells += 1;
                 }
             }
@@ -125,7 +124,7 @@ impl Host {
         let Some(session) = self.sessions.get(&session) else { return };
         for waiter in &session.waiters {
             if let Some(waiter) = self.waiters.get(waiter) {
-                ring(waiter.bell.as_fd());
+                eventfd::ring(waiter.bell.as_fd());
                 self.counters.bells += 1;
             }
         }
@@ -196,22 +195,8 @@ impl Host {
 
     fn ring_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
         if let Some(bell) = self.waiter_of(circuit, waiter) {
-            ring(bell);
+            eventfd::ring(bell);
             self.counters.bells += 1;
         }
-    }
-}
-
-/// Adds one to an eventfd, unless its counter is full: then it is awake anyway. Its program may have made it block.
-pub(crate) fn ring(bell: BorrowedFd<'_>) {
-    if let Ok(flags) = fcntl_getfl(bell)
-        && !flags.contains(OFlags::NONBLOCK)
-    {
-        let _ = fcntl_setfl(bell, flags | OFlags::NONBLOCK);
-    }
-    let mut ready = [PollFd::from_borrowed_fd(bell, PollFlags::OUT)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if poll(&mut ready, Some(&now)) == Ok(1) {
-        let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
     }
 }

@@ -19,6 +19,7 @@ pub mod dial;
 pub mod doubt;
 pub mod echo;
 pub mod engine;
+mod eventfd;
 pub mod host;
 pub mod ip;
 pub mod life;

@@ -10,7 +10,6 @@
 
 mod bells;
 mod circuit;
-mod eventfd;
 mod flow;
 mod landed;
 mod leg;
@@ -21,6 +20,7 @@ pub use crosslane_wire::TransitId;
 pub use leg::Leg;
 pub use report::Report;
 
+use crate::eventfd;
 use circuit::Circuit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crosslane_wire::WaiterId;

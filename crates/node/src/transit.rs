@@ -2,6 +2,7 @@
 //! ([`crate::pump`]); here they get their slices, and bells.
 
 use crate::dial::{ANSWER, Asked, path_of};
+use crate::eventfd;
 use crate::host::Host;
 use crate::pump::{Command, Leg, Report};
 use crate::random;
@@ -242,7 +243,7 @@ impl Host {
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
         let known = self.cable(port).and_then(|cable| cable.bells.imported.get(&waiter)?.try_clone().ok());
         if let Some(bell) = known {
-            crate::bell::ring(bell.as_fd());
+            eventfd::ring(bell.as_fd());
             return self.tell_pump(Command::Bell { transit, leg: side, waiter, bell: Some(bell) });
         }
         self.ring_neighbour(channel, waiter);

@@ -1,6 +1,6 @@
 //! The wake events of a neighbour's waiters, as far as the daemon has found them.
 
-use super::eventfd;
+use crate::eventfd;
 use crosslane_wire::WaiterId;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};

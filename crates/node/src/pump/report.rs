@@ -1,6 +1,7 @@
 //! What pumps tell the daemon.
 
-use super::{TransitId, eventfd};
+use super::TransitId;
+use crate::eventfd;
 use crosslane_wire::WaiterId;
 use rustix::io::Errno;
 use std::collections::VecDeque;

@@ -8,9 +8,10 @@
 //!   none is hot: the thread sleeps until a bell or an order comes
 //! ```
 
+use super::TransitId;
 use super::circuit::Circuit;
 use super::report::{Report, Reports};
-use super::{TransitId, eventfd};
+use crate::eventfd;
 use crosslane_wire::WaiterId;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::{AsFd, OwnedFd};

@@ -6,12 +6,12 @@ use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, preadv2};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A fresh one.
-pub(super) fn new() -> Result<OwnedFd, Errno> {
+pub(crate) fn new() -> Result<OwnedFd, Errno> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Adds one, unless the counter is full: then its owner is awake anyway.
-pub(super) fn ring(bell: BorrowedFd<'_>) {
+/// Adds one, unless the counter is full: then its owner is awake anyway. Never waits.
+pub(crate) fn ring(bell: BorrowedFd<'_>) {
     if let Ok(flags) = fcntl_getfl(bell)
         && !flags.contains(OFlags::NONBLOCK)
     {
@@ -19,13 +19,13 @@ pub(super) fn ring(bell: BorrowedFd<'_>) {
     }
     let mut ready = [PollFd::from_borrowed_fd(bell, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if poll(&mut ready, Some(&now)) != Ok(0) {
+    if poll(&mut ready, Some(&now)) == Ok(1) {
         let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
     }
 }
 
 /// Sets the counter to 0; whether it was rung. Never waits.
-pub(super) fn drain(bell: BorrowedFd<'_>) -> bool {
+pub(crate) fn drain(bell: BorrowedFd<'_>) -> bool {
     let mut count = [0; 8];
     // An event has no place to read from: all ones mean that.
     preadv2(bell, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT).is_ok()
