@@ -28,14 +28,18 @@ pub fn compare(
     setting: &Setting,
     progress: &ProgressBar,
 ) -> Vec<Figure> {
-    let absent = program.needs().iter().find(|needed| find(needed).is_none());
-    if let Some(absent) = absent {
-        let why = format!("{absent} is not installed");
+    if let Some(why) = absence(program.needs()) {
         return figures(program, setting, &[(CROSSLANE, Err(why))]);
     }
     let outcomes = by_turns(program, places, setting, progress);
     let outcomes: Vec<_> = places.iter().map(|place| place.name()).zip(outcomes).collect();
     figures(program, setting, &outcomes)
+}
+
+/// Which of the programs that are needed is not installed, for people.
+fn absence(needs: &[&str]) -> Option<String> {
+    let absent = needs.iter().find(|needed| find(needed).is_none())?;
+    Some(format!("{absent} is not installed"))
 }
 
 /// Runs `program` at all `places` by turns: what came out at each.
@@ -177,27 +181,8 @@ mod tests {
 
     #[test]
     fn what_is_not_installed_is_named() {
-        struct Absent;
-        impl Program for Absent {
-            fn name(&self) -> &'static str {
-                "absent"
-            }
-            fn needs(&self) -> &'static [&'static str] {
-                &["crosslane-no-such-program"]
-            }
-            fn metrics(&self) -> Vec<Metric> {
-                vec![Metric::new("x", crate::figure::Unit::PerSecond)]
-            }
-            fn serve(&self, _: &dyn Place, _: u16) -> Result<Server> {
-                unreachable!("not installed")
-            }
-            fn measure(&self, _: &dyn Place, _: u16, _: Effort) -> Result<Vec<f64>> {
-                unreachable!("not installed")
-            }
-        }
-        let here = Here::new().unwrap();
-        let setting = Setting { runs: 1, effort: Effort::Short, bars: true, remark: String::new() };
-        let figures = compare(&Absent, &[&here], &setting, &ProgressBar::hidden());
-        assert_eq!(figures[0].missing.as_deref(), Some("crosslane-no-such-program is not installed"));
+        let why = absence(&["sh", "crosslane-no-such-program"]);
+        assert_eq!(why.as_deref(), Some("crosslane-no-such-program is not installed"));
+        assert_eq!(absence(&["sh"]), None);
     }
 }
