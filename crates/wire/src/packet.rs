@@ -128,15 +128,16 @@ impl Work {
             return lie("packet checksum");
         }
         let protocol = packet.get(if v4 { 9 } else { 6 }).copied();
-        let fits = match self.kind & !ECN {
+        // Whether it is such a packet, and where the checksum of one lies.
+        let (fits, checksum_at) = match self.kind & !ECN {
             WHOLE => return if self.kind == WHOLE { Ok(()) } else { lie("packet kind") },
-            TCP4 => v4 && protocol == Some(6),
-            TCP6 => !v4,
-            UDP => self.kind == UDP,
-            _ => false,
+            TCP4 => (v4 && protocol == Some(6), 16),
+            TCP6 => (!v4, 16),
+            UDP => (self.kind == UDP && (!v4 || protocol == Some(17)), 6),
+            _ => (false, 0),
         };
         // A kernel cuts only what it also has to fill checksums in.
-        if !fits || !needs {
+        if !fits || !needs || self.checksum_at != checksum_at {
             return lie("packet kind");
         }
         let headers = usize::from(self.checksum_from) + if self.kind == UDP { 8 } else { 20 };
@@ -203,6 +204,7 @@ mod tests {
             Work { piece: 0, ..CUT },
             Work { piece: 7, ..CUT },
             Work { headers: 9001, ..CUT },
+            Work { checksum_at: 6, ..CUT },
             Work { checksum_from: 19, ..CUT },
             Work { checksum_from: 8990, ..CUT },
             Work { checksum_from: u16::MAX, checksum_at: u16::MAX, ..CUT },
@@ -210,6 +212,8 @@ mod tests {
             assert!(lie.check(&packet).is_err(), "{lie:?}");
         }
         assert!(CUT.check(&tcp(40)).is_err(), "nothing to cut");
+        let udp = Work { kind: UDP, piece: 100, checksum_at: 6, ..CUT };
+        assert!(udp.check(&packet).is_err(), "TCP is not cut into datagrams");
     }
 
     #[test]
