@@ -2,11 +2,13 @@
 
 use super::iperf3::Iperf3;
 use super::process::{Server, run};
+use super::relay::relay;
 use super::sockperf::Sockperf;
 use super::{Effort, LIMIT, Metric, Program, VETH};
 use crate::figure::Unit;
 use crate::place::Place;
 use anyhow::{Context, Result};
+use std::time::Duration;
 
 /// Least part of the reference's bandwidth.
 const BANDWIDTH_BAR: f64 = 0.8;
@@ -59,7 +61,11 @@ impl<P: Program> Program for Plain<P> {
     }
 }
 
-/// `ping`, a few times a second: everything on the way sleeps in between.
+/// Pause between two pings.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// `ping`, a few times a second: everything on the way sleeps in between. Beside it what three sleepers take who wake
+/// each other and do nothing else: two daemons and the one who waits for the answer.
 #[derive(Debug)]
 struct Ping;
 
@@ -74,7 +80,9 @@ impl Program for Ping {
 
     fn metrics(&self) -> Vec<Metric> {
         let mean = Metric { against: VETH, ..Metric::new("round trip, mean", Unit::Microseconds) };
-        vec![mean.bar(TIME_BAR, None)]
+        let floor =
+            Metric { against: VETH, ..Metric::new("three sleepers in turn, alone", Unit::Microseconds) };
+        vec![mean.bar(TIME_BAR, None), floor]
     }
 
     /// The kernel answers; something that can be ended stands in for the server.
@@ -86,9 +94,9 @@ impl Program for Ping {
 
     fn measure(&self, place: &dyn Place, _: u16, effort: Effort) -> Result<Vec<f64>> {
         let mut command = place.client("ping")?;
-        let count = (effort.seconds() * 5).to_string();
-        command.args(["-q", "-i", "0.2", "-c", &count, &place.address().to_string()]);
-        Ok(vec![parse(&run(command, LIMIT)?)?])
+        let (count, pause) = (effort.seconds() * 5, PAUSE.as_secs_f32().to_string());
+        command.args(["-q", "-i", &pause, "-c", &count.to_string(), &place.address().to_string()]);
+        Ok(vec![parse(&run(command, LIMIT)?)?, relay(count, PAUSE)?])
     }
 }
 

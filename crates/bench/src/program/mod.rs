@@ -8,6 +8,7 @@ mod iperf3;
 mod netperf;
 pub mod process;
 mod redis;
+mod relay;
 mod sockperf;
 mod web;
 
