@@ -12,6 +12,7 @@
 //!   +-- sleep <-- look again <-- arm all channels                                +--> next turn
 //! ```
 
+use crate::cable::Cable;
 use crate::control::ControlSocket;
 use crate::host::Host;
 use crate::metrics::MetricsServer;
@@ -28,9 +29,10 @@ use std::time::{Duration, Instant};
 
 const CONTROL: u64 = 1;
 const SIGNALS: u64 = 2;
-const TUN: u64 = 3;
-const METRICS: u64 = 4;
-const PUMPS: u64 = 5;
+const METRICS: u64 = 3;
+const PUMPS: u64 = 4;
+/// The queues of the interface, in order.
+const QUEUES: u64 = 0x80;
 const PORTS: u64 = 0x100;
 const SESSIONS: u64 = 1 << 32;
 /// How long no session is accepted after descriptors ran out.
@@ -117,8 +119,8 @@ impl Engine {
         add(&control.socket(), CONTROL)?;
         add(&signals.event_fd(), SIGNALS)?;
         add(&host.pumps.event_fd(), PUMPS)?;
-        for queue in host.tun.iter().flat_map(Tun::fds) {
-            add(&queue, TUN)?;
+        for (queue, token) in host.tun.iter().flat_map(Tun::fds).zip(QUEUES..) {
+            add(&queue, token)?;
         }
         if let Some(metrics) = &metrics {
             add(&metrics.event_fd(), METRICS)?;
@@ -200,7 +202,6 @@ impl Engine {
             CONTROL => self.accept(),
             SIGNALS => self.handle_signals(),
             PUMPS => self.busy |= self.host.hear_pumps(),
-            TUN => self.busy |= self.host.send_packets(),
             METRICS => {
                 let (host, now) = (&self.host, self.host.now);
                 if let Some(metrics) = &mut self.metrics {
@@ -211,12 +212,25 @@ impl Engine {
                 let hung_up = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
                 self.host.serve(SessionId(token - SESSIONS), hung_up);
             }
+            token @ QUEUES..PORTS => self.serve_queue(token - QUEUES, flags),
             token => {
                 let port = usize::try_from(token.saturating_sub(PORTS)).unwrap_or(usize::MAX);
                 if let Some(rung) = self.rung.get_mut(port) {
                     *rung = true;
                 }
             }
+        }
+    }
+
+    /// Packets wait in a queue of the interface, or there is no such interface any more.
+    fn serve_queue(&mut self, queue: u64, flags: epoll::EventFlags) {
+        if flags.contains(epoll::EventFlags::ERR) {
+            // All queues say so.
+            if self.host.tun.take().is_some() {
+                tracing::error!("the interface was removed: no IP until the daemon is started again");
+            }
+        } else {
+            self.busy |= self.host.send_packets(usize::try_from(queue).unwrap_or(usize::MAX));
         }
     }
 
@@ -322,7 +336,7 @@ impl Engine {
         while !hit && Instant::now() < end {
             for _ in 0..LOOKS {
                 core::hint::spin_loop();
-                hit = self.host.cables.iter().any(crate::cable::Cable::arrived);
+                hit = self.host.cables.iter().any(Cable::arrived);
                 if !hit {
                     self.busy = self.host.send_more_packets();
                     hit = self.busy;

@@ -18,12 +18,9 @@ pub use unreachable::Allowance;
 
 use crate::cable::Cable;
 use crate::host::Host;
-use crate::tun::Tun;
 use crosslane_wire::packet::{HEAD, Head, Target, WORK, Work};
 use crosslane_wire::{HostId, PortId};
 use header::destination;
-use std::collections::VecDeque;
-use std::ops::Range;
 
 /// Most packets that are taken from one place in one turn.
 const BATCH: usize = 64;
@@ -33,26 +30,14 @@ const BATCH_BYTES: usize = 512 * 1024;
 pub const MESSAGE_MAX: usize = HEAD + 40 + 0xffff;
 
 impl Host {
-    /// Sends packets of all queues of the interface on their way; whether there were any.
-    pub fn send_packets(&mut self) -> bool {
-        let queues = self.tun.as_ref().map_or(0, Tun::queues);
-        self.send_from(0..queues)
-    }
-
-    /// As [`Self::send_packets`], of the queue that was used last: the one where more is most likely, for one system call.
-    pub fn send_more_packets(&mut self) -> bool {
-        self.tun.is_some() && self.send_from(self.queue..self.queue + 1)
-    }
-
-    fn send_from(&mut self, queues: Range<usize>) -> bool {
+    /// Sends packets of a queue of the interface on their way; whether there were any.
+    pub fn send_packets(&mut self, queue: usize) -> bool {
+        self.queue = queue;
         let mut message = std::mem::take(&mut self.packet);
         let (mut count, mut bytes) = (0, 0);
-        let mut open: VecDeque<usize> = queues.collect();
-        while let Some(queue) = open.pop_front().filter(|_| count < BATCH && bytes < BATCH_BYTES) {
+        while count < BATCH && bytes < BATCH_BYTES {
             let got = self.tun.as_ref().and_then(|tun| tun.receive(queue, &mut message[WORK..]));
-            let Some(len) = got.map(|len| WORK + len).filter(|len| *len > HEAD) else { continue };
-            self.queue = queue;
-            open.push_back(queue);
+            let Some(len) = got.map(|len| WORK + len).filter(|len| *len > HEAD) else { break };
             count += 1;
             bytes += len;
             self.originate(&mut message[..len]);
@@ -66,6 +51,11 @@ impl Host {
             self.ring_sleepers();
         }
         count > 0
+    }
+
+    /// As [`Self::send_packets`], of the queue that was used last: the one where more is most likely, for one system call.
+    pub fn send_more_packets(&mut self) -> bool {
+        self.tun.is_some() && self.send_packets(self.queue)
     }
 
     /// Neighbours that sleep hear of packets at once: of the first before the next is read, and of all before anything

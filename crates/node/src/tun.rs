@@ -111,11 +111,6 @@ impl Tun {
         Ok(Self { queues })
     }
 
-    /// How many queues there are.
-    pub fn queues(&self) -> usize {
-        self.queues.len()
-    }
-
     /// Their descriptors.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.queues.iter().map(AsFd::as_fd)

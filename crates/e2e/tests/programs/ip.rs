@@ -6,7 +6,7 @@ use crosslane_e2e::openssh::Sshd;
 use crosslane_e2e::program::{Program, run};
 use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, WORK, go, package, payload};
+use crosslane_e2e::{PATIENCE, WORK, go, package, payload, wait_for};
 use crosslane_lab::{Options, Topology};
 use rustix::process::Signal;
 use std::net::IpAddr;
@@ -182,6 +182,23 @@ fn a_host_out_of_reach_is_said_at_once() -> Result<()> {
         let text = run(command.args(["absent", &address.to_string()]), WORK)?.text();
         ensure!(text.trim() == "No route to host", "{text}");
     }
+    Ok(())
+}
+
+/// The kernel then says again and again that there is something to hear of it.
+#[test]
+fn an_interface_that_is_removed_is_said_once() -> Result<()> {
+    let Some(program) = package::need("ip") else { return Ok(()) };
+    let Some(rig) = with_interface(Rig::pair()?) else { return Ok(()) };
+    run(rig.plain("h1", &program)?.args(["link", "delete", "xl0"]), WORK)?;
+    wait_for("word of the interface", PATIENCE, || {
+        let log = rig.log("h1").map_err(|error| error.to_string())?;
+        if log.contains("the interface was removed") { Ok(()) } else { Err(log) }
+    })?;
+    rig.lab.wait_until("h1", PATIENCE, |status| {
+        status["hosts"].as_array().is_some_and(|hosts| hosts.len() == 1)
+    })?;
+    ensure!(rig.log("h1")?.matches("the interface was removed").count() == 1, "{}", rig.story("h1"));
     Ok(())
 }
 
