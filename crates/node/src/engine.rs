@@ -172,8 +172,10 @@ impl Engine {
         let host = &mut self.host;
         host.tick();
         let mut moved = std::mem::take(&mut self.busy);
-        moved |= host.hear_neighbours();
+        // Packets first: somebody may wait for one, and all else that a daemon that was woken does is cold.
         moved |= host.receive_packets() || (self.spin.is_hot() && host.send_more_packets());
+        moved |= host.hear_neighbours();
+        host.cables.iter_mut().for_each(Cable::disarm);
         let now = host.now;
         host.circuits.handle_time(now);
         host.tend_ways();
@@ -351,14 +353,16 @@ impl Engine {
                 std::thread::yield_now();
             }
         }
-        self.spin.spun(hit);
         if asked {
-            self.patience.spun(hit);
+            self.patience.spun(hit)
+        } else {
+            self.spin.spun(hit)
         }
         Ok(hit)
     }
 
-    /// Arms all channels, looks once more, and sleeps until something happens.
+    /// Arms all channels, looks once more, and sleeps until something happens. The channels stay armed until the next
+    /// turn has done what is urgent.
     fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Errno> {
         let mut arrived = false;
         for cable in &mut self.host.cables {
@@ -371,9 +375,6 @@ impl Engine {
         if !arrived {
             self.spin.slept(before.elapsed());
             self.patience.slept(before.elapsed());
-        }
-        for cable in &mut self.host.cables {
-            cable.disarm();
         }
         outcome
     }
