@@ -16,8 +16,9 @@
 //! executed, or be under way, while later ones are executed: [`Peer::fence`] holds those back. Operations of different
 //! peers have no order. [`Peer::flush`] waits until all are executed.
 //!
-//! **Copies.** What is put is copied by the requester into the owner's ring, and by the agent into the region, in pieces
-//! that stay in its processor's cache on the way.
+//! **Copies.** What is put is copied by the requester into the owner's ring, and by the agent from there into the region.
+//! What is got is copied by the agent into the requester's ring, by way of a piece of 64 KB that stays in its processor's
+//! cache, and by the requester from there into its buffer.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

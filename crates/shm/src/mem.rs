@@ -224,6 +224,12 @@ impl Inbound {
     pub fn map(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
         Mapping::new(fd, len).map(Self)
     }
+
+    /// Where `len` bytes at `offset` lie, to be copied from.
+    #[inline]
+    pub(crate) fn at(&self, offset: usize, len: usize) -> *const u8 {
+        self.0.at(offset, len)
+    }
 }
 
 impl Load for Inbound {

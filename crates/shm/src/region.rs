@@ -2,7 +2,7 @@
 //! store it at the same time. So it is reached by raw copies and atomics only, and every place is checked.
 
 use crate::mem::{Mapping, new_slice};
-use crate::{MapError, copy};
+use crate::{Inbound, Load, MapError, copy};
 use core::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
@@ -109,9 +109,53 @@ impl Region {
         Ok(swapped.unwrap_or_else(|held| held))
     }
 
+    /// A place of `len` bytes, checked, for what arrives.
+    pub fn part(&self, offset: u64, len: u64) -> Result<Part<'_>, BadPlace> {
+        self.check(offset, len)?;
+        Ok(Part { region: self, offset: at(offset), len: at(len) })
+    }
+
     fn word(&self, offset: u64) -> Result<&AtomicU64, BadPlace> {
         self.check_word(offset)?;
         Ok(self.mapping.word64(at(offset)))
+    }
+}
+
+/// A place inside a region, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    region: &'a Region,
+    offset: usize,
+    len: usize,
+}
+
+impl Part<'_> {
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `len` bytes from `from_offset` of what has arrived to byte `at` of the place, with no private memory on
+    /// the way: their writer may change them meanwhile, and might as well have sent those. An aligned word that is all
+    /// of them is stored as a whole. Bytes beyond the place panic, since that is our own mistake.
+    #[inline]
+    pub fn fill(&self, at: usize, from: &Inbound, from_offset: usize, len: usize) {
+        assert!(at <= self.len && len <= self.len - at, "bytes beyond the place");
+        let (mapping, offset) = (&self.region.mapping, self.offset + at);
+        if len == 8 && offset.is_multiple_of(8) {
+            let mut word = [0; 8];
+            from.read(from_offset, &mut word);
+            mapping.word64(offset).store(u64::from_ne_bytes(word), Ordering::Release);
+            return;
+        }
+        let (target, source) = (mapping.at(offset, len), from.at(from_offset, len));
+        // SAFETY: both are in range, and lie in two mappings, which cannot overlap.
+        unsafe { copy::copy(copy::Strategy::Cached, target, source, len) }
     }
 }
 
@@ -123,6 +167,7 @@ fn at(offset: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Caching, Outbound, Store};
 
     #[test]
     fn bytes_and_words_are_where_they_were_put() {
@@ -138,6 +183,32 @@ mod tests {
         let mut word = [0; 8];
         region.read(8, &mut word).unwrap();
         assert_eq!((u64::from_ne_bytes(word), region.load(8)), (1, Ok(1)));
+    }
+
+    #[test]
+    fn what_arrived_fills_a_place_and_nothing_beside_it() {
+        let fd = new_slice("arrived", 4096).unwrap();
+        let (ring, from) =
+            (Outbound::map(&fd, 4096, Caching::WriteBack).unwrap(), Inbound::map(&fd, 4096).unwrap());
+        ring.write(100, b"hello, world");
+        let region = Region::create(64).unwrap();
+        let part = region.part(16, 12).unwrap();
+        part.fill(0, &from, 100, 8);
+        part.fill(9, &from, 109, 3);
+        let mut bytes = [9; 64];
+        region.read(0, &mut bytes).unwrap();
+        let mut expected = [0; 64];
+        expected[16..28].copy_from_slice(b"hello, w\0rld");
+        assert_eq!(bytes, expected);
+        assert!(region.part(60, 5).is_err() && region.part(64, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the place")]
+    fn a_place_is_not_overfilled() {
+        let fd = new_slice("arrived", 4096).unwrap();
+        let region = Region::create(64).unwrap();
+        region.part(16, 12).unwrap().fill(8, &Inbound::map(&fd, 4096).unwrap(), 0, 5);
     }
 
     #[test]

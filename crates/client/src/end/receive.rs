@@ -3,6 +3,7 @@
 use super::{End, Failure, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
+use crosslane_shm::region::Part;
 use crosslane_shm::ring::Head;
 use crosslane_stream::{Direction, Effect, handle_record};
 use crosslane_wire::record::Kind;
@@ -12,10 +13,21 @@ use std::io::IoSliceMut;
 impl End {
     /// Copies what has arrived into `buffers`. [`Failure::Ended`] is end of file.
     pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Moved, Failure> {
+        self.receive_by(tid, || self.take_all(tid, buffers))
+    }
+
+    /// The same into memory that this program opened to others.
+    pub fn try_receive_into(&self, tid: u32, part: Part<'_>) -> Result<Moved, Failure> {
+        self.receive_by(tid, || self.fill(tid, part))
+    }
+
+    /// Receives with the lock held; `take` copies and returns how many bytes.
+    #[inline]
+    fn receive_by(&self, tid: u32, take: impl FnOnce() -> Result<usize, Failure>) -> Result<Moved, Failure> {
         let (bytes, gave) = {
             let _guard = self.shared.receiving.lock.lock(tid)?;
             let fin = self.has_fin();
-            let bytes = self.guarded(self.take_all(tid, buffers))?;
+            let bytes = self.guarded(take())?;
             if bytes == 0 {
                 return Err(self.nothing_left(fin));
             }
@@ -73,6 +85,19 @@ impl End {
                 let taken = consumer.take(ring, &mut buffer[at..])?;
                 (at, done) = (at + taken, done + taken);
             }
+        }
+        Ok(done)
+    }
+
+    fn fill(&self, tid: u32, part: Part<'_>) -> Result<usize, Failure> {
+        let (consumer, mut done) = (&self.shared.consumer, 0);
+        while done < part.len() && self.settle(tid)? {
+            let ring = &self.generations.rx().slices.inbound;
+            let Some(head) = consumer.head(ring)? else { break };
+            let count = head.left.min(part.len() - done);
+            part.fill(done, ring, consumer.front(head), count);
+            consumer.skip(head, count)?;
+            done += count;
         }
         Ok(done)
     }

@@ -4,7 +4,7 @@
 use super::agent::Handle;
 use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
-use super::regions::{Access, Permit, Regions};
+use super::regions::{Access, Regions};
 use super::{Buffer, Denial};
 use crate::native::{Error, For, Stream};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +26,7 @@ pub(super) struct Owner {
     pub(super) regions: Arc<Regions>,
     pub(super) notices: Arc<Notices>,
     pub(super) handle: Handle,
-    /// Bytes on their way, one piece.
+    /// Bytes of a get on their way, or those that may not be stored; one piece.
     pub(super) scratch: Vec<u8>,
 }
 
@@ -63,19 +63,20 @@ enum Stage {
 #[derive(Debug)]
 struct Put {
     number: u64,
-    permit: Result<Permit, Denial>,
-    offset: u64,
+    /// Where the next byte goes.
+    place: Place,
     left: usize,
+    outcome: Result<(), Denial>,
 }
 
 /// A get that is being served.
 #[derive(Debug)]
 struct Get {
     number: u64,
-    permit: Permit,
-    offset: u64,
-    len: u64,
+    /// Where the next byte comes from.
+    place: Place,
     done: u64,
+    left: u64,
 }
 
 impl Connection {
@@ -115,7 +116,7 @@ impl Connection {
             commands += 1;
         }
         if let Some(upto) = self.done.take() {
-            self.answer(Answer::Done { upto }, &[])?;
+            self.answer(Answer::Done { upto })?;
         }
         Ok(done + bytes > 0)
     }
@@ -172,11 +173,9 @@ impl Connection {
                 count
             }
             Stage::Data(put) => {
-                let part = &mut owner.scratch[..put.left];
-                let count = receive(&self.stream, part)?;
-                put.store(&part[..count]);
+                let count = put.receive(&self.stream, owner)?;
                 if put.left == 0 {
-                    let (number, outcome) = (put.number, put.permit.as_ref().map(|_| ()).map_err(|why| *why));
+                    let (number, outcome) = (put.number, put.outcome);
                     self.stage = Stage::Command;
                     self.quiet(number, outcome)?;
                 }
@@ -191,37 +190,36 @@ impl Connection {
         self.next += 1;
         match command {
             Command::Put { place, len } => {
-                let permit = regions.permit(place, Access::WRITE);
-                let permit = permit.and_then(|permit| permit.range(place.offset, len.into()));
+                let check = |buffer: &Buffer| buffer.check(place.offset, len.into());
+                let outcome = regions.access(place, Access::WRITE, check);
                 if len == 0 {
-                    return self.quiet(number, permit.map(drop));
+                    return self.quiet(number, outcome);
                 }
-                self.stage = Stage::Data(Put { number, permit, offset: place.offset, left: len as usize });
+                self.stage = Stage::Data(Put { number, place, left: len as usize, outcome });
                 Ok(())
             }
             Command::PutShort { place, len, bytes } => {
-                let permit = regions.permit(place, Access::WRITE);
                 let store = |buffer: &Buffer| buffer.write(place.offset, &bytes[..len as usize]);
-                let outcome = permit.and_then(|permit| store(permit.buffer()?).map_err(|_| Denial::Outside));
+                let outcome = regions.access(place, Access::WRITE, store);
                 self.quiet(number, outcome)
             }
             Command::Get { place, len } => {
-                let permit = regions.permit(place, Access::READ);
-                match permit.and_then(|permit| permit.range(place.offset, len)) {
-                    Ok(permit) => {
-                        self.gets.push_back(Get { number, permit, offset: place.offset, len, done: 0 });
+                match regions.access(place, Access::READ, |buffer| buffer.check(place.offset, len)) {
+                    Ok(()) => {
+                        self.gets.push_back(Get { number, place, done: 0, left: len });
                         if self.gets.len() == 1 { self.serve_get(owner).map(drop) } else { Ok(()) }
                     }
-                    Err(why) => self.answer(Answer::Denied { number, why }, &[]),
+                    Err(why) => self.answer(Answer::Denied { number, why }),
                 }
             }
             Command::FetchAdd { place, value } => {
-                let outcome = on_word(regions, place, |buffer| buffer.fetch_add(place.offset, value));
+                let add = |buffer: &Buffer| buffer.fetch_add(place.offset, value);
+                let outcome = regions.access(place, Access::ATOMIC, add);
                 self.value(number, outcome)
             }
             Command::CompareSwap { place, expected, new } => {
                 let swap = |buffer: &Buffer| buffer.compare_swap(place.offset, expected, new);
-                let outcome = on_word(regions, place, swap);
+                let outcome = regions.access(place, Access::ATOMIC, swap);
                 self.value(number, outcome)
             }
             Command::Fence => {
@@ -229,10 +227,11 @@ impl Connection {
                 self.quiet(number, Ok(()))
             }
             Command::Notify { place, value } => {
-                let outcome = regions.permit(place, Access::default()).map(|_| {
+                let outcome = regions.access(place, Access::default(), |_| Ok(()));
+                if outcome.is_ok() {
                     let notice = Notice { region: place.region, value, from: self.stream.peer() };
                     owner.notices.push(notice, &self.notices);
-                });
+                }
                 self.quiet(number, outcome)
             }
         }
@@ -244,26 +243,25 @@ impl Connection {
             return Ok(0);
         }
         let Some(get) = self.gets.front_mut() else { return Ok(0) };
-        let piece =
-            &mut owner.scratch[..usize::try_from(get.len - get.done).map_or(PIECE, |left| left.min(PIECE))];
-        let read = get
-            .permit
-            .buffer()
-            .and_then(|buffer| buffer.read(get.offset + get.done, piece).map_err(|_| Denial::Outside));
-        let (number, offset, len) = (get.number, get.done, u32::try_from(piece.len()).unwrap_or(0));
-        get.done += u64::from(len);
-        if get.done == get.len || read.is_err() {
+        let len = get.left.min(PIECE as u64);
+        let piece = &mut owner.scratch[..usize::try_from(len).unwrap_or(PIECE)];
+        // The right may have been taken back since the last piece.
+        let read =
+            owner.regions.access(get.place, Access::READ, |buffer| buffer.read(get.place.offset, piece));
+        let (number, offset) = (get.number, get.done);
+        (get.place.offset, get.done, get.left) = (get.place.offset + len, get.done + len, get.left - len);
+        if get.left == 0 || read.is_err() {
             self.gets.pop_front();
             self.fenced &= !self.gets.is_empty();
         }
         match read {
             Ok(()) => {
-                let head = Answer::Data { number, offset, len }.encode();
-                self.outbox.send(&self.stream, &head, piece)?;
+                let len = u32::try_from(len).unwrap_or(0);
+                self.outbox.send(&self.stream, &Answer::Data { number, offset, len }.encode(), piece)?;
             }
-            Err(why) => self.answer(Answer::Denied { number, why }, &[])?,
+            Err(why) => self.answer(Answer::Denied { number, why })?,
         }
-        Ok(len as usize + ANSWER)
+        Ok(piece.len() + ANSWER)
     }
 
     /// A command without an answer of its own was executed, or not.
@@ -271,7 +269,7 @@ impl Connection {
         self.done = Some(number);
         match outcome {
             Ok(()) => Ok(()),
-            Err(why) => self.answer(Answer::Denied { number, why }, &[]),
+            Err(why) => self.answer(Answer::Denied { number, why }),
         }
     }
 
@@ -280,11 +278,11 @@ impl Connection {
             Ok(value) => Answer::Value { number, value },
             Err(why) => Answer::Denied { number, why },
         };
-        self.answer(answer, &[])
+        self.answer(answer)
     }
 
-    fn answer(&mut self, answer: Answer, data: &[u8]) -> Result<(), Error> {
-        self.outbox.send(&self.stream, &answer.encode(), data)
+    fn answer(&mut self, answer: Answer) -> Result<(), Error> {
+        self.outbox.send(&self.stream, &answer.encode(), &[])
     }
 
     fn violated(&self, text: String) -> Error {
@@ -294,35 +292,36 @@ impl Connection {
 }
 
 impl Put {
-    /// Stores what came, if it may be stored; the right may have been taken back since the last part.
-    fn store(&mut self, part: &[u8]) {
-        let stored = match &self.permit {
-            Ok(permit) => permit
-                .buffer()
-                .and_then(|buffer| buffer.write(self.offset, part).map_err(|_| Denial::Outside)),
-            Err(why) => Err(*why),
+    /// Receives the next bytes, straight to where they belong; those that may not be stored go nowhere. The right may
+    /// have been taken back since the last ones.
+    fn receive(&mut self, stream: &Stream, owner: &mut Owner) -> Result<usize, Error> {
+        let stored = self.outcome.and_then(|()| {
+            owner.regions.access(self.place, Access::WRITE, |buffer| {
+                let part = buffer.part(self.place.offset, self.left as u64)?;
+                Ok(stream.try_receive_into(part))
+            })
+        });
+        let count = match stored {
+            Ok(received) => some(received?)?,
+            Err(why) => {
+                self.outcome = Err(why);
+                receive(stream, &mut owner.scratch[..self.left])?
+            }
         };
-        if let Err(why) = stored {
-            self.permit = Err(why);
-        }
-        self.offset = self.offset.wrapping_add(part.len() as u64);
-        self.left -= part.len();
+        self.place.offset = self.place.offset.wrapping_add(count as u64);
+        self.left -= count;
+        Ok(count)
     }
 }
 
-/// Does an atomic operation, if that may be.
-fn on_word(
-    regions: &Regions,
-    place: Place,
-    work: impl FnOnce(&Buffer) -> Result<u64, super::BadPlace>,
-) -> Result<u64, Denial> {
-    let permit = regions.permit(place, Access::ATOMIC)?.word(place.offset)?;
-    work(permit.buffer()?).map_err(|_| Denial::Outside)
+/// Receives what is there; 0 if nothing is.
+fn receive(stream: &Stream, target: &mut [u8]) -> Result<usize, Error> {
+    some(stream.try_receive(target)?)
 }
 
-/// Receives what is there; 0 if nothing is. The end of the stream is an error: the requester is gone.
-fn receive(stream: &Stream, target: &mut [u8]) -> Result<usize, Error> {
-    match stream.try_receive(target)? {
+/// How many bytes came. The end of the stream is an error: the requester is gone.
+fn some(received: Option<usize>) -> Result<usize, Error> {
+    match received {
         Some(0) => Err(Error::Closed),
         count => Ok(count.unwrap_or(0)),
     }

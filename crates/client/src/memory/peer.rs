@@ -26,8 +26,6 @@ pub struct Peer {
     have: usize,
     /// Bytes of a get that come now.
     coming: Option<Coming>,
-    /// Bytes on their way to a buffer.
-    scratch: Vec<u8>,
 }
 
 impl Peer {
@@ -41,14 +39,7 @@ impl Peer {
         if !greets(&stream)? {
             return Err(Error::NotMemory);
         }
-        Ok(Self {
-            stream,
-            ledger: Ledger::default(),
-            head: [0; ANSWER],
-            have: 0,
-            coming: None,
-            scratch: Vec::new(),
-        })
+        Ok(Self { stream, ledger: Ledger::default(), head: [0; ANSWER], have: 0, coming: None })
     }
 
     /// Puts `bytes` at `offset` of a region. 8 bytes at a multiple of 8 are stored as a whole.
@@ -302,11 +293,7 @@ impl Peer {
                 None => return Err(self.violated("bytes for nobody")),
             },
             Target::Buffer(buffer, _) => {
-                self.scratch.resize(PIECE, 0);
-                let part = &mut self.scratch[..left];
-                let count = receive(&self.stream, part)?;
-                buffer.write(coming.at, &part[..count])?;
-                count
+                some(self.stream.try_receive_into(buffer.part(coming.at, coming.left)?)?)?
             }
         };
         coming.at += count as u64;
@@ -346,9 +333,14 @@ fn greets(stream: &Stream) -> Result<bool, native::Error> {
     Ok(greeting == GREETING)
 }
 
-/// Receives what is there; 0 if nothing is. The end of the stream is an error: the owner is gone.
+/// Receives what is there; 0 if nothing is.
 fn receive(stream: &Stream, target: &mut [u8]) -> Result<usize, native::Error> {
-    match stream.try_receive(target)? {
+    some(stream.try_receive(target)?)
+}
+
+/// How many bytes came. The end of the stream is an error: the owner is gone.
+fn some(received: Option<usize>) -> Result<usize, native::Error> {
+    match received {
         Some(0) => Err(native::Error::Closed),
         count => Ok(count.unwrap_or(0)),
     }

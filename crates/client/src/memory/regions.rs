@@ -1,12 +1,12 @@
 //! The regions of a program, and who may do what with them.
 
-use super::{Buffer, Denial, Error};
+use super::{BadPlace, Buffer, Denial, Error};
 use core::ops::Deref;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_wire::access::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 /// What a key gives the right to. Notifying needs none of these, only the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,21 +72,14 @@ pub(super) struct Regions {
 struct Opened {
     number: u32,
     buffer: Arc<Buffer>,
-    grants: RwLock<Vec<Arc<Grant>>>,
+    /// Held while the memory is accessed by one of them, so that a key that was taken back is no longer in use.
+    grants: RwLock<Vec<Grant>>,
 }
 
 #[derive(Debug)]
 struct Grant {
     key: u64,
     access: Access,
-    withdrawn: AtomicBool,
-}
-
-/// The right to a place, as it was found when it was asked for.
-#[derive(Debug)]
-pub(super) struct Permit {
-    buffer: Arc<Buffer>,
-    grant: Arc<Grant>,
 }
 
 impl Region {
@@ -95,21 +88,15 @@ impl Region {
     /// # Errors
     /// The kernel has no random numbers.
     pub fn share(&self, access: Access) -> Result<RemoteRegion, Error> {
-        let grant = Grant { key: random()?, access, withdrawn: AtomicBool::new(false) };
-        let remote = RemoteRegion { id: self.opened.number, key: grant.key, len: self.opened.buffer.len() };
-        self.opened.grants.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(grant));
-        Ok(remote)
+        let key = random()?;
+        self.opened.grants().push(Grant { key, access });
+        Ok(RemoteRegion { id: self.opened.number, key, len: self.opened.buffer.len() })
     }
 
-    /// Takes a key back. An operation that is under way ends with [`Denial::WrongKey`] or is executed as a whole, but for
-    /// pieces of 64 KB.
+    /// Takes a key back: when this returns, nothing more is stored or loaded by it. An operation that is under way ends
+    /// with [`Denial::WrongKey`] after one of its pieces of 64 KB, or was the last one.
     pub fn withdraw(&self, remote: &RemoteRegion) {
-        let mut grants = self.opened.grants.write().unwrap_or_else(PoisonError::into_inner);
-        grants.retain(|grant| {
-            let stays = grant.key != remote.key;
-            grant.withdrawn.fetch_or(!stays, Ordering::Release);
-            stays
-        });
+        self.opened.grants().retain(|grant| grant.key != remote.key);
     }
 
     /// Its number: what a [`super::Notice`] names.
@@ -134,8 +121,14 @@ impl Deref for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.regions.opened.write().unwrap_or_else(PoisonError::into_inner).remove(&self.opened.number);
-        let grants = self.opened.grants.read().unwrap_or_else(PoisonError::into_inner);
-        grants.iter().for_each(|grant| grant.withdrawn.store(true, Ordering::Release));
+        self.opened.grants().clear();
+    }
+}
+
+impl Opened {
+    /// The keys, to be changed; nobody accesses the memory meanwhile.
+    fn grants(&self) -> RwLockWriteGuard<'_, Vec<Grant>> {
+        self.grants.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,38 +147,27 @@ impl Regions {
         Ok(Region { opened, regions: Arc::clone(regions) })
     }
 
-    /// Whether a place may be accessed in this way; nothing is touched before this has said so.
-    pub(super) fn permit(&self, place: Place, needed: Access) -> Result<Permit, Denial> {
-        let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
-        let opened = all.get(&place.region).ok_or(Denial::UnknownRegion)?;
+    /// Accesses the region of a place, if its key gives that right: nothing is touched before that is known, and the key
+    /// is not taken back meanwhile. `work` checks the place.
+    pub(super) fn access<T>(
+        &self,
+        place: Place,
+        needed: Access,
+        work: impl FnOnce(&Buffer) -> Result<T, BadPlace>,
+    ) -> Result<T, Denial> {
+        let opened = {
+            let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+            all.get(&place.region).map(Arc::clone).ok_or(Denial::UnknownRegion)?
+        };
         let grants = opened.grants.read().unwrap_or_else(PoisonError::into_inner);
         let grant = grants.iter().find(|grant| grant.key == place.key).ok_or(Denial::WrongKey)?;
         if !grant.access.covers(needed) {
             return Err(Denial::NotPermitted);
         }
-        Ok(Permit { buffer: Arc::clone(&opened.buffer), grant: Arc::clone(grant) })
-    }
-}
-
-impl Permit {
-    /// The memory, unless the right was taken back meanwhile.
-    pub(super) fn buffer(&self) -> Result<&Buffer, Denial> {
-        if self.grant.withdrawn.load(Ordering::Acquire) { Err(Denial::WrongKey) } else { Ok(&self.buffer) }
-    }
-
-    /// The same for a place of `len` bytes, which is checked.
-    pub(super) fn range(self, offset: u64, len: u64) -> Result<Self, Denial> {
-        self.buffer.check(offset, len).map_err(|_| Denial::Outside)?;
-        Ok(self)
-    }
-
-    /// The same for an aligned word, which is checked.
-    pub(super) fn word(self, offset: u64) -> Result<Self, Denial> {
-        match self.buffer.check_word(offset) {
-            Ok(()) => Ok(self),
-            Err(super::BadPlace::Misaligned(_)) => Err(Denial::Misaligned),
-            Err(super::BadPlace::Outside { .. }) => Err(Denial::Outside),
-        }
+        work(&opened.buffer).map_err(|bad| match bad {
+            BadPlace::Outside { .. } => Denial::Outside,
+            BadPlace::Misaligned(_) => Denial::Misaligned,
+        })
     }
 }
 
@@ -205,9 +187,12 @@ fn random() -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::AtomicBool;
+    use std::sync::Barrier;
+    use std::time::Duration;
 
     fn why(regions: &Regions, place: Place, needed: Access) -> Option<Denial> {
-        regions.permit(place, needed).err()
+        regions.access(place, needed, |_| Ok(())).err()
     }
 
     #[test]
@@ -223,21 +208,33 @@ mod tests {
         }
         let wrong = Place { key: reader.key ^ 1, ..reader.place(0) };
         assert_eq!(why(&regions, wrong, Access::READ), Some(Denial::WrongKey));
-        let permit = regions.permit(all.place(0), Access::WRITE).unwrap();
         region.withdraw(&all);
-        assert_eq!(permit.buffer().err(), Some(Denial::WrongKey));
         assert_eq!(why(&regions, all.place(0), Access::READ), Some(Denial::WrongKey));
         assert_eq!(why(&regions, reader.place(0), Access::READ), None);
+        drop(region);
+        assert_eq!(why(&regions, reader.place(0), Access::READ), Some(Denial::UnknownRegion));
     }
 
+    /// A key that is taken back is not in use any more: neither by an access that is under way.
     #[test]
-    fn a_dropped_region_is_unknown_and_its_permits_are_void() {
+    fn taking_a_key_back_waits_for_the_access_that_is_under_way() {
         let regions = Arc::new(Regions::default());
         let region = Regions::register(&regions, 64).unwrap();
         let remote = region.share(Access::ALL).unwrap();
-        let permit = regions.permit(remote.place(0), Access::ALL).unwrap();
-        drop(region);
-        assert_eq!(permit.buffer().err(), Some(Denial::WrongKey));
-        assert_eq!(why(&regions, remote.place(0), Access::READ), Some(Denial::UnknownRegion));
+        let (begun, over) = (Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let access = regions.access(remote.place(0), Access::WRITE, |_| {
+                    begun.wait();
+                    std::thread::sleep(Duration::from_millis(50));
+                    over.store(true, Ordering::SeqCst);
+                    Ok(())
+                });
+                assert_eq!(access, Ok(()));
+            });
+            begun.wait();
+            region.withdraw(&remote);
+            assert!(over.load(Ordering::SeqCst));
+        });
     }
 }

@@ -4,8 +4,9 @@ use super::bell::Bells;
 use super::wait::{Spinner, Waiter, tid, time_left};
 use super::{Error, Fabric};
 use crate::ready::same_processor;
-use crate::{End, Failure};
+use crate::{End, Failure, Moved};
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use crosslane_shm::region::Part;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
@@ -157,7 +158,17 @@ impl Stream {
         if buffer.is_empty() {
             return Ok(Some(0));
         }
-        match self.end.try_receive(tid(), &mut [IoSliceMut::new(buffer)]) {
+        self.received(self.end.try_receive(tid(), &mut [IoSliceMut::new(buffer)]))
+    }
+
+    /// The same into memory that this program opened to others; `part` is not empty.
+    pub(crate) fn try_receive_into(&self, part: Part<'_>) -> Result<Option<usize>, Error> {
+        self.received(self.end.try_receive_into(tid(), part))
+    }
+
+    #[inline]
+    fn received(&self, outcome: Result<Moved, Failure>) -> Result<Option<usize>, Error> {
+        match outcome {
             Ok(moved) => {
                 self.ring(moved.wake);
                 Ok(Some(moved.bytes))
