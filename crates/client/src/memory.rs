@@ -41,6 +41,7 @@
 
 mod agent;
 mod connection;
+mod exchange;
 mod ledger;
 mod notices;
 mod outbox;
@@ -60,9 +61,11 @@ use regions::Regions;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use thiserror::Error;
 
-/// Why an operation failed. After [`Error::Denied`], [`Error::Place`] and [`Error::TooMany`] the connection goes on.
+/// Why an operation failed. After [`Error::Denied`], [`Error::Place`], [`Error::TooMany`] and
+/// [`Error::TimedOut`] the connection goes on.
 #[derive(Debug, Error)]
 pub enum Error {
     /// There is no connection, or it is over.
@@ -77,6 +80,17 @@ pub enum Error {
     /// Results of too many operations were not asked for: wait for them, or flush.
     #[error("too many operations whose results nobody waited for")]
     TooMany,
+    /// The owner did nothing for as long as the call waits. Nothing is lost, and the call may be made again.
+    #[error(
+        "the owner at {owner} did nothing for {after:?}: its program, or a host or a daemon on the way, is frozen or busy, \
+         or it takes no notifications; wait or flush again, or drop this Peer and connect anew (Peer::set_timeout)"
+    )]
+    TimedOut {
+        /// Its address.
+        owner: SocketAddr,
+        /// How long the call waited.
+        after: Duration,
+    },
     /// What listens there is no program's memory.
     #[error("what listens there does not serve memory")]
     NotMemory,
@@ -141,5 +155,13 @@ impl Drop for Memory {
         if let Some(agent) = self.agent.take() {
             let _ = agent.join();
         }
+    }
+}
+
+/// How many bytes were received, 0 if none are there. The end of the stream is an error: the far end is gone.
+fn arrived(received: Option<usize>) -> Result<usize, native::Error> {
+    match received {
+        Some(0) => Err(native::Error::Closed),
+        count => Ok(count.unwrap_or(0)),
     }
 }

@@ -7,6 +7,9 @@
 //! The far end may be on this host, a neighbour, or any other host of the fabric; it may be a native stream too, or a
 //! program under `crosslane run`. A connection that would be plain TCP fails, with the reason.
 //!
+//! Calls wait for ever unless they are told otherwise ([`Stream::set_receive_timeout`], [`Stream::set_send_timeout`],
+//! [`Listener::accept_within`]), but for [`Fabric::connect`].
+//!
 //! A session belongs to the process that opened it: do not `fork` and use it in the child.
 //!
 //! ```no_run
@@ -31,12 +34,13 @@ pub use fabric::Fabric;
 pub use listener::Listener;
 pub(crate) use stream::For;
 pub use stream::Stream;
-pub(crate) use wait::{Spinner, Waiter};
+pub(crate) use wait::{Patience, Spinner, Waiter};
 
 use crate::SessionError;
 use crosslane_wire::local::Plain;
 use rustix::io::Errno;
 use std::net::SocketAddr;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a native stream cannot be had, or is over.
@@ -63,6 +67,19 @@ pub enum Error {
     /// The stream was broken off: the far program or a host or cable on the way is gone.
     #[error("the stream is broken off: {0}")]
     Broken(Errno),
+    /// Nothing moved for as long as the call waits. Nothing is lost: it may be made again.
+    #[error(
+        "nothing moved between here and {remote} for {after:?}, after {done} bytes of this call: the program there, a \
+         host or a daemon on the way is frozen or busy; call again, or give the stream up"
+    )]
+    TimedOut {
+        /// The far end.
+        remote: SocketAddr,
+        /// How long the call waited.
+        after: Duration,
+        /// What had been moved by the call before, bytes.
+        done: usize,
+    },
     /// The far end sends or takes no more.
     #[error("the far end has closed the stream")]
     Closed,

@@ -109,9 +109,10 @@ impl Session {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let address = SocketAddrUnix::new(path).map_err(no_daemon)?;
-        retry(|| rustix::net::connect(&socket, &address)).map_err(no_daemon)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+        // It bounds connecting as well: a daemon that is frozen takes no more at some point.
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIMEOUT))?;
+        retry(|| rustix::net::connect(&socket, &address)).map_err(no_daemon)?;
         Ok(Self { socket })
     }
 

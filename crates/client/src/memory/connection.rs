@@ -5,7 +5,7 @@ use super::agent::Handle;
 use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
 use super::regions::{Access, Regions};
-use super::{Buffer, Denial};
+use super::{Buffer, Denial, arrived};
 use crate::native::{Error, For, Stream};
 use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, GREETING, PIECE, Place};
@@ -150,7 +150,7 @@ impl Connection {
     fn read(&mut self, owner: &mut Owner) -> Result<usize, Error> {
         let count = match &mut self.stage {
             Stage::Greeting => {
-                let count = receive(&self.stream, &mut self.head[self.have..GREETING.len()])?;
+                let count = arrived(self.stream.try_receive(&mut self.head[self.have..GREETING.len()])?)?;
                 self.have += count;
                 if self.have == GREETING.len() {
                     self.have = 0;
@@ -162,7 +162,7 @@ impl Connection {
                 count
             }
             Stage::Command => {
-                let count = receive(&self.stream, &mut self.head[self.have..])?;
+                let count = arrived(self.stream.try_receive(&mut self.head[self.have..])?)?;
                 self.have += count;
                 if self.have == COMMAND {
                     self.have = 0;
@@ -302,27 +302,14 @@ impl Put {
             })
         });
         let count = match stored {
-            Ok(received) => some(received?)?,
+            Ok(received) => arrived(received?)?,
             Err(why) => {
                 self.outcome = Err(why);
-                receive(stream, &mut owner.scratch[..self.left])?
+                arrived(stream.try_receive(&mut owner.scratch[..self.left])?)?
             }
         };
         self.place.offset = self.place.offset.wrapping_add(count as u64);
         self.left -= count;
         Ok(count)
-    }
-}
-
-/// Receives what is there; 0 if nothing is.
-fn receive(stream: &Stream, target: &mut [u8]) -> Result<usize, Error> {
-    some(stream.try_receive(target)?)
-}
-
-/// How many bytes came. The end of the stream is an error: the requester is gone.
-fn some(received: Option<usize>) -> Result<usize, Error> {
-    match received {
-        Some(0) => Err(Error::Closed),
-        count => Ok(count.unwrap_or(0)),
     }
 }

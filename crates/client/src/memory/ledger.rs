@@ -34,6 +34,8 @@ impl Op {
 pub(super) enum Target {
     /// To the buffer of the call that waits for it.
     Caller,
+    /// Nowhere: nobody waits for it any more.
+    Nowhere,
     /// To a place in a buffer, which was checked.
     Buffer(Arc<Buffer>, u64),
 }
@@ -41,7 +43,13 @@ pub(super) enum Target {
 #[derive(Debug)]
 enum Waiting {
     Value,
-    Get { target: Target, len: u64, done: u64 },
+    /// A value that nobody waits for any more.
+    Nobody,
+    Get {
+        target: Target,
+        len: u64,
+        done: u64,
+    },
 }
 
 /// Bytes of a get that follow.
@@ -80,12 +88,12 @@ impl Ledger {
         self.waiting.len() + self.values.len() + self.failures.len() < MOST
     }
 
-    /// So many quiet commands are about to be sent.
-    pub(super) fn quiet(&mut self, commands: u64) -> Op {
-        let first = self.next;
-        self.next += commands;
+    /// A quiet command was sent.
+    pub(super) fn quiet(&mut self) -> Op {
+        let number = self.next;
+        self.next += 1;
         self.quiet = self.next;
-        Op { first, last: self.next - 1, quiet: true }
+        Op { first: number, last: number, quiet: true }
     }
 
     /// A command whose answer is a word.
@@ -93,7 +101,7 @@ impl Ledger {
         self.expect(Waiting::Value)
     }
 
-    /// A get.
+    /// A get whose bytes go to the caller or to a buffer.
     pub(super) fn get(&mut self, len: u64, target: Target) -> Op {
         self.expect(Waiting::Get { target, len, done: 0 })
     }
@@ -120,6 +128,7 @@ impl Ledger {
                     self.values.insert(number, Ok(value));
                     Ok(None)
                 }
+                Some(Waiting::Nobody) => Ok(None),
                 _ => Err(Senseless("a value that was not asked for")),
             },
             Answer::Data { number, offset, len } => self.data(number, offset, len).map(Some),
@@ -132,6 +141,7 @@ impl Ledger {
             Some(Waiting::Value) => {
                 self.values.insert(number, Err(why));
             }
+            Some(Waiting::Nobody) => {}
             Some(Waiting::Get { .. }) => {
                 self.failures.insert(number, why);
             }
@@ -154,7 +164,7 @@ impl Ledger {
             return Err(Senseless("other bytes than were asked for"));
         }
         let at = match &target {
-            Target::Caller => offset,
+            Target::Caller | Target::Nowhere => offset,
             Target::Buffer(_, base) => base + offset,
         };
         *done += left;
@@ -183,6 +193,21 @@ impl Ledger {
         failed.map_or_else(|| self.values.remove(&op.last).unwrap_or(Ok(0)), Err)
     }
 
+    /// Nobody waits for an operation any more: what the word held is forgotten, and the bytes of a get that was to
+    /// bring them to its caller. That it failed, [`Self::settle`] tells, as of one that nobody ever waited for.
+    pub(super) fn abandon(&mut self, op: &Op) {
+        if op.quiet {
+            return;
+        }
+        match self.waiting.get_mut(&op.last) {
+            Some(Waiting::Get { target, .. }) if matches!(target, Target::Caller) => {
+                *target = Target::Nowhere
+            }
+            Some(waiting @ Waiting::Value) => *waiting = Waiting::Nobody,
+            _ => {}
+        }
+    }
+
     /// Whether everything is done.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.done >= self.quiet
@@ -205,7 +230,7 @@ mod tests {
     #[test]
     fn quiet_operations_are_done_when_the_last_of_their_commands_is() {
         let mut ledger = Ledger::default();
-        let (one, three) = (ledger.quiet(1), ledger.quiet(3));
+        let (one, three) = (ledger.quiet(), ledger.quiet().with(ledger.quiet()).with(ledger.quiet()));
         assert!(!ledger.is_done(&one) && !ledger.is_idle());
         ledger.answer(Answer::Done { upto: 2 }).unwrap();
         assert!(ledger.is_done(&one) && !ledger.is_done(&three));
@@ -220,7 +245,7 @@ mod tests {
     #[test]
     fn values_stay_until_somebody_asks_and_failures_until_a_flush() {
         let mut ledger = Ledger::default();
-        let (add, swap, put) = (ledger.value(), ledger.value(), ledger.quiet(1));
+        let (add, swap, put) = (ledger.value(), ledger.value(), ledger.quiet());
         ledger.answer(Answer::Value { number: 0, value: 7 }).unwrap();
         ledger.answer(denied(1)).unwrap();
         ledger.answer(denied(2)).unwrap();
@@ -245,9 +270,26 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_waits_for_any_more_takes_no_room_when_it_comes() {
+        let mut ledger = Ledger::default();
+        let (get, add, swap, put) =
+            (ledger.get(10, Target::Caller), ledger.value(), ledger.value(), ledger.quiet());
+        [&get, &add, &swap, &put].into_iter().for_each(|op| ledger.abandon(op));
+        let coming = ledger.answer(Answer::Data { number: 0, offset: 0, len: 10 }).unwrap().unwrap();
+        assert!(matches!(coming.target, Target::Nowhere));
+        ledger.came(coming.number);
+        ledger.answer(Answer::Value { number: 1, value: 7 }).unwrap();
+        ledger.answer(denied(2)).unwrap();
+        ledger.answer(denied(3)).unwrap();
+        ledger.answer(Answer::Done { upto: 3 }).unwrap();
+        assert!(ledger.is_idle() && ledger.values.is_empty());
+        assert_eq!(ledger.settle(), Err(Denial::WrongKey));
+    }
+
+    #[test]
     fn answers_that_make_no_sense_are_refused() {
         let mut ledger = Ledger::default();
-        let _put = ledger.quiet(1);
+        let _put = ledger.quiet();
         let _get = ledger.get(10, Target::Caller);
         let _add = ledger.value();
         ledger.answer(Answer::Done { upto: 0 }).unwrap();

@@ -58,7 +58,7 @@ impl Notices {
     /// # Errors
     /// [`Error::NoAgent`]: none can come any more.
     pub fn wait(&self, patience: Option<Duration>) -> Result<Option<Notice>, Error> {
-        let end = patience.map(|patience| Instant::now() + patience);
+        let end = patience.and_then(|patience| Instant::now().checked_add(patience));
         let mut state = self.state();
         loop {
             if let Some(notice) = self.take(&mut state) {

@@ -1,9 +1,10 @@
-//! Answers on their way to a requester.
+//! Bytes on their way that found no room yet: answers to a requester, and the rest of a command whose sender ran out of
+//! time.
 
 use crate::native::{Error, Stream};
 use std::io::IoSlice;
 
-/// Answers that had no room in the requester's ring.
+/// Bytes that had no room in the far end's ring.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
@@ -22,12 +23,19 @@ impl Outbox {
         self.bytes.len() - self.sent
     }
 
-    /// Sends an answer, or keeps what of it has no room now.
+    /// Sends a head and its data, or keeps what of them has no room now.
     pub(super) fn send(&mut self, stream: &Stream, head: &[u8], data: &[u8]) -> Result<(), Error> {
         let sent =
             if self.is_empty() { stream.try_send(&[IoSlice::new(head), IoSlice::new(data)], 0)? } else { 0 };
-        self.bytes.extend(head.iter().chain(data).skip(sent));
+        self.keep(head, data, sent);
         Ok(())
+    }
+
+    /// Keeps what was not sent of a head and its data.
+    pub(super) fn keep(&mut self, head: &[u8], data: &[u8], sent: usize) {
+        let of_head = sent.min(head.len());
+        self.bytes.extend_from_slice(&head[of_head..]);
+        self.bytes.extend_from_slice(&data[sent - of_head..]);
     }
 
     /// Sends what was kept, and returns how many bytes went.

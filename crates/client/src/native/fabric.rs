@@ -1,6 +1,6 @@
 //! The session of a program that has streams.
 
-use super::{Error, Listener, Stream, Waiter};
+use super::{Error, Listener, Patience, Stream, Waiter};
 use crate::session::{self, Session};
 use crate::slices::Next;
 use crate::{Daemon, End, Grant, NoNext, SessionError};
@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A session with this host's daemon, for as long as the process lives. Copies are the same session. One for a process
 /// is enough; any thread may use it.
@@ -93,21 +94,37 @@ impl Fabric {
         Listener::new(*self, address)
     }
 
-    /// Connects to a listener on any host of the fabric; waits until that is done.
+    /// How long [`Self::connect`] waits.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Connects to a listener on any host of the fabric; waits until that is done, for [`Self::CONNECT_TIMEOUT`] at most.
     ///
     /// # Errors
-    /// [`Error::Plain`] if the connection cannot be a stream; [`Error::System`] if there is no connection at all.
+    /// [`Error::Plain`] if the connection cannot be a stream; [`Error::System`] if there is no connection at all;
+    /// [`Error::TimedOut`].
     pub fn connect(&self, remote: SocketAddr) -> Result<Stream, Error> {
+        self.connect_within(remote, Self::CONNECT_TIMEOUT)
+    }
+
+    /// As [`Self::connect`], for `limit` at most.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_within(&self, remote: SocketAddr, limit: Duration) -> Result<Stream, Error> {
+        self.connect_by(remote, &mut Patience::within(limit))
+    }
+
+    pub(crate) fn connect_by(&self, remote: SocketAddr, patience: &mut Patience) -> Result<Stream, Error> {
         let socket = new_socket(remote)?;
         // It is announced by its address and port, before it is made.
         rustix::net::bind(&socket, &SocketAddr::new(self.address_towards(remote.ip()), 0))?;
         let slot = self.0.arena.allot().ok_or(Error::NoSlot)?;
         let stream = self.stream(&Request::Connect { remote, slot }, slot, socket, remote)?;
-        match stream.connect(remote) {
+        match stream.connect(remote, patience) {
             Ok(()) => Ok(stream),
-            Err(errno) => {
+            Err(error) => {
                 stream.give_up();
-                Err(errno.into())
+                Err(error)
             }
         }
     }
@@ -153,8 +170,16 @@ impl Fabric {
     }
 
     fn granted(&self, request: &Request, socket: BorrowedFd<'_>, remote: SocketAddr) -> Result<Grant, Error> {
-        let answer = self.ask(|session| session.circuit(request, socket))?;
-        answer.map_err(|why| Error::Plain { remote, why })
+        match self.ask(|session| session.circuit(request, socket)) {
+            Ok(answer) => answer.map_err(|why| Error::Plain { remote, why }),
+            Err(error) => {
+                // The far side must not count on an end that nobody holds.
+                if let SessionError::NoRoom { circuit, token } = error {
+                    self.tell(&Request::Close { circuit, token, abort: true });
+                }
+                Err(error.into())
+            }
+        }
     }
 
     fn begin(&self, grant: Grant) -> Result<End, Error> {

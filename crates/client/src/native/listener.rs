@@ -1,6 +1,7 @@
 //! Where native streams come in.
 
 use super::fabric::new_socket;
+use super::wait::time_left;
 use super::{Error, Fabric, Stream};
 use crate::SessionError;
 use crosslane_wire::local::{Reply, Request};
@@ -9,6 +10,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -49,11 +51,30 @@ impl Listener {
     /// daemon is gone.
     pub fn accept(&self) -> Result<Stream, Error> {
         loop {
-            if let Some(stream) = self.try_accept()? {
+            if let Some(stream) = self.accept_until(None)? {
                 return Ok(stream);
             }
+        }
+    }
+
+    /// As [`Self::accept`], for `limit` at most. `Ok(None)`: none came in time.
+    ///
+    /// # Errors
+    /// As [`Self::accept`].
+    pub fn accept_within(&self, limit: Duration) -> Result<Option<Stream>, Error> {
+        self.accept_until(Instant::now().checked_add(limit))
+    }
+
+    fn accept_until(&self, deadline: Option<Instant>) -> Result<Option<Stream>, Error> {
+        loop {
+            if let Some(stream) = self.try_accept()? {
+                return Ok(Some(stream));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
             let mut fds = [PollFd::new(&self.socket, PollFlags::IN), self.fabric.watched()];
-            match rustix::event::poll(&mut fds, None) {
+            match rustix::event::poll(&mut fds, time_left(deadline).as_ref()) {
                 Ok(_) if fds[1].revents().contains(PollFlags::HUP) => {
                     return Err(SessionError::Lost(Errno::CONNRESET).into());
                 }

@@ -1,10 +1,10 @@
 //! A native stream.
 
 use super::bell::Bells;
-use super::wait::{Spinner, Waiter, tid, time_left};
+use super::wait::{Limit, Patience, Spinner, Waiter, tid, time_left};
 use super::{Error, Fabric};
 use crate::ready::same_processor;
-use crate::{End, Failure, Moved};
+use crate::{End, Failure, Moved, SessionError};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use crosslane_shm::region::Part;
 use crosslane_shm::wait::{Budget, spin};
@@ -43,6 +43,8 @@ pub struct Stream {
     /// The kernel's connection, which lies quiet: it tells when the far program is gone.
     quiet: OwnedFd,
     bells: Bells,
+    receive_limit: Limit,
+    send_limit: Limit,
 }
 
 impl Stream {
@@ -51,12 +53,31 @@ impl Stream {
         shared.sending.budget.reset(fabric.spin_ns());
         shared.receiving.budget.reset(fabric.spin_ns());
         shared.status.born.store(now_ms(), Relaxed);
-        Self { fabric, end, quiet, bells: Bells::default() }
+        let (receive_limit, send_limit) = (Limit::none(), Limit::none());
+        Self { fabric, end, quiet, bells: Bells::default(), receive_limit, send_limit }
     }
 
     /// Makes the kernel's connection, which was announced.
-    pub(super) fn connect(&self, remote: SocketAddr) -> Result<(), Errno> {
-        rustix::net::connect(&self.quiet, &remote)
+    pub(super) fn connect(&self, remote: SocketAddr, patience: &mut Patience) -> Result<(), Error> {
+        rustix::io::ioctl_fionbio(&self.quiet, true)?;
+        match rustix::net::connect(&self.quiet, &remote) {
+            Err(Errno::INPROGRESS | Errno::INTR) => {}
+            outcome => return Ok(outcome?),
+        }
+        loop {
+            let mut fds = [PollFd::new(&self.quiet, PollFlags::OUT), self.fabric.watched()];
+            match rustix::event::poll(&mut fds, time_left(patience.end()).as_ref()) {
+                Ok(0) => {
+                    return Err(Error::TimedOut { remote, after: patience.limit(), done: 0 });
+                }
+                Ok(_) if fds[1].revents().intersects(PollFlags::HUP | PollFlags::ERR) => {
+                    return Err(SessionError::Lost(Errno::CONNRESET).into());
+                }
+                Ok(_) => return Ok(sockopt::socket_error(&self.quiet)??),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
     }
 
     /// The connection did not come about, or not as a stream.
@@ -75,16 +96,34 @@ impl Stream {
         if self.end.shared().status.client.load(Relaxed) != 0 { tuple.server } else { tuple.client }
     }
 
+    /// How long [`Self::receive`] and [`Self::receive_all`] wait without a byte coming; `None`, as it is at first: for ever.
+    pub fn set_receive_timeout(&self, limit: Option<Duration>) {
+        self.receive_limit.set(limit);
+    }
+
+    /// How long [`Self::send`] and [`Self::finish`] wait without the far end making room; `None`, as it is at first: for
+    /// ever.
+    pub fn set_send_timeout(&self, limit: Option<Duration>) {
+        self.send_limit.set(limit);
+    }
+
     /// Sends all of `bytes`; waits while the far end has no room.
     ///
     /// # Errors
-    /// The stream is over; some of the bytes may have been sent.
+    /// The stream is over; some of the bytes may have been sent. [`Error::TimedOut`] says how many were.
     pub fn send(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.send_by(bytes, &mut self.send_limit.patience())
+    }
+
+    pub(crate) fn send_by(&self, bytes: &[u8], patience: &mut Patience) -> Result<(), Error> {
         let (buffers, mut done) = ([IoSlice::new(bytes)], 0);
         while done < bytes.len() {
             match self.try_send(&buffers, done)? {
-                0 => self.wait(For::Room, None).map(drop)?,
-                count => done += count,
+                0 => self.pause(For::Room, patience, done)?,
+                count => {
+                    done += count;
+                    patience.moved();
+                }
             }
         }
         Ok(())
@@ -125,26 +164,35 @@ impl Stream {
     /// no more.
     ///
     /// # Errors
-    /// The stream is over.
+    /// The stream is over, or [`Error::TimedOut`].
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let mut patience = self.receive_limit.patience();
         loop {
             if let Some(count) = self.try_receive(buffer)? {
                 return Ok(count);
             }
-            self.wait(For::Data, None)?;
+            self.pause(For::Data, &mut patience, 0)?;
         }
     }
 
     /// Receives exactly as many bytes as `buffer` has.
     ///
     /// # Errors
-    /// The stream is over; [`Error::Closed`] if it ended before that.
+    /// The stream is over; [`Error::Closed`] if it ended before that; [`Error::TimedOut`] says how many bytes came.
     pub fn receive_all(&self, buffer: &mut [u8]) -> Result<(), Error> {
+        self.receive_all_by(buffer, &mut self.receive_limit.patience())
+    }
+
+    pub(crate) fn receive_all_by(&self, buffer: &mut [u8], patience: &mut Patience) -> Result<(), Error> {
         let mut done = 0;
         while done < buffer.len() {
-            match self.receive(&mut buffer[done..])? {
-                0 => return Err(Error::Closed),
-                count => done += count,
+            match self.try_receive(&mut buffer[done..])? {
+                Some(0) => return Err(Error::Closed),
+                Some(count) => {
+                    done += count;
+                    patience.moved();
+                }
+                None => self.pause(For::Data, patience, done)?,
             }
         }
         Ok(())
@@ -185,22 +233,35 @@ impl Stream {
     /// Sends no more: the far end gets what was sent, and then the end.
     ///
     /// # Errors
-    /// The stream is over already.
+    /// The stream is over already, or [`Error::TimedOut`].
     pub fn finish(&self) -> Result<(), Error> {
+        let mut patience = self.send_limit.patience();
         loop {
             match self.end.turn(tid(), Kind::DisConn) {
                 Ok(moved) => {
                     self.ring(moved.wake);
                     return Ok(());
                 }
-                Err(Failure::WouldBlock | Failure::Reentered) => self.wait(For::Room, None).map(drop)?,
+                Err(Failure::WouldBlock | Failure::Reentered) => self.pause(For::Room, &mut patience, 0)?,
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
     }
 
-    /// Waits until there may be something to do, or until `deadline`; whether it was not the deadline.
+    /// Waits until there may be something to do. [`Error::TimedOut`] when the patience is over; `done` bytes of the call
+    /// had been moved.
+    fn pause(&self, what: For, patience: &mut Patience, done: usize) -> Result<(), Error> {
+        if self.wait(what, patience.end())? {
+            return Ok(());
+        }
+        Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done })
+    }
+
+    /// Waits until there may be something to do, or until `deadline`; `false`: it was over before.
     pub(crate) fn wait(&self, what: For, deadline: Option<Instant>) -> Result<bool, Error> {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(false);
+        }
         let budget = match what {
             For::Room => &self.end.shared().sending.budget,
             For::Data | For::Either => &self.end.shared().receiving.budget,
@@ -211,9 +272,6 @@ impl Stream {
         {
             budget.spun(limit);
             return Ok(true);
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Ok(false);
         }
         let start = Instant::now();
         self.sleep(what, deadline)?;

@@ -3,7 +3,7 @@
 use super::Error;
 use crate::SessionError;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crosslane_wire::WaiterId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -108,8 +108,102 @@ impl AsFd for Waiter {
     }
 }
 
+/// How long a call waits: for ever, for a time without anything moving, or for a time in all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    limit: Option<Duration>,
+    renews: bool,
+    end: Option<Instant>,
+}
+
+impl Patience {
+    /// So long without anything moving; `None`: for ever.
+    pub(crate) fn still(limit: Option<Duration>) -> Self {
+        Self { limit, renews: true, end: None }
+    }
+
+    /// So long in all, from now on.
+    pub(crate) fn within(limit: Duration) -> Self {
+        Self { limit: Some(limit), renews: false, end: Instant::now().checked_add(limit) }
+    }
+
+    /// Something moved.
+    pub(crate) fn moved(&mut self) {
+        if self.renews {
+            self.end = None;
+        }
+    }
+
+    /// When it is over if nothing moves; `None`: never.
+    pub(crate) fn end(&mut self) -> Option<Instant> {
+        if self.renews && self.end.is_none() {
+            self.end = self.limit.and_then(|limit| Instant::now().checked_add(limit));
+        }
+        self.end
+    }
+
+    /// How long that was.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit.unwrap_or(Duration::MAX)
+    }
+}
+
+/// A time-out that any thread may set.
+#[derive(Debug)]
+pub(super) struct Limit(AtomicU64);
+
+impl Limit {
+    const NONE: u64 = u64::MAX;
+
+    pub(super) fn none() -> Self {
+        Self(AtomicU64::new(Self::NONE))
+    }
+
+    pub(super) fn set(&self, limit: Option<Duration>) {
+        let ns = limit.map_or(Self::NONE, |limit| u64::try_from(limit.as_nanos()).unwrap_or(Self::NONE));
+        self.0.store(ns, Relaxed);
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        let ns = self.0.load(Relaxed);
+        Patience::still((ns != Self::NONE).then_some(Duration::from_nanos(ns)))
+    }
+}
+
 /// Time left, for the kernel; `None` is for ever.
 pub(crate) fn time_left(deadline: Option<Instant>) -> Option<Timespec> {
     let left = deadline?.saturating_duration_since(Instant::now());
     Timespec::try_from(left.max(Duration::from_nanos(1))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_for_ever_or_renewed_or_one_for_all() {
+        assert_eq!(Patience::still(None).end(), None);
+        let mut still = Patience::still(Some(Duration::from_secs(5)));
+        let first = still.end();
+        assert!(first.is_some() && still.end() == first);
+        std::thread::sleep(Duration::from_millis(1));
+        still.moved();
+        assert!(still.end() > first);
+        let mut within = Patience::within(Duration::from_secs(5));
+        let end = within.end();
+        within.moved();
+        assert_eq!(within.end(), end);
+        assert_eq!(Patience::within(Duration::MAX).end(), None);
+        assert_eq!(Patience::still(Some(Duration::MAX)).end(), None);
+    }
+
+    #[test]
+    fn a_limit_can_be_set_and_taken_away() {
+        let limit = Limit::none();
+        assert_eq!(limit.patience().end(), None);
+        limit.set(Some(Duration::from_secs(1)));
+        assert_eq!(limit.patience().limit(), Duration::from_secs(1));
+        limit.set(None);
+        assert_eq!(limit.patience().end(), None);
+    }
 }

@@ -5,6 +5,7 @@ use super::support::{Lab, until};
 use super::{address, fabric, peer, serve};
 use crosslane_client::memory::{Access, Error, Memory, Peer, RemoteRegion};
 use crosslane_client::native::Fabric;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -14,10 +15,10 @@ use std::process::{Child, Command, Stdio};
 const ROLE: &str = "CROSSLANE_TEST_ROLE";
 
 /// Another program: this test file again, as `role`. It is killed when dropped.
-struct Program(Child);
+pub(crate) struct Program(Child);
 
 impl Program {
-    fn start(role: &str, control: PathBuf, words: &str) -> Self {
+    pub(crate) fn start(role: &str, control: PathBuf, words: &str) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "death::program", "--nocapture", "--test-threads=1"])
             .env(ROLE, format!("{role} {} {words}", control.display()))
@@ -34,7 +35,7 @@ impl Program {
     }
 
     /// Where it serves memory, and its region.
-    fn owned(&mut self) -> (SocketAddr, RemoteRegion) {
+    pub(crate) fn owned(&mut self) -> (SocketAddr, RemoteRegion) {
         let line = self.line("owns ");
         let words: Vec<&str> = line.split(' ').collect();
         let (id, key) = (words[1].parse().unwrap(), words[2].parse().unwrap());
@@ -43,11 +44,16 @@ impl Program {
 
     /// Whether all its threads sleep now.
     fn sleeps(&self) -> bool {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap().flatten();
-        tasks.map(|task| fs::read_to_string(task.path().join("stat")).unwrap_or_default()).all(|stat| {
-            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-            state == Some('S')
-        })
+        all_are(self.0.id(), 'S')
+    }
+
+    pub(crate) fn freeze(&self) {
+        freeze(&self.0);
+    }
+
+    /// It goes on.
+    pub(crate) fn thaw(&self) {
+        kill_process(Pid::from_child(&self.0), Signal::CONT).unwrap();
     }
 
     fn kill(&mut self) {
@@ -61,6 +67,21 @@ impl Drop for Program {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Stops a process, and waits until none of its threads runs.
+pub(crate) fn freeze(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::STOP).unwrap();
+    until("it is frozen", || all_are(child.id(), 'T').then_some(()));
+}
+
+/// Whether all threads of a process are in this state of `/proc`.
+fn all_are(process: u32, wanted: char) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    tasks.map(|task| fs::read_to_string(task.path().join("stat")).unwrap_or_default()).all(|stat| {
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        state == Some(wanted)
+    })
 }
 
 /// Not a test of its own: what [`Program`] runs.

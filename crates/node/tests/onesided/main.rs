@@ -4,6 +4,7 @@
 mod support;
 
 mod death;
+mod frozen;
 mod hostile;
 mod operations;
 mod rights;
