@@ -97,13 +97,15 @@ pub enum Error {
     /// Memory for a region cannot be had.
     #[error("no memory: {0}")]
     NoMemory(#[from] crosslane_shm::MapError),
-    /// The agent's thread cannot be started, or the agent has ended with the daemon of this host.
-    #[error("the agent that serves this program's memory does not run")]
+    /// The agent's thread cannot be started, or the agent has ended since a new daemon of this host refuses it, as one of
+    /// another version does.
+    #[error("the agent that serves this program's memory does not run; serve it anew")]
     NoAgent,
 }
 
 /// This program's memory, as others reach it: regions, and the agent that executes what is asked for. When dropped, all
-/// connections are closed.
+/// connections are closed. When the daemon of this host ends, they are lost; as soon as it runs again, requesters may
+/// connect anew, with the keys that they have.
 #[derive(Debug)]
 pub struct Memory {
     address: SocketAddr,
@@ -123,7 +125,7 @@ impl Memory {
         let listener: Listener = fabric.listen(address)?;
         let address = listener.address();
         let (regions, notices) = (Arc::new(Regions::default()), Arc::new(Notices::new()?));
-        let agent = Agent::new(fabric, listener, Arc::clone(&regions), Arc::clone(&notices))?;
+        let agent = Agent::new(listener, Arc::clone(&regions), Arc::clone(&notices))?;
         let handle = agent.handle();
         let thread = std::thread::Builder::new().name("crosslane-agent".to_owned());
         let agent = Some(thread.spawn(move || agent.run()).map_err(|_| Error::NoAgent)?);

@@ -10,6 +10,9 @@
 //! Calls wait for ever unless they are told otherwise ([`Stream::set_receive_timeout`], [`Stream::set_send_timeout`],
 //! [`Listener::accept_within`]), but for [`Fabric::connect`].
 //!
+//! When the daemon of this host ends, its streams are over ([`Error::DaemonGone`]). A [`Fabric`] opens a new session by
+//! itself at the next [`Fabric::connect`] or [`Fabric::listen`], and a [`Listener`] at the next [`Listener::accept`].
+//!
 //! A session belongs to the process that opened it: do not `fork` and use it in the child.
 //!
 //! ```no_run
@@ -24,17 +27,19 @@
 //! # }
 //! ```
 
+mod attachment;
 mod bell;
 mod fabric;
 mod listener;
 mod stream;
 mod wait;
 
+pub(crate) use attachment::Attachment;
 pub use fabric::Fabric;
 pub use listener::Listener;
 pub(crate) use stream::For;
 pub use stream::Stream;
-pub(crate) use wait::{Patience, Spinner, Waiter};
+pub(crate) use wait::{Event, Patience, Spinner, Waiter};
 
 use crate::SessionError;
 use crosslane_wire::local::Plain;
@@ -49,6 +54,12 @@ pub enum Error {
     /// The daemon of this host is of no help.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The daemon of this host has ended, and with it the session and all its streams.
+    #[error(
+        "the daemon of this host has ended, and with it the streams of this program; connect or listen again: that opens \
+         a new session as soon as a daemon runs"
+    )]
+    DaemonGone,
     /// The connection would be plain TCP. The far end must be a native listener, or a program under `crosslane run`
     /// whose rules say stream; and so must a client.
     #[error("the connection with {remote} cannot be a stream: {why:?}; both ends must be Crosslane's own")]

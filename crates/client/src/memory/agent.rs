@@ -4,11 +4,12 @@ use super::Error;
 use super::connection::{Connection, Owner};
 use super::notices::Notices;
 use super::regions::Regions;
-use crate::native::{self, Fabric, Listener, Spinner, Waiter};
+use crate::SessionError;
+use crate::native::{self, Attachment, Event, Listener, Spinner, Waiter};
 use core::sync::atomic::{AtomicBool, Ordering};
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_wire::access::PIECE;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -17,25 +18,32 @@ use std::time::Instant;
 
 /// What the agent's epoll set has besides the connections, which are numbered from [`FIRST`] on.
 const LISTENER: u64 = 0;
-const BELL: u64 = 1;
-const DAEMON: u64 = 2;
-const FIRST: u64 = 3;
+const WAITER: u64 = 1;
+const BELL: u64 = 2;
+const DAEMON: u64 = 3;
+const FIRST: u64 = 4;
 /// Most requesters at a time; others are refused.
 const REQUESTERS: usize = 4096;
 /// Rounds of work between two looks at what the kernel says.
 const ROUNDS: u32 = 256;
+/// Sleep between two attempts to find a daemon.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// The agent, as other threads reach it.
 #[derive(Clone, Debug)]
 pub(super) struct Handle {
     stop: Arc<AtomicBool>,
-    waiter: Arc<Waiter>,
+    bell: Arc<Event>,
 }
 
 impl Handle {
+    pub(super) fn new() -> Result<Self, Error> {
+        Ok(Self { stop: Arc::default(), bell: Arc::new(Event::new()?) })
+    }
+
     /// Wakes it if it sleeps.
     pub(super) fn wake(&self) {
-        self.waiter.ring();
+        self.bell.ring();
     }
 
     /// Tells it to end.
@@ -48,54 +56,104 @@ impl Handle {
 /// The agent: all its requesters, served by turns.
 #[derive(Debug)]
 pub(super) struct Agent {
-    fabric: Fabric,
     listener: Listener,
-    epoll: OwnedFd,
+    tie: Tie,
     owner: Owner,
     connections: BTreeMap<u64, Connection>,
     last: u64,
+    /// No connection could be accepted for want of descriptors or memory: the listener is not looked at for a while.
+    deaf: bool,
     budget: Budget,
+}
+
+/// What the agent has of one session with the daemon.
+#[derive(Debug)]
+struct Tie {
+    attachment: &'static Attachment,
+    waiter: Waiter,
+    epoll: OwnedFd,
+}
+
+impl Tie {
+    fn new(listener: &Listener, bell: &Event) -> Result<Self, native::Error> {
+        let attachment = listener.attachment()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let tie = Self { attachment, waiter: attachment.waiter()?, epoll };
+        tie.watch(listener, LISTENER, epoll::EventFlags::IN)?;
+        tie.watch(&tie.waiter, WAITER, epoll::EventFlags::IN)?;
+        tie.watch(bell, BELL, epoll::EventFlags::IN)?;
+        tie.watch(attachment.socket(), DAEMON, epoll::EventFlags::empty())?;
+        Ok(tie)
+    }
+
+    fn watch(&self, fd: impl AsFd, number: u64, flags: epoll::EventFlags) -> Result<(), native::Error> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(number), flags)?)
+    }
 }
 
 impl Agent {
     pub(super) fn new(
-        fabric: Fabric,
         listener: Listener,
         regions: Arc<Regions>,
         notices: Arc<Notices>,
     ) -> Result<Self, Error> {
-        let waiter = Arc::new(fabric.waiter()?);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(native::Error::System)?;
-        let handle = Handle { stop: Arc::default(), waiter };
+        let handle = Handle::new()?;
+        let tie = Tie::new(&listener, &handle.bell)?;
         let owner = Owner { regions, notices, handle, scratch: vec![0; PIECE] };
         let (connections, budget) = (BTreeMap::new(), Budget::new());
-        let agent = Self { fabric, listener, epoll, owner, connections, last: FIRST, budget };
-        agent.watch(&agent.listener, LISTENER, epoll::EventFlags::IN)?;
-        agent.watch(&*agent.owner.handle.waiter, BELL, epoll::EventFlags::IN)?;
-        agent.watch(fabric.socket(), DAEMON, epoll::EventFlags::empty())?;
-        Ok(agent)
+        Ok(Self { listener, tie, owner, connections, last: FIRST, deaf: false, budget })
     }
 
     pub(super) fn handle(&self) -> Handle {
         self.owner.handle.clone()
     }
 
-    /// Serves until it is stopped or the daemon is gone.
+    /// Serves until it is stopped; when the daemon has ended, by the next one. Ends as well if that one refuses.
     pub(super) fn run(mut self) {
+        while self.serve() && self.rejoin() {}
+        self.owner.notices.end();
+    }
+
+    /// Serves until it is stopped (`false`), or the daemon is gone.
+    fn serve(&mut self) -> bool {
         let mut rounds = 0;
-        while !self.owner.handle.stop.load(Ordering::Acquire) {
+        while !self.is_stopped() {
             let busy = self.round();
-            rounds = if busy { rounds + 1 } else { 0 };
+            rounds = if busy && rounds < ROUNDS { rounds + 1 } else { 0 };
             let goes_on = match busy {
-                true if rounds % ROUNDS != 0 => true,
+                true if rounds < ROUNDS => true,
                 true => self.look(Some(Timespec { tv_sec: 0, tv_nsec: 0 })),
                 false => self.rest(),
             };
             if !goes_on {
-                break;
+                return true;
             }
         }
-        self.owner.notices.end();
+        false
+    }
+
+    /// Waits for a daemon and makes itself known to it. `false` if it is stopped or refused.
+    fn rejoin(&mut self) -> bool {
+        self.connections.clear();
+        while !self.is_stopped() {
+            let bell = &self.owner.handle.bell;
+            match Tie::new(&self.listener, bell) {
+                Ok(tie) => {
+                    (self.tie, self.deaf) = (tie, false);
+                    return true;
+                }
+                Err(error) if is_final(&error) => return false,
+                Err(_) => {
+                    let _ = poll(&mut [PollFd::new(&**bell, PollFlags::IN)], Some(&AGAIN));
+                    bell.clear();
+                }
+            }
+        }
+        false
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.owner.handle.stop.load(Ordering::Acquire)
     }
 
     /// Gives each requester a turn; whether anything was done.
@@ -113,7 +171,7 @@ impl Agent {
 
     /// Nothing is to be done: spins for a while, then sleeps. `false` if the daemon is gone.
     fn rest(&mut self) -> bool {
-        let limit = self.fabric.spin_ns();
+        let limit = self.tie.attachment.spin_ns();
         let ns = if self.connections.is_empty() { 0 } else { self.budget.ns(limit) };
         if let Some(_spinner) = Spinner::among(ns)
             && spin(ns, || self.is_ready())
@@ -128,20 +186,23 @@ impl Agent {
     }
 
     fn is_ready(&self) -> bool {
-        self.connections.values().any(|connection| connection.is_ready(&self.owner))
-            || self.owner.handle.stop.load(Ordering::Relaxed)
+        self.connections.values().any(|connection| connection.is_ready(&self.owner)) || self.is_stopped()
     }
 
     /// Asks all requesters to ring, looks once more, sleeps.
     fn sleep(&mut self) -> bool {
-        let id = self.owner.handle.waiter.id();
+        let id = self.tie.waiter.id();
         for connection in self.connections.values() {
             if let Some(what) = connection.wants(&self.owner) {
                 connection.stream().arm(what, id);
             }
         }
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let goes_on = self.look(if self.is_ready() { Some(zero) } else { None });
+        let timeout = match self.is_ready() {
+            true => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+            false if self.deaf => Some(AGAIN),
+            false => None,
+        };
+        let goes_on = self.look(timeout);
         for connection in self.connections.values() {
             connection.stream().disarm(id);
         }
@@ -151,14 +212,18 @@ impl Agent {
     /// Waits for what the kernel has to say, and sees to it. `false` if the daemon is gone.
     fn look(&mut self, timeout: Option<Timespec>) -> bool {
         let mut events = [const { core::mem::MaybeUninit::uninit() }; 64];
-        let (events, _) = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+        let (events, _) = match epoll::wait(&self.tie.epoll, &mut events, timeout.as_ref()) {
             Ok(events) => events,
             Err(errno) => return errno == Errno::INTR,
         };
+        if self.deaf {
+            self.listen(true);
+        }
         for event in events {
             match event.data.u64() {
                 LISTENER => self.accept(),
-                BELL => self.owner.handle.waiter.clear(),
+                WAITER => self.tie.waiter.clear(),
+                BELL => self.owner.handle.bell.clear(),
                 DAEMON => return false,
                 number => {
                     if let Some(connection) = self.connections.get_mut(&number) {
@@ -173,19 +238,32 @@ impl Agent {
 
     /// Takes one new requester. One that is plain TCP, or one too many, is closed.
     fn accept(&mut self) {
-        let Ok(Some(stream)) = self.listener.try_accept() else { return };
+        let stream = match self.listener.try_accept() {
+            Ok(Some(stream)) => stream,
+            Err(native::Error::System(_)) => return self.listen(false),
+            Ok(None) | Err(_) => return,
+        };
         if self.connections.len() >= REQUESTERS {
             return;
         }
         let Ok(connection) = Connection::new(stream) else { return };
         self.last += 1;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        if self.watch(connection.stream().quiet(), self.last, flags).is_ok() {
+        if self.tie.watch(connection.stream().quiet(), self.last, flags).is_ok() {
             self.connections.insert(self.last, connection);
         }
     }
 
-    fn watch(&self, fd: impl AsFd, number: u64, flags: epoll::EventFlags) -> Result<(), native::Error> {
-        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(number), flags)?)
+    /// Whether connections are looked for.
+    fn listen(&mut self, on: bool) {
+        let flags = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        let data = epoll::EventData::new_u64(LISTENER);
+        self.deaf = epoll::modify(&self.tie.epoll, &self.listener, data, flags).is_ok() && !on;
     }
+}
+
+/// Whether a daemon that is there wants nothing of us; else one may come, or be less busy.
+fn is_final(error: &native::Error) -> bool {
+    use SessionError::{Decode, Refused, Unexpected};
+    matches!(error, native::Error::Session(Refused(_) | Unexpected(_) | Decode(_)))
 }

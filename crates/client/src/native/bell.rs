@@ -1,6 +1,6 @@
 //! Waking the far side's sleepers.
 
-use super::Fabric;
+use super::Attachment;
 use crate::End;
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::{Reply, Request};
@@ -22,13 +22,13 @@ const MOST: usize = 4;
 impl Bells {
     /// Rings the far side's waiter.
     #[cold]
-    pub(super) fn ring(&self, fabric: Fabric, end: &End, waiter: WaiterId) {
+    pub(super) fn ring(&self, attachment: &Attachment, end: &End, waiter: WaiterId) {
         end.shared().counters.bells.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         let mut bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = (end.detour(), waiter);
         if !bells.iter().any(|(known, _)| *known == owner)
             && end.is_patient()
-            && let Some(bell) = find(fabric, end, waiter)
+            && let Some(bell) = find(attachment, end, waiter)
         {
             bells.truncate(MOST - 1);
             bells.insert(0, (owner, bell));
@@ -40,15 +40,15 @@ impl Bells {
             }
             None => {
                 end.not_found();
-                fabric.tell(&Request::Ring { circuit: end.circuit(), waiter });
+                attachment.tell(&Request::Ring { circuit: end.circuit(), waiter });
             }
         }
     }
 }
 
-fn find(fabric: Fabric, end: &End, waiter: WaiterId) -> Option<OwnedFd> {
+fn find(attachment: &Attachment, end: &End, waiter: WaiterId) -> Option<OwnedFd> {
     let request = Request::WantBell { circuit: end.circuit(), waiter };
-    let (reply, fds) = fabric.ask(|session| session.request(&request, &[])).ok()?;
+    let (reply, fds) = attachment.ask(|session| session.request(&request, &[])).ok()?;
     match reply {
         Reply::Bell { found: true } => fds.into_iter().next(),
         _ => None,

@@ -2,7 +2,7 @@
 
 use super::fabric::new_socket;
 use super::wait::time_left;
-use super::{Error, Fabric, Stream};
+use super::{Attachment, Error, Fabric, Stream};
 use crate::SessionError;
 use crosslane_wire::local::{Reply, Request};
 use rustix::event::{PollFd, PollFlags};
@@ -10,15 +10,18 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A listener; closed when dropped.
+/// A listener; closed when dropped. It outlives the daemon: as soon as there is one again, it is announced to that.
 #[derive(Debug)]
 pub struct Listener {
     fabric: Fabric,
+    /// The session with the daemon that knows of it.
+    attachment: Mutex<&'static Attachment>,
     socket: OwnedFd,
     address: SocketAddr,
 }
@@ -32,11 +35,20 @@ impl Listener {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let local = rustix::net::getsockname(&socket)?;
         let address = SocketAddr::try_from(local).map_err(|_| Errno::AFNOSUPPORT)?;
-        match fabric.ask(|session| session.request(&Request::Listen, &[socket.as_fd()]))?.0 {
-            Reply::Done => Ok(Self { fabric, socket, address }),
-            Reply::Error { text } => Err(SessionError::Refused(text).into()),
-            _ => Err(SessionError::Unexpected("a listener was announced").into()),
+        let attachment = fabric.attachment()?;
+        announce(attachment, &socket)?;
+        Ok(Self { fabric, attachment: Mutex::new(attachment), socket, address })
+    }
+
+    /// The session with the daemon that knows of it; a new one if the last one's daemon has ended.
+    pub(crate) fn attachment(&self) -> Result<&'static Attachment, Error> {
+        let mut attachment = self.attachment.lock().unwrap_or_else(PoisonError::into_inner);
+        if attachment.is_over() {
+            let next = self.fabric.attachment()?;
+            announce(next, &self.socket)?;
+            *attachment = next;
         }
+        Ok(*attachment)
     }
 
     /// Where it listens, with the port that was chosen.
@@ -47,8 +59,8 @@ impl Listener {
     /// Waits for the next connection.
     ///
     /// # Errors
-    /// [`Error::Plain`] if the one that came is plain TCP, and was closed: others may follow. [`Error::Session`] if the
-    /// daemon is gone.
+    /// [`Error::Plain`] if the one that came is plain TCP, and was closed: others may follow. [`Error::DaemonGone`] if the
+    /// daemon ends meanwhile, [`Error::Session`] while there is none: once there is one again, a call succeeds.
     pub fn accept(&self) -> Result<Stream, Error> {
         loop {
             if let Some(stream) = self.accept_until(None)? {
@@ -67,16 +79,17 @@ impl Listener {
 
     fn accept_until(&self, deadline: Option<Instant>) -> Result<Option<Stream>, Error> {
         loop {
-            if let Some(stream) = self.try_accept()? {
+            let attachment = self.attachment()?;
+            if let Some(stream) = self.accept_by(attachment)? {
                 return Ok(Some(stream));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(None);
             }
-            let mut fds = [PollFd::new(&self.socket, PollFlags::IN), self.fabric.watched()];
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN), attachment.watched()];
             match rustix::event::poll(&mut fds, time_left(deadline).as_ref()) {
-                Ok(_) if fds[1].revents().contains(PollFlags::HUP) => {
-                    return Err(SessionError::Lost(Errno::CONNRESET).into());
+                Ok(_) if !fds[1].revents().is_empty() => {
+                    return Err(Error::DaemonGone);
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -89,6 +102,10 @@ impl Listener {
     /// # Errors
     /// As [`Self::accept`].
     pub fn try_accept(&self) -> Result<Option<Stream>, Error> {
+        self.accept_by(self.attachment()?)
+    }
+
+    fn accept_by(&self, attachment: &'static Attachment) -> Result<Option<Stream>, Error> {
         let (socket, remote) = match rustix::net::acceptfrom_with(&self.socket, SocketFlags::CLOEXEC) {
             Ok(accepted) => accepted,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
@@ -96,7 +113,7 @@ impl Listener {
         };
         let remote = remote.and_then(|remote| SocketAddr::try_from(remote).ok());
         let Some(remote) = remote else { return Ok(None) };
-        self.fabric.accepted(socket, remote).map(Some)
+        attachment.accepted(socket, remote).map(Some)
     }
 }
 
@@ -109,6 +126,16 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.fabric.tell(&Request::Unlisten { address: self.address });
+        let attachment = self.attachment.get_mut().unwrap_or_else(PoisonError::into_inner);
+        attachment.tell(&Request::Unlisten { address: self.address });
+    }
+}
+
+/// Tells the daemon of a listening socket.
+fn announce(attachment: &Attachment, socket: &OwnedFd) -> Result<(), Error> {
+    match attachment.ask(|session| session.request(&Request::Listen, &[socket.as_fd()]))?.0 {
+        Reply::Done => Ok(()),
+        Reply::Error { text } => Err(SessionError::Refused(text).into()),
+        _ => Err(SessionError::Unexpected("a listener was announced").into()),
     }
 }

@@ -1,7 +1,6 @@
 //! Waiting: spin for a while, then sleep on a wake event.
 
 use super::Error;
-use crate::SessionError;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crosslane_wire::WaiterId;
@@ -65,18 +64,44 @@ impl Drop for Spinner {
     }
 }
 
+/// An event of this process: readable once it was rung.
+#[derive(Debug)]
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+    }
+
+    /// Takes back rings that were not waited for.
+    pub(crate) fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+
+    /// Wakes its sleeper.
+    pub(crate) fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A wake event that the daemon knows of, for one sleeper at a time.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     id: WaiterId,
-    event: OwnedFd,
+    event: Event,
 }
 
 impl Waiter {
     pub(super) fn make(
-        register: impl FnOnce(BorrowedFd<'_>) -> Result<WaiterId, SessionError>,
+        register: impl FnOnce(BorrowedFd<'_>) -> Result<WaiterId, Error>,
     ) -> Result<Self, Error> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let event = Event::new()?;
         let id = register(event.as_fd())?;
         Ok(Self { id, event })
     }
@@ -93,12 +118,7 @@ impl Waiter {
 
     /// Takes back rings that were not waited for.
     pub(crate) fn clear(&self) {
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
-    }
-
-    /// Wakes its sleeper, from within this process.
-    pub(crate) fn ring(&self) {
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        self.event.clear();
     }
 }
 

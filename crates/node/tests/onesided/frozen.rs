@@ -151,11 +151,20 @@ fn a_frozen_daemon_holds_up_no_call_for_long() {
     let mut lab = Lab::pair();
     let fabric = fabric(&lab, 1);
     let listener = fabric.listen(address(1)).unwrap();
+    let client = fabric.connect(listener.address()).unwrap();
+    let server = listener.accept().unwrap();
     freeze(lab.daemon(1));
     let start = Instant::now();
     let opened = Fabric::open_at(&lab.control(1));
     assert!(matches!(opened, Err(native::Error::Session(SessionError::Late))), "{opened:?}");
     let connected = fabric.connect(listener.address());
     assert!(matches!(connected, Err(native::Error::Session(SessionError::Late))), "{connected:?}");
+    // Streams that need no daemon go on.
+    client.set_receive_timeout(Some(SHORT));
+    let waited = client.receive(&mut [0; 9]);
+    assert!(matches!(waited, Err(native::Error::TimedOut { .. })), "{waited:?}");
+    server.send(b"still here").unwrap();
+    client.set_receive_timeout(None);
+    client.receive_all(&mut [0; 10]).unwrap();
     assert!(start.elapsed() < PATIENCE);
 }

@@ -105,6 +105,6 @@ fn a_stream_ends_when_its_far_end_is_dropped_and_when_the_daemon_is_killed() {
         let waiting = scope.spawn(|| client.receive(&mut [0; 10]));
         std::thread::sleep(std::time::Duration::from_millis(50));
         lab.kill(1);
-        assert!(matches!(waiting.join().unwrap(), Err(Error::Broken(_))));
+        assert!(matches!(waiting.join().unwrap(), Err(Error::DaemonGone)));
     });
 }

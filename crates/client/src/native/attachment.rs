@@ -1,0 +1,250 @@
+//! One session with the daemon, from its welcome to its end: what streams and listeners hold on to.
+
+use super::{Error, Stream, Waiter};
+use crate::session::Session;
+use crate::slices::Next;
+use crate::{Daemon, End, Grant, NoNext, SessionError};
+use crosslane_shm::arena::Arena;
+use crosslane_shm::life::LifePage;
+use crosslane_wire::local::{Plain, Reply, Request};
+use crosslane_wire::{CircuitId, HostId, PROTOCOL_VERSION, WaiterId};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A session. It is never given back: its streams refer to it until the process ends.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    link: Mutex<Link>,
+    /// The session's socket, to see its end.
+    socket: OwnedFd,
+    arena: &'static Arena,
+    life: LifePage,
+    host: HostId,
+    addresses: Vec<IpAddr>,
+    subnets: Vec<(IpAddr, u8)>,
+    spin_ns: u32,
+    idle: Mutex<Vec<Waiter>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    session: Session,
+    /// Answers that were given up and have not come yet.
+    owed: u32,
+}
+
+impl Attachment {
+    /// Opens a session with the daemon whose control socket is `path`. The ends of its streams live in `arena`.
+    pub(super) fn open(
+        path: &Path,
+        arena: &'static Arena,
+        arena_fd: BorrowedFd<'_>,
+    ) -> Result<&'static Self, Error> {
+        let session = Session::connect(path)?;
+        let hello = Request::Hello { version: PROTOCOL_VERSION, program: program() };
+        let (reply, fds) = session.request(&hello, &[arena_fd])?;
+        let (host, addresses, subnets, spin_ns) = match reply {
+            Reply::Welcome { host, addresses, subnets, spin_ns, .. } => (host, addresses, subnets, spin_ns),
+            Reply::Error { text } => return Err(SessionError::Refused(text).into()),
+            _ => return Err(SessionError::Unexpected("a welcome was due").into()),
+        };
+        let life = fds.first().and_then(LifePage::map).ok_or(SessionError::Unexpected("no life page"))?;
+        let socket = session.socket().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+        let spin_ns = if super::wait::has_one_processor() { 0 } else { spin_ns };
+        let (link, idle) = (Mutex::new(Link { session, owed: 0 }), Mutex::new(Vec::new()));
+        let attachment = Self { link, socket, arena, life, host, addresses, subnets, spin_ns, idle };
+        Ok(Box::leak(Box::new(attachment)))
+    }
+
+    /// Whether the session, and with it all its streams, has ended: the daemon is gone.
+    pub(super) fn is_over(&self) -> bool {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut [self.watched()], Some(&zero)).is_ok_and(|count| count > 0)
+    }
+
+    pub(super) fn host(&self) -> HostId {
+        self.host
+    }
+
+    pub(super) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// This host's fabric address, towards other ones; else the kernel chooses.
+    pub(super) fn address_towards(&self, remote: IpAddr) -> IpAddr {
+        let inside = self.subnets.iter().any(|&(subnet, prefix)| contains(subnet, prefix, remote));
+        let own = self.addresses.iter().find(|own| inside && own.is_ipv4() == remote.is_ipv4());
+        own.copied().unwrap_or(match remote {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        })
+    }
+
+    /// The stream of a connection that is about to be made.
+    pub(super) fn announced(&'static self, socket: OwnedFd, remote: SocketAddr) -> Result<Stream, Error> {
+        let slot = self.arena.allot().ok_or(Error::NoSlot)?;
+        self.stream(&Request::Connect { remote, slot }, slot, socket, remote)
+    }
+
+    /// The stream that an accepted connection is.
+    pub(super) fn accepted(&'static self, socket: OwnedFd, remote: SocketAddr) -> Result<Stream, Error> {
+        let slot = self.arena.allot().ok_or(Error::NoSlot)?;
+        let stream = self.stream(&Request::Accept { slot }, slot, socket, remote)?;
+        if stream.end().was_attached() {
+            return Ok(stream);
+        }
+        // The other end's daemon had given up waiting for ours: its program connected by plain TCP.
+        stream.give_up();
+        Err(Error::Plain { remote, why: Plain::NotAnnounced })
+    }
+
+    /// Asks for a circuit and makes a stream of it; the slot is freed if that fails.
+    fn stream(
+        &'static self,
+        request: &Request,
+        slot: u32,
+        socket: OwnedFd,
+        remote: SocketAddr,
+    ) -> Result<Stream, Error> {
+        let begun = self.granted(request, socket.as_fd(), remote).and_then(|grant| self.begin(grant));
+        match begun {
+            Ok(end) => Ok(Stream::new(self, end, socket)),
+            Err(error) => {
+                self.free(slot);
+                Err(error)
+            }
+        }
+    }
+
+    fn granted(&self, request: &Request, socket: BorrowedFd<'_>, remote: SocketAddr) -> Result<Grant, Error> {
+        match self.ask(|session| session.circuit(request, socket)) {
+            Ok(answer) => answer.map_err(|why| Error::Plain { remote, why }),
+            Err(error) => {
+                // The far side must not count on an end that nobody holds.
+                if let Error::Session(SessionError::NoRoom { circuit, token }) = error {
+                    self.tell(&Request::Close { circuit, token, abort: true });
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(&'static self, grant: Grant) -> Result<End, Error> {
+        let (circuit, token) = (grant.circuit, grant.token);
+        let begun = match self.life.word(grant.life) {
+            Some(life) => {
+                End::prepare(&grant, self.arena);
+                let begun = End::begin(grant, self.arena, life, self);
+                begun.map_err(|failure| Error::Violated(failure.to_string()))
+            }
+            None => Err(SessionError::Unexpected("life word").into()),
+        };
+        if begun.is_err() {
+            self.tell(&Request::Close { circuit, token, abort: true });
+        }
+        begun
+    }
+
+    /// Gives an arena slot back.
+    pub(super) fn free(&self, slot: u32) {
+        self.arena.counters(slot).refs.store(0, core::sync::atomic::Ordering::Release);
+    }
+
+    /// Does what asks the daemon for one answer.
+    pub(super) fn ask<T>(&self, work: impl FnOnce(&Session) -> Result<T, SessionError>) -> Result<T, Error> {
+        self.request(work).map_err(|error| match error {
+            SessionError::Lost(_) if self.is_over() => Error::DaemonGone,
+            error => error.into(),
+        })
+    }
+
+    fn request<T>(&self, work: impl FnOnce(&Session) -> Result<T, SessionError>) -> Result<T, SessionError> {
+        let mut link = self.link();
+        while link.owed > 0 {
+            link.session.late_answer(true)?;
+            link.owed -= 1;
+        }
+        let outcome = work(&link.session);
+        if matches!(outcome, Err(SessionError::Late)) {
+            link.owed += 1;
+        }
+        outcome
+    }
+
+    /// Tells the daemon something that has no answer. One that is gone need not know.
+    pub(super) fn tell(&self, request: &Request) {
+        let _ = self.link().session.tell(request);
+    }
+
+    /// A wake event that the daemon knows of.
+    pub(crate) fn waiter(&self) -> Result<Waiter, Error> {
+        if let Some(waiter) = self.idle().pop() {
+            return Ok(waiter);
+        }
+        Waiter::make(|event| self.ask(|session| session.waiter(event)))
+    }
+
+    /// Gives it back.
+    pub(crate) fn give(&self, waiter: Waiter) {
+        waiter.clear();
+        self.idle().push(waiter);
+    }
+
+    /// For `poll`: told of nothing but the daemon's end, and with it that of all streams.
+    pub(crate) fn watched(&self) -> PollFd<'_> {
+        PollFd::new(&self.socket, PollFlags::empty())
+    }
+
+    /// The session's socket, for those who sleep for many streams.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Longest spin, ns; 0 with one processor.
+    pub(crate) fn spin_ns(&self) -> u32 {
+        self.spin_ns
+    }
+
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Waiter>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Daemon for Attachment {
+    fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, NoNext> {
+        let answer = self.request(|session| session.resume(circuit, token, generation));
+        answer.ok().flatten().ok_or(NoNext::Never)
+    }
+
+    fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool {
+        self.link().session.tell(&Request::Ring { circuit, waiter }).is_ok()
+    }
+}
+
+fn contains(subnet: IpAddr, prefix: u8, address: IpAddr) -> bool {
+    let prefix = u32::from(prefix);
+    match (subnet, address) {
+        (IpAddr::V4(subnet), IpAddr::V4(address)) => {
+            (subnet.to_bits() ^ address.to_bits()).leading_zeros() >= prefix.min(32)
+        }
+        (IpAddr::V6(subnet), IpAddr::V6(address)) => {
+            (subnet.to_bits() ^ address.to_bits()).leading_zeros() >= prefix.min(128)
+        }
+        _ => false,
+    }
+}
+
+/// This program's name, for people and for rules.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| "?".to_owned())
+}

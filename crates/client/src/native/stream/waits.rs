@@ -1,0 +1,195 @@
+//! Waiting for a stream: for its rings, and for what the kernel and the daemon have to say of it.
+
+use super::{For, Stream, now_ms};
+use crate::SessionError;
+use crate::native::Error;
+use crate::native::wait::{Patience, Spinner, Waiter, tid, time_left};
+use crate::ready::same_processor;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use crosslane_shm::wait::{Budget, spin};
+use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::time::{Duration, Instant};
+
+/// Sleep of those who cannot be rung, since another waiter is there first.
+const BLIND: Duration = Duration::from_millis(5);
+
+impl Stream {
+    /// Waits until there may be something to do. [`Error::TimedOut`] when the patience is over; `done` bytes of the call
+    /// had been moved.
+    pub(super) fn pause(&self, what: For, patience: &mut Patience, done: usize) -> Result<(), Error> {
+        if self.wait(what, patience.end())? {
+            return Ok(());
+        }
+        Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done })
+    }
+
+    /// Waits until there may be something to do, or until `deadline`; `false`: it was over before.
+    pub(crate) fn wait(&self, what: For, deadline: Option<Instant>) -> Result<bool, Error> {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(false);
+        }
+        let budget = match what {
+            For::Room => &self.end.shared().sending.budget,
+            For::Data | For::Either => &self.end.shared().receiving.budget,
+        };
+        let (limit, ns) = (self.attachment.spin_ns(), self.spin_ns(budget));
+        if let Some(_spinner) = Spinner::among(ns)
+            && spin(ns, || self.is_ready(what))
+        {
+            budget.spun(limit);
+            return Ok(true);
+        }
+        let start = Instant::now();
+        self.sleep(what, deadline)?;
+        budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), limit);
+        Ok(true)
+    }
+
+    /// Whether a waiter must look: there is something to do, or nothing more to wait for.
+    #[inline]
+    pub(crate) fn is_ready(&self, what: For) -> bool {
+        (what != For::Room && self.is_readable()) || (what != For::Data && self.is_writable())
+    }
+
+    #[inline]
+    fn is_readable(&self) -> bool {
+        let end = &self.end;
+        end.stirred()
+            || (end.has_fin() && !end.is_moving())
+            || !matches!(end.rx(), Direction::Open | Direction::Greeting)
+            || end.shared().status.reset.load(Relaxed) != 0
+    }
+
+    #[inline]
+    fn is_writable(&self) -> bool {
+        let end = &self.end;
+        end.has_room(tid())
+            || end.dead().is_some()
+            || end.gone()
+            || end.tx() != Direction::Open
+            || end.shared().status.reset.load(Relaxed) != 0
+    }
+
+    /// Asks the far side to ring `waiter`; `false` if another one is asked for already. Look once more, then sleep.
+    pub(crate) fn arm(&self, what: For, waiter: WaiterId) -> bool {
+        let data = what == For::Room || self.end.want_data(waiter);
+        let room = what == For::Data || self.end.want_room(waiter);
+        data && room
+    }
+
+    /// `waiter` is awake again.
+    pub(crate) fn disarm(&self, waiter: WaiterId) {
+        self.end.unwant_data(waiter);
+        self.end.unwant_room(waiter);
+    }
+
+    /// The kernel's connection, for those who sleep for many streams.
+    pub(crate) fn quiet(&self) -> &OwnedFd {
+        &self.quiet
+    }
+
+    /// What the kernel's connection can still tell: after the FIN, only a reset.
+    fn quiet_events(&self) -> PollFlags {
+        let fin = self.end.shared().status.fin.load(Relaxed) != 0;
+        if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP }
+    }
+
+    /// Looks whether the far program is gone, without waiting.
+    pub(crate) fn look_at_kernel(&self) {
+        let mut fds = [PollFd::new(&self.quiet, self.quiet_events()), self.attachment.watched()];
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if rustix::event::poll(&mut fds, Some(&zero)).is_ok_and(|count| count > 0) {
+            let [quiet, daemon] = fds.map(|fd| fd.revents());
+            self.news(quiet, daemon);
+        }
+    }
+
+    /// What `poll` said of the kernel's connection and of the session.
+    fn news(&self, quiet: PollFlags, daemon: PollFlags) {
+        let status = &self.end.shared().status;
+        if quiet.intersects(PollFlags::ERR | PollFlags::HUP)
+            && let Ok(Err(errno)) = sockopt::socket_error(&self.quiet)
+        {
+            self.end.break_off(errno.raw_os_error());
+        }
+        if quiet.intersects(PollFlags::RDHUP | PollFlags::HUP) {
+            status.fin.store(1, Release);
+        }
+        if quiet.contains(PollFlags::IN) {
+            self.stray_bytes();
+        }
+        if daemon.contains(PollFlags::HUP) {
+            self.end.break_off(libc::ECONNRESET);
+        }
+    }
+
+    /// Bytes on the quiet connection have no place in the order of the stream, unless the far end went over to it.
+    fn stray_bytes(&self) {
+        self.end.refresh(tid());
+        let count = rustix::io::ioctl_fionread(&self.quiet).unwrap_or(0);
+        if self.end.rx() != Direction::Tcp && count > 0 {
+            self.violated(&format!("{count} stray bytes on the quiet connection"));
+            self.end.break_off(libc::ECONNRESET);
+        }
+    }
+
+    fn sleep(&self, what: For, deadline: Option<Instant>) -> Result<(), Error> {
+        self.end.shared().counters.sleeps.fetch_add(1, Relaxed);
+        let waiter = match self.attachment.waiter() {
+            Ok(waiter) => waiter,
+            // The daemon is frozen; the stream need not be.
+            Err(Error::Session(SessionError::Late)) => return self.doze(None, sooner(deadline, BLIND)),
+            Err(error) => return Err(error),
+        };
+        let armed = self.arm(what, waiter.id());
+        let outcome = if self.is_ready(what) {
+            Ok(())
+        } else {
+            self.doze(Some(&waiter), if armed { deadline } else { sooner(deadline, BLIND) })
+        };
+        self.disarm(waiter.id());
+        self.attachment.give(waiter);
+        outcome
+    }
+
+    fn doze(&self, waiter: Option<&Waiter>, deadline: Option<Instant>) -> Result<(), Error> {
+        let quiet = PollFd::new(&self.quiet, self.quiet_events());
+        let daemon = self.attachment.watched();
+        let mut fds = [quiet, daemon.clone(), waiter.map_or(daemon, Waiter::poll)];
+        match rustix::event::poll(&mut fds, time_left(deadline).as_ref()) {
+            Ok(_) => {
+                let [quiet, daemon, _] = fds.map(|fd| fd.revents());
+                self.news(quiet, daemon);
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// How long to spin now: not at all if that would keep the far side from running.
+    pub(super) fn spin_ns(&self, budget: &Budget) -> u32 {
+        let ns = budget.ns(self.attachment.spin_ns());
+        if ns > 0 && same_processor(&self.end) { 0 } else { ns }
+    }
+
+    /// A program that asks without waiting sees that the far side died as soon as the kernel knows.
+    pub(super) fn look_each_tick(&self) {
+        let now = u32::try_from(now_ms() & 0xffff_ffff).unwrap_or(0);
+        let looked = &self.end.shared().status.looked;
+        if looked.load(Relaxed) != now {
+            looked.store(now, Relaxed);
+            self.look_at_kernel();
+        }
+    }
+}
+
+fn sooner(deadline: Option<Instant>, cap: Duration) -> Option<Instant> {
+    let cap = Instant::now() + cap;
+    Some(deadline.map_or(cap, |deadline| deadline.min(cap)))
+}
