@@ -7,7 +7,7 @@ use super::outbox::Outbox;
 use super::regions::{Access, Regions};
 use super::{Buffer, Denial, arrived};
 use crate::native::{Error, For, Stream};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, GREETING, PIECE, Place};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -142,8 +142,7 @@ impl Connection {
     fn reads(&self, owner: &Owner) -> bool {
         self.outbox.len() <= WAITING
             && self.gets.len() < if self.fenced { 1 } else { GETS }
-            && (self.notices.load(Ordering::Relaxed) < Notices::MOST
-                || !owner.notices.hold(&self.notices, &owner.handle))
+            && !owner.notices.holds(&self.notices, &owner.handle)
     }
 
     /// Reads a part of a command, or of its data, and executes what is whole. Returns how many bytes were read.

@@ -21,10 +21,13 @@ pub struct Notice {
 }
 
 /// The notifications that wait for this program. They come after everything that the same peer posted before them is
-/// executed. Each peer may have [`Notices::MOST`] of them waiting; what it posts after that waits.
+/// executed. Each peer may have [`Notices::MOST`] of them waiting, all together
+/// [`Notices::MOST_IN_ALL`]; what is posted after that waits.
 #[derive(Debug)]
 pub struct Notices {
     state: Mutex<State>,
+    /// How many wait.
+    waiting: AtomicU32,
     arrived: Condvar,
     event: OwnedFd,
 }
@@ -41,11 +44,13 @@ struct State {
 impl Notices {
     /// Most notifications of one peer that wait.
     pub const MOST: u32 = 1024;
+    /// And of all of them: peers may come and go.
+    pub const MOST_IN_ALL: u32 = 64 * Self::MOST;
 
     pub(super) fn new() -> Result<Self, Error> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let event = event.map_err(crate::native::Error::System)?;
-        Ok(Self { state: Mutex::default(), arrived: Condvar::new(), event })
+        Ok(Self { state: Mutex::default(), waiting: AtomicU32::new(0), arrived: Condvar::new(), event })
     }
 
     /// The next one, if one is there.
@@ -81,6 +86,7 @@ impl Notices {
     /// The agent adds one; `count` is how many of the same peer wait.
     pub(super) fn push(&self, notice: Notice, count: &Arc<AtomicU32>) {
         count.fetch_add(1, Ordering::Relaxed);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         state.queue.push_back((notice, Arc::clone(count)));
         if state.queue.len() == 1 {
@@ -90,14 +96,22 @@ impl Notices {
         self.arrived.notify_one();
     }
 
-    /// The agent holds a peer back until there are fewer of its notices. `false` if there are by now.
-    pub(super) fn hold(&self, count: &AtomicU32, agent: &super::Handle) -> bool {
+    /// Whether the agent must hold a peer back, of which `count` wait: then it is woken when that has changed.
+    pub(super) fn holds(&self, count: &AtomicU32, agent: &super::Handle) -> bool {
+        if !self.is_full(count) {
+            return false;
+        }
         let mut state = self.state();
-        let full = count.load(Ordering::Relaxed) >= Self::MOST;
+        let full = self.is_full(count);
         if full && state.held.is_none() {
             state.held = Some(agent.clone());
         }
         full
+    }
+
+    fn is_full(&self, count: &AtomicU32) -> bool {
+        count.load(Ordering::Relaxed) >= Self::MOST
+            || self.waiting.load(Ordering::Relaxed) >= Self::MOST_IN_ALL
     }
 
     /// No more will come.
@@ -109,7 +123,9 @@ impl Notices {
 
     fn take(&self, state: &mut State) -> Option<Notice> {
         let (notice, count) = state.queue.pop_front()?;
-        if count.fetch_sub(1, Ordering::Relaxed) == Self::MOST
+        let full = count.fetch_sub(1, Ordering::Relaxed) >= Self::MOST;
+        let full_in_all = self.waiting.fetch_sub(1, Ordering::Relaxed) >= Self::MOST_IN_ALL;
+        if (full || full_in_all)
             && let Some(agent) = state.held.take()
         {
             agent.wake();
@@ -135,11 +151,28 @@ impl AsFd for Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::agent::Handle;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     fn is_readable(notices: &Notices) -> bool {
         let mut fds = [PollFd::new(notices, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn what_waits_is_bounded_for_each_peer_and_in_all() {
+        let (notices, agent) = (Notices::new().unwrap(), Handle::new().unwrap());
+        let notice = Notice { region: 1, value: 7, from: ([10, 86, 0, 2], 3).into() };
+        let (last, new) = (Arc::default(), Arc::default());
+        for peer in 1..=Notices::MOST_IN_ALL / Notices::MOST {
+            assert!(!notices.holds(&new, &agent));
+            let count = if peer == 1 { Arc::clone(&last) } else { Arc::default() };
+            (0..Notices::MOST).for_each(|_| notices.push(notice, &count));
+            assert!(notices.holds(&count, &agent));
+        }
+        assert!(notices.holds(&new, &agent));
+        notices.next();
+        assert!(!notices.holds(&new, &agent) && !notices.holds(&last, &agent));
     }
 
     #[test]
