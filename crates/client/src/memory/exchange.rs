@@ -44,7 +44,7 @@ impl Exchange {
         data: &[u8],
         patience: &mut Patience,
     ) -> Result<bool, Error> {
-        while !self.outbox.is_empty() {
+        while !self.outbox.is_empty() || self.ledger.is_crowded() {
             if !self.advance(&mut [], patience)? {
                 return Ok(false);
             }

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// Most operations under way or done whose results nobody asked for, not counting quiet ones that succeed.
 pub(super) const MOST: usize = 4096;
+/// Most quiet commands that were sent and not answered, more than the longest ring holds: an owner that takes commands,
+/// says nothing, and then refuses them all is kept to it.
+const MOST_QUIET: u64 = 1 << 21;
 
 /// An operation that was posted: to be given to [`super::Peer::wait`], or forgotten: then [`super::Peer::flush`] tells
 /// whether it failed.
@@ -86,6 +89,11 @@ impl Ledger {
     /// Whether another operation may be posted.
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() + self.values.len() + self.failures.len() < MOST
+    }
+
+    /// Whether answers must come before another command is sent.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.quiet.saturating_sub(self.done) >= MOST_QUIET
     }
 
     /// A quiet command was sent.
@@ -324,5 +332,18 @@ mod tests {
         assert!(!ledger.has_room());
         assert_eq!(ledger.take(&ops[9]), Ok(9));
         assert!(ledger.has_room());
+    }
+
+    #[test]
+    fn quiet_commands_without_an_answer_are_bounded() {
+        let mut ledger = Ledger::default();
+        (1..MOST_QUIET).for_each(|_| {
+            ledger.quiet();
+        });
+        assert!(!ledger.is_crowded());
+        let _last = ledger.quiet();
+        assert!(ledger.is_crowded());
+        ledger.answer(Answer::Done { upto: 0 }).unwrap();
+        assert!(!ledger.is_crowded());
     }
 }
