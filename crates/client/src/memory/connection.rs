@@ -4,7 +4,7 @@
 use super::agent::Handle;
 use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
-use super::regions::{Access, Regions};
+use super::regions::{Access, Opened, Regions};
 use super::{Buffer, Denial, arrived};
 use crate::native::{Error, For, Stream};
 use core::sync::atomic::AtomicU32;
@@ -66,7 +66,8 @@ struct Put {
     /// Where the next byte goes.
     place: Place,
     left: usize,
-    outcome: Result<(), Denial>,
+    /// The region, or why not.
+    region: Result<Arc<Opened>, Denial>,
 }
 
 /// A get that is being served.
@@ -174,7 +175,7 @@ impl Connection {
             Stage::Data(put) => {
                 let count = put.receive(&self.stream, owner)?;
                 if put.left == 0 {
-                    let (number, outcome) = (put.number, put.outcome);
+                    let (number, outcome) = (put.number, put.outcome());
                     self.stage = Stage::Command;
                     self.quiet(number, outcome)?;
                 }
@@ -190,11 +191,14 @@ impl Connection {
         match command {
             Command::Put { place, len } => {
                 let check = |buffer: &Buffer| buffer.check(place.offset, len.into());
-                let outcome = regions.access(place, Access::WRITE, check);
+                let region = regions.find(place.region).and_then(|region| {
+                    region.access(place, Access::WRITE, check)?;
+                    Ok(region)
+                });
                 if len == 0 {
-                    return self.quiet(number, outcome);
+                    return self.quiet(number, region.map(drop));
                 }
-                self.stage = Stage::Data(Put { number, place, left: len as usize, outcome });
+                self.stage = Stage::Data(Put { number, place, left: len as usize, region });
                 Ok(())
             }
             Command::PutShort { place, len, bytes } => {
@@ -291,11 +295,15 @@ impl Connection {
 }
 
 impl Put {
+    fn outcome(&self) -> Result<(), Denial> {
+        self.region.as_ref().map(drop).map_err(|why| *why)
+    }
+
     /// Receives the next bytes, straight to where they belong; those that may not be stored go nowhere. The right may
     /// have been taken back since the last ones.
     fn receive(&mut self, stream: &Stream, owner: &mut Owner) -> Result<usize, Error> {
-        let stored = self.outcome.and_then(|()| {
-            owner.regions.access(self.place, Access::WRITE, |buffer| {
+        let stored = self.region.as_ref().map_err(|why| *why).and_then(|region| {
+            region.access(self.place, Access::WRITE, |buffer| {
                 let part = buffer.part(self.place.offset, self.left as u64)?;
                 Ok(stream.try_receive_into(part))
             })
@@ -303,7 +311,7 @@ impl Put {
         let count = match stored {
             Ok(received) => arrived(received?)?,
             Err(why) => {
-                self.outcome = Err(why);
+                self.region = Err(why);
                 arrived(stream.try_receive(&mut owner.scratch[..self.left])?)?
             }
         };

@@ -5,7 +5,7 @@ use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_wire::access::Place;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 /// What a key gives the right to. Notifying needs none of these, only the key.
@@ -64,12 +64,13 @@ pub struct Region {
 /// All regions of one [`super::Memory`].
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    opened: RwLock<HashMap<u32, Arc<Opened>>>,
+    opened: RwLock<BTreeMap<u32, Arc<Opened>>>,
     last: AtomicU32,
 }
 
+/// A region, as the agent sees it.
 #[derive(Debug)]
-struct Opened {
+pub(super) struct Opened {
     number: u32,
     buffer: Arc<Buffer>,
     /// Held while the memory is accessed by one of them, so that a key that was taken back is no longer in use.
@@ -125,13 +126,6 @@ impl Drop for Region {
     }
 }
 
-impl Opened {
-    /// The keys, to be changed; nobody accesses the memory meanwhile.
-    fn grants(&self) -> RwLockWriteGuard<'_, Vec<Grant>> {
-        self.grants.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Regions {
     pub(super) fn register(regions: &Arc<Self>, len: u64) -> Result<Region, Error> {
         let buffer = Arc::new(Buffer::create(len)?);
@@ -147,27 +141,46 @@ impl Regions {
         Ok(Region { opened, regions: Arc::clone(regions) })
     }
 
-    /// Accesses the region of a place, if its key gives that right: nothing is touched before that is known, and the key
-    /// is not taken back meanwhile. `work` checks the place.
+    /// The region with this number.
+    pub(super) fn find(&self, number: u32) -> Result<Arc<Opened>, Denial> {
+        let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(&number).map(Arc::clone).ok_or(Denial::UnknownRegion)
+    }
+
+    /// As [`Opened::access`] to the region of the place.
     pub(super) fn access<T>(
         &self,
         place: Place,
         needed: Access,
         work: impl FnOnce(&Buffer) -> Result<T, BadPlace>,
     ) -> Result<T, Denial> {
-        let opened = {
-            let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
-            all.get(&place.region).map(Arc::clone).ok_or(Denial::UnknownRegion)?
-        };
-        let grants = opened.grants.read().unwrap_or_else(PoisonError::into_inner);
+        self.find(place.region)?.access(place, needed, work)
+    }
+}
+
+impl Opened {
+    /// Accesses the memory, if the key of `place` gives that right: nothing is touched before that is known, and the key is
+    /// not taken back meanwhile. `work` checks the place.
+    pub(super) fn access<T>(
+        &self,
+        place: Place,
+        needed: Access,
+        work: impl FnOnce(&Buffer) -> Result<T, BadPlace>,
+    ) -> Result<T, Denial> {
+        let grants = self.grants.read().unwrap_or_else(PoisonError::into_inner);
         let grant = grants.iter().find(|grant| grant.key == place.key).ok_or(Denial::WrongKey)?;
         if !grant.access.covers(needed) {
             return Err(Denial::NotPermitted);
         }
-        work(&opened.buffer).map_err(|bad| match bad {
+        work(&self.buffer).map_err(|bad| match bad {
             BadPlace::Outside { .. } => Denial::Outside,
             BadPlace::Misaligned(_) => Denial::Misaligned,
         })
+    }
+
+    /// The keys, to be changed; nobody accesses the memory meanwhile.
+    fn grants(&self) -> RwLockWriteGuard<'_, Vec<Grant>> {
+        self.grants.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
