@@ -69,8 +69,8 @@ impl Chain {
         for (at, pair) in cables.windows(2).enumerate() {
             let [[forth, back], [on, off]] = pair else { continue };
             let legs = [leg(forth, back, at == 0)?, leg(off, on, at + 1 == pumps)?];
-            let mut pump = Pumps::new(&[WaiterId(1)], SPIN)?;
-            pump.command(Command::Add { transit: TransitId(1), legs })?;
+            let mut pump = Pumps::new(1, SPIN)?;
+            pump.command(Command::Add { transit: TransitId(1), legs, waiter: WaiterId(1) })?;
             let (_, bell) = pump.bell_of(TransitId(1)).context("the pump has no bell")?;
             bells.push(bell.try_clone_to_owned()?);
             all.push(pump);

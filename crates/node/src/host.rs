@@ -23,6 +23,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends that each host may have here before a program accepts them.
 const PENDING_MAX: usize = 1024;
+/// Threads that pump.
+const PUMPS: usize = 1;
 
 /// A wake event of a session.
 #[derive(Debug)]
@@ -107,9 +109,7 @@ impl Host {
         if config.one_way {
             links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
         }
-        // Neighbours and programs may still know bells of an earlier life by their numbers.
-        let first = random::u32().max(1);
-        let pumps = Pumps::new(&[WaiterId(first)], Duration::from_micros(config.spin_us.into()))?;
+        let pumps = Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into()))?;
         Ok(Self {
             now: Duration::ZERO,
             cables,
@@ -140,7 +140,8 @@ impl Host {
             asked: false,
             answers: Allowance::default(),
             start: Instant::now(),
-            last_waiter: first,
+            // Neighbours and programs may still know bells of an earlier life by their numbers.
+            last_waiter: random::u32(),
             config,
         })
     }
@@ -195,7 +196,9 @@ impl Host {
         loop {
             self.last_waiter = self.last_waiter.wrapping_add(1);
             let waiter = WaiterId(self.last_waiter);
-            if self.last_waiter != 0 && !self.waiters.contains_key(&waiter) {
+            let taken = self.waiters.contains_key(&waiter)
+                || self.passages.values().any(|passage| passage.waiter == waiter);
+            if self.last_waiter != 0 && !taken {
                 return waiter;
             }
         }

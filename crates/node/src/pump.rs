@@ -6,10 +6,12 @@
 //!                                      Worker: one thread, many circuits, in turns
 //! ```
 //! The daemon's thread holds [`Pumps`], gives [`Command`]s and hears [`Report`]s; there is no thread before the first
-//! circuit, and those there are sleep while nothing moves.
+//! circuit, and those there are sleep while nothing moves. Each circuit has a wake event of its own, since those who ring
+//! it are not trusted with others'.
 
 mod bells;
 mod circuit;
+mod ears;
 mod flow;
 mod landed;
 mod leg;
@@ -24,6 +26,7 @@ use crate::eventfd;
 use circuit::Circuit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crosslane_wire::WaiterId;
+use ears::Ears;
 use report::Reports;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -43,6 +46,8 @@ pub enum Command {
         transit: TransitId,
         /// Both sides, their slices fresh.
         legs: [Leg; 2],
+        /// By which both neighbours name the circuit when they wake it; no other circuit has it.
+        waiter: WaiterId,
     },
     /// The far side of a leg is gone, in order or not: pump on what lies there, tell the other side, report
     /// [`Report::Dry`].
@@ -76,7 +81,7 @@ pub enum AddError {
     /// A circuit of this name is there, or a slice is too short for its ring.
     #[error("such legs make no circuit")]
     Legs,
-    /// No thread, or none of what it needs.
+    /// No thread, no wake event, or none of what they need.
     #[error("cannot start a pump: {0}")]
     System(#[from] std::io::Error),
 }
@@ -97,33 +102,41 @@ impl Traffic {
 /// The daemon's hold on one thread.
 #[derive(Debug)]
 struct Thread {
-    waiter: WaiterId,
     orders: Sender<Order>,
     door: Arc<OwnedFd>,
-    bell: Arc<OwnedFd>,
+    ears: Arc<Ears>,
     circuits: usize,
     handle: JoinHandle<()>,
+}
+
+/// The daemon's hold on one circuit.
+#[derive(Debug)]
+struct Held {
+    thread: usize,
+    traffic: Arc<Traffic>,
+    waiter: WaiterId,
+    bell: Arc<OwnedFd>,
 }
 
 /// All pumps of a host. Dropping it ends them.
 #[derive(Debug)]
 pub struct Pumps {
-    /// Waiters of threads that do not run yet.
-    spare: Vec<WaiterId>,
+    /// Threads at most.
+    most: usize,
     threads: Vec<Thread>,
-    circuits: HashMap<TransitId, (usize, Arc<Traffic>)>,
+    circuits: HashMap<TransitId, Held>,
     reports: Arc<Reports>,
     limit_ns: u32,
 }
 
 impl Pumps {
-    /// At most one thread for each of these waiters, by which neighbours name it when they wake it; at least one.
-    /// A circuit is polled for up to `spin` while nothing moves, if that has paid lately.
-    pub fn new(waiters: &[WaiterId], spin: Duration) -> Result<Self, Errno> {
+    /// With at most so many threads, at least one. A circuit is polled for up to `spin` while nothing moves, if that has
+    /// paid lately.
+    pub fn new(threads: usize, spin: Duration) -> Result<Self, Errno> {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
         let spin = if alone { Duration::ZERO } else { spin };
         Ok(Self {
-            spare: waiters.iter().rev().copied().collect(),
+            most: threads,
             threads: Vec::new(),
             circuits: HashMap::new(),
             reports: Arc::new(Reports::new()?),
@@ -144,12 +157,12 @@ impl Pumps {
     /// Does as is said. Only an [`Command::Add`] can fail; its legs are dropped then.
     pub fn command(&mut self, command: Command) -> Result<(), AddError> {
         match command {
-            Command::Add { transit, legs } => return self.add(transit, legs),
+            Command::Add { transit, legs, waiter } => return self.add(transit, legs, waiter),
             Command::Drain { transit, leg } => self.order(transit, Order::Drain(transit, leg & 1)),
             Command::Remove { transit } => {
                 self.order(transit, Order::Remove(transit));
-                if let Some((thread, _)) = self.circuits.remove(&transit) {
-                    self.threads[thread].circuits -= 1;
+                if let Some(held) = self.circuits.remove(&transit) {
+                    self.threads[held.thread].circuits -= 1;
                 }
             }
             Command::Bell { transit, leg, waiter, bell } => {
@@ -159,28 +172,29 @@ impl Pumps {
         Ok(())
     }
 
-    /// The waiter by which the circuit's neighbours name its thread, and its eventfd, which they ring.
+    /// The waiter by which the circuit's neighbours name it, and its eventfd, which they ring. It is no other circuit's:
+    /// whoever has it may take rings away, and fill it.
     pub fn bell_of(&self, transit: TransitId) -> Option<(WaiterId, BorrowedFd<'_>)> {
-        let (thread, _) = self.circuits.get(&transit)?;
-        let thread = self.threads.get(*thread)?;
-        Some((thread.waiter, thread.bell.as_fd()))
+        self.circuits.get(&transit).map(|held| (held.waiter, held.bell.as_fd()))
     }
 
     /// Payload bytes that came from each leg of a circuit and were pumped on; 0 if there is no such circuit.
     pub fn traffic(&self, transit: TransitId) -> [u64; 2] {
-        let Some((_, traffic)) = self.circuits.get(&transit) else { return [0; 2] };
-        [0, 1].map(|leg: usize| traffic.0[leg].load(Relaxed))
+        let Some(held) = self.circuits.get(&transit) else { return [0; 2] };
+        [0, 1].map(|leg: usize| held.traffic.0[leg].load(Relaxed))
     }
 
-    fn add(&mut self, transit: TransitId, legs: [Leg; 2]) -> Result<(), AddError> {
+    fn add(&mut self, transit: TransitId, legs: [Leg; 2], waiter: WaiterId) -> Result<(), AddError> {
         if self.circuits.contains_key(&transit) || !legs.iter().all(Leg::fits) {
             return Err(AddError::Legs);
         }
-        let at = self.thread()?;
-        let (traffic, waiter) = (Arc::new(Traffic::default()), self.threads[at].waiter);
-        let circuit = Circuit::new(transit, legs, waiter, traffic.clone(), self.limit_ns);
-        self.circuits.insert(transit, (at, traffic));
-        self.threads[at].circuits += 1;
+        let bell = Arc::new(eventfd::new().map_err(std::io::Error::from)?);
+        let thread = self.thread()?;
+        self.threads[thread].ears.listen_to(transit, bell.as_fd()).map_err(std::io::Error::from)?;
+        let traffic = Arc::new(Traffic::default());
+        let circuit = Circuit::new(transit, legs, waiter, bell.clone(), traffic.clone(), self.limit_ns);
+        self.circuits.insert(transit, Held { thread, traffic, waiter, bell });
+        self.threads[thread].circuits += 1;
         self.order(transit, Order::Add(Box::new(circuit)));
         Ok(())
     }
@@ -188,18 +202,17 @@ impl Pumps {
     /// The thread for the next circuit: a new one as long as there may be more, else the one with the fewest.
     fn thread(&mut self) -> Result<usize, std::io::Error> {
         let least = (0..self.threads.len()).min_by_key(|at| self.threads[*at].circuits);
-        if let Some(at) = least.filter(|at| self.spare.is_empty() || self.threads[*at].circuits == 0) {
+        let is_full = self.threads.len() >= self.most;
+        if let Some(at) = least.filter(|at| is_full || self.threads[*at].circuits == 0) {
             return Ok(at);
         }
-        let waiter = self.spare.last().copied().unwrap_or_default();
-        let thread = Thread::start(waiter, self.reports.clone(), self.limit_ns, self.threads.len())?;
-        self.spare.pop();
+        let thread = Thread::start(self.reports.clone(), self.limit_ns, self.threads.len())?;
         self.threads.push(thread);
         Ok(self.threads.len() - 1)
     }
 
     fn order(&self, transit: TransitId, order: Order) {
-        let Some(thread) = self.circuits.get(&transit).and_then(|(at, _)| self.threads.get(*at)) else {
+        let Some(thread) = self.circuits.get(&transit).and_then(|held| self.threads.get(held.thread)) else {
             return;
         };
         if thread.orders.send(order).is_ok() {
@@ -209,18 +222,14 @@ impl Pumps {
 }
 
 impl Thread {
-    fn start(
-        waiter: WaiterId,
-        reports: Arc<Reports>,
-        limit_ns: u32,
-        number: usize,
-    ) -> Result<Self, std::io::Error> {
-        let (door, bell) = (Arc::new(eventfd::new()?), Arc::new(eventfd::new()?));
+    fn start(reports: Arc<Reports>, limit_ns: u32, number: usize) -> Result<Self, std::io::Error> {
+        let door = Arc::new(eventfd::new()?);
+        let ears = Arc::new(Ears::new(door.as_fd())?);
         let (orders, inbox) = channel();
-        let worker = Worker::new(inbox, door.clone(), bell.clone(), reports, limit_ns);
+        let worker = Worker::new(inbox, door.clone(), ears.clone(), reports, limit_ns);
         let handle =
             std::thread::Builder::new().name(format!("pump-{number}")).spawn(move || worker.run())?;
-        Ok(Self { waiter, orders, door, bell, circuits: 0, handle })
+        Ok(Self { orders, door, ears, circuits: 0, handle })
     }
 }
 

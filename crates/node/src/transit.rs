@@ -20,6 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct Passage {
     /// Its ports, before and behind.
     pub ports: [PortId; 2],
+    /// By which both neighbours name its pump when they wake it.
+    pub waiter: WaiterId,
     /// What the opener said, and our memory on both sides, until the pump has them.
     opening: Option<Opening>,
     ring_max: u64,
@@ -87,6 +89,7 @@ impl Host {
         self.memory.insert(channels[BEHIND], range_behind);
         let passage = Passage {
             ports: [port, onward],
+            waiter: self.new_waiter(),
             opening: Some(Opening {
                 inbound: [inbound, inbound_behind],
                 before: outbound,
@@ -158,7 +161,8 @@ impl Host {
             posted: posted[side],
         };
         let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
-        self.pumps.command(Command::Add { transit, legs }).map_err(|error| {
+        let waiter = passage.waiter;
+        self.pumps.command(Command::Add { transit, legs, waiter }).map_err(|error| {
             tracing::warn!(%transit, %error, "circuit is not pumped");
             Plain::System
         })
@@ -172,7 +176,9 @@ impl Host {
     /// A circuit through this host is over.
     pub(crate) fn stop_transit(&mut self, transit: TransitId) {
         self.pump_asks.retain(|asks| asks.transit != transit);
-        if self.passages.remove(&transit).is_some_and(|passage| passage.opening.is_none()) {
+        let Some(passage) = self.passages.remove(&transit) else { return };
+        self.remove_waiters([passage.waiter]);
+        if passage.opening.is_none() {
             let moved = self.pumps.traffic(transit);
             self.counters.transit_bytes += moved.iter().sum::<u64>();
             self.tell_pump(Command::Remove { transit });
@@ -210,9 +216,8 @@ impl Host {
         heard
     }
 
-    /// The eventfd of the pump that serves a circuit, if that is the waiter which is asked for.
+    /// What wakes the pump of a circuit, if that is the waiter which is asked for.
     pub(crate) fn pump_waiter(&self, transit: TransitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
-        self.passages.get(&transit)?;
         self.pumps.bell_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, bell)| bell)
     }
 

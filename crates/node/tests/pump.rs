@@ -12,6 +12,7 @@ use crosslane_wire::slice::{
 };
 use pumping::{Between, Chain, Channel, Dice, Program, byte, hosts, until};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 const MB: usize = 1 << 20;
@@ -110,9 +111,47 @@ fn nobody_sleeps_for_ever_whoever_sleeps_and_whoever_rings() {
                 }
             }
         });
-        let slept = |program: &Program| program.sleeps.load(std::sync::atomic::Ordering::Relaxed);
+        let slept = |program: &Program| program.sleeps.load(Relaxed);
         assert!(slept(client) + slept(server) > rounds / 2, "nobody slept: nothing was tried");
     }
+}
+
+/// Ends what others do in a loop, however a test ends.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn whoever_takes_rings_away_delays_no_circuit_but_its_own() {
+    let (_, board) = hosts(0, 0);
+    let host = [Arc::new(Between::new(&board, Duration::ZERO, true))];
+    let thief = Chain::through(&host, &board, RING_MIN);
+    let mut chain = Chain::through(&host, &board, RING_MIN);
+    chain.programs.iter_mut().for_each(|program| program.looks = 1);
+    let stolen = host[0].pumps.lock().unwrap().bell_of(thief.between[0].1).unwrap().1.try_clone_to_owned();
+    let (stolen, over, rounds) = (stolen.unwrap(), AtomicBool::new(false), 3000);
+    std::thread::scope(|scope| {
+        let _over = Over(&over);
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                let _ = rustix::io::read(&stolen, &mut [0; 8]);
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                chain.programs[1].receive_all(&mut [0; 10]);
+                chain.programs[1].send(&[1; 10]);
+            }
+        });
+        for _ in 0..rounds {
+            chain.programs[0].send(&[2; 10]);
+            chain.programs[0].receive_all(&mut [0; 10]);
+        }
+    });
 }
 
 /// Mostly small, sometimes more than a small ring holds.
@@ -344,13 +383,13 @@ fn thread_life(name: &str) -> Vec<String> {
 #[test]
 fn a_thousand_idle_circuits_let_the_thread_sleep_and_one_of_them_wakes_it() {
     // Each other test has one thread; the last of these has a name of its own.
-    let waiters = [900_001, 900_002, 900_003].map(WaiterId);
-    let mut pumps = Pumps::new(&waiters, Duration::from_micros(50)).unwrap();
+    let mut pumps = Pumps::new(3, Duration::from_micros(50)).unwrap();
     let mut circuits = Vec::new();
     for number in 0..1000 {
         let pair = [Channel::new("idle", RING_MIN), Channel::new("idle", RING_MIN)];
         let legs = [pair[0].leg(false, true, false), pair[1].leg(true, true, false)];
-        pumps.command(Command::Add { transit: TransitId(number), legs }).unwrap();
+        let waiter = WaiterId(900_000 + u32::try_from(number).unwrap());
+        pumps.command(Command::Add { transit: TransitId(number), legs, waiter }).unwrap();
         circuits.push(pair.map(|channel| {
             (channel.forged(true), channel.seen(true), channel.seen(false), channel.key(true))
         }));

@@ -3,11 +3,11 @@
 use super::flow::{Fault, Flow, Turn};
 use super::leg::{Leg, Side};
 use super::report::{Report, Reports};
-use super::{Traffic, TransitId};
+use super::{Traffic, TransitId, eventfd};
 use crosslane_shm::Store;
 use crosslane_shm::wait::Budget;
 use crosslane_wire::WaiterId;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ pub(super) struct Circuit {
     sides: [Side; 2],
     flows: [Flow; 2],
     traffic: Arc<Traffic>,
+    /// Rung by those neighbours that were asked for bells.
+    bell: Arc<OwnedFd>,
     /// How long it paid, lately, to poll it while nothing moved.
     budget: Budget,
     /// Something has moved since it was last asked.
@@ -43,6 +45,7 @@ impl Circuit {
         transit: TransitId,
         legs: [Leg; 2],
         waiter: WaiterId,
+        bell: Arc<OwnedFd>,
         traffic: Arc<Traffic>,
         limit_ns: u32,
     ) -> Self {
@@ -56,6 +59,7 @@ impl Circuit {
             sides,
             flows,
             traffic,
+            bell,
             budget,
             moved: false,
             quiet_since: None,
@@ -195,9 +199,22 @@ impl Circuit {
         }
     }
 
-    /// A bell rang: whether the circuit sleeps on. The bell may have been an answer to its requests though nothing is
-    /// there, for what was stored before a ring may be consumed before it. So they are made anew.
+    /// Its wake event.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Its bell rang while it was polled. That may have been an answer to requests that it has made already, to sleep
+    /// next: they are made anew.
+    pub(super) fn hush(&mut self) {
+        eventfd::drain(self.bell.as_fd());
+        self.disarm();
+    }
+
+    /// Its bell rang while it slept: whether it sleeps on. The bell may have been an answer to its requests though nothing
+    /// is there, for what was stored before a ring may be consumed before it. So they are made anew.
     pub(super) fn sleeps_on(&mut self, now: Instant, limit_ns: u32, reports: &Reports) -> bool {
+        eventfd::drain(self.bell.as_fd());
         let sleeps = !self.is_stirred() && self.arm(now, reports);
         if !sleeps {
             self.wake(now, limit_ns);

@@ -3,17 +3,19 @@
 //! ```text
 //!        Add, Drain            nothing moved for a while: WANT words, fence, one more look
 //!   ------------------> hot ------------------------------------------------------------> idle
-//!                        ^       bell: those of them that are stirred                      |
+//!                        ^       its bell, if it is stirred                                |
 //!                        +-----------------------------------------------------------------+
 //!   none is hot: the thread sleeps until a bell or an order comes
 //! ```
 
 use super::TransitId;
 use super::circuit::Circuit;
+use super::ears::{Ears, Ring};
 use super::report::{Report, Reports};
 use crate::eventfd;
 use crosslane_wire::WaiterId;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::Timespec;
+use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -21,8 +23,10 @@ use std::time::{Duration, Instant};
 
 /// Rounds over all hot circuits between two looks at the clock.
 const ROUNDS: u32 = 32;
-/// How long a busy pump does not hear the bell of idle circuits.
+/// How long a busy pump does not hear the bells of idle circuits.
 const LOOK_EVERY: Duration = Duration::from_micros(10);
+/// Listens without waiting.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What the daemon's thread says to a pump's.
 #[derive(Debug)]
@@ -36,19 +40,20 @@ pub(super) enum Order {
 /// The thread's state.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) orders: Receiver<Order>,
+    orders: Receiver<Order>,
     /// Rung when there are orders; nobody else has it.
-    pub(super) door: Arc<OwnedFd>,
-    /// Rung by neighbours.
-    pub(super) bell: Arc<OwnedFd>,
-    pub(super) reports: Arc<Reports>,
+    door: Arc<OwnedFd>,
+    ears: Arc<Ears>,
+    reports: Arc<Reports>,
     /// How long a circuit may be polled while nothing moves, ns.
-    pub(super) limit_ns: u32,
+    limit_ns: u32,
     /// Circuits that are polled.
     hot: Vec<Circuit>,
     /// Circuits whose sides were asked for bells.
-    idle: Vec<Circuit>,
-    /// When the bell was last listened to.
+    idle: HashMap<TransitId, Circuit>,
+    /// Who has rung.
+    rings: Vec<Ring>,
+    /// When bells were last listened to.
     heard: Instant,
     cpu: u16,
 }
@@ -57,12 +62,22 @@ impl Worker {
     pub(super) fn new(
         orders: Receiver<Order>,
         door: Arc<OwnedFd>,
-        bell: Arc<OwnedFd>,
+        ears: Arc<Ears>,
         reports: Arc<Reports>,
         limit_ns: u32,
     ) -> Self {
-        let (hot, idle) = (Vec::new(), Vec::new());
-        Self { orders, door, bell, reports, limit_ns, hot, idle, heard: Instant::now(), cpu: 0 }
+        Self {
+            orders,
+            door,
+            ears,
+            reports,
+            limit_ns,
+            hot: Vec::new(),
+            idle: HashMap::new(),
+            rings: Vec::new(),
+            heard: Instant::now(),
+            cpu: 0,
+        }
     }
 
     /// Pumps until nobody can give orders any more.
@@ -70,7 +85,7 @@ impl Worker {
         let mut rounds = 0_u32;
         while self.obey() {
             if self.hot.is_empty() {
-                self.sleep();
+                self.listen(None);
                 continue;
             }
             let moved = self.round();
@@ -102,39 +117,38 @@ impl Worker {
         let mut at = 0;
         while let Some(circuit) = self.hot.get_mut(at) {
             if circuit.settles(now, self.limit_ns, self.cpu, &self.reports) {
-                self.idle.push(self.hot.swap_remove(at));
+                let circuit = self.hot.swap_remove(at);
+                self.idle.insert(circuit.transit, circuit);
             } else {
                 at += 1;
             }
         }
         if !self.idle.is_empty() && now - self.heard >= LOOK_EVERY {
-            self.heard = now;
-            if eventfd::drain(self.bell.as_fd()) {
-                self.wake(now);
-            }
+            self.listen(Some(&AT_ONCE));
         }
     }
 
-    /// Looks at all idle circuits: a bell does not say which of them it is for.
-    fn wake(&mut self, now: Instant) {
-        let mut at = 0;
-        while let Some(circuit) = self.idle.get_mut(at) {
-            if circuit.sleeps_on(now, self.limit_ns, &self.reports) {
-                at += 1;
-            } else {
-                self.hot.push(self.idle.swap_remove(at));
-            }
-        }
-    }
-
-    fn sleep(&mut self) {
-        let mut fds = [&self.door, &self.bell].map(|fd| PollFd::new(fd.as_ref(), PollFlags::IN));
-        // An error (a signal) is nothing but a look too many.
-        let _ = poll(&mut fds, None);
-        eventfd::drain(self.door.as_fd());
-        eventfd::drain(self.bell.as_fd());
+    /// Wakes circuits whose bells have rung; waits for that at most this long, `None` for ever.
+    fn listen(&mut self, timeout: Option<&Timespec>) {
+        let mut rings = std::mem::take(&mut self.rings);
+        self.ears.hear(timeout, &mut rings);
         self.heard = Instant::now();
-        self.wake(self.heard);
+        for ring in rings.drain(..) {
+            match ring {
+                Ring::Door => drop(eventfd::drain(self.door.as_fd())),
+                Ring::Circuit(transit) => self.wake(transit),
+            }
+        }
+        self.rings = rings;
+    }
+
+    fn wake(&mut self, transit: TransitId) {
+        let Some(circuit) = self.idle.get_mut(&transit) else {
+            return self.hot.iter_mut().filter(|circuit| circuit.transit == transit).for_each(Circuit::hush);
+        };
+        if !circuit.sleeps_on(self.heard, self.limit_ns, &self.reports) {
+            self.hot.extend(self.idle.remove(&transit));
+        }
     }
 
     /// Does what was ordered; `false` if nobody can order anything any more.
@@ -159,11 +173,13 @@ impl Worker {
                 }
             }
             Order::Remove(transit) => {
-                drop(self.take(transit));
+                if let Some(circuit) = self.take(transit) {
+                    self.ears.forget(circuit.bell());
+                }
                 self.reports.push(Report::Removed { transit });
             }
             Order::Bell(transit, leg, waiter, bell) => {
-                let mut circuits = self.hot.iter_mut().chain(&mut self.idle);
+                let mut circuits = self.hot.iter_mut().chain(self.idle.get_mut(&transit));
                 if let Some(circuit) = circuits.find(|circuit| circuit.transit == transit) {
                     circuit.answer(leg, waiter, bell);
                 }
@@ -172,9 +188,7 @@ impl Worker {
     }
 
     fn take(&mut self, transit: TransitId) -> Option<Circuit> {
-        [&mut self.hot, &mut self.idle].into_iter().find_map(|list| {
-            let at = list.iter().position(|circuit| circuit.transit == transit)?;
-            Some(list.swap_remove(at))
-        })
+        let at = self.hot.iter().position(|circuit| circuit.transit == transit);
+        at.map(|at| self.hot.swap_remove(at)).or_else(|| self.idle.remove(&transit))
     }
 }

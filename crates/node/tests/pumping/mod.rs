@@ -83,7 +83,7 @@ pub struct Between {
 impl Between {
     /// One pump. A daemon that is not `kind` never finds a wake event, and rings all by itself.
     pub fn new(board: &Arc<Board>, spin: Duration, kind: bool) -> Self {
-        let pumps = Pumps::new(&[WaiterId(unique())], spin).unwrap();
+        let pumps = Pumps::new(1, spin).unwrap();
         let event = pumps.event_fd().try_clone_to_owned().unwrap();
         let mut between = Self {
             pumps: Arc::new(Mutex::new(pumps)),
@@ -115,7 +115,7 @@ impl Between {
     pub fn add(&self, legs: [Leg; 2]) -> TransitId {
         let transit = TransitId(unique().into());
         let mut pumps = self.pumps.lock().unwrap();
-        pumps.command(Command::Add { transit, legs }).unwrap();
+        pumps.command(Command::Add { transit, legs, waiter: WaiterId(unique()) }).unwrap();
         let (waiter, bell) = pumps.bell_of(transit).unwrap();
         self.board.put(waiter, bell);
         transit
