@@ -15,6 +15,12 @@ use crosslane_wire::slice::slice_len;
 use crosslane_wire::{HostId, PortId, SliceRange, TransitId, WaiterId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// Most reports of pumps that are heard in one turn: a program that is rung at each record must not keep the others
+/// waiting.
+const BATCH: usize = 256;
+/// Most circuits through this host. Each takes four mappings, of which the kernel allows a process 65530.
+const PASSAGES: usize = 8192;
+
 /// A circuit through this host whose far half is not there yet, or is pumped.
 #[derive(Debug)]
 pub struct Passage {
@@ -66,6 +72,9 @@ impl Host {
         }
         let next = route.remove(0);
         let onward = self.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
+        if self.passages.len() >= PASSAGES {
+            return Err(Refusal::NoMemory);
+        }
         let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
         let behind = Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops };
         let len = asked.slice.len;
@@ -196,10 +205,11 @@ impl Host {
         self.passages.values().filter(|passage| passage.ports.contains(&port)).count()
     }
 
-    /// What the pumps have to say; whether there was anything.
+    /// What the pumps have to say, a part of it at a time; whether there was anything.
     pub fn hear_pumps(&mut self) -> bool {
         let mut heard = false;
-        while let Some(report) = self.pumps.poll_report() {
+        for _ in 0..BATCH {
+            let Some(report) = self.pumps.poll_report() else { break };
             heard = true;
             match report {
                 Report::Ring { transit, leg, waiter } => self.ring_for_pump(transit, leg, waiter),
