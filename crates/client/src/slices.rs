@@ -22,7 +22,7 @@ pub struct Slices {
     pub outbound: Outbound,
     /// Whether there are hosts between: the far side is gone when its slice says so, not when the kernel does.
     pub transit: bool,
-    /// Where what is sent is kept until it has landed; `None` if it lands as it is stored.
+    /// Where the stream keeps what it sends until it has landed, or did so by an earlier circuit: see [`Self::keeping`].
     pub retention: Option<Retention>,
 }
 
@@ -58,6 +58,12 @@ pub(crate) struct Numbers {
 }
 
 impl Slices {
+    /// Where what is sent by these slices is kept until it has landed; `None` if it lands as it is stored.
+    #[inline]
+    pub fn keeping(&self) -> Option<&Retention> {
+        self.retention.as_ref().filter(|_| self.transit)
+    }
+
     /// Maps what came with a daemon's answer, and takes its descriptors off the front of `fds`. `Ok(None)`: they did not
     /// come, this process is at its limit of descriptors.
     pub(crate) fn map(

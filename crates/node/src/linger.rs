@@ -12,10 +12,12 @@ use crosslane_wire::slice::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DAT
 use crosslane_wire::{CircuitId, WaiterId};
 
 impl Host {
-    /// The end's program has left it. What it sent by a single cable is in the far host's memory.
-    pub(crate) fn leave_slices(&mut self, circuit: CircuitId) {
+    /// The end's program has left it; whether the far end has all that it sent, or will have. What it sent by a single cable
+    /// is in the far host's memory.
+    pub(crate) fn leave_slices(&mut self, circuit: CircuitId) -> bool {
         let moving = self.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
-        let Some(parts) = self.parts.get_mut(&circuit) else { return };
+        let whole = moving || self.go_on(circuit);
+        let Some(parts) = self.parts.get_mut(&circuit) else { return whole };
         let retained = parts.slices.back().is_some_and(|newest| newest.retained);
         parts.sent = None;
         if moving || retained {
@@ -27,13 +29,29 @@ impl Host {
         // Those of a circuit that is being made are needed to say so.
         let published = parts.published;
         parts.slices.retain(|slices| slices.generation > published);
+        whole
+    }
+
+    /// A program may leave before it has seen that its stream goes on by other slices: then what the far end lacks is sent by
+    /// those. Whether nothing is missing.
+    fn go_on(&mut self, circuit: CircuitId) -> bool {
+        let Some(parts) = self.parts.get(&circuit).filter(|parts| parts.published > 0) else { return true };
+        let sent = parts.arena.as_ref().and_then(|arena| arena.view.sent(parts.slot));
+        let newest = parts.slices.back().filter(|newest| newest.generation == parts.published);
+        let (Some(sent), Some(newest)) = (sent, newest) else { return true };
+        if sent.generation == newest.generation {
+            !sent.owes
+        } else {
+            self.send_rest(circuit, newest.arrived, sent)
+        }
     }
 
     /// If the end's program is gone, the far side gets what it has not had yet, of which `arrived` units have, and hears
     /// of the end.
     pub(crate) fn finish(&mut self, circuit: CircuitId, arrived: u64) {
         if self.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
-            let whole = self.send_rest(circuit, arrived);
+            let sent = self.parts.get(&circuit).and_then(|parts| parts.sent);
+            let whole = sent.is_none_or(|sent| self.send_rest(circuit, arrived, sent));
             if !whole {
                 tracing::warn!(%circuit, "what a program sent before it left is lost; the stream is broken off");
             }
@@ -42,8 +60,7 @@ impl Host {
     }
 
     /// Sends again what the far end lacks; whether it has all then.
-    fn send_rest(&mut self, circuit: CircuitId, arrived: u64) -> bool {
-        let Some(sent) = self.parts.get(&circuit).and_then(|parts| parts.sent) else { return true };
+    fn send_rest(&mut self, circuit: CircuitId, arrived: u64, sent: Sent) -> bool {
         if arrived == ARRIVED_ALL || arrived >= sent.units {
             return true;
         }

@@ -50,7 +50,7 @@ pub struct Parts {
     pub slot: u32,
     /// The owner's arena.
     pub arena: Option<Rc<ProgramArena>>,
-    /// Slices by generation, the oldest that may still be read first.
+    /// Slices by generation, the oldest that its program may still use first.
     pub slices: VecDeque<Slices>,
     /// What was sent and has perhaps not landed.
     pub retention: Option<OwnedFd>,
@@ -99,11 +99,13 @@ impl Parts {
         }
     }
 
-    /// Forgets slices that the program has read to their end.
+    /// Forgets slices that the program has left behind in both directions: who adopts the end goes on from what is left.
     pub(crate) fn trim(&mut self) {
-        let reads = self.arena.as_ref().and_then(|arena| arena.view.receiver(self.slot));
-        let Some((generation, _)) = reads else { return };
-        while self.slices.len() > 1 && self.slices.front().is_some_and(|old| old.generation < generation) {
+        let Some(arena) = &self.arena else { return };
+        let (receives, sends) = (arena.view.receiver(self.slot), arena.view.sent(self.slot));
+        let (Some((receives, _)), Some(sends)) = (receives, sends) else { return };
+        let oldest = receives.min(sends.generation);
+        while self.slices.len() > 1 && self.slices.front().is_some_and(|old| old.generation < oldest) {
             self.slices.pop_front();
         }
     }
@@ -113,7 +115,7 @@ impl Host {
     /// An end is closed here, by its program or because there is none any more.
     pub fn close_end(&mut self, circuit: CircuitId, abort: bool) {
         self.settle_accounts(circuit, abort);
-        self.leave_slices(circuit);
+        let whole = self.leave_slices(circuit);
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.arena = None;
             for (session, life) in std::mem::take(&mut parts.holders) {
@@ -125,7 +127,7 @@ impl Host {
                 }
             }
         }
-        self.circuits.close(circuit, abort);
+        self.circuits.close(circuit, abort || !whole);
         self.publish_announced();
     }
 
@@ -191,7 +193,7 @@ impl Host {
         else {
             return Some(Plain::System);
         };
-        let retention = parts.retention.as_ref().filter(|_| slices.retained);
+        let retention = parts.retention.as_ref();
         let reply = Reply::Circuit {
             circuit,
             token: parts.token,

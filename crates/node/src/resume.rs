@@ -160,7 +160,7 @@ impl Host {
         let published = parts.published;
         let known = |next: u32| next > generation && next <= published;
         let next = parts.slices.iter().find(|slices| known(slices.generation))?;
-        let retention = parts.retention.as_ref().filter(|_| next.retained);
+        let retention = parts.retention.as_ref();
         let reply = Reply::Resumed {
             generation: next.generation,
             newest: next.generation == published,

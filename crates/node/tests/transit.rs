@@ -7,53 +7,9 @@ use crosslane_wire::WaiterId;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_MOVING, Plain, Reply, Request, life_word};
 use crosslane_wire::record::mark;
 use crosslane_wire::slice::{RING, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA};
-use std::net::TcpListener;
+use std::os::fd::AsFd;
+use support::joined::{Joined, join, ring};
 use support::*;
-
-/// A ring of `hosts` daemons, all up.
-fn ring(hosts: u16, more: &str) -> Lab {
-    let mut lab = Lab::new();
-    let cable = |number: u16| -> &'static str { ["", "c1", "c2", "c3", "c4", "c5"][usize::from(number)] };
-    for host in 1..=hosts {
-        let before = if host == 1 { hosts } else { host - 1 };
-        lab.configure(host.into(), host, &[port(cable(host), true), port(cable(before), false)], more);
-    }
-    (1..=hosts).for_each(|host| lab.start(host.into()));
-    for host in 1..=hosts {
-        lab.wait(host.into(), "both cables and all hosts", |status| {
-            let hosts_known = status["hosts"].as_array().unwrap();
-            hosts_known.len() + 1 == usize::from(hosts)
-                && hosts_known.iter().all(|host| host["ways"].as_array().unwrap().len() == 2)
-        });
-    }
-    lab
-}
-
-/// A stream between programs on hosts 1 and `to`.
-struct Joined {
-    client: Client,
-    server: Client,
-    near: Circuit,
-    far: Circuit,
-    _sockets: (std::net::TcpStream, std::net::TcpStream),
-    _listener: TcpListener,
-}
-
-fn join(lab: &Lab, to: usize) -> Joined {
-    let (_, arena) = new_arena();
-    let mut client = Client::hello(&lab.control(1), "client", Some(std::os::fd::AsFd::as_fd(&arena)));
-    let (_, arena) = new_arena();
-    let mut server = Client::hello(&lab.control(to), "server", Some(std::os::fd::AsFd::as_fd(&arena)));
-    let listener = TcpListener::bind(format!("127.86.0.{to}:0")).unwrap();
-    server.listen(&listener);
-    let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
-    let near = near.expect("a circuit");
-    let (ours, theirs) = finish(socket, &listener);
-    let far = server
-        .circuit(&Request::Accept { slot: 1 }, std::os::fd::AsFd::as_fd(&theirs))
-        .expect("it was announced");
-    Joined { client, server, near, far, _sockets: (ours, theirs), _listener: listener }
-}
 
 /// One record from one end to the other, by hand.
 fn pass(sender: &Client, from: &Circuit, to: &Circuit, word: u64) {
@@ -135,6 +91,30 @@ fn next(client: &mut Client, end: &Circuit, has: u32, wants: u32) -> Circuit {
     };
     assert_eq!((generation, newest), (wants, true));
     remap(end, ring_max, (rx_key, tx_key), fds)
+}
+
+#[test]
+fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
+    let lab = ring(4, "");
+    let joined = join(&lab, 2);
+    let port = "c1".to_owned();
+    for (generation, request) in [(1, Request::Cut { port: port.clone() }), (2, Request::Mend { port })] {
+        assert_eq!(Client::hello(&lab.control(1), "lab", None).ask(&request, &[]).0, Reply::Done);
+        let good = life_word(generation, LIFE_ALIVE);
+        until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
+    }
+    let mut heir = Client::hello(&lab.control(1), "heir", None);
+    let (reply, fds) = heir.ask(&Request::Adopt, &[joined.sockets.0.as_fd()]);
+    let Reply::Circuit { circuit, token, generation, transit, retained, .. } = reply else {
+        panic!("no circuit but {reply:?}")
+    };
+    // With the arena, which is the last of them.
+    assert_eq!((generation, transit, retained, fds.len()), (0, false, true, 4));
+    for (has, through) in [(0, true), (1, false)] {
+        let (reply, fds) = heir.ask(&Request::Resume { circuit, token, generation: has }, &[]);
+        let Reply::Resumed { transit, retained, .. } = reply else { panic!("no slices but {reply:?}") };
+        assert_eq!((transit, retained, fds.len()), (through, true, 3));
+    }
 }
 
 #[test]

@@ -58,8 +58,12 @@ pub struct Kept {
 /// What a program had sent when it left its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
+    /// Which of the stream's rings it sent by last.
+    pub generation: u32,
     /// Units of the stream.
     pub units: u64,
+    /// Whether some of them wait to be sent again.
+    pub owes: bool,
     /// The units of which the retention ring holds the payload.
     pub kept: (u64, u64),
     /// Bytes of the retention ring in use.
@@ -226,8 +230,11 @@ impl ArenaView {
         let front = self.front(slot)?;
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let turn = u8::try_from(front.kept.turn.load(Ordering::Relaxed)).ok();
+        let (pushed, owed) = (front.producer.units(), word(&front.kept.owed));
         Some(Sent {
-            units: front.producer.units().max(word(&front.kept.owed)),
+            generation: front.producer.generation(),
+            units: pushed.max(owed),
+            owes: pushed < owed,
             kept: (word(&front.kept.from), word(&front.kept.to)),
             cap: word(&front.kept.cap),
             turn: turn.and_then(|kind| Kind::from_u8(kind).ok()),
@@ -314,7 +321,8 @@ mod tests {
         arena.counters(slot).refs.store(0, Ordering::Relaxed);
         while arena.allot().unwrap() != slot {}
         assert!(view.receiver(slot).is_none());
-        assert_eq!(view.sent(slot), Some(Sent { units: 0, kept: (0, 0), cap: 0, turn: None }));
+        let nothing = Sent { generation: 0, units: 0, owes: false, kept: (0, 0), cap: 0, turn: None };
+        assert_eq!(view.sent(slot), Some(nothing));
     }
 
     #[test]

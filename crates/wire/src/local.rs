@@ -258,7 +258,7 @@ pub enum Reply {
         text: String,
     },
     /// A circuit's end. Descriptors: inbound slice (read it), outbound slice (store only), the retention ring if
-    /// `retained`.
+    /// `retained`: it is filled while there are hosts between, and what it holds may be sent again later.
     Circuit {
         /// The end.
         circuit: CircuitId,

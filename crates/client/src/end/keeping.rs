@@ -87,7 +87,7 @@ impl End {
     /// Whether the retention ring is full and could be longer.
     pub(super) fn keeping_can_be_pressed(&self) -> bool {
         let tx = self.generations.tx();
-        tx.slices.retention.is_some()
+        tx.slices.keeping().is_some()
             && self.shared.kept.pressed.load(Relaxed) == 0
             && self.keeping_cap() < Self::keeping_max(tx)
             && self.keeping_glance() < WORTHWHILE
@@ -138,7 +138,7 @@ impl End {
     /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
     pub(super) fn keeping_glance(&self) -> u64 {
         let tx = self.generations.tx();
-        if tx.slices.retention.is_none() {
+        if tx.slices.keeping().is_none() {
             return u64::MAX;
         }
         let sent = self.shared.producer.units();

@@ -67,7 +67,7 @@ impl End {
         begin >= end || (is_kept && self.retention().is_some())
     }
 
-    /// The memory that it is kept in; the same for all generations that keep.
+    /// The memory that it is kept in; the same for all generations. Those of before the stream kept anything do not tell.
     fn retention(&self) -> Option<&Retention> {
         self.generations.all().find_map(|generation| generation.slices.retention.as_ref())
     }
@@ -116,7 +116,7 @@ impl End {
     #[cold]
     pub(super) fn decide(&self, tid: u32, tx: &Generation, begin: u64) -> Result<u64, Failure> {
         let pushed = self.shared.producer.units() - begin;
-        if tx.slices.retention.is_some() {
+        if tx.slices.keeping().is_some() {
             self.catch_up(tid, Has::Sending)?;
             return Ok(pushed);
         }

@@ -183,7 +183,7 @@ impl End {
                 continue;
             };
             skip = 0;
-            let pushed = match &slices.retention {
+            let pushed = match slices.keeping() {
                 None => producer.push(&slices.outbound, &slices.inbound, Kind::Data, rest, cpu)?,
                 Some(kept) => self.push_kept(tx, kept, rest, cpu)?,
             };

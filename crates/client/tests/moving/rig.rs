@@ -77,8 +77,8 @@ impl Memory {
             tx_key: self.tx_key,
             inbound: Inbound::map(&self.inbound, len).unwrap(),
             outbound: Outbound::map(&self.outbound, len, Caching::WriteBack).unwrap(),
-            transit: false,
-            retention: self.retained.then(|| Retention::map(retention).unwrap()),
+            transit: self.retained,
+            retention: Some(Retention::map(retention).unwrap()),
         }
     }
 }

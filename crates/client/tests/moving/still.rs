@@ -65,6 +65,29 @@ fn what_was_lost_on_the_way_is_sent_again_whoever_notices() {
 }
 
 #[test]
+fn what_is_kept_of_an_earlier_circuit_is_sent_again_by_a_process_that_only_knows_this_one() {
+    let rig = Rig::new(RING_MAX, true);
+    let sent = bytes(0, 300_000);
+    assert_eq!(send(&rig.ends[0], &sent), Ok(sent.len()));
+    receive(&rig.ends[1], 1).unwrap();
+    let mut mover = lost(&rig);
+    let first = rig.hosts[1].first();
+    mover.find_with(RING_MIN, false, [1, first], [1, first]);
+    // One process goes on, and finds room for a part of it.
+    rig.ends[0].attend(tid());
+    let other = rig.hosts[0].hold(1);
+    let mut got = read_all(&rig.ends[1]);
+    assert!(got.len() + 1 < sent.len());
+    while got.len() + 1 < sent.len() {
+        other.attend(tid());
+        got.extend(receive(&rig.ends[1], 1 << 20).unwrap());
+    }
+    assert_eq!(got, &sent[1..]);
+    assert_eq!(send(&other, b"more"), Ok(4));
+    assert_eq!(read_all(&rig.ends[1]), b"more");
+}
+
+#[test]
 fn a_greeting_that_was_lost_is_sent_again() {
     for retained in [false, true] {
         let rig = Rig::new(RING_MAX, retained);
@@ -115,10 +138,12 @@ fn a_far_end_that_is_closed_by_its_fin_alone_is_not_over_while_bytes_may_come() 
     let rig = Rig::new(RING_MAX, true);
     send(&rig.ends[0], b"under way").unwrap();
     rig.ends[1].shared().status.fin.store(1, core::sync::atomic::Ordering::Relaxed);
+    rig.ends[0].leave();
     let mut mover = lost(&rig);
     assert_eq!(receive(&rig.ends[1], 10), Err(Failure::WouldBlock));
     mover.find_with(RING_MAX, true, [1, 1], [1, 1]);
     rig.ends[0].attend(tid());
+    rig.ends[0].leave();
     assert_eq!(receive(&rig.ends[1], 10).unwrap(), b"under way");
     assert_eq!(receive(&rig.ends[1], 10), Err(Failure::Ended));
 }

@@ -1,6 +1,8 @@
 //! Real daemons in a temporary folder, and a small client of their control sockets.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
+pub mod joined;
+
 use crosslane_node::packet::{self, Received};
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, arena};
 use crosslane_wire::codec::{self, MAX_MESSAGE};

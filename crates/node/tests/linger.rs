@@ -1,0 +1,79 @@
+//! What becomes of bytes whose program ends while its stream goes on by another circuit.
+
+mod support;
+
+use crosslane_client::slices::{Next, Retention, Slices};
+use crosslane_client::{Daemon, End, Grant, NoNext};
+use crosslane_shm::arena::Arena;
+use crosslane_shm::ring::Cursor;
+use crosslane_shm::{Caching, Inbound, Load, Outbound};
+use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_word};
+use crosslane_wire::slice::{RING_MIN, STATE, STATE_GONE, slice_len};
+use crosslane_wire::{CircuitId, WaiterId};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::IoSlice;
+use support::joined::{Joined, join, ring};
+use support::*;
+
+const RING_MAX: u64 = 1 << 20;
+
+/// A program that never learns of what its daemon does.
+#[derive(Debug)]
+struct Deaf;
+
+impl Daemon for Deaf {
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
+        Err(NoNext::Never)
+    }
+
+    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+        true
+    }
+}
+
+/// The client's end, used by a program that does not look at its life page.
+fn deaf_end(joined: &Joined, arena: &'static Arena) -> End {
+    let near = &joined.near;
+    let len = slice_len(RING_MAX);
+    let slices = Slices {
+        generation: 0,
+        ring_max: RING_MAX,
+        rx_key: near.keys.0,
+        tx_key: near.keys.1,
+        inbound: Inbound::map(&near.fds[0], len).unwrap(),
+        outbound: Outbound::map(&near.fds[1], len, Caching::WriteBack).unwrap(),
+        transit: true,
+        retention: Some(Retention::map(&near.fds[2]).unwrap()),
+    };
+    let (circuit, token, tuple) = (near.id, near.token, near.tuple);
+    let grant = Grant { circuit, token, tuple, client: true, life: 0, slot: near.slot, slices, arena: None };
+    End::prepare(&grant, arena);
+    End::begin(grant, arena, Box::leak(Box::default()), &Deaf).unwrap()
+}
+
+#[test]
+fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
+    let mut lab = ring(4, "");
+    let mut joined = join(&lab, 3);
+    let arena: &'static Arena = Box::leak(Box::new(joined.arena.take().unwrap()));
+    let end = deaf_end(&joined, arena);
+    let between = if lab.status(2)["counters"]["transits"] == 1 { 2 } else { 4 };
+    let pid = Pid::from_child(lab.daemon(between));
+    kill_process(pid, Signal::STOP).unwrap();
+    let (bytes, mut sent) = (vec![7; 300_000], 0);
+    while sent < bytes.len() {
+        sent += end.try_send(1, &[IoSlice::new(&bytes)], sent).unwrap().bytes;
+    }
+    let good = life_word(1, LIFE_ALIVE);
+    until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
+    until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
+    drop(joined.client);
+    let request = Request::Resume { circuit: joined.far.id, token: joined.far.token, generation: 0 };
+    let (reply, fds) = joined.server.ask(&request, &[]);
+    let Reply::Resumed { limit, ring_max, rx_key, .. } = reply else { panic!("no slices but {reply:?}") };
+    let far = Inbound::map(&fds[0], slice_len(ring_max)).unwrap();
+    until("the far side is gone, behind all", || (far.load_u32(STATE) == STATE_GONE).then_some(()));
+    assert!(limit < RING_MIN, "nothing of it was lost: {limit}");
+    assert_eq!(Cursor::fresh(ring_max, rx_key, limit).arrived(&far), 1 + 300_000);
+    kill_process(pid, Signal::CONT).unwrap();
+}
