@@ -12,6 +12,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Circuits of one stream whose slices are kept, at most: a program that stands still leaves none of them behind, while
+/// cables or a neighbour move it on and on.
+const GENERATIONS: usize = 64;
+
 /// The slices of one circuit of an end.
 #[derive(Debug)]
 pub struct Slices {
@@ -108,6 +112,12 @@ impl Parts {
         while self.slices.len() > 1 && self.slices.front().is_some_and(|old| old.generation < oldest) {
             self.slices.pop_front();
         }
+    }
+
+    /// Whether there is room for the slices of one more circuit.
+    pub(crate) fn may_move(&mut self) -> bool {
+        self.trim();
+        self.slices.len() < GENERATIONS
     }
 }
 

@@ -44,7 +44,8 @@ impl Host {
     fn try_path(&mut self, circuit: CircuitId) -> Option<()> {
         let end = self.circuits.get(circuit).filter(|end| end.moving.is_some() && end.channel().is_none())?;
         let host = end.far_host();
-        let tried = self.parts.get(&circuit)?.tried.clone();
+        let parts = self.parts.get_mut(&circuit)?;
+        let tried = parts.may_move().then(|| parts.tried.clone())?;
         let (path, route) = self.path_to(host, &tried).ok()?;
         let attempt = self.attempt(path, route).ok()?;
         let (channel, generation) = self.circuits.redial(circuit, path, self.now + ANSWER)?;
@@ -87,34 +88,45 @@ impl Host {
         let (circuit, channel) =
             self.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;
         let arrived = self.stop_and_count(circuit);
-        let (slices, range) = match self.answering_slices(port, asked, arrived) {
-            Ok(slices) => slices,
+        match self.add_slices(circuit, port, asked, arrived) {
+            Ok((range, key)) => {
+                self.memory.insert(channel, range);
+                self.circuits.answer(channel, range, key, arrived);
+                Ok(())
+            }
             Err(why) => {
                 self.circuits.unresume(circuit);
-                return Err(why);
+                Err(why)
             }
-        };
-        let (key, now) = (slices.rx_key, self.elapsed());
-        let parts = self.parts.get_mut(&circuit);
-        let kept = parts.map_or(Err(Plain::System), |parts| {
-            // A stream that is taken to a shorter way has lost none, and stands still all the same.
-            parts.lost_at.get_or_insert(now);
-            if slices.retained {
-                parts.keep_sent()?;
-            }
-            parts.slices.push_back(slices);
-            Ok(())
-        });
-        if kept.is_err() {
-            self.circuits.unresume(circuit);
+        }
+    }
+
+    /// Slices for the circuit by which a stream goes on, of which `arrived` units have: our memory, and its key.
+    fn add_slices(
+        &mut self,
+        circuit: CircuitId,
+        port: PortId,
+        asked: &Asked,
+        arrived: u64,
+    ) -> Result<(SliceRange, u64), Refusal> {
+        let now = self.elapsed();
+        let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
+        if !parts.may_move() {
+            return Err(Refusal::NoMemory);
+        }
+        // A stream that is taken to a shorter way has lost none, and stands still all the same.
+        parts.lost_at.get_or_insert(now);
+        let (slices, range) = self.answering_slices(port, asked, arrived)?;
+        let key = slices.rx_key;
+        let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
+        if slices.retained && parts.keep_sent().is_err() {
             if let Some(cable) = self.cable(port) {
                 cable.free_inbound(range);
             }
             return Err(Refusal::NoMemory);
         }
-        self.memory.insert(channel, range);
-        self.circuits.answer(channel, range, key, arrived);
-        Ok(())
+        parts.slices.push_back(slices);
+        Ok((range, key))
     }
 
     /// The connecting side says what has arrived there, after our programs had stopped: they go on.
