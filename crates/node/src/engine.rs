@@ -12,6 +12,8 @@
 //!   +-- sleep <-- look again <-- arm all channels                                +--> next turn
 //! ```
 
+mod spin;
+
 use crate::cable::Cable;
 use crate::control::ControlSocket;
 use crate::host::Host;
@@ -22,8 +24,9 @@ use crate::tun::Tun;
 use crosslane_wire::control::Control;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use spin::Spin;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -43,40 +46,6 @@ const LOOKS: u32 = 4;
 const PATIENCE: u32 = 4;
 /// How long a busy engine goes without a look at the kernel's events.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
-
-/// How long it has paid to spin before a sleep, lately.
-#[derive(Debug)]
-struct Spin {
-    most: Duration,
-    budget: Duration,
-}
-
-impl Spin {
-    fn new(most: Duration) -> Self {
-        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        Self { most: if alone { Duration::ZERO } else { most }, budget: Duration::ZERO }
-    }
-
-    /// Whether it pays: then the interface is read without being asked for.
-    fn is_hot(&self) -> bool {
-        !self.budget.is_zero()
-    }
-
-    /// A spin ended; `hit`: something came.
-    fn spun(&mut self, hit: bool) {
-        self.budget = if hit { self.most } else { self.budget / 2 };
-        if self.budget < Duration::from_micros(2) {
-            self.budget = Duration::ZERO;
-        }
-    }
-
-    /// A sleep ended after `slept`: one so short would have been better spent spinning.
-    fn slept(&mut self, slept: Duration) {
-        if slept < self.most * 2 {
-            self.budget = self.most;
-        }
-    }
-}
 
 /// The daemon at work.
 pub struct Engine {
@@ -113,20 +82,20 @@ impl Engine {
         metrics: Option<MetricsServer>,
     ) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let add = |fd: &dyn AsFdObject, token| {
-            epoll::add(&epoll, fd.object(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)
+        let add = |fd: BorrowedFd<'_>, token| {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
         };
-        add(&control.socket(), CONTROL)?;
-        add(&signals.event_fd(), SIGNALS)?;
-        add(&host.pumps.event_fd(), PUMPS)?;
+        add(control.socket(), CONTROL)?;
+        add(signals.event_fd(), SIGNALS)?;
+        add(host.pumps.event_fd(), PUMPS)?;
         for (queue, token) in host.tun.iter().flat_map(Tun::fds).zip(QUEUES..) {
-            add(&queue, token)?;
+            add(queue, token)?;
         }
         if let Some(metrics) = &metrics {
-            add(&metrics.event_fd(), METRICS)?;
+            add(metrics.event_fd(), METRICS)?;
         }
         for cable in &host.cables {
-            add(&cable.event_fd(), PORTS + u64::from(cable.id.0))?;
+            add(cable.event_fd(), PORTS + u64::from(cable.id.0))?;
         }
         let ports = host.cables.len();
         let most = Duration::from_micros(host.config.spin_us.into());
@@ -406,33 +375,5 @@ impl Engine {
             cable.flush();
         }
         self.host.shut_down();
-    }
-}
-
-/// Anything with a descriptor.
-trait AsFdObject {
-    fn object(&self) -> rustix::fd::BorrowedFd<'_>;
-}
-
-impl<T: AsFd> AsFdObject for T {
-    fn object(&self) -> rustix::fd::BorrowedFd<'_> {
-        self.as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spinning_stops_when_it_does_not_pay_and_begins_again_when_it_would() {
-        let most = Duration::from_micros(50);
-        let mut spin = Spin { most, budget: most };
-        (0..10).for_each(|_| spin.spun(false));
-        assert_eq!(spin.budget, Duration::ZERO);
-        spin.slept(Duration::from_millis(3));
-        assert_eq!(spin.budget, Duration::ZERO);
-        spin.slept(Duration::from_micros(60));
-        assert_eq!(spin.budget, most);
     }
 }

@@ -1,0 +1,143 @@
+//! How a cable comes up, goes down, and comes back.
+
+use super::Bells;
+use super::{
+    CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RANGE, IP_RING, IP_RING_MAX, Live,
+    PENANCE, WINDOW,
+};
+use crate::channel::Channel;
+use crate::random;
+use crosslane_fabric::circuit::Death;
+use crosslane_fabric::setup::{Agreement, Output};
+use crosslane_port::{Event, PortError};
+use crosslane_wire::scratchpad::{BELL_SETUP, WORDS};
+use crosslane_wire::slice::RING_MIN;
+use std::time::Duration;
+
+impl Cable {
+    pub(super) fn handle_port(&mut self, event: Event, now: Duration) {
+        match event {
+            Event::LinkUp => {
+                self.retry_at = None;
+                let words = self.words();
+                self.setup.handle_link_up(words, random::u32());
+            }
+            Event::LinkDown(reason) => {
+                self.retry_at = None;
+                self.why = Some(reason.to_string());
+                self.broken = None;
+                self.setup.handle_link_down();
+                self.run_setup(now, Death::Cable);
+                self.release();
+            }
+            Event::Doorbell(bits) if bits & 1 << BELL_SETUP != 0 => {
+                let words = self.words();
+                self.setup.handle_words(words, random::u32());
+            }
+            Event::Doorbell(_) => {}
+        }
+    }
+
+    /// Does what set-up wants, takes a broken cable down, and brings it back when its time has come.
+    pub(super) fn settle(&mut self, now: Duration) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            let words = self.words();
+            self.setup.handle_link_up(words, random::u32());
+        }
+        self.run_setup(now, Death::Cable);
+        if self.expected_at.is_some_and(|at| at <= now) {
+            self.expected_at = None;
+            let why = self.link().1.unwrap_or_else(|| "the other side does not answer".to_owned());
+            self.events.push_back(CableEvent::Missing(why));
+        }
+        if let Some((death, why)) = self.broken.take() {
+            self.why = Some(why);
+            self.setup.withdraw();
+            self.run_setup(now, death);
+            self.release();
+            self.retry_at = Some(now + PENANCE);
+        }
+    }
+
+    fn run_setup(&mut self, now: Duration, death: Death) {
+        while let Some(output) = self.setup.poll_output() {
+            match output {
+                Output::Prepare => self.prepare(),
+                Output::Write { index, value } => self.port.write_peer_scratchpad(index, value),
+                Output::Ring => self.port.ring_peer_doorbell(1 << BELL_SETUP),
+                Output::Up(agreement) => self.begin(agreement, now),
+                Output::Down => {
+                    self.live = None;
+                    self.release();
+                    let why = self.why.clone().unwrap_or_else(|| "the peer began anew".to_owned());
+                    self.events.push_back(CableEvent::Down(death, why));
+                }
+                Output::Refused(why) => {
+                    self.expected_at = None;
+                    self.events.push_back(CableEvent::Refused(why));
+                }
+            }
+        }
+    }
+
+    /// Fresh memory for the channels, before our words announce it.
+    fn prepare(&mut self) {
+        self.release();
+        let control = self.port.map_inbound(WINDOW, CONTROL_RANGE);
+        let ip = self.port.map_inbound(WINDOW, IP_RANGE);
+        match (control, ip) {
+            (Ok(control), Ok(ip)) => self.prepared = Some([control, ip]),
+            (Err(error), _) | (_, Err(error)) => {
+                self.break_off(Death::Cable, format!("no memory for channels: {error}"))
+            }
+        }
+    }
+
+    fn begin(&mut self, agreement: Agreement, now: Duration) {
+        match self.open_channels(&agreement) {
+            Ok(live) => {
+                self.live = Some(live);
+                self.last_peer = Some(agreement.peer);
+                self.why = None;
+                self.expected_at = None;
+                self.events.push_back(CableEvent::Up(agreement));
+            }
+            Err(error) => {
+                tracing::warn!(port = %self.config.name, %error, ?now, "channels cannot be mapped");
+                self.break_off(Death::Cable, format!("channels cannot be mapped: {error}"));
+            }
+        }
+    }
+
+    fn open_channels(&mut self, agreement: &Agreement) -> Result<Live, PortError> {
+        let [control_in, ip_in] = self.prepared.take().ok_or(PortError::NotThere)?;
+        let control_out = self.port.map_outbound(WINDOW, CONTROL_RANGE)?;
+        let ip_out = self.port.map_outbound(WINDOW, IP_RANGE)?;
+        let keys = |channel: u64| {
+            let key = |key: u32| u64::from(key) << 32 | channel;
+            (key(agreement.rx_key), key(agreement.tx_key))
+        };
+        Ok(Live {
+            agreement: *agreement,
+            control: Channel::new(control_in, control_out, RING_MIN, RING_MIN, keys(1), CONTROL_LIMITS),
+            ip: Channel::new(ip_in, ip_out, IP_RING, IP_RING_MAX, keys(2), IP_LIMITS),
+        })
+    }
+
+    /// Takes all inbound memory back: the epoch is over.
+    fn release(&mut self) {
+        self.prepared = None;
+        self.live = None;
+        self.bells = Bells::default();
+        let mut ranges = self.window.clear();
+        ranges.extend([CONTROL_RANGE, IP_RANGE]);
+        for range in ranges {
+            self.port.free_inbound(WINDOW, range);
+        }
+    }
+
+    fn words(&self) -> [u32; WORDS] {
+        std::array::from_fn(|index| self.port.read_scratchpad(index))
+    }
+}

@@ -1,0 +1,161 @@
+//! What each value of a configuration may be.
+
+use super::{ConfigError, PORTS_MAX, PortConfig};
+use crate::address::{Addresses, Network};
+use crate::rule;
+use crosslane_wire::local::Rule;
+use crosslane_wire::slice::{RING_MAX, RING_MIN, ring_max_ok};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest path of a Unix socket, bytes.
+const SOCKET_PATH_MAX: usize = 107;
+const INTERFACE_MAX: usize = 15;
+const MTU_MAX: u16 = 65520;
+const QUEUES_MAX: i64 = 16;
+/// Rules that fit a message.
+const RULES_MAX: usize = 80;
+
+/// A value that makes no sense.
+pub(super) fn value(key: &str, text: String) -> ConfigError {
+    ConfigError::Value { key: key.to_owned(), text }
+}
+
+/// Reads `64K`, `8M`, `16G` or plain bytes.
+pub(super) fn parse_size(key: &str, text: &str) -> Result<u64, ConfigError> {
+    let digits = text.trim_end_matches(['K', 'M', 'G', 'T']);
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => 64,
+    };
+    let number: Option<u64> = digits.parse().ok().filter(|_| shift < 64);
+    number
+        .and_then(|number| number.checked_mul(1 << (shift % 64)))
+        .ok_or_else(|| value(key, format!("`{text}` is no size; write for example 64K, 8M or 16G")))
+}
+
+pub(super) fn check_subnet(key: &str, text: &str, v4: bool) -> Result<Network, ConfigError> {
+    let network = Network::parse(text).map_err(|text| value(key, text))?;
+    let (most, family) = if v4 { (24, "IPv4") } else { (112, "IPv6") };
+    if network.address.is_ipv4() != v4 || network.prefix > most {
+        return Err(value(
+            key,
+            format!("`{text}` is no {family} network with a prefix of at most {most} bits"),
+        ));
+    }
+    Ok(network)
+}
+
+pub(super) fn check_socket(key: &str, path: PathBuf) -> Result<PathBuf, ConfigError> {
+    let len = path.as_os_str().len();
+    if !path.is_absolute() || len > SOCKET_PATH_MAX {
+        let text =
+            format!("`{}` must be an absolute path of at most {SOCKET_PATH_MAX} bytes", path.display());
+        return Err(value(key, text));
+    }
+    Ok(path)
+}
+
+pub(super) fn check_interface(name: String) -> Result<Option<String>, ConfigError> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let ok =
+        name.len() <= INTERFACE_MAX && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if !ok {
+        let text = format!(
+            "`{name}` is no interface name (at most {INTERFACE_MAX} letters and digits; \"\" for none)"
+        );
+        return Err(value("interface", text));
+    }
+    Ok(Some(name))
+}
+
+pub(super) fn check_mtu(mtu: i64) -> Result<u16, ConfigError> {
+    u16::try_from(mtu)
+        .ok()
+        .filter(|mtu| (1280..=MTU_MAX).contains(mtu))
+        .ok_or_else(|| value("mtu", format!("{mtu} is not between 1280 and {MTU_MAX}")))
+}
+
+pub(super) fn check_queues(queues: i64) -> Result<usize, ConfigError> {
+    usize::try_from(queues)
+        .ok()
+        .filter(|_| (1..=QUEUES_MAX).contains(&queues))
+        .ok_or_else(|| value("queues", format!("{queues} is not between 1 and {QUEUES_MAX}")))
+}
+
+pub(super) fn check_ring_max(text: &str) -> Result<u64, ConfigError> {
+    let size = parse_size("ring_max", text)?;
+    if !ring_max_ok(size) {
+        let (min, max) = (RING_MIN >> 10, RING_MAX >> 20);
+        return Err(value("ring_max", format!("`{text}` is no power of two between {min}K and {max}M")));
+    }
+    Ok(size)
+}
+
+pub(super) fn check_spin(spin: i64) -> Result<u32, ConfigError> {
+    u32::try_from(spin)
+        .ok()
+        .filter(|spin| *spin <= 1000)
+        .ok_or_else(|| value("spin_us", format!("{spin} is not between 0 and 1000")))
+}
+
+pub(super) fn check_resume(resilience: &str, ms: i64) -> Result<Duration, ConfigError> {
+    let wait = u64::try_from(ms).ok().filter(|ms| (100..=600_000).contains(ms));
+    let wait = wait.ok_or_else(|| value("resume_ms", format!("{ms} is not between 100 and 600000")))?;
+    match resilience {
+        "keep" => Ok(Duration::from_millis(wait)),
+        "reset" => Ok(Duration::ZERO),
+        other => Err(value("resilience", format!("`{other}` is neither `keep` nor `reset`"))),
+    }
+}
+
+pub(super) fn check_metrics(text: &str) -> Result<SocketAddr, ConfigError> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| value("metrics", format!("`{text}` is no address with a port")))?;
+    if !address.ip().is_loopback() {
+        return Err(value("metrics", format!("`{text}` is not on loopback; use 127.0.0.1:PORT")));
+    }
+    Ok(address)
+}
+
+pub(super) fn check_rules(lines: &[String], addresses: &Addresses) -> Result<Vec<Rule>, ConfigError> {
+    let mut rules = Vec::new();
+    for line in lines {
+        rules.extend(rule::parse(line).map_err(|text| value("rules", text))?);
+    }
+    rules.extend(rule::defaults(addresses));
+    if rules.len() > RULES_MAX {
+        return Err(value(
+            "rules",
+            format!(
+                "{} rules are too many; {RULES_MAX} fit a message, the built-in ones among them",
+                rules.len()
+            ),
+        ));
+    }
+    Ok(rules)
+}
+
+pub(super) fn check_distinct(ports: &[PortConfig]) -> Result<(), ConfigError> {
+    if ports.len() > PORTS_MAX {
+        return Err(value("port", format!("{} ports; a host has at most {PORTS_MAX}", ports.len())));
+    }
+    let names: BTreeSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    if names.len() < ports.len() {
+        return Err(value("port: name", "two ports have one name".to_owned()));
+    }
+    let ends: BTreeSet<(&Path, bool)> =
+        ports.iter().map(|port| (port.cable.as_path(), port.listens)).collect();
+    if ends.len() < ports.len() {
+        return Err(value("port: cable", "two ports are the same end of one cable".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! The configuration file as it is written.
+
+use super::check::{
+    check_distinct, check_interface, check_metrics, check_mtu, check_queues, check_resume, check_ring_max,
+    check_rules, check_socket, check_spin, check_subnet, parse_size, value,
+};
+use super::{Config, ConfigError, PortConfig, WINDOW_MAX, WINDOW_MIN};
+use crate::address::Addresses;
+use crosslane_fabric::HOST_MAX;
+use crosslane_wire::HostId;
+use crosslane_wire::slice::PAGE;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawConfig {
+    host: i64,
+    #[serde(default = "default_subnet")]
+    subnet: String,
+    #[serde(default = "default_subnet6")]
+    subnet6: String,
+    #[serde(default = "default_control")]
+    control: PathBuf,
+    #[serde(default = "default_interface")]
+    interface: String,
+    #[serde(default = "default_mtu")]
+    mtu: i64,
+    #[serde(default = "default_queues")]
+    queues: i64,
+    #[serde(default = "default_multicast")]
+    multicast: bool,
+    #[serde(default = "default_ring_max")]
+    ring_max: String,
+    #[serde(default = "default_spin_us")]
+    spin_us: i64,
+    #[serde(default = "default_resilience")]
+    resilience: String,
+    #[serde(default = "default_resume_ms")]
+    resume_ms: i64,
+    #[serde(default)]
+    one_way: bool,
+    metrics: Option<String>,
+    #[serde(default)]
+    rules: Vec<String>,
+    #[serde(default)]
+    port: Vec<RawPort>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPort {
+    name: String,
+    #[serde(default = "default_kind")]
+    kind: String,
+    cable: PathBuf,
+    side: String,
+    #[serde(default = "default_window")]
+    window: String,
+    #[serde(default = "default_mode")]
+    mode: String,
+    #[serde(default)]
+    cut: bool,
+}
+
+fn default_subnet() -> String {
+    "10.86.0.0/24".to_owned()
+}
+fn default_subnet6() -> String {
+    "fd86::/64".to_owned()
+}
+fn default_control() -> PathBuf {
+    "/run/crosslane/crosslaned.sock".into()
+}
+fn default_interface() -> String {
+    "xl0".to_owned()
+}
+fn default_mtu() -> i64 {
+    65520
+}
+fn default_queues() -> i64 {
+    2
+}
+fn default_multicast() -> bool {
+    true
+}
+fn default_ring_max() -> String {
+    "8M".to_owned()
+}
+fn default_resilience() -> String {
+    "keep".to_owned()
+}
+fn default_resume_ms() -> i64 {
+    3000
+}
+fn default_spin_us() -> i64 {
+    50
+}
+fn default_kind() -> String {
+    "soft".to_owned()
+}
+fn default_window() -> String {
+    "16G".to_owned()
+}
+fn default_mode() -> String {
+    "0600".to_owned()
+}
+
+impl RawConfig {
+    pub(super) fn check(self) -> Result<Config, ConfigError> {
+        let host = u16::try_from(self.host)
+            .ok()
+            .filter(|host| (1..=HOST_MAX).contains(host))
+            .ok_or_else(|| value("host", format!("{} is not between 1 and {HOST_MAX}", self.host)))?;
+        let addresses = Addresses {
+            me: HostId(host),
+            v4: check_subnet("subnet", &self.subnet, true)?,
+            v6: check_subnet("subnet6", &self.subnet6, false)?,
+        };
+        let ports = self.port.into_iter().map(RawPort::check).collect::<Result<Vec<_>, _>>()?;
+        check_distinct(&ports)?;
+        Ok(Config {
+            control: check_socket("control", self.control)?,
+            interface: check_interface(self.interface)?,
+            mtu: check_mtu(self.mtu)?,
+            queues: check_queues(self.queues)?,
+            multicast: self.multicast,
+            ring_max: check_ring_max(&self.ring_max)?,
+            spin_us: check_spin(self.spin_us)?,
+            resume: check_resume(&self.resilience, self.resume_ms)?,
+            one_way: self.one_way,
+            metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
+            rules: check_rules(&self.rules, &addresses)?,
+            addresses,
+            ports,
+        })
+    }
+}
+
+impl RawPort {
+    fn check(self) -> Result<PortConfig, ConfigError> {
+        let key = |name: &str| format!("port {}: {name}", self.name);
+        if self.name.is_empty() || self.name.len() > 32 {
+            return Err(value("port: name", "must have 1 to 32 characters".to_owned()));
+        }
+        if self.kind != "soft" {
+            return Err(value(
+                &key("kind"),
+                format!("`{}` is not known; this release has `soft`", self.kind),
+            ));
+        }
+        let listens = match self.side.as_str() {
+            "a" => true,
+            "b" => false,
+            other => return Err(value(&key("side"), format!("`{other}` is neither `a` (listens) nor `b`"))),
+        };
+        let window = parse_size(&key("window"), &self.window)?;
+        if !(WINDOW_MIN..=WINDOW_MAX).contains(&window) || window % PAGE != 0 {
+            return Err(value(&key("window"), format!("`{}` is not between 16M and 16T", self.window)));
+        }
+        let mode = u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777);
+        let mode =
+            mode.ok_or_else(|| value(&key("mode"), format!("`{}` is no octal access mode", self.mode)))?;
+        let cable = check_socket(&key("cable"), self.cable.clone())?;
+        Ok(PortConfig { name: self.name, cable, listens, window, mode, cut: self.cut })
+    }
+}
