@@ -1,4 +1,4 @@
-//! Circuits over cables: what is asked of a neighbour, and what a neighbour asks.
+//! Circuits over cables: what is asked of a neighbour, and what comes of it. What a neighbour asks is in [`crate::answer`].
 //!
 //! ```text
 //!   opener                                   answerer
@@ -13,13 +13,11 @@ use crate::part::{Parts, Slices};
 use crate::random;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::channel;
-use crosslane_fabric::circuit::{Path, Scope};
-use crosslane_fabric::setup::Agreement;
+use crosslane_fabric::circuit::Path;
 use crosslane_port::PortError;
-use crosslane_shm::mem::new_slice;
 use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
-use crosslane_wire::slice::{RETENTION, ring_max_ok, slice_len};
+use crosslane_wire::slice::slice_len;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, Tuple};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -30,25 +28,6 @@ use std::time::Duration;
 pub const ANSWER: Duration = Duration::from_millis(500);
 /// The same for a program that must not wait (`O_NONBLOCK`). A daemon that runs answers in 0.1 ms.
 const PROMPT_ANSWER: Duration = Duration::from_millis(100);
-
-/// What a neighbour's `Open` says.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// The neighbour's end of the channel.
-    pub channel: ChannelId,
-    /// The connection.
-    pub tuple: Tuple,
-    /// The stream's secret.
-    pub stream: u64,
-    /// Where we may write.
-    pub slice: SliceRange,
-    /// Mark key of the ring there.
-    pub key: u64,
-    /// Cables passed before this one.
-    pub passed: u8,
-    /// A stream that goes on.
-    pub resume: Option<Resumption>,
-}
 
 /// A path that is about to be asked for, with the memory of its first channel.
 pub(crate) struct Attempt {
@@ -206,21 +185,6 @@ impl Host {
         channel.is_some_and(|found| matches!(found.state, channel::State::Abandoned(_)))
     }
 
-    /// A neighbour asks for a circuit, which ends here or passes on.
-    pub fn handle_open(&mut self, port: PortId, asked: &Asked, route: Vec<HostId>) {
-        let outcome = match (&asked.resume, route.is_empty()) {
-            (_, false) => self.pass_on(port, asked, route),
-            (None, true) => self.open_for(port, asked),
-            (Some(resume), true) => self.resume_for(port, asked, *resume),
-        };
-        if let Err(why) = outcome {
-            tracing::debug!(tuple = %asked.tuple, ?why, "circuit refused");
-            if let Some(cable) = self.cable(port) {
-                cable.send(&Control::Refused { channel: asked.channel, why });
-            }
-        }
-    }
-
     /// A neighbour made the circuit that a session asked for.
     pub(crate) fn opened(&mut self, circuit: CircuitId, slice: SliceRange, key: u64) {
         let outcome = self.complete(circuit, slice, key, (0, 0));
@@ -277,78 +241,6 @@ impl Host {
         }
     }
 
-    fn open_for(&mut self, port: PortId, asked: &Asked) -> Result<(), Refusal> {
-        let tuple = crate::address::plain_tuple(asked.tuple);
-        let agreement = self.check_slice(port, asked.slice)?;
-        let client = self.config.addresses.host_of(tuple.client.ip()).ok_or(Refusal::Protocol)?;
-        if client == self.me() || (asked.passed == 0 && client != agreement.peer) {
-            return Err(Refusal::Protocol);
-        }
-        if self.config.addresses.host_of(tuple.server.ip()) != Some(self.me()) {
-            return Err(Refusal::NoListener);
-        }
-        self.check_listener(tuple.server, Scope(0))?;
-        self.replace(&tuple, Scope(0));
-        let path = path_of(port, &agreement, asked.passed)?;
-        let (slices, range) = self.answering_slices(port, asked, 0)?;
-        let (retained, key) = (slices.retained, slices.rx_key);
-        let mut parts = Parts::new(Some(slices));
-        let kept = if retained { parts.keep_sent() } else { Ok(()) };
-        let opened = kept
-            .map_err(|_| Refusal::NoMemory)
-            .and_then(|()| self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel));
-        let (circuit, channel) = match opened {
-            Ok(opened) => opened,
-            Err(why) => {
-                if let Some(cable) = self.cable(port) {
-                    cable.free_inbound(range);
-                }
-                return Err(why);
-            }
-        };
-        self.memory.insert(channel, range);
-        self.parts.insert(circuit, parts);
-        self.publish_announced();
-        self.circuits.answer(channel, range, key, 0);
-        Ok(())
-    }
-
-    /// Slices for a circuit that a neighbour asks for: its memory, and ours for it.
-    pub(crate) fn answering_slices(
-        &mut self,
-        port: PortId,
-        asked: &Asked,
-        before: u64,
-    ) -> Result<(Slices, SliceRange), Refusal> {
-        let retained = asked.passed > 0 && !self.config.resume.is_zero();
-        self.leaning |= asked.passed > 0;
-        let cable = self.cable(port).ok_or(Refusal::Protocol)?;
-        let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
-        let (range, inbound) = cable.carve_inbound(asked.slice.len).map_err(|_| Refusal::NoMemory)?;
-        let slices = Slices {
-            generation: asked.resume.map_or(0, |resume| resume.generation),
-            inbound,
-            outbound: Some(outbound),
-            ring_max: asked.slice.len - slice_len(0),
-            rx_key: random::u64(),
-            tx_key: asked.key,
-            before,
-            arrived: 0,
-            transit: asked.passed > 0,
-            retained,
-        };
-        Ok((slices, range))
-    }
-
-    /// Checks the slice that a neighbour allotted for a circuit that it asks for.
-    pub(crate) fn check_slice(&mut self, port: PortId, slice: SliceRange) -> Result<Agreement, Refusal> {
-        let agreement =
-            self.cable(port).and_then(|cable| cable.agreement().copied()).ok_or(Refusal::Protocol)?;
-        let ring_max = slice.len.checked_sub(slice_len(0)).filter(|ring| ring_max_ok(*ring));
-        ring_max.filter(|_| slice.fits(agreement.peer_window)).ok_or(Refusal::Protocol)?;
-        Ok(agreement)
-    }
-
     /// Checks and carves the slice that a neighbour allotted for a circuit that we asked for.
     pub(crate) fn outbound_of(
         &mut self,
@@ -368,23 +260,6 @@ impl Host {
             Plain::Refused(Refusal::Protocol)
         })
     }
-}
-
-impl Parts {
-    /// What is sent from here on is kept until it has landed.
-    pub(crate) fn keep_sent(&mut self) -> Result<(), Plain> {
-        if self.retention.is_none() {
-            let kept = new_slice("crosslane-retention", RETENTION).map_err(|_| Plain::System)?;
-            self.retention = Some(kept);
-        }
-        Ok(())
-    }
-}
-
-/// The path of a circuit that a neighbour asks for, seen from here.
-pub(crate) fn path_of(port: PortId, agreement: &Agreement, passed: u8) -> Result<Path, Refusal> {
-    let hops = passed.checked_add(1).ok_or(Refusal::Protocol)?;
-    Ok(Path { port, epoch: agreement.epoch, hops })
 }
 
 /// Why there is no slice, for the program; for people it is logged, of a full window only the `first` time: the

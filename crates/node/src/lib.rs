@@ -2,11 +2,12 @@
 //!
 //! One thread, one epoll ([`engine`]), over one struct that holds everything ([`host`]). It sets cables up over the
 //! scratchpads ([`cable`]), speaks with its neighbours through message channels ([`channel`], [`neighbour`]), gives
-//! programs their slices of circuits ([`request`], [`circuit`], [`dial`], [`part`]) and wake events ([`bell`]), carries IP ([`tun`],
+//! programs their slices of circuits ([`request`], [`circuit`], [`dial`], [`answer`], [`part`]) and wake events ([`bell`]), carries IP ([`tun`],
 //! [`ip`]), and tells about itself ([`status`], [`metrics`]). Who is where and what becomes of a circuit is decided
 //! in `crosslane_fabric`, which is pure.
 
 pub mod address;
+pub mod answer;
 pub mod bell;
 pub mod cable;
 pub mod channel;

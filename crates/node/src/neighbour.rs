@@ -1,6 +1,6 @@
 //! What the neighbours' daemons say, and what is owed to them.
 
-use crate::dial::Asked;
+use crate::answer::Asked;
 use crate::host::Host;
 use crosslane_fabric::channel::Contradiction;
 use crosslane_fabric::circuit::Death;

@@ -5,7 +5,9 @@ use crate::random;
 use crate::session::{ProgramArena, SessionId};
 use crosslane_fabric::circuit::{End, Role, State};
 use crosslane_shm::arena::{Sent, Snapshot};
+use crosslane_shm::mem::new_slice;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
+use crosslane_wire::slice::RETENTION;
 use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -93,6 +95,15 @@ impl Parts {
             tried: Vec::new(),
             deadline: Duration::ZERO,
         }
+    }
+
+    /// What is sent from here on is kept until it has landed.
+    pub(crate) fn keep_sent(&mut self) -> Result<(), Plain> {
+        if self.retention.is_none() {
+            let kept = new_slice("crosslane-retention", RETENTION).map_err(|_| Plain::System)?;
+            self.retention = Some(kept);
+        }
+        Ok(())
     }
 
     /// What the end has moved so far.

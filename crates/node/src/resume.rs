@@ -1,7 +1,8 @@
 //! Streams that go on over another circuit: decision 11. The state machine is `crosslane_fabric::moving`; here is what
 //! it means for memory and programs.
 
-use crate::dial::{ANSWER, Asked, path_of};
+use crate::answer::{Asked, path_of};
+use crate::dial::ANSWER;
 use crate::host::Host;
 use crate::session::SessionId;
 use core::sync::atomic::{Ordering, fence};

@@ -1,7 +1,8 @@
 //! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`, the bytes are the pumps'
 //! ([`crate::pump`]); here they get their slices, and bells.
 
-use crate::dial::{ANSWER, Asked, path_of};
+use crate::answer::{Asked, path_of};
+use crate::dial::ANSWER;
 use crate::eventfd;
 use crate::host::Host;
 use crate::pump::{Command, Leg, Report};
