@@ -85,6 +85,24 @@ fn operations_do_what_they_say_at_any_distance() {
     (1..=3).for_each(|number| lab.wait_idle(number));
 }
 
+/// Requesters on these hosts do `work`, each in a thread of its own, and this thread something else meanwhile.
+fn at_once(
+    lab: &Lab,
+    memory: &Memory,
+    hosts: &[usize],
+    work: impl Fn(usize, &mut Peer) + Sync,
+    meanwhile: impl FnOnce(),
+) {
+    let work = &work;
+    std::thread::scope(|scope| {
+        for &host in hosts {
+            let mut peer = peer(lab, host, memory);
+            scope.spawn(move || work(host, &mut peer));
+        }
+        meanwhile();
+    });
+}
+
 #[test]
 fn additions_of_many_peers_and_the_owner_are_all_counted() {
     const EACH: u64 = 5000;
@@ -92,17 +110,14 @@ fn additions_of_many_peers_and_the_owner_are_all_counted() {
     let memory = serve(&lab, 2);
     let region = memory.register(64).unwrap();
     let remote = region.share(Access::ATOMIC).unwrap();
-    std::thread::scope(|scope| {
-        for host in [1, 2, 3, 1, 3] {
-            let mut peer = peer(&lab, host, &memory);
-            scope.spawn(move || {
-                for batch in 0..EACH / 100 {
-                    let ops: Vec<_> = (0..99).map(|_| peer.start_fetch_add(&remote, 0, 1).unwrap()).collect();
-                    assert!(peer.fetch_add(&remote, 0, 1).unwrap() >= batch * 100);
-                    ops.into_iter().for_each(|op| assert!(peer.wait(op).is_ok()));
-                }
-            });
+    let add = |_, peer: &mut Peer| {
+        for batch in 0..EACH / 100 {
+            let ops: Vec<_> = (0..99).map(|_| peer.start_fetch_add(&remote, 0, 1).unwrap()).collect();
+            assert!(peer.fetch_add(&remote, 0, 1).unwrap() >= batch * 100);
+            ops.into_iter().for_each(|op| assert!(peer.wait(op).is_ok()));
         }
+    };
+    at_once(&lab, &memory, &[1, 2, 3, 1, 3], add, || {
         (0..EACH).for_each(|_| assert!(region.fetch_add(0, 1).is_ok()));
     });
     assert_eq!(region.load(0).unwrap(), 6 * EACH);
@@ -115,24 +130,21 @@ fn compare_swap_makes_a_lock() {
     let memory = serve(&lab, 3);
     let region = memory.register(4096).unwrap();
     let remote = region.share(Access::ALL).unwrap();
-    std::thread::scope(|scope| {
-        for (host, name) in [(1, 1u64), (2, 2), (3, 3)] {
-            let mut peer = peer(&lab, host, &memory);
-            scope.spawn(move || {
-                for _ in 0..EACH {
-                    while peer.compare_swap(&remote, 0, 0, name).unwrap() != 0 {
-                        std::thread::yield_now();
-                    }
-                    let mut word = [0; 8];
-                    peer.get(&remote, 2048, &mut word).unwrap();
-                    let next = u64::from_ne_bytes(word) + 1;
-                    peer.put(&remote, 2048, &next.to_ne_bytes()).unwrap();
-                    // In the order of posting: unlocked after the put.
-                    assert_eq!(peer.compare_swap(&remote, 0, name, 0).unwrap(), name);
-                }
-            });
+    let count = |host: usize, peer: &mut Peer| {
+        let name = host as u64;
+        for _ in 0..EACH {
+            while peer.compare_swap(&remote, 0, 0, name).unwrap() != 0 {
+                std::thread::yield_now();
+            }
+            let mut word = [0; 8];
+            peer.get(&remote, 2048, &mut word).unwrap();
+            let next = u64::from_ne_bytes(word) + 1;
+            peer.put(&remote, 2048, &next.to_ne_bytes()).unwrap();
+            // In the order of posting: unlocked after the put.
+            assert_eq!(peer.compare_swap(&remote, 0, name, 0).unwrap(), name);
         }
-    });
+    };
+    at_once(&lab, &memory, &[1, 2, 3], count, || {});
     assert_eq!(region.load(2048).unwrap(), 3 * EACH);
 }
 
