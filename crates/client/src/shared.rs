@@ -72,7 +72,7 @@ pub struct Sending {
     pub budget: Budget,
     /// Longest ring that the program wants, bytes; 0 if it did not say.
     pub limit: AtomicU64,
-    /// Units that are known to have reached the far end's memory.
+    /// Units that the far program is known to have taken.
     pub landed: AtomicU64,
     /// Units that the far end had when the present circuit began.
     pub base: AtomicU64,

@@ -258,7 +258,7 @@ pub enum Reply {
         text: String,
     },
     /// A circuit's end. Descriptors: inbound slice (read it), outbound slice (store only), the retention ring if
-    /// `retained`: it is filled while there are hosts between, and what it holds may be sent again later.
+    /// `retained`.
     Circuit {
         /// The end.
         circuit: CircuitId,
@@ -280,13 +280,15 @@ pub enum Reply {
         slot: u32,
         /// Generation of the slices; 0 unless the end was adopted.
         generation: u32,
-        /// Whether there are hosts between: the end of the stream is when the slice says so, not when the kernel does.
+        /// Whether there are hosts between: the end of the stream is when the slice says so, not when the kernel does; and
+        /// what is sent is kept until it has landed, if `retained`.
         transit: bool,
-        /// Whether what is sent must be kept until it has landed.
+        /// Whether the stream has a retention ring, which it fills while there are hosts between, and may have to send from
+        /// later.
         retained: bool,
     },
     /// Answer to [`Request::Resume`]: the next generation. Descriptors as with [`Reply::Circuit`]; the retention ring is
-    /// the same one in all generations that have it.
+    /// the same one in all generations.
     Resumed {
         /// Its number, larger than the one asked about.
         generation: u32,
@@ -305,7 +307,7 @@ pub enum Reply {
         tx_key: u64,
         /// Whether there are hosts between in this generation.
         transit: bool,
-        /// Whether what is sent in this generation must be kept until it has landed.
+        /// Whether the stream has a retention ring.
         retained: bool,
     },
     /// The connection stays plain TCP.

@@ -7,7 +7,7 @@
 //!   0x0040  CREDIT    u64   bytes of ring that W has consumed in the other direction (R -> W)
 //!   0x0048  WANT_DATA u64   W is about to sleep until data of R -> W arrives: sequence << 32 | waiter, 0 = awake
 //!   0x0050  WANT_ROOM u64   W is about to sleep until there is room in its own ring W -> R; same form
-//!   0x0058  LANDED    u64   units of R -> W that have reached the memory of the stream's far end, if W is between
+//!   0x0058  LANDED    u64   units of R -> W that the program at the stream's far end has taken, if W is between
 //!   0x1000  ring of W -> R, `ring_max` bytes
 //! ```
 //! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT`, the two
