@@ -345,3 +345,55 @@ fn life_of(end: &End, published: u32) -> u32 {
     };
     life_word(published, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crosslane_client::shared::Shared;
+    use crosslane_shm::arena::{Arena, ArenaView};
+
+    fn slices(generation: u32) -> Slices {
+        Slices {
+            generation,
+            inbound: new_slice("test", 4096).unwrap(),
+            outbound: None,
+            ring_max: 4096,
+            rx_key: 1,
+            tx_key: 2,
+            before: 0,
+            arrived: 0,
+            transit: false,
+            retained: false,
+        }
+    }
+
+    #[test]
+    fn slices_stay_as_long_as_the_program_uses_them_either_way_and_not_without_end() {
+        let (arena, fd) = Arena::create().unwrap();
+        let arena: &'static Arena = Box::leak(Box::new(arena));
+        let mut parts = Parts::new(Some(slices(0)));
+        parts.slot = arena.allot().unwrap();
+        let view = ArenaView::map(&fd).unwrap();
+        parts.arena = Some(Rc::new(ProgramArena { fd, view, identity: (0, 0) }));
+        parts.slices.extend([1, 2].map(slices));
+        let oldest = |parts: &mut Parts| {
+            parts.trim();
+            parts.slices.front().map(|slices| slices.generation)
+        };
+        assert_eq!(oldest(&mut parts), Some(0), "it has not begun");
+        let shared = Shared::of(arena, parts.slot);
+        shared.consumer.resume(2, 4096, 4096, 1, 0);
+        assert_eq!(oldest(&mut parts), Some(0), "it sends by the first ones");
+        shared.producer.resume(1, 4096, 4096, 2, 0);
+        assert_eq!(oldest(&mut parts), Some(1));
+        for generation in 3.. {
+            if !parts.may_move() {
+                break;
+            }
+            parts.slices.push_back(slices(generation));
+        }
+        assert_eq!(parts.slices.len(), GENERATIONS);
+        shared.producer.resume(9, 4096, 4096, 2, 0);
+        assert!(parts.may_move());
+    }
+}
