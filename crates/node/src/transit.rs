@@ -129,8 +129,14 @@ impl Host {
         Ok(())
     }
 
+    /// Memory for one side of a circuit in transit, which leaves a quarter of each window to this host's own: else a
+    /// neighbour could use up what belongs to a cable that is not his.
     fn carve_mapped(&mut self, port: PortId, len: u64) -> Result<(SliceRange, Inbound), Refusal> {
         let cable = self.cable(port).ok_or(Refusal::NoRoute)?;
+        let window = cable.window();
+        if window.used_bytes() + len > window.bytes() / 4 * 3 {
+            return Err(Refusal::NoMemory);
+        }
         let (range, fd) = cable.carve_inbound(len).map_err(|_| Refusal::NoMemory)?;
         match Inbound::map(&fd, len) {
             Ok(mapped) => Ok((range, mapped)),

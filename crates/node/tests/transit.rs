@@ -188,7 +188,12 @@ fn without_memory_on_one_way_a_circuit_takes_the_other() {
     let through = |host: usize| lab.status(host)["counters"]["transits"].as_u64().unwrap();
     assert_eq!(through(2) + through(4), 30);
     assert!(through(4) >= 15, "{} through the host with little memory", through(2));
-    drop(streams);
+    let own = join(&lab, 2);
+    lab.wait(1, "the host with little memory has some for its own streams", |status| {
+        let mine = |circuit: &&serde_json::Value| circuit["hops"] == 1;
+        status["circuits"].as_array().unwrap().iter().filter(mine).count() == 1
+    });
+    drop((streams, own));
 }
 
 #[test]
