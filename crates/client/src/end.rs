@@ -30,7 +30,7 @@ use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{
-    ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
+    ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
 };
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
 use generations::{Generation, Generations};
@@ -157,7 +157,7 @@ impl End {
         let (generation, max) = (slices.generation, slices.ring_max);
         let cap = RING_MIN.min(max);
         shared.reset();
-        shared.kept.cap.store(Self::keeping_at_first(max), Relaxed);
+        shared.kept.cap.store(RETENTION_MIN, Relaxed);
         shared.producer.resume(generation, cap, max, slices.tx_key, 0);
         shared.consumer.resume(generation, cap, max, slices.rx_key, 0);
     }

@@ -47,7 +47,8 @@ pub const STATE_GONE: u32 = 2;
 /// two.
 pub const RETENTION: u64 = 4 * 1024 * 1024;
 /// Bytes of it that are used at first, a power of two: so much stays in a processor's own cache, and the copy that goes
-/// there costs a quarter less than into [`RETENTION`] bytes.
+/// there costs a quarter less than into 2 MB. More than what hosts between and the far program withhold news of: a quarter of a
+/// pump's ring and some tens of KB.
 pub const RETENTION_MIN: u64 = 512 * 1024;
 
 /// Length of a slice that holds a ring of `ring_max` bytes.

@@ -15,11 +15,6 @@ use crosslane_wire::slice::{LANDED, RETENTION, RETENTION_MIN};
 const WORTHWHILE: u64 = 16 * 1024;
 
 impl End {
-    /// Bytes of the retention ring that a new stream over rings of `ring_max` bytes uses.
-    pub(super) fn keeping_at_first(ring_max: u64) -> u64 {
-        RETENTION_MIN.min(ring_max / 2)
-    }
-
     /// Bytes of the retention ring in use.
     pub(super) fn keeping_cap(&self) -> u64 {
         self.shared.kept.cap.load(Relaxed)
@@ -78,10 +73,10 @@ impl End {
         kept.from.fetch_max((unit + count).saturating_sub(self.keeping_cap()), Relaxed);
     }
 
-    /// Longest that the retention ring may become, bytes. All of it must fit into the ring of another circuit, where our
+    /// Longest that the retention ring may become, bytes. All of it should fit into the ring of another circuit, where our
     /// daemon sends it again if we have ended.
     fn keeping_max(tx: &Generation) -> u64 {
-        (tx.slices.ring_max / 2).min(RETENTION)
+        (tx.slices.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
     }
 
     /// Whether the retention ring is full and could be longer.

@@ -3,7 +3,8 @@
 use super::flow::{Fault, Flow, Turn};
 use super::leg::{Leg, Side};
 use super::report::{Report, Reports};
-use super::{Traffic, TransitId, eventfd};
+use super::{Traffic, TransitId};
+use crate::eventfd;
 use crosslane_shm::Store;
 use crosslane_shm::wait::Budget;
 use crosslane_wire::WaiterId;

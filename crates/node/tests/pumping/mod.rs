@@ -3,14 +3,14 @@
 #![allow(dead_code, unreachable_pub, reason = "a module of one test")]
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use crosslane_client::slices::{Next, Slices};
+use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::slice_len;
+use crosslane_wire::slice::{RETENTION, slice_len};
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::HashMap;
@@ -209,7 +209,7 @@ impl Channel {
                 inbound,
                 outbound,
                 transit: true,
-                retention: None,
+                retention: Some(Retention::map(new_slice("kept", RETENTION).unwrap()).unwrap()),
             },
             arena: None,
         }
