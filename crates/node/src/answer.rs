@@ -95,6 +95,7 @@ impl Host {
         let (range, inbound) = cable.carve_inbound(asked.slice.len).map_err(|_| Refusal::NoMemory)?;
         let slices = Slices {
             generation: asked.resume.map_or(0, |resume| resume.generation),
+            port: Some(port),
             inbound,
             outbound: Some(outbound),
             ring_max: asked.slice.len - slice_len(0),

@@ -70,10 +70,10 @@ pub struct Traffic {
     pub tx_bytes: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Payload of streams that were closed, sent, bytes.
-    pub closed_tx_bytes: u64,
-    /// Payload of streams that were closed, received, bytes.
-    pub closed_rx_bytes: u64,
+    /// Payload of circuits that are no more, sent, bytes.
+    pub past_tx_bytes: u64,
+    /// Payload of circuits that are no more, received, bytes.
+    pub past_rx_bytes: u64,
 }
 
 type Messages = Channel<Inbound, Outbound>;

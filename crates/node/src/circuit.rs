@@ -220,6 +220,7 @@ impl Host {
         let (key_forth, key_back) = (random::u64(), random::u64());
         let slices = |inbound, outbound, rx_key, tx_key| Slices {
             generation: 0,
+            port: None,
             inbound,
             outbound: Some(outbound),
             ring_max,

@@ -111,6 +111,7 @@ impl Host {
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.attempt = Some(Slices {
                 generation: resume.map_or(0, |resume| resume.generation),
+                port: Some(path.port),
                 inbound,
                 outbound: None,
                 ring_max: self.config.ring_max,
@@ -227,7 +228,7 @@ impl Host {
         }
         (slices.tx_key, slices.before, slices.arrived) = (key, before, arrived);
         (slices.transit, slices.retained) = (transit, retained);
-        parts.slices.push_back(slices);
+        self.push_slices(circuit, slices);
         Ok(())
     }
 

@@ -23,6 +23,8 @@ const GENERATIONS: usize = 64;
 pub struct Slices {
     /// Number of the circuit in the stream's life.
     pub generation: u32,
+    /// The port that the circuit leaves by; none within this host.
+    pub port: Option<PortId>,
     /// Memory that the far side writes.
     pub inbound: OwnedFd,
     /// Memory of the far side; none before the far side has answered.
@@ -60,6 +62,8 @@ pub struct Parts {
     pub slices: VecDeque<Slices>,
     /// What was sent and has perhaps not landed.
     pub retention: Option<OwnedFd>,
+    /// Payload that went by circuits before the newest one, sent and received, bytes.
+    pub before: (u64, u64),
     /// The generation that programs were told of last.
     pub published: u32,
     /// Proof for closing.
@@ -87,6 +91,7 @@ impl Parts {
             arena: None,
             slices: slices.into_iter().collect(),
             retention: None,
+            before: (0, 0),
             published: 0,
             token: random::u64(),
             sent: None,
@@ -112,6 +117,13 @@ impl Parts {
             Some(arena) if !self.holders.is_empty() => arena.view.counters(self.slot),
             _ => Snapshot::default(),
         }
+    }
+
+    /// The port of the newest circuit, and the payload that went by it so far, sent and received, bytes.
+    pub fn port_traffic(&self) -> (Option<PortId>, (u64, u64)) {
+        let (moved, (tx, rx)) = (self.traffic(), self.before);
+        let port = self.slices.back().and_then(|slices| slices.port);
+        (port, (moved.tx_bytes.saturating_sub(tx), moved.rx_bytes.saturating_sub(rx)))
     }
 
     /// Forgets slices that the program has left behind in both directions: who adopts the end goes on from what is left.
@@ -296,7 +308,6 @@ impl Host {
             return;
         }
         let moved = parts.traffic();
-        let port = self.port_of(circuit);
         self.counters.closed_tx_bytes += moved.tx_bytes;
         self.counters.closed_rx_bytes += moved.rx_bytes;
         self.counters.closed_bells += moved.bells;
@@ -305,9 +316,30 @@ impl Host {
         } else {
             self.counters.streams_closed += 1;
         }
+        self.settle_port(circuit);
+    }
+
+    /// Adds what an end has moved by its newest circuit to the totals of that one's port.
+    fn settle_port(&mut self, circuit: CircuitId) {
+        let Some(parts) = self.parts.get_mut(&circuit) else { return };
+        let (port, (tx, rx)) = parts.port_traffic();
+        parts.before = (parts.before.0 + tx, parts.before.1 + rx);
+        self.count_past(port, tx, rx);
+    }
+
+    /// Payload that went over a port by circuits which are no more, bytes.
+    pub(crate) fn count_past(&mut self, port: Option<PortId>, tx: u64, rx: u64) {
         if let Some(cable) = port.and_then(|port| self.cable(port)) {
-            cable.traffic.closed_tx_bytes += moved.tx_bytes;
-            cable.traffic.closed_rx_bytes += moved.rx_bytes;
+            cable.traffic.past_tx_bytes += tx;
+            cable.traffic.past_rx_bytes += rx;
+        }
+    }
+
+    /// The stream goes on by a circuit with these slices.
+    pub(crate) fn push_slices(&mut self, circuit: CircuitId, slices: Slices) {
+        self.settle_port(circuit);
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.slices.push_back(slices);
         }
     }
 
@@ -355,6 +387,7 @@ mod tests {
     fn slices(generation: u32) -> Slices {
         Slices {
             generation,
+            port: None,
             inbound: new_slice("test", 4096).unwrap(),
             outbound: None,
             ring_max: 4096,

@@ -126,7 +126,7 @@ impl Host {
             }
             return Err(Refusal::NoMemory);
         }
-        parts.slices.push_back(slices);
+        self.push_slices(circuit, slices);
         Ok((range, key))
     }
 

@@ -92,18 +92,18 @@ impl Host {
         totals
     }
 
-    /// Bytes that went over a cable: the daemon's own, and those of streams. Sent, received.
+    /// Bytes that went over a cable: the daemon's own, those of streams, and those that pass through this host. Sent,
+    /// received.
     pub fn port_bytes(&self, cable: &Cable) -> (u64, u64) {
-        let mut tx = cable.traffic.tx_bytes.wrapping_add(cable.traffic.closed_tx_bytes);
-        let mut rx = cable.traffic.rx_bytes.wrapping_add(cable.traffic.closed_rx_bytes);
-        for (circuit, _, parts) in self.open_ends() {
-            if self.port_of(circuit) == Some(cable.id) {
-                let moved = parts.traffic();
-                tx = tx.wrapping_add(moved.tx_bytes);
-                rx = rx.wrapping_add(moved.rx_bytes);
-            }
-        }
-        (tx, rx)
+        let own = (cable.traffic.tx_bytes, cable.traffic.rx_bytes);
+        let past = (cable.traffic.past_tx_bytes, cable.traffic.past_rx_bytes);
+        let streams = self.open_ends().map(|(_, _, parts)| parts.port_traffic());
+        let passing = self.passing();
+        streams
+            .chain(passing.map(|(port, bytes)| (Some(port), bytes)))
+            .filter_map(|(port, bytes)| (port == Some(cable.id)).then_some(bytes))
+            .chain([own, past])
+            .fold((0, 0), |(tx, rx), (sent, received)| (tx.wrapping_add(sent), rx.wrapping_add(received)))
     }
 
     fn open_ends(&self) -> impl Iterator<Item = (CircuitId, &End, &Parts)> {

@@ -40,6 +40,13 @@ pub struct Passage {
     late: Closing,
 }
 
+impl Passage {
+    /// What went by each of its ports, sent and received, bytes, of which so many came from before and from behind.
+    fn traffic(&self, [before, behind]: [u64; 2]) -> [(PortId, (u64, u64)); 2] {
+        [(self.ports[BEFORE], (behind, before)), (self.ports[BEHIND], (before, behind))]
+    }
+}
+
 #[derive(Debug)]
 struct Opening {
     inbound: [Inbound; 2],
@@ -197,6 +204,9 @@ impl Host {
         if passage.opening.is_none() {
             let moved = self.pumps.traffic(transit);
             self.counters.transit_bytes += moved.iter().sum::<u64>();
+            for (port, (tx, rx)) in passage.traffic(moved) {
+                self.count_past(Some(port), tx, rx);
+            }
             self.tell_pump(Command::Remove { transit });
         }
     }
@@ -205,6 +215,11 @@ impl Host {
     pub fn transit_bytes(&self) -> u64 {
         let moved = self.passages.keys().flat_map(|transit| self.pumps.traffic(*transit));
         moved.fold(self.counters.transit_bytes, u64::wrapping_add)
+    }
+
+    /// What passes through this host now, for each circuit and each of its two ports: payload sent and received, bytes.
+    pub(crate) fn passing(&self) -> impl Iterator<Item = (PortId, (u64, u64))> {
+        self.passages.iter().flat_map(|(transit, passage)| passage.traffic(self.pumps.traffic(*transit)))
     }
 
     /// Circuits that pass through this host by way of a port.
