@@ -132,12 +132,17 @@ impl Outcome {
 /// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`PATIENCE`]: a reader
 /// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
 fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
-    if !end.can_be_pressed() {
+    let keeps_too_little = end.keeps_too_little();
+    if !(end.can_be_pressed() || keeps_too_little) {
         return wait::wait(fd, end, For::Room, deadline);
     }
     match wait::wait(fd, end, For::Credit, Some(Instant::now() + PATIENCE)) {
         Err(libc::EAGAIN) => {
-            end.press();
+            if keeps_too_little {
+                end.keep_more();
+            } else {
+                end.press();
+            }
             Ok(())
         }
         // The limit of time was ours, not the program's.

@@ -33,7 +33,7 @@ impl End {
             let wanted = (bytes.len() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
             let room = self.keeping_room(tx, wanted as u64)?;
             if room < (wanted as u64).min(WORTHWHILE) {
-                if self.keep_more(tx, kept) {
+                if self.lengthen(tx, kept) {
                     continue;
                 }
                 break;
@@ -79,8 +79,9 @@ impl End {
         (tx.slices.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
     }
 
-    /// Whether the retention ring is full and could be longer.
-    pub(super) fn keeping_can_be_pressed(&self) -> bool {
+    /// Whether the retention ring is full and could be longer: worth [`Self::keep_more`] if the far program takes nothing for
+    /// a while. A sender that must not wait does without, as it polls for room.
+    pub fn keeps_too_little(&self) -> bool {
         let tx = self.generations.tx();
         tx.slices.keeping().is_some()
             && self.shared.kept.pressed.load(Relaxed) == 0
@@ -88,9 +89,14 @@ impl End {
             && self.keeping_glance() < WORTHWHILE
     }
 
+    /// Lets the retention ring become twice as long at the next send that finds it full.
+    pub fn keep_more(&self) {
+        self.shared.kept.pressed.store(1, Relaxed);
+    }
+
     /// With the lock of sending: makes the retention ring twice as long, if that was asked for and may be.
     #[cold]
-    fn keep_more(&self, tx: &Generation, kept: &Retention) -> bool {
+    fn lengthen(&self, tx: &Generation, kept: &Retention) -> bool {
         let shared = &self.shared.kept;
         let (cap, from, to) = (self.keeping_cap(), shared.from.load(Relaxed), shared.to.load(Relaxed));
         if shared.pressed.swap(0, Relaxed) == 0 || cap >= Self::keeping_max(tx) {

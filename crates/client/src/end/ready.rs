@@ -95,7 +95,7 @@ impl End {
         let (producer, tx) = (&self.shared().producer, &self.generations.tx().slices);
         let in_ring =
             if producer.may_grow() { producer.glance(&tx.inbound, LINE) >= LINE } else { self.has_credit() };
-        in_ring && (self.can_keep() || self.keeping_can_be_pressed())
+        in_ring && self.can_keep()
     }
 
     /// Payload bytes that a send would surely take now.

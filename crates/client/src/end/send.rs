@@ -84,16 +84,12 @@ impl End {
     /// Whether the last send found a full ring that could be longer than it is. A sender does best to wait for
     /// [`Self::has_credit`] for a moment, so that both ends stay in their caches, and then to [`Self::press`].
     pub fn can_be_pressed(&self) -> bool {
-        self.shared.producer.can_be_pressed() || self.keeping_can_be_pressed()
+        self.shared.producer.can_be_pressed()
     }
 
     /// Lets the ring become twice as long at the next send that finds it full.
     pub fn press(&self) {
-        if self.keeping_can_be_pressed() {
-            self.shared.kept.pressed.store(1, Relaxed);
-        } else {
-            self.shared.producer.press();
-        }
+        self.shared.producer.press();
     }
 
     /// Whether a quarter of the ring in use is free, and of what keeps what is sent.

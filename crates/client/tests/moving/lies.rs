@@ -63,7 +63,10 @@ fn what_has_landed_is_rubbish() {
         rig.mover().forge(0, LANDED, told);
         let outcome = loop {
             match send(&rig.ends[0], &bytes(0, 100_000)) {
-                Ok(_) => rig.ends[0].press(),
+                Ok(_) => {
+                    rig.ends[0].press();
+                    rig.ends[0].keep_more();
+                }
                 Err(failure) => break failure,
             }
         };

@@ -155,6 +155,7 @@ fn no_more_is_on_its_way_than_is_kept() {
     while let Ok(count) = send(&rig.ends[0], &bytes(sent, 100_000)) {
         sent += count as u64;
         rig.ends[0].press();
+        rig.ends[0].keep_more();
     }
     assert!(sent <= RETENTION && sent > RETENTION - 100_000, "{sent}");
     assert_eq!(is_ready(&rig, 0), (false, false));
@@ -173,6 +174,7 @@ fn what_was_kept_before_more_was_kept_is_sent_again() {
     while sent < 3_000_000 {
         sent += send(&rig.ends[0], &bytes(sent, 100_000)).unwrap_or_default() as u64;
         rig.ends[0].press();
+        rig.ends[0].keep_more();
     }
     let mut mover = lost(&rig);
     mover.find_with(4 * RETENTION, true, [1, 1], [1, 1]);
@@ -187,9 +189,9 @@ fn a_reader_that_takes_what_comes_leaves_what_is_kept_short() {
     while let Ok(count) = send(&rig.ends[0], &bytes(sent, 100_000)) {
         sent += count as u64;
     }
-    assert!(sent <= RETENTION_MIN && rig.ends[0].can_be_pressed() && !rig.ends[0].has_credit());
+    assert!(sent <= RETENTION_MIN && rig.ends[0].keeps_too_little() && !rig.ends[0].has_credit());
     mover.forge(0, LANDED, 1 + sent / 2);
-    assert!(rig.ends[0].has_credit() && !rig.ends[0].can_be_pressed());
+    assert!(rig.ends[0].has_credit() && !rig.ends[0].keeps_too_little());
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn sender(ends: &[End], run: Run, moved: &AtomicU32, mut dice: Dice) {
             Ok(count) => sent += count as u64,
             Err(Failure::WouldBlock) => {
                 end.press();
+                end.keep_more();
                 end.has_room(tid());
                 goes_on(run);
             }
