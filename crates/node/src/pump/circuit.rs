@@ -168,9 +168,13 @@ impl Circuit {
             return now - armed >= UNDER_WAY;
         }
         let quiet = now - *self.quiet_since.get_or_insert(now);
-        let crowds = self.flows.iter().any(|flow| flow.comes_from(cpu));
-        let polls = if crowds { 0 } else { self.budget.ns(limit_ns) };
+        let polls = if self.crowds(cpu) { 0 } else { self.budget.ns(limit_ns) };
         quiet >= Duration::from_nanos(polls.into()) && self.arm(now, reports)
+    }
+
+    /// Whether a neighbour of the circuit ran on this processor when it wrote last: it cannot run while we do.
+    pub(super) fn crowds(&self, cpu: u16) -> bool {
+        self.flows.iter().any(|flow| flow.comes_from(cpu))
     }
 
     /// Asks both sides for bells; whether nothing came meanwhile and no request is under way.

@@ -15,6 +15,7 @@ use super::report::{Report, Reports};
 use crate::eventfd;
 use crosslane_wire::WaiterId;
 use rustix::event::Timespec;
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 const ROUNDS: u32 = 32;
 /// How long a busy pump does not hear the bells of idle circuits.
 const LOOK_EVERY: Duration = Duration::from_micros(10);
+/// Time between two changes of the processor.
+const ASIDE_EVERY: Duration = Duration::from_millis(1);
 /// Listens without waiting.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -56,6 +59,8 @@ pub(super) struct Worker {
     /// When bells were last listened to.
     heard: Instant,
     cpu: u16,
+    /// When a neighbour was last left the processor.
+    aside: Option<Instant>,
 }
 
 impl Worker {
@@ -77,6 +82,7 @@ impl Worker {
             rings: Vec::new(),
             heard: Instant::now(),
             cpu: 0,
+            aside: None,
         }
     }
 
@@ -112,12 +118,15 @@ impl Worker {
 
     /// Sends to sleep what has been quiet, and wakes what was rung for.
     fn settle(&mut self) {
-        self.cpu = u16::try_from(rustix::thread::sched_getcpu()).unwrap_or(0);
+        self.cpu = u16::try_from(sched_getcpu()).unwrap_or(0);
         let now = Instant::now();
         let mut at = 0;
         while let Some(circuit) = self.hot.get_mut(at) {
             if circuit.settles(now, self.limit_ns, self.cpu, &self.reports) {
                 let circuit = self.hot.swap_remove(at);
+                if circuit.crowds(self.cpu) {
+                    self.step_aside(now);
+                }
                 self.idle.insert(circuit.transit, circuit);
             } else {
                 at += 1;
@@ -125,6 +134,22 @@ impl Worker {
         }
         if !self.idle.is_empty() && now - self.heard >= LOOK_EVERY {
             self.listen(Some(&AT_ONCE));
+        }
+    }
+
+    /// Goes to another processor, now and then, if a circuit's neighbour is on this one: each would wait for the other to
+    /// sleep, and be woken for each record, though another processor is idle. The kernel does not look for that one when
+    /// most of them are busy.
+    fn step_aside(&mut self, now: Instant) {
+        if self.aside.is_some_and(|before| now - before < ASIDE_EVERY) {
+            return;
+        }
+        self.aside = Some(now);
+        let Ok(all) = sched_getaffinity(None) else { return };
+        let mut others = all;
+        others.unset(sched_getcpu());
+        if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
+            let _ = sched_setaffinity(None, &all);
         }
     }
 
