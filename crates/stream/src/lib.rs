@@ -10,8 +10,11 @@
 //!                                   +--Downgrade--> Tcp        what follows travels by the kernel's TCP
 //!   any of them --AbortConn--> Aborted                          connection reset
 //! ```
+//! Open: also SrcAvail and SinkAvail, which carry bytes as Data does, and announce memory besides: see [`zcopy`].
 //! The sending direction has the same states without `Greeting`: its greeting is sent when the end is made.
 #![forbid(unsafe_code)]
+
+pub mod zcopy;
 
 use crosslane_wire::record::Kind;
 use thiserror::Error;
@@ -98,7 +101,7 @@ pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direct
     use Direction::{Aborted, Ended, Greeting, Open, Tcp};
     match (state, kind) {
         (Greeting, kind) if kind == side.expected() => Ok((Open, Effect::Skip)),
-        (Open, Kind::Data) => Ok((Open, Effect::Deliver)),
+        (Open, Kind::Data | Kind::SrcAvail | Kind::SinkAvail) => Ok((Open, Effect::Deliver)),
         (Open, Kind::DisConn) => Ok((Ended, Effect::Turn)),
         (Open, Kind::Downgrade) => Ok((Tcp, Effect::Turn)),
         (Greeting | Open, Kind::AbortConn) => Ok((Aborted, Effect::Turn)),
@@ -110,7 +113,7 @@ pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direct
 /// The sending direction wants to send a record: its next state, or `None` if it may not any more.
 pub fn handle_send(state: Direction, kind: Kind) -> Option<Direction> {
     match (state, kind) {
-        (Direction::Open, Kind::Data) => Some(Direction::Open),
+        (Direction::Open, Kind::Data | Kind::SrcAvail | Kind::SinkAvail) => Some(Direction::Open),
         (Direction::Open, Kind::DisConn) => Some(Direction::Ended),
         (Direction::Open, Kind::Downgrade) => Some(Direction::Tcp),
         (Direction::Open, Kind::AbortConn) => Some(Direction::Aborted),
@@ -124,8 +127,10 @@ mod tests {
 
     const STATES: [Direction; 5] =
         [Direction::Greeting, Direction::Open, Direction::Ended, Direction::Tcp, Direction::Aborted];
-    const KINDS: [Kind; 8] = [
+    const KINDS: [Kind; 10] = [
         Kind::Data,
+        Kind::SrcAvail,
+        Kind::SinkAvail,
         Kind::Hello,
         Kind::HelloAck,
         Kind::DisConn,
@@ -151,7 +156,8 @@ mod tests {
             for kind in KINDS {
                 let outcome = handle_record(Side::Server, state, kind);
                 let delivered = matches!(outcome, Ok((_, Effect::Deliver)));
-                assert_eq!(delivered, state == Direction::Open && kind == Kind::Data);
+                let carries = matches!(kind, Kind::Data | Kind::SrcAvail | Kind::SinkAvail);
+                assert_eq!(delivered, state == Direction::Open && carries);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`mod@slice`] and
 //! [`record`] (the layout of a channel in memory), [`control`] (what daemons tell each other through the
 //! control channel), [`packet`] (how IP crosses), [`local`] (what programs ask of their daemon), [`access`]
-//! (what programs ask of each other's memory). `docs/protocol.md` is the prose of all this.
+//! (what programs ask of each other's memory), [`zcopy`] (memory that streams announce). `docs/protocol.md` is the prose of all this.
 //!
 //! Whatever is decoded here comes from a peer that may lie: every decoder returns an error for a value that is
 //! out of range, none panics, and none allocates more than in proportion to the length of its input.
@@ -19,9 +19,10 @@ pub mod record;
 pub mod rule;
 pub mod scratchpad;
 pub mod slice;
+pub mod zcopy;
 
 pub use codec::DecodeError;
 pub use id::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple, WaiterId};
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;

@@ -12,7 +12,7 @@
 //! The stamp is the writer's time, 0 if the reader did not ask for it: one that waits for several streams takes them
 //! in the order in which they came. Nothing else depends on it, so it needs no check.
 
-use crate::DecodeError;
+use crate::{DecodeError, zcopy};
 
 /// Bytes of mark and word in front of the payload.
 pub const HEADER: u64 = 16;
@@ -65,6 +65,11 @@ pub enum Kind {
     Message = 7,
     /// Nothing: fills the ring up to its end where a message would not fit.
     Filler = 8,
+    /// Bytes of the stream, behind a [`crate::zcopy::Descriptor`] of more that the receiver may fetch (SDP SrcAvail).
+    SrcAvail = 9,
+    /// Bytes of the stream, which may be none, behind a [`crate::zcopy::Descriptor`] of memory that the other direction
+    /// may be written into (SDP SinkAvail).
+    SinkAvail = 10,
 }
 
 impl Kind {
@@ -79,8 +84,19 @@ impl Kind {
             6 => Self::Downgrade,
             7 => Self::Message,
             8 => Self::Filler,
+            9 => Self::SrcAvail,
+            10 => Self::SinkAvail,
             _ => return Err(DecodeError::Range("record kind")),
         })
+    }
+
+    /// Bytes in front of the stream's own in a record of this kind.
+    #[inline]
+    pub const fn prefix(self) -> u32 {
+        match self {
+            Self::SrcAvail | Self::SinkAvail => zcopy::DESCRIPTOR,
+            _ => 0,
+        }
     }
 }
 
@@ -96,6 +112,7 @@ pub const fn max_message(ring: u64) -> u64 {
 pub fn units(kind: Kind, len: u32) -> u64 {
     match kind {
         Kind::Data => len.into(),
+        Kind::SrcAvail | Kind::SinkAvail => len.saturating_sub(kind.prefix()).into(),
         Kind::Filler | Kind::Message => 0,
         Kind::Hello | Kind::HelloAck | Kind::DisConn | Kind::AbortConn | Kind::Downgrade => 1,
     }
@@ -139,7 +156,7 @@ impl Header {
             Kind::Message | Kind::Filler => MAX_PACKET,
             _ => MAX_PAYLOAD,
         };
-        if u64::from(header.len) > longest || header.span() > room {
+        if u64::from(header.len) > longest || header.len < header.kind.prefix() || header.span() > room {
             return Err(DecodeError::Range("record length"));
         }
         if flags & !FLAG_GROW != 0 {
@@ -153,9 +170,19 @@ impl Header {
         span(u64::from(self.len))
     }
 
-    /// Where the payload begins, bytes from the record's start.
+    /// Where the payload begins, with what stands in front of the stream's bytes; bytes from the record's start.
     pub fn payload_at(self) -> u64 {
         payload_at(u64::from(self.len))
+    }
+
+    /// Where the stream's bytes begin, bytes from the record's start.
+    pub fn bytes_at(self) -> u64 {
+        self.payload_at() + u64::from(self.kind.prefix())
+    }
+
+    /// How many bytes of the stream the record has.
+    pub fn bytes(self) -> u32 {
+        self.len.saturating_sub(self.kind.prefix())
     }
 }
 
@@ -268,5 +295,9 @@ mod tests {
         assert!(Header::from_word(word(48, 1, 0), 64).is_ok());
         assert!(Header::from_word(word(1, 0, 0), 64).is_err());
         assert!(Header::from_word(word(1, 1, 2), 64).is_err());
+        for kind in [Kind::SrcAvail as u64, Kind::SinkAvail as u64] {
+            assert!(Header::from_word(word(u64::from(zcopy::DESCRIPTOR), kind, 0), 64).is_ok());
+            assert!(Header::from_word(word(u64::from(zcopy::DESCRIPTOR) - 1, kind, 0), 64).is_err());
+        }
     }
 }

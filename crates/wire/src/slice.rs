@@ -8,8 +8,17 @@
 //!   0x0048  WANT_DATA u64   W is about to sleep until data of R -> W arrives: sequence << 32 | waiter, 0 = awake
 //!   0x0050  WANT_ROOM u64   W is about to sleep until there is room in its own ring W -> R; same form
 //!   0x0058  LANDED    u64   units of R -> W that the program at the stream's far end has taken, if W is between
+//!   0x0080  RD_DONE   u64   W has fetched so much of what R announced last (RdmaRdCompl)       } answers of W as the
+//!   0x0088  SEND_SM   u64   W wants what R announced sent by the ring (SendSm)                 } sink of R -> W
+//!   0x0090  SINK_OFF  u64   R may not write into what W announced any more (SinkAvailCancel)   }
+//!   0x0098  MODE      u64   1: W wants R -> W by the ring only (ModeChange to Buffered)        }
+//!   0x00c0  SRC_OFF   u64   R may not fetch what W announced any more (SrcAvailCancel)         } W as the source of
+//!   0x00c8  VERDICT   u64   and so much of it counts as fetched                                } W -> R
+//!   0x00d0  WR_CLAIM  u64   W writes into what R announced now                                 }
+//!   0x00d8  WR_DONE   u64   W has written so much of it (RdmaWrCompl, SinkCancelAck if 0)      }
 //!   0x1000  ring of W -> R, `ring_max` bytes
 //! ```
+//! The words from `RD_DONE` on are of `crate::zcopy`'s form: which announcement << 32 | bytes.
 //! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT`, the two
 //! `WANT` words and `LANDED` share a cache line: the sender looks at all of them together.
 
@@ -29,6 +38,22 @@ pub const WANT_DATA: usize = 0x48;
 pub const WANT_ROOM: usize = 0x50;
 /// Offset of the word that a host between keeps: units that have landed at the far end (u64).
 pub const LANDED: usize = 0x58;
+/// Offset of RdmaRdCompl (u64).
+pub const RD_DONE: usize = 0x80;
+/// Offset of SendSm (u64).
+pub const SEND_SM: usize = 0x88;
+/// Offset of SinkAvailCancel (u64).
+pub const SINK_OFF: usize = 0x90;
+/// Offset of the sink's ModeChange (u64).
+pub const MODE: usize = 0x98;
+/// Offset of SrcAvailCancel (u64).
+pub const SRC_OFF: usize = 0xc0;
+/// Offset of what counts of a cancelled announcement (u64).
+pub const VERDICT: usize = 0xc8;
+/// Offset of the word that is set while announced memory is written (u64).
+pub const WR_CLAIM: usize = 0xd0;
+/// Offset of RdmaWrCompl and SinkCancelAck (u64).
+pub const WR_DONE: usize = 0xd8;
 /// Offset of the ring.
 pub const RING: usize = 0x1000;
 /// Smallest ring, bytes; every ring starts with this much of itself in use.

@@ -104,7 +104,10 @@ impl Flow {
             };
             self.peer_cpu = Some(head.cpu);
             match head.kind {
-                Kind::Message => return Err(Fault::From(DecodeError::Range("message on a stream").into())),
+                // Memory is announced over single cables only.
+                Kind::Message | Kind::SrcAvail | Kind::SinkAvail => {
+                    return Err(Fault::From(DecodeError::Range("record of a stream through a host").into()));
+                }
                 Kind::Filler => self.consumer.consume().map_err(Fault::From)?,
                 _ if unheard => self.consumer.consume().map_err(Fault::From)?,
                 Kind::Data => turn.bytes += self.pass_data(from, to, head, cpu)?,

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{Header, Kind, mark, payload_at};
 use crosslane_wire::slice::CREDIT;
+use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Looks at a front that moves, before a thread without the lock gives up.
 const GLANCES: u32 = 32;
@@ -16,7 +17,7 @@ const GLANCES: u32 = 32;
 pub struct Head {
     /// What it carries.
     pub kind: Kind,
-    /// Payload not yet taken, bytes.
+    /// Bytes of the stream not yet taken.
     pub left: usize,
     /// The processor that its writer ran on.
     pub cpu: u16,
@@ -34,13 +35,15 @@ pub struct Consumer {
     cap: AtomicU64,
     /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
     word: AtomicU64,
-    /// Payload of the current record that was taken.
+    /// Bytes of the stream of the current record that were taken.
     taken: AtomicU64,
     returned: AtomicU64,
     key: AtomicU64,
     ring_max: AtomicU64,
     /// Units of the stream up to `position`.
     units: AtomicU64,
+    /// Bytes of the stream that come before the record at the front and are not in the ring.
+    elsewhere: AtomicU64,
     /// Which of the stream's rings this is.
     generation: AtomicU32,
 }
@@ -71,6 +74,7 @@ impl Consumer {
             (&self.ring_max, ring_max),
             (&self.key, key),
             (&self.units, units),
+            (&self.elsewhere, 0),
         ] {
             word.store(value, Relaxed);
         }
@@ -130,7 +134,8 @@ impl Consumer {
         }
         let header = Header::from_word(word, u64::MAX)?;
         let taken = usize::try_from(self.taken.load(Relaxed)).unwrap_or(usize::MAX);
-        Ok(Some(Head { kind: header.kind, left: header.len as usize - taken, cpu: header.cpu }))
+        let left = (header.bytes() as usize).saturating_sub(taken);
+        Ok(Some(Head { kind: header.kind, left, cpu: header.cpu }))
     }
 
     /// Whether the record at the front was believed already.
@@ -155,7 +160,32 @@ impl Consumer {
     #[inline]
     pub fn front(&self, head: Head) -> usize {
         let taken = self.taken.load(Relaxed);
-        address(self.offset.load(Relaxed) + payload_at(head.left as u64 + taken) + taken)
+        let prefix = u64::from(head.kind.prefix());
+        address(self.offset.load(Relaxed) + payload_at(head.left as u64 + taken + prefix) + prefix + taken)
+    }
+
+    /// What stands in front of the stream's bytes in the front record, for which [`Self::head`] returned `head`.
+    pub fn descriptor(&self, ring: &impl Load, head: Head) -> [u8; DESCRIPTOR as usize] {
+        let mut bytes = [0; DESCRIPTOR as usize];
+        let len = head.left as u64 + self.taken.load(Relaxed) + u64::from(head.kind.prefix());
+        ring.read(address(self.offset.load(Relaxed) + payload_at(len)), &mut bytes);
+        bytes
+    }
+
+    /// Behind the records that were consumed, so many bytes of the stream follow that are not in the ring.
+    pub fn expect_elsewhere(&self, bytes: u64) {
+        self.elsewhere.store(bytes, Relaxed);
+    }
+
+    /// Bytes of the stream that come before the next record and are not in the ring.
+    #[inline]
+    pub fn elsewhere(&self) -> u64 {
+        self.elsewhere.load(Relaxed)
+    }
+
+    /// Counts `bytes` that came by another way, as consumed; a negative number takes that back.
+    pub fn count(&self, bytes: i64) {
+        self.units.store(self.units.load(Relaxed).saturating_add_signed(bytes), Relaxed);
     }
 
     /// As [`Self::take`] of `count` bytes, at most what is left, that the caller has copied from [`Self::front`].
@@ -242,11 +272,12 @@ impl Consumer {
             ring_max: self.ring_max.load(Relaxed),
             key: self.key.load(Relaxed),
             units: self.units.load(Relaxed),
+            gap: self.elsewhere.load(Relaxed) > 0,
             generation: self.generation.load(Relaxed),
         }
     }
 
-    /// Payload bytes of the front record that were already taken.
+    /// Bytes of the stream of the front record that were already taken.
     pub fn taken(&self) -> usize {
         usize::try_from(self.taken.load(Relaxed)).unwrap_or(usize::MAX)
     }

@@ -3,7 +3,7 @@
 use super::{Violation, address};
 use crate::Load;
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{FLAG_GROW, Header, mark, stamp, units};
+use crosslane_wire::record::{FLAG_GROW, Header, Kind, mark, stamp, units};
 use crosslane_wire::slice::{LINE, RING_MIN};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
@@ -15,13 +15,15 @@ pub struct Cursor {
     pub(super) ring_max: u64,
     pub(super) key: u64,
     pub(super) units: u64,
+    /// Bytes of the stream come before the record here that are not in the ring.
+    pub(super) gap: bool,
     pub(super) generation: u32,
 }
 
 impl Cursor {
     /// At the start of a fresh ring, behind so many `units` of the stream.
     pub fn fresh(ring_max: u64, key: u64, units: u64) -> Self {
-        Self { position: 0, offset: 0, cap: RING_MIN.min(ring_max), ring_max, key, units, generation: 0 }
+        Self { position: 0, offset: 0, cap: RING_MIN.min(ring_max), ring_max, key, units, gap: false, generation: 0 }
     }
 
     /// The same place in the stream's ring of this number.
@@ -70,8 +72,11 @@ impl Cursor {
         stamp(ring.load_u64(address(self.offset) + 8))
     }
 
-    /// The record here, checked, if it has arrived.
+    /// The record here, checked, if it has arrived, and nothing comes before it that is not in the ring.
     pub fn look(&self, ring: &impl Load) -> Result<Option<Header>, Violation> {
+        if self.gap {
+            return Ok(None);
+        }
         if ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
             return Ok(None);
         }
@@ -94,13 +99,14 @@ impl Cursor {
         self.cap
     }
 
-    /// Copies payload of the record here, which [`Self::look`] returned, from its byte `skip` on.
+    /// Copies bytes of the stream out of the record here, which [`Self::look`] returned, from byte `skip` on.
     pub fn read(&self, ring: &impl Load, header: Header, skip: usize, target: &mut [u8]) {
-        ring.read(address(self.offset + header.payload_at()) + skip, target);
+        ring.read(address(self.offset + header.bytes_at()) + skip, target);
     }
 
-    /// Moves behind the record here, which [`Self::look`] returned.
+    /// Moves behind the record here, which [`Self::look`] returned. What it announces comes before the next one.
     pub fn pass(&mut self, header: Header) {
+        self.gap |= header.kind == Kind::SrcAvail;
         let end = self.offset + header.span();
         self.position += header.span();
         self.units = self.units.saturating_add(units(header.kind, header.len));

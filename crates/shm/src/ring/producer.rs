@@ -9,11 +9,15 @@ use crosslane_wire::record::{
     FLAG_GROW, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_of, span, stamped, units,
 };
 use crosslane_wire::slice::{CREDIT, LINE};
+use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
 /// the caches of two processors; a longer ring costs both of them trips to farther memory, and is only worth it
 /// when a reader does not come for its bytes in time: see [`Producer::press`].
 pub const EASY: u64 = 1 << 20;
+
+/// Most bytes of the stream that an announcement carries: as many as keep it a record without a line for its header alone.
+pub const ANNOUNCED: usize = 960;
 
 /// How much a longer ring is wanted: not at all, because it was full, because it was full and stayed so.
 const CONTENT: u32 = 0;
@@ -253,6 +257,41 @@ impl Producer {
         }
         self.put(ring, Kind::Message, bytes.len() as u64, cpu, |at| ring.write(at, bytes));
         Ok(true)
+    }
+
+    /// Pushes one whole record of a kind that has a descriptor in front of its bytes; at most [`ANNOUNCED`] of them.
+    /// `Ok(false)`: there is no room for it now.
+    pub fn push_announcement(
+        &self,
+        ring: &impl Store,
+        credits: &impl Load,
+        kind: Kind,
+        descriptor: &[u8; DESCRIPTOR as usize],
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<bool, Violation> {
+        assert!(bytes.len() <= ANNOUNCED, "an announcement carries few bytes");
+        let len = descriptor.len() + bytes.len();
+        let to_end = self.cap() - self.offset.load(Relaxed);
+        let whole = span(len as u64);
+        let filler = if to_end < whole { to_end } else { 0 };
+        let wanted = whole + filler + LINE;
+        if self.room(credits, wanted)? < wanted {
+            return Ok(false);
+        }
+        if filler > 0 {
+            self.put(ring, Kind::Filler, payload_of(filler), cpu, |_| {});
+        }
+        self.put(ring, kind, len as u64, cpu, |at| {
+            ring.write(at, descriptor);
+            ring.write(at + descriptor.len(), bytes);
+        });
+        Ok(true)
+    }
+
+    /// So many bytes behind what was pushed come by another way; a negative number takes that back.
+    pub fn count(&self, bytes: i64) {
+        self.units.store(self.units().saturating_add_signed(bytes), Relaxed);
     }
 
     /// Pushes a record without payload, for which a line is always kept back. `false` if even that is gone.

@@ -1,0 +1,380 @@
+//! Every order in which two sides can make the steps of zero copy: each store waits in its side's store buffer until it
+//! lands, as on the processors that we run on, and either side may be killed between any two steps.
+
+use crosslane_stream::zcopy::{
+    Action, Announced, Cancel, Claim, Confirm, Fetched, Lie, TakeBack, Word, Written, landed,
+};
+use crosslane_wire::zcopy::{sequence_of, word};
+use std::collections::HashSet;
+use std::fmt::Debug;
+
+const SEQUENCE: u32 = 5;
+const WORDS: [Word; 7] =
+    [Word::RdDone, Word::SendSm, Word::SinkOff, Word::SrcOff, Word::Verdict, Word::WrClaim, Word::WrDone];
+
+fn index(word: Word) -> usize {
+    WORDS.iter().position(|&other| other == word).unwrap()
+}
+
+/// What a side does between two looks at the world.
+enum Step {
+    Store(Word, u64),
+    Fence,
+    Load(Word),
+    /// A load; asked for again, nothing happens until the word is another one.
+    Await(Word),
+    /// Something that only its own side sees.
+    Own,
+    End,
+}
+
+/// A side: a machine in its world. `world` is what tests compare at the end.
+trait Side: Clone + Debug {
+    /// The next step; `loaded` is what the last load gave.
+    fn step(&mut self, loaded: u64, world: &mut World) -> Step;
+}
+
+/// What both sides did to the announced memory and to the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct World {
+    /// Bytes that the source believes to have been taken; none while its call lasts.
+    sent: Option<u32>,
+    /// Bytes that the sink has given to its program.
+    received: u32,
+    /// The announcer's call has returned: its memory is something else now.
+    given_back: bool,
+    /// The writer has stored into memory that was given back.
+    harmed: bool,
+    /// The sink believes bytes that it fetched from memory that was given back.
+    deceived: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Thread<S> {
+    side: S,
+    buffer: Vec<(usize, u64)>,
+    loaded: u64,
+    waiting: Option<(usize, u64)>,
+    awaited: Option<(usize, u64)>,
+    fencing: bool,
+    over: bool,
+}
+
+impl<S: Side> Thread<S> {
+    fn new(side: S) -> Self {
+        Self {
+            side,
+            buffer: Vec::new(),
+            loaded: 0,
+            waiting: None,
+            awaited: None,
+            fencing: false,
+            over: false,
+        }
+    }
+
+    fn see(&self, memory: &[u64; 7], at: usize) -> u64 {
+        self.buffer.iter().rev().find(|store| store.0 == at).map_or(memory[at], |store| store.1)
+    }
+
+    fn may_step(&self, memory: &[u64; 7]) -> bool {
+        !self.over
+            && !(self.fencing && !self.buffer.is_empty())
+            && self.waiting.is_none_or(|(at, value)| self.see(memory, at) != value)
+    }
+
+    fn step(&mut self, memory: &[u64; 7], world: &mut World) {
+        if let Some((at, _)) = self.waiting.take() {
+            self.loaded = self.see(memory, at);
+            self.awaited = Some((at, self.loaded));
+        }
+        self.fencing = false;
+        match self.side.step(self.loaded, world) {
+            Step::Store(word, value) => self.buffer.push((index(word), value)),
+            Step::Fence => self.fencing = true,
+            Step::Load(word) => self.loaded = self.see(memory, index(word)),
+            Step::Await(word) => {
+                let at = index(word);
+                let asked = self.awaited.filter(|awaited| awaited.0 == at);
+                if asked.is_none() {
+                    self.loaded = self.see(memory, at);
+                }
+                self.waiting = asked;
+                self.awaited = Some((at, self.loaded));
+            }
+            Step::Own => {}
+            Step::End => self.over = true,
+        }
+    }
+
+    fn flush(&mut self, memory: &mut [u64; 7]) {
+        let (at, value) = self.buffer.remove(0);
+        memory[at] = value;
+    }
+}
+
+#[derive(Clone, Debug)]
+struct State<A, B> {
+    memory: [u64; 7],
+    a: Thread<A>,
+    b: Thread<B>,
+    world: World,
+}
+
+/// Runs all orders; `check` sees each state in which nothing can happen any more. Returns how many states there were.
+fn explore<A: Side, B: Side>(a: A, b: B, kills: bool, check: impl Fn(&State<A, B>)) -> usize {
+    let first = State { memory: [0; 7], a: Thread::new(a), b: Thread::new(b), world: World::default() };
+    let (mut seen, mut open) = (HashSet::new(), vec![first]);
+    while let Some(state) = open.pop() {
+        if !seen.insert(format!("{state:?}")) {
+            continue;
+        }
+        let before = open.len();
+        if state.a.may_step(&state.memory) {
+            let mut next = state.clone();
+            next.a.step(&state.memory, &mut next.world);
+            open.push(next);
+        }
+        if state.b.may_step(&state.memory) {
+            let mut next = state.clone();
+            next.b.step(&state.memory, &mut next.world);
+            open.push(next);
+        }
+        if !state.a.buffer.is_empty() {
+            let mut next = state.clone();
+            next.a.flush(&mut next.memory);
+            open.push(next);
+        }
+        if !state.b.buffer.is_empty() {
+            let mut next = state.clone();
+            next.b.flush(&mut next.memory);
+            open.push(next);
+        }
+        if open.len() == before {
+            check(&state);
+        }
+        if kills && !state.b.over {
+            let mut next = state.clone();
+            next.b.over = true;
+            open.push(next);
+        }
+    }
+    seen.len()
+}
+
+fn of<T>(action: Result<Action<T>, Lie>) -> Result<Step, T> {
+    match action.expect("both sides are honest") {
+        Action::Store(word, value) => Ok(Step::Store(word, value)),
+        Action::Fence => Ok(Step::Fence),
+        Action::Load(word) => Ok(Step::Load(word)),
+        Action::Await(word) => Ok(Step::Await(word)),
+        Action::Done(outcome) => Err(outcome),
+    }
+}
+
+/// Announces, looks once, and takes back what is not fetched by then.
+#[derive(Clone, Debug)]
+struct Source {
+    what: Announced,
+    cancel: Option<Cancel>,
+    looks: u8,
+}
+
+impl Side for Source {
+    fn step(&mut self, loaded: u64, world: &mut World) -> Step {
+        if world.sent.is_some() {
+            return Step::End;
+        }
+        if self.looks == 0 {
+            self.looks = 1;
+            return Step::Load(Word::RdDone);
+        }
+        let cancel = match &mut self.cancel {
+            Some(cancel) => cancel,
+            none => {
+                let progress = self.what.progress(loaded, 0, 0).unwrap();
+                if progress.fetched == self.what.len {
+                    (world.sent, world.given_back) = (Some(progress.fetched), true);
+                    return Step::Own;
+                }
+                none.insert(Cancel::new(self.what, progress.fetched))
+            }
+        };
+        of(cancel.next(loaded)).unwrap_or_else(|counted| {
+            (world.sent, world.given_back) = (Some(counted), true);
+            Step::Own
+        })
+    }
+}
+
+/// Fetches a byte at a time.
+#[derive(Clone, Debug)]
+struct Fetcher {
+    len: u32,
+    done: u32,
+    at: u8,
+    late: bool,
+    confirm: Option<Confirm>,
+}
+
+impl Side for Fetcher {
+    fn step(&mut self, loaded: u64, world: &mut World) -> Step {
+        if let Some(confirm) = &mut self.confirm {
+            return match of(confirm.next(loaded)) {
+                Ok(step) => step,
+                Err(outcome) => {
+                    self.confirm = None;
+                    if outcome != Fetched::Void {
+                        self.done += 1;
+                        world.received = self.done;
+                        world.deceived |= self.late;
+                    }
+                    self.at = if outcome == Fetched::Counts { 0 } else { 9 };
+                    Step::Own
+                }
+            };
+        }
+        self.at += 1;
+        match self.at {
+            1 if self.done == self.len => Step::End,
+            1 => Step::Load(Word::SrcOff),
+            2 if sequence_of(loaded) == SEQUENCE => {
+                self.at = 9;
+                Step::Own
+            }
+            2 => {
+                self.late = world.given_back;
+                self.confirm = Some(Confirm::new(SEQUENCE, self.done, self.done + 1));
+                Step::Own
+            }
+            _ => Step::End,
+        }
+    }
+}
+
+#[test]
+fn both_sides_of_a_read_agree_on_every_byte_in_every_order() {
+    for len in 1..=3 {
+        let source = Source { what: Announced { sequence: SEQUENCE, len }, cancel: None, looks: 0 };
+        let sink = Fetcher { len, done: 0, at: 0, late: false, confirm: None };
+        let states = explore(source, sink, false, |state| {
+            assert!(state.a.over && state.b.over, "somebody waits for ever: {state:?}");
+            assert_eq!(state.world.sent, Some(state.world.received), "{state:?}");
+            assert!(!state.world.deceived, "{state:?}");
+        });
+        assert!(states > 100, "only {states} states");
+    }
+}
+
+#[test]
+fn a_source_returns_in_bounded_steps_whenever_its_sink_is_killed() {
+    let source = Source { what: Announced { sequence: SEQUENCE, len: 3 }, cancel: None, looks: 0 };
+    let sink = Fetcher { len: 3, done: 0, at: 0, late: false, confirm: None };
+    explore(source, sink, true, |state| {
+        assert!(state.a.over, "the source waits for the dead: {state:?}");
+        assert!(state.world.sent >= Some(state.world.received), "{state:?}");
+    });
+}
+
+/// Has announced, and takes back.
+#[derive(Clone, Debug)]
+struct Sink {
+    take_back: TakeBack,
+}
+
+impl Side for Sink {
+    fn step(&mut self, loaded: u64, world: &mut World) -> Step {
+        if world.given_back {
+            return Step::End;
+        }
+        of(self.take_back.next(loaded)).unwrap_or_else(|bytes| {
+            (world.received, world.given_back) = (bytes.unwrap_or(0), true);
+            Step::Own
+        })
+    }
+}
+
+/// Claims, writes a byte at a time, and says so.
+#[derive(Clone, Debug)]
+struct Writer {
+    claim: Claim,
+    may: Option<bool>,
+    stored: u32,
+    written: Written,
+}
+
+const WRITES: u32 = 3;
+
+impl Side for Writer {
+    fn step(&mut self, loaded: u64, world: &mut World) -> Step {
+        match self.may {
+            None => of(Ok(self.claim.next(loaded))).unwrap_or_else(|may| {
+                self.may = Some(may);
+                Step::Own
+            }),
+            Some(false) => Step::End,
+            Some(true) if self.stored < WRITES => {
+                self.stored += 1;
+                world.harmed |= world.given_back;
+                Step::Own
+            }
+            Some(true) => of(Ok(self.written.next())).unwrap_or_else(|()| {
+                world.sent = Some(WRITES);
+                Step::End
+            }),
+        }
+    }
+}
+
+fn write_sides() -> (Sink, Writer) {
+    let what = Announced { sequence: SEQUENCE, len: 8 };
+    let (claim, written) = (Claim::new(SEQUENCE), Written::new(SEQUENCE, WRITES));
+    (Sink { take_back: TakeBack::new(what) }, Writer { claim, may: None, stored: 0, written })
+}
+
+#[test]
+fn memory_that_was_taken_back_is_never_written_and_what_was_written_is_received_in_every_order() {
+    let (sink, writer) = write_sides();
+    let states = explore(sink, writer, false, |state| {
+        assert!(state.a.over && state.b.over, "somebody waits for ever: {state:?}");
+        assert!(!state.world.harmed, "{state:?}");
+        assert_eq!(state.world.sent.unwrap_or(0), state.world.received, "{state:?}");
+    });
+    assert!(states > 50, "only {states} states");
+}
+
+#[test]
+fn a_writer_that_is_killed_holds_up_only_while_it_has_claimed() {
+    let (sink, writer) = write_sides();
+    explore(sink, writer, true, |state| {
+        assert!(!state.world.harmed, "{state:?}");
+        let claimed = state.memory[index(Word::WrClaim)] == word(SEQUENCE, 0);
+        assert!(state.a.over || claimed, "{state:?}");
+        if state.world.given_back {
+            let what = Announced { sequence: SEQUENCE, len: 8 };
+            let done = landed(what, state.memory[index(Word::WrDone)]).unwrap();
+            assert_eq!(done.unwrap_or(0), state.world.received, "{state:?}");
+        }
+    });
+}
+
+/// Takes back without the fence, as a wrong program would.
+#[derive(Clone, Debug)]
+struct Unfenced(Sink);
+
+impl Side for Unfenced {
+    fn step(&mut self, loaded: u64, world: &mut World) -> Step {
+        match self.0.step(loaded, world) {
+            Step::Fence => Step::Own,
+            step => step,
+        }
+    }
+}
+
+#[test]
+fn the_search_finds_what_a_missing_fence_breaks() {
+    let (sink, writer) = write_sides();
+    let harmed = std::cell::Cell::new(false);
+    explore(Unfenced(sink), writer, false, |state| harmed.set(harmed.get() | state.world.harmed));
+    assert!(harmed.get(), "a store that overtakes nothing is not modelled");
+}
