@@ -377,7 +377,9 @@ mod tests {
         for (verdict, outcome) in [(10, Some(Fetched::Void)), (20, Some(Fetched::CountsAndEnds)), (15, None)]
         {
             let mut confirm = Confirm::new(7, 10, 20);
-            (0..3).for_each(|_| drop(confirm.next(0)));
+            for _ in 0..3 {
+                assert!(confirm.next(0).is_ok());
+            }
             assert_eq!(confirm.next(word(7, 0)), Ok(Action::Await(Word::Verdict)));
             assert_eq!(confirm.next(word(6, 10)), Ok(Action::Await(Word::Verdict)));
             let last = confirm.next(word(7, verdict));

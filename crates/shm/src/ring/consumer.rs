@@ -44,6 +44,8 @@ pub struct Consumer {
     units: AtomicU64,
     /// Bytes of the stream that come before the record at the front and are not in the ring.
     elsewhere: AtomicU64,
+    /// The same behind it.
+    announced: AtomicU64,
     /// Which of the stream's rings this is.
     generation: AtomicU32,
 }
@@ -75,6 +77,7 @@ impl Consumer {
             (&self.key, key),
             (&self.units, units),
             (&self.elsewhere, 0),
+            (&self.announced, 0),
         ] {
             word.store(value, Relaxed);
         }
@@ -172,9 +175,9 @@ impl Consumer {
         bytes
     }
 
-    /// Behind the records that were consumed, so many bytes of the stream follow that are not in the ring.
-    pub fn expect_elsewhere(&self, bytes: u64) {
-        self.elsewhere.store(bytes, Relaxed);
+    /// Behind the front record, so many bytes of the stream follow that are not in the ring.
+    pub fn announce(&self, bytes: u64) {
+        self.announced.store(bytes, Relaxed);
     }
 
     /// Bytes of the stream that come before the next record and are not in the ring.
@@ -183,9 +186,21 @@ impl Consumer {
         self.elsewhere.load(Relaxed)
     }
 
-    /// Counts `bytes` that came by another way, as consumed; a negative number takes that back.
-    pub fn count(&self, bytes: i64) {
-        self.units.store(self.units.load(Relaxed).saturating_add_signed(bytes), Relaxed);
+    /// Nothing more comes from elsewhere.
+    pub fn end_elsewhere(&self) {
+        self.elsewhere.store(0, Relaxed);
+    }
+
+    /// Counts `bytes` that came from elsewhere as consumed.
+    pub fn count(&self, bytes: u64) {
+        self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
+        self.elsewhere.store(self.elsewhere().saturating_sub(bytes), Relaxed);
+    }
+
+    /// Takes [`Self::count`] of `bytes` back, and nothing more comes from elsewhere.
+    pub fn discount(&self, bytes: u64) {
+        self.units.store(self.units.load(Relaxed).saturating_sub(bytes), Relaxed);
+        self.end_elsewhere();
     }
 
     /// As [`Self::take`] of `count` bytes, at most what is left, that the caller has copied from [`Self::front`].
@@ -211,6 +226,9 @@ impl Consumer {
         self.units.store(cursor.units, Relaxed);
         self.word.store(0, Relaxed);
         self.taken.store(0, Relaxed);
+        if header.kind == Kind::SrcAvail {
+            self.elsewhere.store(self.announced.swap(0, Relaxed), Relaxed);
+        }
         self.expected.store(mark(cursor.key, cursor.position), Release);
         Ok(())
     }

@@ -23,7 +23,16 @@ pub struct Cursor {
 impl Cursor {
     /// At the start of a fresh ring, behind so many `units` of the stream.
     pub fn fresh(ring_max: u64, key: u64, units: u64) -> Self {
-        Self { position: 0, offset: 0, cap: RING_MIN.min(ring_max), ring_max, key, units, gap: false, generation: 0 }
+        Self {
+            position: 0,
+            offset: 0,
+            cap: RING_MIN.min(ring_max),
+            ring_max,
+            key,
+            units,
+            gap: false,
+            generation: 0,
+        }
     }
 
     /// The same place in the stream's ring of this number.

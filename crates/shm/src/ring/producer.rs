@@ -289,9 +289,14 @@ impl Producer {
         Ok(true)
     }
 
-    /// So many bytes behind what was pushed come by another way; a negative number takes that back.
-    pub fn count(&self, bytes: i64) {
-        self.units.store(self.units().saturating_add_signed(bytes), Relaxed);
+    /// So many bytes behind what was pushed come by another way.
+    pub fn count(&self, bytes: u64) {
+        self.units.store(self.units().saturating_add(bytes), Relaxed);
+    }
+
+    /// So many of them do not.
+    pub fn discount(&self, bytes: u64) {
+        self.units.store(self.units().saturating_sub(bytes), Relaxed);
     }
 
     /// Pushes a record without payload, for which a line is always kept back. `false` if even that is gone.
