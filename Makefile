@@ -37,6 +37,8 @@ install: build ## install below PREFIX (default /usr/local); DESTDIR is honoured
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 755 $(BINARIES:%=$(RELEASE)/%) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(LIBRARIES:%=$(RELEASE)/%) $(DESTDIR)$(PREFIX)/lib/crosslane
+	install -d $(DESTDIR)$(PREFIX)/include
+	install -m 644 include/crosslane.h $(DESTDIR)$(PREFIX)/include
 	$(CROSSLANE) man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	mv $(DESTDIR)$(PREFIX)/share/man/man1/crosslaned.8 $(DESTDIR)$(PREFIX)/share/man/man8
@@ -48,6 +50,7 @@ uninstall: ## remove what `make install` installed below PREFIX
 	rm -f $(BINARIES:%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(PREFIX)/share/man/man1/crosslane*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man8/crosslaned.8
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/crosslane
+	rm -f $(DESTDIR)$(PREFIX)/include/crosslane.h
 	rm -rf $(DESTDIR)$(PREFIX)/lib/crosslane $(DESTDIR)$(PREFIX)/lib/systemd/system/crosslaned.service
 
 packages: ## install the Debian packages that the demo runs

@@ -8,6 +8,7 @@
 //!   resend what the far end has not got
 //! ```
 
+pub mod chosen;
 mod generations;
 mod keeping;
 mod moving;

@@ -4,7 +4,7 @@
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crosslane_shm::arena::{self, Arena, Counters, Front, Kept};
+use crosslane_shm::arena::{self, Arena, Counters, Front, Kept, Modes};
 use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wait::Budget;
@@ -13,6 +13,14 @@ use crosslane_shm::wait::Budget;
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Status {
+    /// How the program's data is to be sent, a `crosslane_stream::Transfer`.
+    pub transfer: AtomicU32,
+    /// Who chose that, an [`arena::Chooser`].
+    pub transfer_by: AtomicU32,
+    /// Not 0: the daemon's engine is to copy.
+    pub offload: AtomicU32,
+    /// Who chose that, an [`arena::Chooser`].
+    pub offload_by: AtomicU32,
     /// State of the receiving direction, a `crosslane_stream::Direction`.
     pub rx: AtomicU32,
     /// State of the sending direction.
@@ -123,6 +131,10 @@ pub struct Shared {
     pub consumer: Consumer,
     /// What the far end may still lack.
     pub kept: Kept,
+    /// How bytes were sent.
+    pub sent: Modes,
+    /// How bytes were received.
+    pub received: Modes,
     /// State of the whole.
     pub status: Status,
     /// Sender.
@@ -136,6 +148,9 @@ pub struct Shared {
 const _: () = assert!(size_of::<Shared>() <= arena::SLOT);
 const _: () = assert!(offset_of!(Shared, producer) == offset_of!(Front, producer));
 const _: () = assert!(offset_of!(Shared, consumer) == offset_of!(Front, consumer));
+const _: () = assert!(offset_of!(Shared, received) == offset_of!(Front, received));
+const _: () = assert!(offset_of!(Shared, status) == offset_of!(Front, transfer));
+const _: () = assert!(offset_of!(Shared, status.offload_by) == offset_of!(Front, offload_by));
 
 impl Shared {
     /// The state in `slot` of an arena.
@@ -148,7 +163,13 @@ impl Shared {
     /// Begins a new stream in this slot, which nobody else uses yet.
     pub fn reset(&self) {
         let status = &self.status;
+        self.sent.reset();
+        self.received.reset();
         for word in [
+            &status.transfer,
+            &status.transfer_by,
+            &status.offload,
+            &status.offload_by,
             &status.rx,
             &status.tx,
             &status.nonblock,

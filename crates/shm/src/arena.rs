@@ -1,6 +1,10 @@
 //! Memory that the processes of one program share among themselves (it survives `fork`), and of which the daemon
 //! reads the counters. It is a sealed memfd of equal slots, one for each end of a stream.
 
+mod modes;
+
+pub use modes::{Chooser, Chosen, Modes, ModesSnapshot};
+
 use crate::MapError;
 use crate::ring::{Consumer, Cursor, Producer};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -84,6 +88,18 @@ pub struct Front {
     pub consumer: Consumer,
     /// What was sent and may be lacking.
     pub kept: Kept,
+    /// How it was sent.
+    pub sent: Modes,
+    /// How it was received.
+    pub received: Modes,
+    /// How it is to be sent from now on, a `crosslane_stream::Transfer`.
+    pub transfer: AtomicU32,
+    /// Who chose that, a [`Chooser`].
+    pub transfer_by: AtomicU32,
+    /// Not 0: the daemon's engine is to copy.
+    pub offload: AtomicU32,
+    /// Who chose that, a [`Chooser`].
+    pub offload_by: AtomicU32,
 }
 
 /// The counters of one slot at one moment.
@@ -120,6 +136,11 @@ impl Front {
         words.into_iter().for_each(|word| word.store(0, Ordering::Relaxed));
         kept.turn.store(0, Ordering::Relaxed);
         kept.pressed.store(0, Ordering::Relaxed);
+        self.sent.reset();
+        self.received.reset();
+        for word in [&self.transfer, &self.transfer_by, &self.offload, &self.offload_by] {
+            word.store(0, Ordering::Relaxed);
+        }
         self.producer.reset(0, 0, 0);
         self.consumer.blank();
     }
@@ -211,6 +232,25 @@ impl ArenaView {
             rx_bytes: counters.rx_bytes.load(Ordering::Relaxed),
             bells: counters.bells.load(Ordering::Relaxed),
             sleeps: counters.sleeps.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How the stream of a slot moved its bytes: sent, received; zeros if there is no such slot. The program may have
+    /// written anything there.
+    pub fn modes(&self, slot: u32) -> (ModesSnapshot, ModesSnapshot) {
+        self.front(slot).map(|front| (front.sent.snapshot(), front.received.snapshot())).unwrap_or_default()
+    }
+
+    /// What was chosen for the stream of a slot.
+    pub fn chosen(&self, slot: u32) -> Chosen {
+        let Some(front) = self.front(slot) else { return Chosen::default() };
+        let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let by = |by: &AtomicU32| Chooser::from_number(word(by));
+        Chosen {
+            transfer: word(&front.transfer),
+            transfer_by: by(&front.transfer_by),
+            offload: word(&front.offload) != 0,
+            offload_by: by(&front.offload_by),
         }
     }
 
@@ -314,6 +354,11 @@ mod tests {
         assert_eq!(view.receiver(slot).map(|(generation, _)| generation), None);
         arena.front(slot).consumer.resume(3, 4096, 4096, 7, 99);
         arena.front(slot).producer.resume(3, 4096, 4096, 7, 99);
+        arena.front(slot).sent.records.store(5, Ordering::Relaxed);
+        arena.front(slot).transfer.store(2, Ordering::Relaxed);
+        arena.front(slot).transfer_by.store(Chooser::Rule as u32, Ordering::Relaxed);
+        assert_eq!(view.modes(slot).0.records, 5);
+        assert_eq!((view.chosen(slot).transfer, view.chosen(slot).transfer_by), (2, Chooser::Rule));
         assert_eq!(
             view.receiver(slot).map(|(generation, cursor)| (generation, cursor.units())),
             Some((3, 99))
@@ -323,6 +368,7 @@ mod tests {
         assert!(view.receiver(slot).is_none());
         let nothing = Sent { generation: 0, units: 0, owes: false, kept: (0, 0), cap: 0, turn: None };
         assert_eq!(view.sent(slot), Some(nothing));
+        assert_eq!((view.modes(slot), view.chosen(slot)), Default::default());
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::history::{self, Advice};
 use crate::process::{self, NoCircuit};
 use crate::resume::DAEMON;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{address, announced, deferral, end_of_life, epoll, options, real, rules, thread, wait, watch};
+use crate::{
+    address, announced, chosen, deferral, end_of_life, epoll, options, real, rules, thread, wait, watch,
+};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
@@ -308,6 +310,7 @@ fn become_stream(fd: c_int, held: &Held, losses: u32) {
     let status = &held.shared().status;
     status.nonblock.store(u32::from(status_flags(fd) & libc::O_NONBLOCK != 0), Relaxed);
     crate::options::inherit(fd, status);
+    chosen::begin(fd, held);
     crate::options::inherit_buffer(fd, held);
     table::enter(fd, Kind::Stream, held.index);
     check_losses(held, losses);

@@ -15,6 +15,7 @@
 mod address;
 mod announced;
 mod attach;
+mod chosen;
 mod confined;
 mod crowded;
 mod deferral;

@@ -33,6 +33,8 @@ pub enum Kind {
     Unknown = 5,
     /// A TCP socket that the program asked for as `AF_INET_SDP`; the index is the family it named.
     Sdp = 6,
+    /// A TCP socket of which the program has said something by `SOL_CROSSLANE`, and that is nothing else to us.
+    Chosen = 7,
 }
 
 /// A descriptor's entry.
@@ -56,6 +58,8 @@ struct Place {
 
 static FDS: Table<AtomicU64> = Table::new();
 static ENDS: Table<Place> = Table::new();
+/// What the program has said of its sockets by `SOL_CROSSLANE`, for those that have an entry; 0 is nothing.
+static CHOICES: Table<AtomicU32> = Table::new();
 static FREE: AtomicU64 = AtomicU64::new(0);
 static FRESH: AtomicU32 = AtomicU32::new(1);
 static GENERATION: AtomicU32 = AtomicU32::new(1);
@@ -106,6 +110,7 @@ impl<T> Table<T> {
 pub fn prepare() {
     FDS.make(MAX_FDS);
     ENDS.make(MAX_ENDS);
+    CHOICES.make(MAX_FDS);
 }
 
 /// What `fd` is, if it is anything to us.
@@ -126,7 +131,31 @@ pub fn enter(fd: c_int, kind: Kind, index: u32) -> Option<Entry> {
 
 /// Forgets `fd`, and returns what it was. Only one of several threads gets it.
 pub fn leave(fd: c_int) -> Option<Entry> {
-    unpack(word(fd)?.swap(0, Ordering::AcqRel))
+    let left = unpack(word(fd)?.swap(0, Ordering::AcqRel));
+    if left.is_some() && choice(fd) != 0 {
+        set_choice(fd, 0);
+    }
+    left
+}
+
+/// What the program has said of `fd` by `SOL_CROSSLANE`; 0 is nothing.
+pub fn choice(fd: c_int) -> u32 {
+    let index = usize::try_from(fd).ok();
+    index.and_then(|index| CHOICES.get(index, MAX_FDS)).map_or(0, |word| word.load(Ordering::Relaxed))
+}
+
+/// Keeps what the program has said of `fd`, until it is closed.
+pub fn choose(fd: c_int, choice: u32) {
+    if look(fd).is_none() {
+        enter(fd, Kind::Chosen, 0);
+    }
+    set_choice(fd, choice);
+}
+
+fn set_choice(fd: c_int, choice: u32) {
+    if let Some(word) = usize::try_from(fd).ok().and_then(|index| CHOICES.get(index, MAX_FDS)) {
+        word.store(choice, Ordering::Relaxed);
+    }
 }
 
 /// All descriptors of the program that are something to us.
@@ -267,6 +296,7 @@ fn unpack(packed: u64) -> Option<Entry> {
         4 => Kind::Own,
         5 => Kind::Unknown,
         6 => Kind::Sdp,
+        7 => Kind::Chosen,
         _ => return None,
     };
     Some(Entry { kind, index: u32::from_le_bytes([i0, i1, i2, i3]) })

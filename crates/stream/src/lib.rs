@@ -14,7 +14,10 @@
 //! The sending direction has the same states without `Greeting`: its greeting is sent when the end is made.
 #![forbid(unsafe_code)]
 
+mod transfer;
 pub mod zcopy;
+
+pub use transfer::{NoTransfer, Transfer};
 
 use crosslane_wire::record::Kind;
 use thiserror::Error;

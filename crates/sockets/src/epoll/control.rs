@@ -32,7 +32,7 @@ pub fn control(
             None => kernel(),
         },
         Some(Kind::Epoll) => nested(epfd, operation, fd, kernel()),
-        None | Some(Kind::Sdp) => plain(epfd, operation, fd, wanted, kernel()),
+        None | Some(Kind::Sdp | Kind::Chosen) => plain(epfd, operation, fd, wanted, kernel()),
         Some(_) => kernel(),
     }
 }

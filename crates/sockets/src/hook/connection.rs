@@ -3,7 +3,7 @@
 use super::hook;
 use crate::attach::{self, Decision};
 use crate::table::{self, Kind};
-use crate::{address, deferral, options, real};
+use crate::{address, chosen, deferral, options, real};
 use core::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 
@@ -104,6 +104,12 @@ hook! {
 
     /// `setsockopt(2)`.
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+        if level == chosen::SOL_CROSSLANE
+            // SAFETY: the program's promise to `setsockopt`.
+            && let Some(outcome) = unsafe { chosen::set(fd, name, value, len) }
+        {
+            return outcome.map_or_else(real::fail, |()| 0);
+        }
         let kind = table::look(fd).map(|entry| entry.kind);
         if let Some(errno) = kind.and_then(|kind| options::refused(kind, level, name)) {
             return real::fail(errno);
@@ -124,6 +130,12 @@ hook! {
 
     /// `getsockopt(2)`.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+        if level == chosen::SOL_CROSSLANE
+            // SAFETY: the program's promise to `getsockopt`.
+            && let Some(outcome) = unsafe { chosen::get(fd, name, value, len) }
+        {
+            return outcome.map_or_else(real::fail, |()| 0);
+        }
         // SAFETY: the program's promise to `getsockopt`.
         let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
         let ours = match (level, name) {
@@ -167,6 +179,9 @@ fn dissolve(fd: c_int, end: &table::Held, kernel: impl FnOnce() -> c_int) -> c_i
 fn arrived(listener: c_int, accepted: c_int) -> c_int {
     if accepted >= 0 && table::look(listener).is_some_and(|entry| entry.kind == Kind::Listener) {
         let errno = real::errno();
+        if table::choice(listener) != 0 {
+            table::choose(accepted, table::choice(listener));
+        }
         attach::accepted(accepted);
         real::set_errno(errno);
     }

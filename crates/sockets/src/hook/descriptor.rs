@@ -213,6 +213,9 @@ fn same(fd: c_int, copy: c_int) {
         Some(Entry { kind: Kind::Epoll, .. }) => epoll::duplicated(fd, copy),
         Some(Entry { kind, index }) => {
             table::enter(copy, kind, index);
+            if table::choice(fd) != 0 {
+                table::choose(copy, table::choice(fd));
+            }
         }
         None => {}
     }

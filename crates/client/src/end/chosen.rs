@@ -1,0 +1,62 @@
+//! How the stream is to move its data, by whose choice, and how it did.
+
+use super::End;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::arena::{Chooser, ModesSnapshot};
+use crosslane_stream::Transfer;
+
+/// What a stream has moved, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Payload sent by the stream, bytes.
+    pub tx_bytes: u64,
+    /// Payload received by the stream, bytes.
+    pub rx_bytes: u64,
+    /// How it was sent.
+    pub sent: ModesSnapshot,
+    /// How it was received.
+    pub received: ModesSnapshot,
+    /// Bells rung.
+    pub bells: u64,
+    /// Times that a thread slept for this end.
+    pub sleeps: u64,
+}
+
+impl End {
+    /// How the program's data is to be sent.
+    #[inline]
+    pub fn transfer(&self) -> Transfer {
+        Transfer::from_number(self.shared.status.transfer.load(Relaxed)).unwrap_or_default()
+    }
+
+    /// The sends after this one go that way, for all processes that hold the end.
+    pub fn set_transfer(&self, transfer: Transfer, by: Chooser) {
+        self.shared.status.transfer.store(transfer as u32, Relaxed);
+        self.shared.status.transfer_by.store(by as u32, Relaxed);
+    }
+
+    /// Whether the daemon's engine is to copy.
+    #[inline]
+    pub fn offload(&self) -> bool {
+        self.shared.status.offload.load(Relaxed) != 0
+    }
+
+    /// The daemon's engine is to copy from now on, or the program itself; for all processes that hold the end.
+    pub fn set_offload(&self, on: bool, by: Chooser) {
+        self.shared.status.offload.store(u32::from(on), Relaxed);
+        self.shared.status.offload_by.store(by as u32, Relaxed);
+    }
+
+    /// What was moved so far, and how. Each number is right at some moment; they are not all of the same.
+    pub fn statistics(&self) -> Statistics {
+        let counters = &self.shared.counters;
+        Statistics {
+            tx_bytes: counters.tx_bytes.load(Relaxed),
+            rx_bytes: counters.rx_bytes.load(Relaxed),
+            sent: self.shared.sent.snapshot(),
+            received: self.shared.received.snapshot(),
+            bells: counters.bells.load(Relaxed),
+            sleeps: counters.sleeps.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How a stream is to move its bytes, and how it did: for people who choose, and who look.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// How one direction of a stream moved its bytes, for display only. Written by whoever holds the direction's lock. What
+/// is not counted here went by Bcopy, and was copied once by this end.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Modes {
+    /// Payload moved by Read Zcopy, bytes.
+    pub read_zcopy: AtomicU64,
+    /// Payload moved by Write Zcopy, bytes.
+    pub write_zcopy: AtomicU64,
+    /// Payload that rode in the messages of Transactions or was answered by them, bytes.
+    pub transaction: AtomicU64,
+    /// Payload that this end moved without copying it, bytes: the far end did, or nobody.
+    pub spared: AtomicU64,
+    /// Records with payload.
+    pub records: AtomicU64,
+    /// Messages without payload: announcements, completions, refusals, cancels.
+    pub control: AtomicU64,
+    /// Announcements that were taken back or refused.
+    pub cancelled: AtomicU64,
+    /// Payload that the daemon's engine moved, bytes.
+    pub offloaded: AtomicU64,
+}
+
+/// [`Modes`] at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModesSnapshot {
+    /// Payload moved by Read Zcopy, bytes.
+    pub read_zcopy: u64,
+    /// Payload moved by Write Zcopy, bytes.
+    pub write_zcopy: u64,
+    /// Payload of Transactions, bytes.
+    pub transaction: u64,
+    /// Payload that this end did not copy, bytes.
+    pub spared: u64,
+    /// Records with payload.
+    pub records: u64,
+    /// Messages without payload.
+    pub control: u64,
+    /// Announcements that were taken back or refused.
+    pub cancelled: u64,
+    /// Payload that the daemon's engine moved, bytes.
+    pub offloaded: u64,
+}
+
+/// Who chose how a stream moves its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Chooser {
+    /// Nobody: it is as it is by default.
+    #[default]
+    Nobody = 0,
+    /// The program, by `setsockopt`.
+    Program = 1,
+    /// A rule of the configuration.
+    Rule = 2,
+}
+
+/// What was chosen for a stream, by number, and by whom. A program may have written anything there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// A `crosslane_stream::Transfer`.
+    pub transfer: u32,
+    /// Who chose that.
+    pub transfer_by: Chooser,
+    /// Whether the daemon's engine is to copy.
+    pub offload: bool,
+    /// Who chose that.
+    pub offload_by: Chooser,
+}
+
+impl Modes {
+    /// Begins at nothing.
+    pub fn reset(&self) {
+        let (moved, messages) = (
+            [&self.read_zcopy, &self.write_zcopy, &self.transaction, &self.spared],
+            [&self.records, &self.control, &self.cancelled, &self.offloaded],
+        );
+        moved.into_iter().chain(messages).for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// As it is now.
+    pub fn snapshot(&self) -> ModesSnapshot {
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        ModesSnapshot {
+            read_zcopy: word(&self.read_zcopy),
+            write_zcopy: word(&self.write_zcopy),
+            transaction: word(&self.transaction),
+            spared: word(&self.spared),
+            records: word(&self.records),
+            control: word(&self.control),
+            cancelled: word(&self.cancelled),
+            offloaded: word(&self.offloaded),
+        }
+    }
+}
+
+impl ModesSnapshot {
+    /// Payload that went through the ring, of `total` bytes.
+    pub fn bcopy(&self, total: u64) -> u64 {
+        [self.read_zcopy, self.write_zcopy, self.transaction].into_iter().fold(total, u64::saturating_sub)
+    }
+
+    /// Payload that this end copied, of `total` bytes.
+    pub fn copied(&self, total: u64) -> u64 {
+        total.saturating_sub(self.spared)
+    }
+}
+
+impl Chooser {
+    /// The one with this number; a number that we never wrote is nobody's.
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Program,
+            2 => Self::Rule,
+            _ => Self::Nobody,
+        }
+    }
+}

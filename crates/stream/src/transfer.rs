@@ -1,0 +1,72 @@
+//! The ways to move data of the Sockets Direct Protocol that people choose among.
+
+use thiserror::Error;
+
+/// How a stream is to move what its program sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Transfer {
+    /// Whatever is best for each send.
+    #[default]
+    Auto = 0,
+    /// Through the ring: the sender copies in, the receiver copies out.
+    Bcopy = 1,
+    /// The sender announces its buffer, the receiver takes the bytes from there.
+    ReadZcopy = 2,
+    /// The receiver announces its buffer, the sender puts the bytes there.
+    WriteZcopy = 3,
+}
+
+/// A text that is the name of no way.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is none of auto, bcopy, read-zcopy, write-zcopy")]
+pub struct NoTransfer(pub String);
+
+impl Transfer {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Bcopy, Self::ReadZcopy, Self::WriteZcopy];
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Bcopy => "bcopy",
+            Self::ReadZcopy => "read-zcopy",
+            Self::WriteZcopy => "write-zcopy",
+        }
+    }
+
+    /// The way with this number, as options and shared memory have it.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| *way as u32 == number)
+    }
+}
+
+impl core::str::FromStr for Transfer {
+    type Err = NoTransfer;
+
+    fn from_str(text: &str) -> Result<Self, NoTransfer> {
+        Self::ALL.into_iter().find(|way| way.name() == text).ok_or_else(|| NoTransfer(text.to_owned()))
+    }
+}
+
+impl core::fmt::Display for Transfer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_lead_back() {
+        for way in Transfer::ALL {
+            assert_eq!(way.name().parse(), Ok(way));
+            assert_eq!(Transfer::from_number(way as u32), Some(way));
+        }
+        assert_eq!(Transfer::from_number(4), None);
+        assert!("zcopy".parse::<Transfer>().unwrap_err().to_string().contains("`zcopy`"));
+    }
+}

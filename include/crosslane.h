@@ -1,0 +1,75 @@
+/* Crosslane: what a program that knows of streams may ask of, and choose for, its sockets.
+ *
+ * All of it works by getsockopt(2) and setsockopt(2) with level SOL_CROSSLANE in a program that runs under the library
+ * (`crosslane run`). Without the library, and on sockets that are not TCP, the kernel refuses the level (ENOPROTOOPT,
+ * EOPNOTSUPP): then there is nothing to choose. */
+#ifndef CROSSLANE_H
+#define CROSSLANE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The level of the options below. */
+#define SOL_CROSSLANE 0x584c
+
+/* int, get only: what the socket is, one of enum xl_state. Of every TCP socket. */
+#define XL_STATE 1
+/* int: how data is sent, one of enum xl_transfer. Before connect(2) and on listeners it is kept for the stream that is
+ * made; streams that accept(2) returns have their listener's. It counts for this end's sends, and goes before rules of
+ * the configuration. On a connection that is plain TCP: ENOPROTOOPT. */
+#define XL_TRANSFER 2
+/* int, 0 or 1: the daemon's engine copies, not this program's threads. Otherwise as XL_TRANSFER. */
+#define XL_OFFLOAD 3
+/* struct xl_stats, get only: what the stream has moved, and how. Copies as much as fits the given length, and stores the
+ * length copied. On sockets that are no streams: ENOPROTOOPT. */
+#define XL_STATS 4
+
+enum xl_state {
+    XL_STATE_TCP = 0,      /* not connected yet, or the kernel's TCP */
+    XL_STATE_STREAM = 1,   /* a stream */
+    XL_STATE_LISTENER = 2, /* a listener whose connections may become streams */
+};
+
+enum xl_transfer {
+    XL_TRANSFER_AUTO = 0,        /* whatever is best for each send */
+    XL_TRANSFER_BCOPY = 1,       /* copied in by the sender, copied out by the receiver */
+    XL_TRANSFER_READ_ZCOPY = 2,  /* taken out of the sender's buffer */
+    XL_TRANSFER_WRITE_ZCOPY = 3, /* put into the receiver's buffer */
+};
+
+/* Counters of one end of a stream since it began. Releases to come add members at the end and keep those that are
+ * there; `size` tells how many bytes the library knows. */
+struct xl_stats {
+    uint64_t size;            /* bytes of the library's structure */
+    uint64_t tx_bytes;        /* payload sent: the sum of the next four */
+    uint64_t tx_bcopy;        /* by Bcopy */
+    uint64_t tx_read_zcopy;   /* by Read Zcopy */
+    uint64_t tx_write_zcopy;  /* by Write Zcopy */
+    uint64_t tx_transaction;  /* by Transactions */
+    uint64_t tx_copied;       /* payload that this end copied to send it */
+    uint64_t tx_records;      /* records with payload */
+    uint64_t tx_control;      /* messages without payload: announcements, completions, refusals, cancels */
+    uint64_t tx_cancelled;    /* announcements of this end that were taken back or refused */
+    uint64_t tx_offloaded;    /* payload that the daemon's engine moved */
+    uint64_t rx_bytes;        /* payload received: the sum of the next four */
+    uint64_t rx_bcopy;
+    uint64_t rx_read_zcopy;
+    uint64_t rx_write_zcopy;
+    uint64_t rx_transaction;
+    uint64_t rx_copied;
+    uint64_t rx_records;
+    uint64_t rx_control;
+    uint64_t rx_cancelled;
+    uint64_t rx_offloaded;
+    uint64_t bells;           /* waiters of the far side that this end rang */
+    uint64_t sleeps;          /* times that a thread slept for this end */
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
