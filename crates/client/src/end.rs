@@ -23,6 +23,7 @@ use crate::shared::{FIN_SILENT, FIN_TOLD, Shared};
 use crate::slices::Next;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use crosslane_shm::account::{self, Function};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::Violation;
@@ -324,12 +325,14 @@ impl End {
     /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data
     /// was stored: there is a full fence in between.
     fn data_bell(&self, tx: &Generation) -> Option<WaiterId> {
+        let _span = account::sending(Function::Acknowledge);
         tx.slices.outbound.fence();
         answer(tx.slices.inbound.load_u64(WANT_DATA), &self.shared.sending.rung)
     }
 
     /// The waiter that wants to know of room.
     fn room_bell(&self, rx: &Generation) -> Option<WaiterId> {
+        let _span = account::receiving(Function::Acknowledge);
         rx.slices.outbound.fence();
         answer(rx.slices.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
     }

@@ -40,6 +40,7 @@ pub struct Arguments {
 /// Runs the daemon with these arguments until it is told to stop.
 pub fn run(arguments: &Arguments) -> ExitCode {
     init_log();
+    crosslane_shm::account::begin_if_asked();
     let config = match Config::read(&arguments.config) {
         Ok(config) => config,
         Err(error) => {

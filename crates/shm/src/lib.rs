@@ -4,8 +4,10 @@
 //! peer may change them at any time. [`mem`] has the two views (an [`Outbound`] has no load at all: law 1), [`ring`]
 //! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
 //! spin-then-sleep, [`lock`] and [`arena`] what the processes of one program share among themselves, [`list`] what
-//! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others.
+//! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
+//! [`account`] where the time goes.
 
+pub mod account;
 pub mod arena;
 pub mod clock;
 pub mod copy;

@@ -7,7 +7,9 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
+use crosslane_shm::account::{self, Function, Span};
 use crosslane_shm::wait::spin;
+use crosslane_wire::WaiterId;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,7 @@ thread_local! {
 
 /// Sends all of `buffers`, or what fits if the call must not wait.
 pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Outcome {
+    let _span = account::sending(Function::Rest);
     if let Err(outcome) = connect_first(fd, end, flags) {
         return outcome;
     }
@@ -47,7 +50,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     loop {
         match end.try_send(thread::tid(), buffers, done) {
             Ok(moved) => {
-                waiters::ring(end, moved.wake);
+                ring(end, moved.wake, account::sending);
                 done += moved.bytes;
                 if done >= total {
                     return Outcome::Bytes(done);
@@ -73,6 +76,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
 
 /// Receives into `buffers`: what is there, or all of it with `MSG_WAITALL`.
 pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    let _span = account::receiving(Function::Rest);
     if let Err(outcome) = connect_first(fd, end, flags) {
         return outcome;
     }
@@ -132,6 +136,7 @@ impl Outcome {
 /// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`PATIENCE`]: a reader
 /// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
 fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
+    let _span = account::sending(Function::WaitSpace);
     let keeps_too_little = end.keeps_too_little();
     if !(end.can_be_pressed() || keeps_too_little) {
         return wait::wait(fd, end, For::Room, deadline);
@@ -155,8 +160,16 @@ fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(),
 /// if none does, the ring is better longer, for a call that must not wait. It does this once: it takes no longer than the
 /// kernel takes for a large send, and is in vain only as often as a ring can double.
 fn reader_comes(end: &Held) -> bool {
+    let _span = account::sending(Function::WaitSpace);
     let ns = wait::spin_ns(end, &end.shared().sending.budget);
     wait::Spinner::among(ns).is_some_and(|_spinner| spin(ns, || end.has_credit()))
+}
+
+/// Rings the far waiter, if there is one to be rung.
+#[inline]
+fn ring(end: &Held, wake: Option<WaiterId>, span: fn(Function) -> Span) {
+    let _span = wake.map(|_| span(Function::Acknowledge));
+    waiters::ring(end, wake);
 }
 
 fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Failure> {
@@ -164,7 +177,7 @@ fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Resu
         return end.try_peek(thread::tid(), buffers);
     }
     let moved = end.try_receive(thread::tid(), buffers)?;
-    waiters::ring(end, moved.wake);
+    ring(end, moved.wake, account::receiving);
     Ok(moved.bytes)
 }
 
@@ -229,6 +242,7 @@ fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>)
         look_each_tick(fd, end);
         return Err(Outcome::Errno(libc::EAGAIN));
     }
+    let _span = account::receiving(Function::WaitData);
     wait::wait(fd, end, For::Data, deadline).map_err(Outcome::Errno)
 }
 

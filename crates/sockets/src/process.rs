@@ -6,6 +6,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::session::{self, ANSWER_TIMEOUT, Session};
 use crosslane_client::{Grant, SessionError};
+use crosslane_shm::account;
 use crosslane_shm::arena::Arena;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::lock::{Guard, Lock};
@@ -136,9 +137,11 @@ fn socket_path() -> PathBuf {
     if is_privileged() { PathBuf::from(session::DEFAULT_SOCKET) } else { session::socket_path() }
 }
 
-/// At load: the tables know this process. The control socket's path is read now, since some programs (nginx) clear
-/// their environment.
+/// At load: the tables know this process. The environment is read now, since some programs (nginx) clear it.
 pub fn start() {
+    if !is_privileged() {
+        account::begin_if_asked();
+    }
     let _ = SOCKET_PATH.set(socket_path());
     PID.store(std::process::id(), Ordering::Relaxed);
 }

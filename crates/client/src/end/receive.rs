@@ -3,6 +3,7 @@
 use super::{End, Failure, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
+use crosslane_shm::account::{self, Function};
 use crosslane_shm::region::Part;
 use crosslane_shm::ring::Head;
 use crosslane_stream::{Direction, Effect, handle_record};
@@ -95,7 +96,10 @@ impl End {
             let ring = &self.generations.rx().slices.inbound;
             let Some(head) = consumer.head(ring)? else { break };
             let count = head.left.min(part.len() - done);
-            part.fill(done, ring, consumer.front(head), count);
+            {
+                let _span = account::receiving(Function::CopyOut);
+                part.fill(done, ring, consumer.front(head), count);
+            }
             consumer.skip(head, count)?;
             done += count;
         }

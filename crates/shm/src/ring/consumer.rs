@@ -1,6 +1,7 @@
 //! The end that reads records.
 
 use super::{Cursor, Violation, address};
+use crate::account::{self, Function};
 use crate::{Load, Store};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -116,6 +117,7 @@ impl Consumer {
         believed: impl FnOnce() -> bool,
     ) -> Result<Option<Head>, Violation> {
         let mut word = self.word.load(Relaxed);
+        let _span = (word == 0).then(|| account::receiving(Function::HeaderCheck));
         if word == 0 {
             let expected = self.expected.load(Relaxed);
             if expected == 0 {
@@ -153,7 +155,10 @@ impl Consumer {
     pub fn take(&self, ring: &impl Load, target: &mut [u8]) -> Result<usize, Violation> {
         let Some(head) = self.head(ring)? else { return Ok(0) };
         let count = head.left.min(target.len());
-        ring.read(self.front(head), &mut target[..count]);
+        {
+            let _span = account::receiving(Function::CopyOut);
+            ring.read(self.front(head), &mut target[..count]);
+        }
         self.skip(head, count)?;
         Ok(count)
     }
@@ -215,6 +220,7 @@ impl Consumer {
 
     /// Consumes the front record, whatever is left of it.
     pub fn consume(&self) -> Result<(), Violation> {
+        let _span = account::receiving(Function::Free);
         let header = Header::from_word(self.word.load(Relaxed), u64::MAX)?;
         let mut cursor = self.cursor();
         cursor.pass(header);
@@ -252,6 +258,7 @@ impl Consumer {
         if due == 0 || (!all && due < self.cap.load(Relaxed) / 4) {
             return false;
         }
+        let _span = account::receiving(Function::Acknowledge);
         peer.store_u64(CREDIT, position);
         self.returned.store(position, Relaxed);
         true

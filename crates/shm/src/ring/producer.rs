@@ -1,6 +1,7 @@
 //! The end that writes records.
 
 use super::{Violation, address};
+use crate::account::{self, Function};
 use crate::{Inbound, Load, Outbound, Store, clock};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -209,6 +210,7 @@ impl Producer {
         cpu: u16,
         fill: impl Fn(usize, Range<usize>),
     ) -> Result<usize, Violation> {
+        let _span = account::sending(Function::Allot);
         let mut done = 0;
         while done < len {
             let left = len - done;
@@ -227,7 +229,10 @@ impl Producer {
                 self.was_full();
             }
             let take = self.fitting(room).min(left);
-            self.put(ring, kind, take as u64, cpu, |at| fill(at, done..done + take));
+            self.put(ring, kind, take as u64, cpu, |at| {
+                let _span = account::sending(Function::CopyIn);
+                fill(at, done..done + take);
+            });
             done += take;
         }
         Ok(done)

@@ -1,0 +1,136 @@
+//! The file of counts: made and read by a tool, mapped by the programs that count.
+
+use super::{Count, Counts, Function, LEN, Line, Lines, MAGIC, TABLE, Table, Way};
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Environment variable that names the file, for programs and the daemon.
+pub const VARIABLE: &str = "CROSSLANE_ACCOUNT";
+
+impl Counts {
+    /// The counts in the file at `path`, which [`create`] made.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such file.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut words = [[0_u8; 8]; LEN / 8];
+        File::open(path)?.read_exact(words.as_flattened_mut())?;
+        let word = |offset: usize| u64::from_ne_bytes(words[offset / 8]);
+        if word(0) != MAGIC {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no account of cycles"));
+        }
+        let mut counts = Self::default();
+        for (way, lines) in counts.0.iter_mut().enumerate() {
+            let begin = offset_of!(Table, ways) + way * size_of::<Lines>();
+            for (number, count) in lines.iter_mut().enumerate() {
+                let at = begin + number * size_of::<Line>();
+                *count = Count { ticks: word(at), calls: word(at + 8) };
+            }
+        }
+        Ok(counts)
+    }
+
+    /// What was counted for one function.
+    pub fn of(&self, way: Way, function: Function) -> Count {
+        self.0[way as usize][function as usize]
+    }
+
+    /// What was counted since `before`.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (count, before) in self.0.as_flattened_mut().iter_mut().zip(before.0.as_flattened()) {
+            count.ticks = count.ticks.wrapping_sub(before.ticks);
+            count.calls = count.calls.wrapping_sub(before.calls);
+        }
+        self
+    }
+}
+
+/// Makes a file for counts, all of them 0.
+///
+/// # Errors
+/// It cannot be written.
+pub fn create(path: &Path) -> io::Result<()> {
+    let mut bytes = vec![0; LEN];
+    bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    std::fs::write(path, bytes)
+}
+
+/// Counts into the file that [`VARIABLE`] names, if it is set and the file is one of ours. For the start of a process,
+/// which must not have more rights than whoever set the variable. The file must not be made shorter while it counts.
+pub fn begin_if_asked() {
+    if let Some(path) = std::env::var_os(VARIABLE)
+        && let Err(error) = begin(Path::new(&path))
+    {
+        eprintln!("crosslane: cannot count cycles in {}: {error}", Path::new(&path).display());
+    }
+}
+
+/// Counts into the file at `path`, which [`create`] made, from here on.
+///
+/// # Errors
+/// It cannot be mapped, or is no such file.
+pub fn begin(path: &Path) -> Result<(), Errno> {
+    let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let stat = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+        || usize::try_from(stat.st_size).ok() != Some(LEN)
+    {
+        return Err(Errno::INVAL);
+    }
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh shared mapping at an address of the kernel's choice, kept for the life of the process.
+    let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), LEN, access, MapFlags::SHARED, &file, 0)? };
+    let table = base.cast::<Table>();
+    // SAFETY: mapped, aligned to a page, all of it atomics, which may be shared with other processes.
+    if unsafe { &(*table).magic }.load(Relaxed) != MAGIC {
+        // SAFETY: nobody knows of the mapping yet.
+        unsafe { rustix::mm::munmap(base, LEN)? };
+        return Err(Errno::INVAL);
+    }
+    TABLE.store(table, Release);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account;
+
+    /// All in one: what is begun is begun for the whole process.
+    #[test]
+    #[cfg_attr(miri, ignore = "maps a file")]
+    fn a_file_has_what_was_counted_and_a_wrong_one_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("counts");
+        assert_eq!(begin(&path), Err(Errno::NOENT));
+        std::fs::write(&path, [0; LEN]).unwrap();
+        assert_eq!(begin(&path), Err(Errno::INVAL), "no magic");
+        assert!(Counts::read(&path).is_err());
+        std::fs::write(&path, MAGIC.to_ne_bytes()).unwrap();
+        assert_eq!(begin(&path), Err(Errno::INVAL), "too short");
+        assert_eq!(begin(folder.path()), Err(Errno::ISDIR));
+
+        create(&path).unwrap();
+        let before = Counts::read(&path).unwrap();
+        assert_eq!(before, Counts::default());
+        drop(account::sending(Function::CopyIn));
+        begin(&path).unwrap();
+        assert!(account::idle().is_none());
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..1000).for_each(|_| drop(account::receiving(Function::Free))));
+            }
+        });
+        let counts = Counts::read(&path).unwrap().since(&before);
+        assert_eq!(counts.of(Way::Receive, Function::Free).calls, 2000);
+        assert!(counts.of(Way::Receive, Function::Free).ticks > 0);
+        assert_eq!(counts.of(Way::Send, Function::CopyIn), Count::default(), "it had not begun");
+    }
+}
