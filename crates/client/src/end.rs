@@ -17,6 +17,7 @@ mod receive;
 mod resend;
 mod send;
 mod walk;
+pub mod zcopy;
 
 use crate::Grant;
 use crate::shared::{FIN_SILENT, FIN_TOLD, Shared};
@@ -28,6 +29,7 @@ use crosslane_shm::arena::Arena;
 use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Load, Store};
+use crosslane_stream::zcopy::Lie;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
 use crosslane_wire::record::Kind;
@@ -62,6 +64,9 @@ pub enum Failure {
     /// The peer sent a record out of order; the stream is broken off now.
     #[error(transparent)]
     OutOfOrder(#[from] OutOfOrder),
+    /// The peer said of announced memory what cannot be; the stream is broken off now.
+    #[error(transparent)]
+    Lie(#[from] Lie),
     /// The stream moved to another circuit, and what is said of how far it had come cannot be; broken off now.
     #[error("the stream cannot go on: {told} units are said to have arrived, {known} are possible")]
     Discontinued {
@@ -73,6 +78,13 @@ pub enum Failure {
     /// A signal handler came in between a call on the same stream, or between a request to the daemon.
     #[error("re-entered from a signal handler")]
     Reentered,
+}
+
+impl Failure {
+    /// Whether the peer, or a daemon, said what cannot be.
+    pub fn is_violation(&self) -> bool {
+        matches!(self, Self::Violation(_) | Self::OutOfOrder(_) | Self::Lie(_) | Self::Discontinued { .. })
+    }
 }
 
 impl From<Reentered> for Failure {
@@ -284,7 +296,8 @@ impl End {
         }
         let mut walk = self.walk(self.shared.consumer.glance()?)?;
         while let Ok(Some(header)) = walk.look() {
-            if !matches!(header.kind, Kind::Data | Kind::Filler | Kind::Hello | Kind::HelloAck) {
+            let passes = matches!(header.kind, Kind::Filler | Kind::Hello | Kind::HelloAck);
+            if !(passes || header.kind.has_bytes()) {
                 return Some(true);
             }
             walk.pass(header);
@@ -339,7 +352,7 @@ impl End {
 
     /// Breaks the stream off if the peer broke the protocol.
     fn guarded<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        if let Err(Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. }) = outcome {
+        if outcome.as_ref().is_err_and(Failure::is_violation) {
             self.break_off(libc::ECONNRESET);
             self.shared.status.rx.store(Direction::Aborted as u32, Relaxed);
             self.shared.status.tx.store(Direction::Aborted as u32, Relaxed);

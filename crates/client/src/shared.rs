@@ -8,6 +8,7 @@ use crosslane_shm::arena::{self, Arena, Counters, Front, Kept, Modes};
 use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wait::Budget;
+use crosslane_wire::zcopy::{Descriptor, PROCESS, Whose};
 
 /// What is true of the end as a whole.
 #[repr(C, align(64))]
@@ -114,6 +115,108 @@ pub struct Waiting {
     pub room: AtomicU32,
 }
 
+/// Memory that the far side announced to us.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Announcement {
+    /// Number of the announcement, 0 if there is none.
+    pub sequence: AtomicU32,
+    /// Bytes.
+    pub len: AtomicU32,
+    /// Bytes of it that were fetched and count.
+    pub done: AtomicU32,
+    /// Not 0: we want it by the ring.
+    pub refused: AtomicU32,
+    /// Buffer's number, or `zcopy::PROCESS` and the process.
+    pub whose: AtomicU64,
+    /// Where it begins.
+    pub at: AtomicU64,
+    /// Proof of the process.
+    pub proof: AtomicU64,
+    /// Where the proof stands.
+    pub proof_at: AtomicU64,
+    /// Of a sink: units of our sending direction that had been consumed.
+    pub units: AtomicU64,
+}
+
+/// What is announced, by either side. The source's part changes with the lock of sending held, the sink's with that of
+/// receiving.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Zcopy {
+    /// Memory that the far side may be fetching, announced by us: its number, 0 if there is none.
+    pub open: AtomicU32,
+    /// Bytes of it.
+    pub open_len: AtomicU32,
+    /// Number of our last SrcAvail.
+    pub last_source: AtomicU32,
+    /// What counts of the last one that was not fetched as a whole, a word of `crosslane_wire::zcopy`.
+    pub withdrawn: AtomicU64,
+    /// Memory that the far side offers us to write into.
+    pub sink: Announcement,
+    /// Memory that the far side offers us to fetch.
+    pub source: Announcement,
+    /// One more than the place of the record that announced last; 0 if none did in this ring.
+    pub noted: AtomicU64,
+    /// Memory that the far side may be writing into, offered by us: its number, 0 if there is none.
+    pub offered: AtomicU32,
+    /// Bytes of it.
+    pub offered_len: AtomicU32,
+    /// Number of our last SinkAvail.
+    pub last_sink: AtomicU32,
+}
+
+impl Announcement {
+    fn reset(&self) {
+        [&self.sequence, &self.len, &self.done, &self.refused].iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Takes over what the far side announced.
+    pub fn set(&self, descriptor: &Descriptor) {
+        let (whose, proof, proof_at) = match descriptor.whose {
+            Whose::Buffer(number) => (number, 0, 0),
+            Whose::Process { pid, proof, proof_at } => (PROCESS | u64::from(pid), proof, proof_at),
+        };
+        for (word, value) in [
+            (&self.whose, whose),
+            (&self.at, descriptor.at),
+            (&self.proof, proof),
+            (&self.proof_at, proof_at),
+            (&self.units, descriptor.units),
+        ] {
+            word.store(value, Relaxed);
+        }
+        self.len.store(descriptor.len, Relaxed);
+        self.done.store(0, Relaxed);
+        self.refused.store(0, Relaxed);
+        self.sequence.store(descriptor.sequence, Relaxed);
+    }
+
+    /// Whose memory it is.
+    pub fn whose(&self) -> Whose {
+        let whose = self.whose.load(Relaxed);
+        if whose & PROCESS == 0 {
+            return Whose::Buffer(whose);
+        }
+        let pid = u32::try_from(whose & !PROCESS).unwrap_or(0);
+        Whose::Process { pid, proof: self.proof.load(Relaxed), proof_at: self.proof_at.load(Relaxed) }
+    }
+}
+
+impl Zcopy {
+    fn reset(&self) {
+        for word in
+            [&self.open, &self.open_len, &self.last_source, &self.offered, &self.offered_len, &self.last_sink]
+        {
+            word.store(0, Relaxed);
+        }
+        self.withdrawn.store(0, Relaxed);
+        self.noted.store(0, Relaxed);
+        self.sink.reset();
+        self.source.reset();
+    }
+}
+
 /// The FIN belongs to a record that ends, or turns, the far side's direction.
 pub const FIN_TOLD: u32 = 1;
 /// The far side's last holder ended without a word.
@@ -143,6 +246,8 @@ pub struct Shared {
     pub receiving: Receiving,
     /// Waiters.
     pub waiting: Waiting,
+    /// What is announced.
+    pub zcopy: Zcopy,
 }
 
 const _: () = assert!(size_of::<Shared>() <= arena::SLOT);
@@ -214,6 +319,7 @@ impl Shared {
         for word in words.into_iter().chain(sent).chain(rung) {
             word.store(0, Relaxed);
         }
+        self.zcopy.reset();
         self.receiving.peer_cpu.store(u32::MAX, Relaxed);
         self.sending.lock.reset();
         self.receiving.lock.reset();

@@ -5,7 +5,8 @@
 //! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
 //! spin-then-sleep, [`lock`] and [`arena`] what the processes of one program share among themselves, [`list`] what
 //! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
-//! [`account`] where the time goes.
+//! [`process`] other processes'
+//! memory, [`account`] where the time goes.
 
 pub mod account;
 pub mod arena;
@@ -15,6 +16,7 @@ pub mod life;
 pub mod list;
 pub mod lock;
 pub mod mem;
+pub mod process;
 pub mod region;
 pub mod ring;
 pub mod wait;

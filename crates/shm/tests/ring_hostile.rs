@@ -50,7 +50,7 @@ impl Choices<'_> {
         // The lowest bit of each part of the word, from words that have one more or less there.
         let kind = word(Kind::Hello) - word(Kind::Data);
         let flag = Header { len: 0, kind: Kind::Data, flags: 1, cpu: 0 }.to_word() - word(Kind::Data);
-        (len % kind) + kind * u64::from(self.byte() % 10) + flag * u64::from(self.byte() % 3)
+        (len % kind) + kind * u64::from(self.byte() % 12) + flag * u64::from(self.byte() % 3)
     }
 }
 
@@ -97,7 +97,12 @@ fn consume(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> 
     while !memory.choices.is_over() {
         memory.position.set(consumer.position());
         match memory.choices.byte() % 6 {
-            0 => drop(consumer.head(memory)?),
+            0 => {
+                if let Some(head) = consumer.head(memory)? {
+                    consumer.descriptor(memory, head);
+                    consumer.announce(memory.choices.byte().into());
+                }
+            }
             1 => drop(consumer.take(memory, &mut target)?),
             2 => drop(consumer.take(memory, &mut target[..usize::from(memory.choices.byte())])?),
             3 if consumer.head(memory)?.is_some() => consumer.consume()?,
@@ -113,7 +118,7 @@ fn walk(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
     for _ in 0..8 {
         memory.position.set(cursor.position());
         let Some(header) = cursor.look(memory)? else { break };
-        let mut bytes = vec![0; header.len as usize];
+        let mut bytes = vec![0; header.bytes() as usize];
         cursor.read(memory, header, 0, &mut bytes);
         cursor.pass(header);
     }

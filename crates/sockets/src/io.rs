@@ -2,6 +2,7 @@
 
 use crate::table::Held;
 use crate::wait::{self, For};
+use crate::zcopy::{self, Sent};
 use crate::{end_of_life, epoll, real, thread, waiters};
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -47,6 +48,17 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     let deadline = wait::deadline(end.shared().status.send_timeout.load(Relaxed));
     let (mut done, mut awaited) = (0, false);
     look_now_and_then(fd, end);
+    if let [bytes] = buffers
+        && zcopy::is_wanted(end, bytes.len())
+        && !must_not_wait(end, flags)
+    {
+        match zcopy::send(fd, end, bytes, deadline) {
+            Ok(Sent::Bytes(count)) if count == total => return Outcome::Bytes(count),
+            Ok(Sent::Bytes(count)) => done = count,
+            Ok(Sent::Ended(count, errno)) => return partial(count, errno),
+            Err(failure) => return send_failed(end, failure, 0, flags),
+        }
+    }
     loop {
         match end.try_send(thread::tid(), buffers, done) {
             Ok(moved) => {
@@ -256,7 +268,7 @@ fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outco
             Some(errno) => Outcome::Errno(errno),
             None => broken_pipe(flags),
         },
-        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. } => {
+        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Lie(_) | Failure::Discontinued { .. } => {
             violated(end, failure)
         }
     }
@@ -272,7 +284,7 @@ fn receive_failed(end: &Held, failure: Failure) -> Outcome {
             Outcome::Bytes(0)
         }
         Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
-        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. } => {
+        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Lie(_) | Failure::Discontinued { .. } => {
             violated(end, failure)
         }
     }

@@ -38,6 +38,7 @@ mod thread;
 mod wait;
 mod waiters;
 mod watch;
+mod zcopy;
 
 /// Called by the loader before the program's `main`.
 extern "C" fn start() {

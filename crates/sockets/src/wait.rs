@@ -7,6 +7,7 @@ use crate::{confined, process, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use crosslane_client::end::zcopy::announce::Announcement;
 use crosslane_client::ready::same_processor;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
@@ -25,8 +26,12 @@ pub enum For {
     Room,
     /// That the reader gave back a quarter of the ring, or an error.
     Credit,
+    /// That what was announced is fetched as a whole, or must be taken back, or an error.
+    Answer(Announcement),
 }
 
+/// Announced memory, bytes, from which on fetching it takes longer than waking up.
+const LONG: u32 = 256 * 1024;
 /// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
 const BLIND: Duration = Duration::from_millis(5);
 /// Sleep of those who are woken by another thread of this process, should that one have missed them.
@@ -68,9 +73,9 @@ impl Drop for Spinner {
 pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
     let budget = match what {
         For::Data => &end.shared().receiving.budget,
-        For::Room | For::Credit => &end.shared().sending.budget,
+        For::Room | For::Credit | For::Answer(_) => &end.shared().sending.budget,
     };
-    let ns = spin_ns(end, budget);
+    let ns = if is_long(what) { 0 } else { spin_ns(end, budget) };
     if let Some(_spinner) = Spinner::among(ns)
         && spin(ns, || stirred(end, what))
     {
@@ -150,11 +155,17 @@ pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
     if ns > 0 && same_processor(end) { 0 } else { ns }
 }
 
+/// Whether what is waited for takes so long that a processor is better left to somebody else.
+fn is_long(what: For) -> bool {
+    matches!(what, For::Answer(open) if open.len() > LONG)
+}
+
 #[inline]
 fn stirred(end: &Held, what: For) -> bool {
     match what {
         For::Data => end.stirred(),
         For::Room => end.has_room(thread::tid()) || is_nobodys(end),
+        For::Answer(open) => end.is_answered(&open) || is_nobodys(end),
         For::Credit => (end.has_credit() && end.has_room(thread::tid())) || is_nobodys(end),
     }
 }
@@ -169,7 +180,7 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
     let waiter = Waiter::take();
     let armed = waiter.is_some_and(|waiter| match what {
         For::Data => end.want_data(waiter.id),
-        For::Room | For::Credit => end.want_room(waiter.id),
+        For::Room | For::Credit | For::Answer(_) => end.want_room(waiter.id),
     });
     let queued = !armed && waiter.is_some_and(|waiter| queue_up(end, what, waiter.id));
     let cap = if armed {
@@ -187,7 +198,7 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
     if let Some(waiter) = waiter {
         match what {
             For::Data => end.unwant_data(waiter.id),
-            For::Room | For::Credit => end.unwant_room(waiter.id),
+            For::Room | For::Credit | For::Answer(_) => end.unwant_room(waiter.id),
         }
         if queued {
             waiters::leave_queue(waiter.id);
@@ -202,7 +213,7 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
 fn queue_up(end: &Held, what: For, waiter: WaiterId) -> bool {
     let owner = match what {
         For::Data => &end.shared().waiting.data,
-        For::Room | For::Credit => &end.shared().waiting.room,
+        For::Room | For::Credit | For::Answer(_) => &end.shared().waiting.room,
     };
     if !waiters::queue_up(end, WaiterId(owner.load(Relaxed)), waiter) {
         return false;
@@ -225,7 +236,7 @@ fn over(end: &Held, what: For) -> bool {
                     || status.read_shut.load(Relaxed) != 0
                     || !matches!(end.rx(), Direction::Open | Direction::Greeting)
             }
-            For::Room | For::Credit => end.tx() != Direction::Open || end.gone(),
+            For::Room | For::Credit | For::Answer(_) => end.tx() != Direction::Open || end.gone(),
         }
 }
 

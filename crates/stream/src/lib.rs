@@ -104,7 +104,7 @@ pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direct
     use Direction::{Aborted, Ended, Greeting, Open, Tcp};
     match (state, kind) {
         (Greeting, kind) if kind == side.expected() => Ok((Open, Effect::Skip)),
-        (Open, Kind::Data | Kind::SrcAvail | Kind::SinkAvail) => Ok((Open, Effect::Deliver)),
+        (Open, kind) if kind.has_bytes() => Ok((Open, Effect::Deliver)),
         (Open, Kind::DisConn) => Ok((Ended, Effect::Turn)),
         (Open, Kind::Downgrade) => Ok((Tcp, Effect::Turn)),
         (Greeting | Open, Kind::AbortConn) => Ok((Aborted, Effect::Turn)),
@@ -116,7 +116,7 @@ pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direct
 /// The sending direction wants to send a record: its next state, or `None` if it may not any more.
 pub fn handle_send(state: Direction, kind: Kind) -> Option<Direction> {
     match (state, kind) {
-        (Direction::Open, Kind::Data | Kind::SrcAvail | Kind::SinkAvail) => Some(Direction::Open),
+        (Direction::Open, kind) if kind.has_bytes() => Some(Direction::Open),
         (Direction::Open, Kind::DisConn) => Some(Direction::Ended),
         (Direction::Open, Kind::Downgrade) => Some(Direction::Tcp),
         (Direction::Open, Kind::AbortConn) => Some(Direction::Aborted),

@@ -172,7 +172,7 @@ impl Cancel {
     ///
     /// # Errors
     /// The sink says what cannot be.
-    pub fn next(&mut self, loaded: u64) -> Result<Action<u32>, Lie> {
+    pub fn step(&mut self, loaded: u64) -> Result<Action<u32>, Lie> {
         let sequence = self.what.sequence;
         self.at += 1;
         Ok(match self.at {
@@ -214,11 +214,16 @@ impl Confirm {
         Self { sequence, before, after, at: 0 }
     }
 
+    /// Of announcement `sequence`, which was taken back, `confirmed` bytes were confirmed: waits for the verdict.
+    pub fn awaiting(sequence: u32, confirmed: u32) -> Self {
+        Self { sequence, before: confirmed, after: confirmed, at: 4 }
+    }
+
     /// The next action; `loaded` is what the last one loaded.
     ///
     /// # Errors
     /// The source's verdict cannot be.
-    pub fn next(&mut self, loaded: u64) -> Result<Action<Fetched>, Lie> {
+    pub fn step(&mut self, loaded: u64) -> Result<Action<Fetched>, Lie> {
         self.at += 1;
         Ok(match self.at {
             1 => Action::Store(Word::RdDone, word(self.sequence, self.after)),
@@ -253,7 +258,7 @@ impl Claim {
     }
 
     /// The next action; `loaded` is what the last one loaded.
-    pub fn next(&mut self, loaded: u64) -> Action<bool> {
+    pub fn step(&mut self, loaded: u64) -> Action<bool> {
         self.at += 1;
         match self.at {
             1 => Action::Store(Word::WrClaim, word(self.sequence, 0)),
@@ -281,7 +286,7 @@ impl Written {
     }
 
     /// The next action.
-    pub fn next(&mut self) -> Action<()> {
+    pub fn step(&mut self) -> Action<()> {
         self.at += 1;
         match self.at {
             1 => Action::Store(Word::WrDone, word(self.sequence, self.bytes)),
@@ -309,7 +314,7 @@ impl TakeBack {
     ///
     /// # Errors
     /// The source says what cannot be.
-    pub fn next(&mut self, loaded: u64) -> Result<Action<Option<u32>>, Lie> {
+    pub fn step(&mut self, loaded: u64) -> Result<Action<Option<u32>>, Lie> {
         self.at += 1;
         Ok(match self.at {
             1 => Action::Store(Word::SinkOff, word(self.what.sequence, 0)),
@@ -378,11 +383,11 @@ mod tests {
         {
             let mut confirm = Confirm::new(7, 10, 20);
             for _ in 0..3 {
-                assert!(confirm.next(0).is_ok());
+                assert!(confirm.step(0).is_ok());
             }
-            assert_eq!(confirm.next(word(7, 0)), Ok(Action::Await(Word::Verdict)));
-            assert_eq!(confirm.next(word(6, 10)), Ok(Action::Await(Word::Verdict)));
-            let last = confirm.next(word(7, verdict));
+            assert_eq!(confirm.step(word(7, 0)), Ok(Action::Await(Word::Verdict)));
+            assert_eq!(confirm.step(word(6, 10)), Ok(Action::Await(Word::Verdict)));
+            let last = confirm.step(word(7, verdict));
             assert_eq!(last.ok(), outcome.map(Action::Done));
         }
     }

@@ -79,7 +79,7 @@ impl<S: Side> Thread<S> {
 
     fn may_step(&self, memory: &[u64; 7]) -> bool {
         !self.over
-            && !(self.fencing && !self.buffer.is_empty())
+            && (!self.fencing || self.buffer.is_empty())
             && self.waiting.is_none_or(|(at, value)| self.see(memory, at) != value)
     }
 
@@ -200,7 +200,7 @@ impl Side for Source {
                 none.insert(Cancel::new(self.what, progress.fetched))
             }
         };
-        of(cancel.next(loaded)).unwrap_or_else(|counted| {
+        of(cancel.step(loaded)).unwrap_or_else(|counted| {
             (world.sent, world.given_back) = (Some(counted), true);
             Step::Own
         })
@@ -214,16 +214,21 @@ struct Fetcher {
     done: u32,
     at: u8,
     late: bool,
+    ended: bool,
     confirm: Option<Confirm>,
 }
 
 impl Side for Fetcher {
     fn step(&mut self, loaded: u64, world: &mut World) -> Step {
         if let Some(confirm) = &mut self.confirm {
-            return match of(confirm.next(loaded)) {
+            return match of(confirm.step(loaded)) {
                 Ok(step) => step,
                 Err(outcome) => {
                     self.confirm = None;
+                    if self.ended {
+                        assert_eq!(outcome, Fetched::CountsAndEnds);
+                        return Step::End;
+                    }
                     if outcome != Fetched::Void {
                         self.done += 1;
                         world.received = self.done;
@@ -240,6 +245,8 @@ impl Side for Fetcher {
             1 => Step::Load(Word::SrcOff),
             2 if sequence_of(loaded) == SEQUENCE => {
                 self.at = 9;
+                self.confirm = Some(Confirm::awaiting(SEQUENCE, self.done));
+                self.ended = true;
                 Step::Own
             }
             2 => {
@@ -256,7 +263,7 @@ impl Side for Fetcher {
 fn both_sides_of_a_read_agree_on_every_byte_in_every_order() {
     for len in 1..=3 {
         let source = Source { what: Announced { sequence: SEQUENCE, len }, cancel: None, looks: 0 };
-        let sink = Fetcher { len, done: 0, at: 0, late: false, confirm: None };
+        let sink = Fetcher { len, done: 0, at: 0, late: false, ended: false, confirm: None };
         let states = explore(source, sink, false, |state| {
             assert!(state.a.over && state.b.over, "somebody waits for ever: {state:?}");
             assert_eq!(state.world.sent, Some(state.world.received), "{state:?}");
@@ -269,7 +276,7 @@ fn both_sides_of_a_read_agree_on_every_byte_in_every_order() {
 #[test]
 fn a_source_returns_in_bounded_steps_whenever_its_sink_is_killed() {
     let source = Source { what: Announced { sequence: SEQUENCE, len: 3 }, cancel: None, looks: 0 };
-    let sink = Fetcher { len: 3, done: 0, at: 0, late: false, confirm: None };
+    let sink = Fetcher { len: 3, done: 0, at: 0, late: false, ended: false, confirm: None };
     explore(source, sink, true, |state| {
         assert!(state.a.over, "the source waits for the dead: {state:?}");
         assert!(state.world.sent >= Some(state.world.received), "{state:?}");
@@ -287,7 +294,7 @@ impl Side for Sink {
         if world.given_back {
             return Step::End;
         }
-        of(self.take_back.next(loaded)).unwrap_or_else(|bytes| {
+        of(self.take_back.step(loaded)).unwrap_or_else(|bytes| {
             (world.received, world.given_back) = (bytes.unwrap_or(0), true);
             Step::Own
         })
@@ -308,7 +315,7 @@ const WRITES: u32 = 3;
 impl Side for Writer {
     fn step(&mut self, loaded: u64, world: &mut World) -> Step {
         match self.may {
-            None => of(Ok(self.claim.next(loaded))).unwrap_or_else(|may| {
+            None => of(Ok(self.claim.step(loaded))).unwrap_or_else(|may| {
                 self.may = Some(may);
                 Step::Own
             }),
@@ -318,7 +325,7 @@ impl Side for Writer {
                 world.harmed |= world.given_back;
                 Step::Own
             }
-            Some(true) => of(Ok(self.written.next())).unwrap_or_else(|()| {
+            Some(true) => of(Ok(self.written.step())).unwrap_or_else(|()| {
                 world.sent = Some(WRITES);
                 Step::End
             }),

@@ -90,6 +90,12 @@ impl Kind {
         })
     }
 
+    /// Whether records of this kind have bytes of the stream.
+    #[inline]
+    pub const fn has_bytes(self) -> bool {
+        matches!(self, Self::Data | Self::SrcAvail | Self::SinkAvail)
+    }
+
     /// Bytes in front of the stream's own in a record of this kind.
     #[inline]
     pub const fn prefix(self) -> u32 {

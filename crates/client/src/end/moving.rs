@@ -85,7 +85,7 @@ impl End {
         let word = self.life.load(Acquire);
         let lives = life_reason(word) == LIFE_ALIVE && self.shared.status.reset.load(Relaxed) == 0;
         if lives {
-            self.fetch(life_generation(word))?;
+            self.fetch_slices(life_generation(word))?;
         }
         let receiving = &self.shared.receiving.lock;
         let guard = if has == Has::Receiving { None } else { receiving.try_lock(tid) };
@@ -111,7 +111,7 @@ impl End {
     }
 
     /// Asks the daemon for all slices up to those of `generation`.
-    pub(super) fn fetch(&self, generation: u32) -> Result<(), Failure> {
+    pub(super) fn fetch_slices(&self, generation: u32) -> Result<(), Failure> {
         loop {
             let last = self.generations.newest();
             if last.number() >= generation {
@@ -148,6 +148,8 @@ impl End {
             let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);
             self.shared.receiving.rung.store(0, Relaxed);
             consumer.resume(slices.generation, cap, max, slices.rx_key, told);
+            // What was announced by the old circuit comes by the ring of the new one.
+            self.shared.zcopy.noted.store(0, Relaxed);
             rx = next;
         }
         self.generations.receive_by(rx);
@@ -168,8 +170,9 @@ impl End {
         };
         // All that counts lies here: it was counted where it lies.
         let head = consumer.head(ring)?;
-        let len = head.map_or(0, |head| head.left + consumer.taken());
-        let record = head.map_or(0, |head| units(head.kind, u32::try_from(len).unwrap_or(u32::MAX)));
+        let bytes = head.map_or(0, |head| head.left + consumer.taken());
+        let len = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let record = head.map_or(0, |head| units(head.kind, len.saturating_add(head.kind.prefix())));
         let known = consumer.units() + record;
         if head.is_none() || known > next.limit {
             return Err(Failure::Discontinued { told: next.limit, known });
@@ -186,6 +189,7 @@ impl End {
         } else if let (Some(arrived), true) = (newest.arrived, producer.generation() < newest.number()) {
             // With nobody left to read, nothing is missing.
             let arrived = if arrived == ARRIVED_ALL { producer.units() } else { arrived };
+            self.settle_open_at(arrived);
             let sent = match undecided {
                 Some(begin) => arrived.clamp(begin, producer.units()),
                 None => self.sent(),
@@ -195,6 +199,16 @@ impl End {
             return Ok(());
         }
         self.resend(newest)
+    }
+
+    /// What was announced by the old circuit counts up to the unit `arrived`.
+    fn settle_open_at(&self, arrived: u64) {
+        let (zcopy, end) = (&self.shared.zcopy, self.shared.producer.units());
+        let len = u64::from(zcopy.open_len.load(Relaxed));
+        if zcopy.open.load(Relaxed) != 0 {
+            let missing = end.saturating_sub(arrived).min(len);
+            self.close_open(u32::try_from(len - missing).unwrap_or(0));
+        }
     }
 
     /// Begins to send in `newest`, with the unit `arrived`; all before `sent` will be sent again.
@@ -264,7 +278,7 @@ impl End {
         };
         while let Ok(Some(header)) = walk.look() {
             if header.kind != Kind::Filler {
-                return header.kind == Kind::Data;
+                return header.kind.has_bytes();
             }
             walk.pass(header);
         }

@@ -7,7 +7,7 @@ use crosslane_shm::Store;
 use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
-use crosslane_wire::record::{CPU_MASK, Kind};
+use crosslane_wire::record::CPU_MASK;
 use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// What an end is ready for, in the terms of `poll`.
@@ -65,9 +65,12 @@ impl End {
         if !self.has_arrived() {
             return false;
         }
+        if self.shared().consumer.elsewhere() > 0 {
+            return self.may_receive();
+        }
         let walk = self.shared().consumer.glance().and_then(|front| self.walk(front));
         let front = walk.map(|mut walk| walk.look());
-        if matches!(front, Some(Ok(Some(header))) if header.kind == Kind::Data) {
+        if matches!(front, Some(Ok(Some(header))) if header.kind.has_bytes()) {
             return self.may_receive();
         }
         self.refresh(tid);

@@ -27,13 +27,16 @@ impl End {
     fn receive_by(&self, tid: u32, take: impl FnOnce() -> Result<usize, Failure>) -> Result<Moved, Failure> {
         let (bytes, gave) = {
             let _guard = self.shared.receiving.lock.lock(tid)?;
-            let fin = self.has_fin();
+            let (fin, fetched) = (self.has_fin(), &self.shared.received.read_zcopy);
+            let before = fetched.load(Relaxed);
             let bytes = self.guarded(take())?;
             if bytes == 0 {
                 return Err(self.nothing_left(fin));
             }
             let rx = self.generations.rx();
-            (bytes, self.shared.consumer.give_credit(&rx.slices.outbound, false).then_some(rx))
+            let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false);
+            let ended = fetched.load(Relaxed) != before && self.shared.consumer.elsewhere() == 0;
+            (bytes, (gave || ended).then_some(rx))
         };
         add(&self.shared.counters.rx_bytes, bytes);
         Ok(Moved { bytes, wake: gave.and_then(|rx| self.room_bell(rx)) })
@@ -44,6 +47,9 @@ impl End {
         let _guard = self.shared.receiving.lock.lock(tid)?;
         let fin = self.has_fin();
         self.guarded(self.settle(tid))?;
+        if self.shared.consumer.elsewhere() > 0 {
+            self.refuse();
+        }
         let bytes = self.guarded(self.peek_all(buffers))?;
         if bytes == 0 { Err(self.nothing_left(fin)) } else { Ok(bytes) }
     }
@@ -56,13 +62,14 @@ impl End {
         let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };
         while let Some(header) = self.guarded(walk.look().map_err(Failure::from))? {
             match header.kind {
-                Kind::Data => bytes += header.len as usize,
                 Kind::Filler => {}
+                kind if kind.has_bytes() => bytes += header.bytes() as usize,
                 _ => break,
             }
             walk.pass(header);
         }
-        Ok(bytes.saturating_sub(consumer.taken()))
+        let elsewhere = usize::try_from(consumer.elsewhere()).unwrap_or(0);
+        Ok(bytes.saturating_sub(consumer.taken()) + elsewhere)
     }
 
     /// Handles records that are not the program's: greetings, turns. Takes no lock by force: if another thread holds
@@ -82,8 +89,11 @@ impl End {
                 if !self.settle(tid)? {
                     return Ok(done);
                 }
-                let ring = &self.generations.rx().slices.inbound;
-                let taken = consumer.take(ring, &mut buffer[at..])?;
+                let taken = if consumer.elsewhere() > 0 {
+                    self.fetch(&mut buffer[at..])?
+                } else {
+                    consumer.take(&self.generations.rx().slices.inbound, &mut buffer[at..])?
+                };
                 (at, done) = (at + taken, done + taken);
             }
         }
@@ -93,6 +103,10 @@ impl End {
     fn fill(&self, tid: u32, part: Part<'_>) -> Result<usize, Failure> {
         let (consumer, mut done) = (&self.shared.consumer, 0);
         while done < part.len() && self.settle(tid)? {
+            if consumer.elsewhere() > 0 {
+                self.refuse();
+                continue;
+            }
             let ring = &self.generations.rx().slices.inbound;
             let Some(head) = consumer.head(ring)? else { break };
             let count = head.left.min(part.len() - done);
@@ -115,14 +129,14 @@ impl End {
             while at < buffer.len() {
                 let Some(header) = walk.look()? else { return Ok(done) };
                 match header.kind {
-                    Kind::Data => {}
                     Kind::Filler => {
                         walk.pass(header);
                         continue;
                     }
+                    kind if kind.has_bytes() => {}
                     _ => return Ok(done),
                 }
-                let left = (header.len as usize).saturating_sub(skip);
+                let left = (header.bytes() as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);
                 walk.cursor().read(walk.ring(), header, skip, &mut buffer[at..at + count]);
                 (at, done, skip) = (at + count, done + count, skip + count);
@@ -143,8 +157,17 @@ impl End {
             if !matches!(state, Direction::Open | Direction::Greeting) {
                 return Ok(false);
             }
+            if self.shared.consumer.elsewhere() > 0 {
+                let fetchable = self.settle_elsewhere(tid)?;
+                if !fetchable || self.shared.consumer.elsewhere() > 0 {
+                    return Ok(fetchable);
+                }
+            }
             let Some(head) = self.next_record(tid)? else { return Ok(false) };
             let (next, effect) = handle_record(self.side, state, head.kind)?;
+            if head.kind.prefix() > 0 {
+                self.note_announcement(head)?;
+            }
             if effect == Effect::Deliver && head.left > 0 {
                 self.shared.receiving.peer_cpu.store(u32::from(head.cpu), Relaxed);
                 return Ok(true);
@@ -171,6 +194,9 @@ impl End {
     /// Whether a record waits in the ring that is received by.
     #[inline]
     pub(super) fn has_arrived(&self) -> bool {
+        if self.shared.consumer.elsewhere() > 0 {
+            return self.has_elsewhere();
+        }
         self.shared.consumer.arrived(&self.generations.rx().slices.inbound)
     }
 

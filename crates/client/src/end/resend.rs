@@ -136,7 +136,7 @@ impl End {
                 Standing::Lives(generation) if generation == tx.number() => return Ok(None),
                 Standing::Lives(generation) => {
                     // In a handler that interrupted a request nobody can wait for the answer.
-                    if self.fetch(generation).is_err() {
+                    if self.fetch_slices(generation).is_err() {
                         break;
                     }
                     if let Some(arrived) = self.generations.newest().arrived {

@@ -34,6 +34,7 @@ impl End {
         let (bytes, wake) = {
             let _guard = sending.lock.lock(tid)?;
             self.may_send(Kind::Data)?;
+            self.take_back_open(tid)?;
             if !self.is_settled() && !self.may_go_on(tid, Has::Sending)? {
                 sending.blocked.fetch_add(1, Relaxed);
                 return Err(Failure::WouldBlock);
@@ -60,6 +61,7 @@ impl End {
     pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
         let _guard = self.shared.sending.lock.lock(tid)?;
         let next = self.may_send(kind)?;
+        self.take_back_open(tid)?;
         let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
         let (tx, sent) = (self.generations.tx(), self.sent());
         let mut wake = None;
@@ -121,18 +123,18 @@ impl End {
 
     /// Whether records carry the time is for the far side to say.
     #[inline]
-    fn stamp(&self, tx: &Generation) {
+    pub(super) fn stamp(&self, tx: &Generation) {
         self.shared.producer.stamp(tx.slices.inbound.load_u32(ORDER) != 0);
     }
 
     /// Whether `tx` is no longer where sending goes on. To be asked after a full fence: then what was pushed before is
     /// counted by the daemon, or we see that it counts.
     #[inline]
-    fn has_moved(&self, tx: &Generation) -> bool {
+    pub(super) fn has_moved(&self, tx: &Generation) -> bool {
         self.life.load(Acquire) != tx.word()
     }
 
-    fn may_send(&self, kind: Kind) -> Result<Direction, Failure> {
+    pub(super) fn may_send(&self, kind: Kind) -> Result<Direction, Failure> {
         if self.shared.status.reset.load(Relaxed) != 0 {
             return Err(Failure::Reset);
         }
@@ -192,7 +194,7 @@ impl End {
     }
 
     /// The processor we run on, looked up at every 64th send.
-    fn processor(&self) -> u16 {
+    pub(super) fn processor(&self) -> u16 {
         let sending = &self.shared.sending;
         let sends = sending.sends.load(Relaxed);
         sending.sends.store(sends.wrapping_add(1), Relaxed);

@@ -264,7 +264,10 @@ impl Stream {
         match failure {
             Failure::Ended => Error::Closed,
             Failure::Tcp => Error::Downgraded,
-            Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Discontinued { .. } => {
+            Failure::Violation(_)
+            | Failure::OutOfOrder(_)
+            | Failure::Lie(_)
+            | Failure::Discontinued { .. } => {
                 self.violated(&failure.to_string());
                 Error::Violated(failure.to_string())
             }

@@ -1,0 +1,124 @@
+//! The sink of Read Zcopy: fetches what the far side has announced, straight into the program's buffer.
+
+use super::super::moving::Standing;
+use super::{End, Failure};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::{Load, Store};
+use crosslane_stream::zcopy::{Confirm, Fetched};
+use crosslane_wire::slice::{SEND_SM, SRC_OFF};
+use crosslane_wire::zcopy::{sequence_of, word};
+use std::time::{Duration, Instant};
+
+/// Most bytes that are fetched before the source is told, so that one that takes its memory back loses little.
+const PIECE: u64 = 1 << 20;
+/// How long a piece that was fetched while the stream moved waits for the daemons' count.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl End {
+    /// With the lock of receiving, while bytes are announced: whether there is something to fetch.
+    #[cold]
+    pub(in super::super) fn settle_elsewhere(&self, tid: u32) -> Result<bool, Failure> {
+        let (consumer, source) = (&self.shared.consumer, &self.shared.zcopy.source);
+        if !self.is_settled() {
+            self.catch_up(tid, super::super::moving::Has::Receiving)?;
+            if consumer.elsewhere() == 0 {
+                return Ok(true);
+            }
+            if !self.counts(self.generations.rx()) {
+                return Ok(false);
+            }
+        }
+        if self.is_off() {
+            let (sequence, done) = (source.sequence.load(Relaxed), source.done.load(Relaxed));
+            let mut verdict = Confirm::awaiting(sequence, done);
+            self.run(self.generations.rx(), |loaded| verdict.step(loaded))?;
+            consumer.end_elsewhere();
+            return Ok(true);
+        }
+        Ok(source.refused.load(Relaxed) == 0)
+    }
+
+    /// Whether bytes are announced, and a receive has something to do with them.
+    #[inline]
+    pub(in super::super) fn has_elsewhere(&self) -> bool {
+        self.shared.zcopy.source.refused.load(Relaxed) == 0 || self.is_off() || !self.is_settled()
+    }
+
+    /// Whether the source has taken its memory back.
+    fn is_off(&self) -> bool {
+        let off = self.generations.rx().slices.inbound.load_u64(SRC_OFF);
+        sequence_of(off) == self.shared.zcopy.source.sequence.load(Relaxed)
+    }
+
+    /// With the lock of receiving, after [`Self::settle_elsewhere`]: fetches into `target`; 0: there is nothing more, or
+    /// it comes by the ring.
+    pub(in super::super) fn fetch(&self, target: &mut [u8]) -> Result<usize, Failure> {
+        let (consumer, source) = (&self.shared.consumer, &self.shared.zcopy.source);
+        let (sequence, done) = (source.sequence.load(Relaxed), source.done.load(Relaxed));
+        let wanted = consumer.elsewhere().min(PIECE).min(target.len() as u64);
+        let (rx, count) = (self.generations.rx(), usize::try_from(wanted).unwrap_or(0));
+        let at = source.at.load(Relaxed) + u64::from(done);
+        if self.reach(source.whose(), at, &mut target[..count]).is_err() {
+            self.refuse();
+            return Ok(0);
+        }
+        // Counted first: once the source is told that it has been read, the daemons must not say otherwise.
+        consumer.count(wanted);
+        rx.slices.outbound.fence();
+        if !self.is_settled() && !self.counts(rx) && !self.was_counted(wanted)? {
+            return Ok(0);
+        }
+        let after = done + u32::try_from(wanted).unwrap_or(0);
+        let mut confirm = Confirm::new(sequence, done, after);
+        match self.run(rx, |loaded| confirm.step(loaded))? {
+            Fetched::Counts => source.done.store(after, Relaxed),
+            Fetched::CountsAndEnds => consumer.end_elsewhere(),
+            Fetched::Void => {
+                consumer.discount(wanted);
+                return Ok(0);
+            }
+        }
+        let fetched = &self.shared.received.read_zcopy;
+        fetched.store(fetched.load(Relaxed).wrapping_add(wanted), Relaxed);
+        Ok(count)
+    }
+
+    /// With the lock of receiving: the stream began to move while `bytes` were fetched. Waits until it is known whether
+    /// they count; if not they come again.
+    #[cold]
+    fn was_counted(&self, bytes: u64) -> Result<bool, Failure> {
+        let (start, consumer) = (Instant::now(), &self.shared.consumer);
+        while start.elapsed() < PATIENCE {
+            match self.standing() {
+                Standing::Dead => return Ok(true),
+                Standing::Lives(generation) => {
+                    self.fetch_slices(generation)?;
+                    let limit = self.generations.rx().next().map(|next| next.limit);
+                    if limit.is_some_and(|limit| limit < consumer.units()) {
+                        consumer.discount(bytes);
+                        return Ok(false);
+                    }
+                    return Ok(true);
+                }
+                Standing::Moving => std::thread::sleep(Duration::from_micros(100)),
+            }
+        }
+        self.break_off(libc::ECONNRESET);
+        Err(Failure::Reset)
+    }
+
+    /// With the lock of receiving: asks for what is announced by the ring.
+    pub(in super::super) fn refuse(&self) {
+        let source = &self.shared.zcopy.source;
+        if source.refused.swap(1, Relaxed) == 0 {
+            let sequence = source.sequence.load(Relaxed);
+            let rx = self.generations.rx();
+            rx.slices.outbound.store_u64(SEND_SM, word(sequence, 0));
+            if let Some(waiter) = self.room_bell(rx)
+                && !self.daemon.ring(self.circuit, waiter)
+            {
+                self.ring_again();
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Large sends without the sender's copy: the buffer is announced, and the far program fetches it.
+//!
+//! Only for sends that may wait, since the buffer is the far side's until all is fetched or the announcement is taken
+//! back. Whatever comes in between (a reader that does not read, a signal, a timeout) takes it back at once, and the call
+//! goes on, or ends, as one through the ring would.
+
+use crate::table::Held;
+use crate::wait::{self, For};
+use crate::{thread, waiters};
+use core::ffi::c_int;
+use crosslane_client::Failure;
+use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Stand};
+use crosslane_shm::process;
+use crosslane_stream::Transfer;
+use crosslane_wire::zcopy::Whose;
+use std::time::{Duration, Instant};
+
+/// How long a reader may fetch nothing before the announcement is taken back, and the ring, which has room for a while,
+/// lets the sender go on.
+const STALL: Duration = Duration::from_millis(5);
+
+/// Bytes below which no send is announced.
+const LEAST: usize = 8192;
+
+/// What came of an announced send.
+pub enum Sent {
+    /// So many bytes are sent; the rest goes by the ring.
+    Bytes(usize),
+    /// So many bytes are sent, and the call ends with this error number if that is none.
+    Ended(usize, c_int),
+}
+
+/// Whether a send of `len` bytes that may wait is to be announced.
+#[inline]
+pub fn is_wanted(end: &Held, len: usize) -> bool {
+    len >= LEAST && end.transfer() == Transfer::ReadZcopy
+}
+
+/// Sends as much of `bytes` by Read Zcopy as the far program fetches.
+pub fn send(fd: c_int, end: &Held, bytes: &[u8], deadline: Option<Instant>) -> Result<Sent, Failure> {
+    let Some((whose, at)) = place(bytes) else { return Ok(Sent::Bytes(0)) };
+    let (mut open, wake) = match end.announce(thread::tid(), bytes, whose, at)? {
+        Attempt::Ring => return Ok(Sent::Bytes(0)),
+        Attempt::Over(count, wake) => {
+            waiters::ring(end, wake);
+            return Ok(Sent::Bytes(count));
+        }
+        Attempt::Open(open, wake) => (open, wake),
+    };
+    waiters::ring(end, wake);
+    await_fetch(fd, end, &mut open, deadline)
+}
+
+fn await_fetch(
+    fd: c_int,
+    end: &Held,
+    open: &mut Announcement,
+    deadline: Option<Instant>,
+) -> Result<Sent, Failure> {
+    let mut before = 0;
+    loop {
+        match end.stand(thread::tid(), open)? {
+            Stand::Over(count) => return Ok(Sent::Bytes(count)),
+            Stand::Unwanted => return end.withdraw(thread::tid(), open).map(Sent::Bytes),
+            Stand::Open(_) => {}
+        }
+        let until = Instant::now() + STALL;
+        let until = deadline.map_or(until, |deadline| until.min(deadline));
+        let errno = match wait::wait(fd, end, For::Answer(*open), Some(until)) {
+            Ok(()) => continue,
+            Err(libc::EAGAIN) => {
+                let now = end.stand(thread::tid(), open)?;
+                if let Stand::Open(fetched) = now
+                    && fetched > before
+                    && deadline.is_none_or(|deadline| Instant::now() < deadline)
+                {
+                    before = fetched;
+                    continue;
+                }
+                return end.withdraw(thread::tid(), open).map(Sent::Bytes);
+            }
+            // The limit of time was ours, not the program's.
+            Err(libc::EINTR) => match wait::interrupted(deadline.is_some()) {
+                Ok(()) => continue,
+                Err(errno) => errno,
+            },
+            Err(errno) => errno,
+        };
+        return end.withdraw(thread::tid(), open).map(|count| Sent::Ended(count, errno));
+    }
+}
+
+/// Where the far program finds these bytes.
+fn place(bytes: &[u8]) -> Option<(Whose, u64)> {
+    let me = process::identity()?;
+    let whose = Whose::Process { pid: me.pid, proof: me.proof, proof_at: me.proof_at };
+    Some((whose, bytes.as_ptr().expose_provenance() as u64))
+}
