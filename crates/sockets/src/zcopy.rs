@@ -7,11 +7,13 @@
 use crate::table::Held;
 use crate::wait::{self, For};
 use crate::{thread, waiters};
+use core::cell::Cell;
 use core::ffi::c_int;
 use crosslane_client::Failure;
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Stand};
 use crosslane_shm::process;
 use crosslane_stream::Transfer;
+use crosslane_stream::chooser::{self, Chooser};
 use crosslane_wire::zcopy::Whose;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ const STALL: Duration = Duration::from_millis(5);
 
 /// Bytes below which no send is announced.
 const LEAST: usize = 8192;
+/// Bytes from which on it is worth a look which way is better.
+const WORTHWHILE: usize = 32 * 1024;
 
 /// What came of an announced send.
 pub enum Sent {
@@ -30,10 +34,62 @@ pub enum Sent {
     Ended(usize, c_int),
 }
 
+/// Ways that are chosen among, as [`Chooser`] numbers them.
+const RING: usize = 0;
+const ANNOUNCED: usize = 1;
+
+/// What was measured by this process.
+static CHOOSER: Chooser = Chooser::new();
+
+thread_local! {
+    static RUN: Cell<Option<Run>> = const { Cell::new(None) };
+}
+
+/// Sends of a thread on one stream that are measured together.
+#[derive(Clone, Copy)]
+struct Run {
+    stream: u32,
+    len: usize,
+    way: usize,
+    sends: u32,
+    bytes: u64,
+    begin: Instant,
+}
+
 /// Whether a send of `len` bytes that may wait is to be announced.
 #[inline]
 pub fn is_wanted(end: &Held, len: usize) -> bool {
-    len >= LEAST && end.transfer() == Transfer::ReadZcopy
+    if len < LEAST {
+        return false;
+    }
+    match end.transfer() {
+        Transfer::ReadZcopy => true,
+        Transfer::Auto => len >= WORTHWHILE && end.may_announce() && way(end, len) == ANNOUNCED,
+        Transfer::Bcopy | Transfer::WriteZcopy => false,
+    }
+}
+
+/// The way that this send goes: that of the run under way, or of a new one. The time between two sends is counted with
+/// them, whichever way they go.
+fn way(end: &Held, len: usize) -> usize {
+    let now = Instant::now();
+    let run = RUN.try_with(Cell::get).ok().flatten();
+    let mut run = match run.filter(|run| run.stream == end.index && Chooser::alike(run.len, len)) {
+        Some(run) if run.sends < chooser::RUN => run,
+        ended => {
+            if let Some(run) = ended {
+                let ns = now.duration_since(run.begin).as_nanos();
+                CHOOSER.end(run.len, run.way, run.bytes, u64::try_from(ns).unwrap_or(u64::MAX));
+            }
+            let way = CHOOSER.begin(len);
+            Run { stream: end.index, len, way, sends: 0, bytes: 0, begin: now }
+        }
+    };
+    run.sends += 1;
+    run.bytes += len as u64;
+    let _ = RUN.try_with(|cell| cell.set(Some(run)));
+    debug_assert!(run.way == RING || run.way == ANNOUNCED, "two ways are known");
+    run.way
 }
 
 /// Sends as much of `bytes` by Read Zcopy as the far program fetches.

@@ -14,6 +14,7 @@
 //! The sending direction has the same states without `Greeting`: its greeting is sent when the end is made.
 #![forbid(unsafe_code)]
 
+pub mod chooser;
 mod transfer;
 pub mod zcopy;
 

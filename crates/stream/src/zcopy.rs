@@ -199,6 +199,9 @@ pub enum Fetched {
     Void,
 }
 
+/// The step of [`Confirm`] with which it begins that only waits for the verdict.
+const AWAITING: u8 = 100;
+
 /// The sink has fetched a piece and says so (RdmaRdCompl).
 #[derive(Clone, Copy, Debug)]
 pub struct Confirm {
@@ -216,7 +219,7 @@ impl Confirm {
 
     /// Of announcement `sequence`, which was taken back, `confirmed` bytes were confirmed: waits for the verdict.
     pub fn awaiting(sequence: u32, confirmed: u32) -> Self {
-        Self { sequence, before: confirmed, after: confirmed, at: 4 }
+        Self { sequence, before: confirmed, after: confirmed, at: AWAITING - 1 }
     }
 
     /// The next action; `loaded` is what the last one loaded.
@@ -230,9 +233,9 @@ impl Confirm {
             2 => Action::Fence,
             3 => Action::Load(Word::SrcOff),
             4 if sequence_of(loaded) != self.sequence => Action::Done(Fetched::Counts),
-            4 => Action::Await(Word::Verdict),
+            4 | AWAITING => self.await_verdict(),
             _ => match bytes_of(loaded, self.sequence) {
-                None => Action::Await(Word::Verdict),
+                None => self.await_verdict(),
                 Some(bytes) if bytes == self.after => Action::Done(Fetched::CountsAndEnds),
                 Some(bytes) if bytes == self.before => Action::Done(Fetched::Void),
                 Some(got) => {
@@ -241,6 +244,13 @@ impl Confirm {
                 }
             },
         })
+    }
+}
+
+impl Confirm {
+    fn await_verdict(&mut self) -> Action<Fetched> {
+        self.at = AWAITING;
+        Action::Await(Word::Verdict)
     }
 }
 
@@ -386,7 +396,9 @@ mod tests {
                 assert!(confirm.step(0).is_ok());
             }
             assert_eq!(confirm.step(word(7, 0)), Ok(Action::Await(Word::Verdict)));
-            assert_eq!(confirm.step(word(6, 10)), Ok(Action::Await(Word::Verdict)));
+            for _ in 0..1000 {
+                assert_eq!(confirm.step(word(6, 10)), Ok(Action::Await(Word::Verdict)));
+            }
             let last = confirm.step(word(7, verdict));
             assert_eq!(last.ok(), outcome.map(Action::Done));
         }
