@@ -9,6 +9,7 @@
 //! ```
 
 pub mod chosen;
+mod exchange;
 mod generations;
 mod keeping;
 mod moving;
@@ -26,9 +27,10 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::arena::Arena;
+use crosslane_shm::buffer::Located;
 use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::Violation;
-use crosslane_shm::{Load, Store};
+use crosslane_shm::{FarBuffer, Load, Store};
 use crosslane_stream::zcopy::Lie;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
@@ -36,7 +38,8 @@ use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{
     ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
 };
-use crosslane_wire::{CircuitId, Tuple, WaiterId};
+use crosslane_wire::{BufferId, CircuitId, Tuple, WaiterId};
+use exchange::Exchange;
 use generations::{Generation, Generations};
 use thiserror::Error;
 
@@ -102,13 +105,32 @@ pub struct Moved {
     pub wake: Option<WaiterId>,
 }
 
-/// What an end asks of the daemon when its circuit has moved.
+/// What an end asks of the daemon: when its circuit has moved, and of buffers.
 pub trait Daemon: Sync + core::fmt::Debug {
     /// The slices of the end after those of `generation`.
     fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, NoNext>;
 
     /// Rings the far side's waiter; `false` if that failed.
     fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool;
+
+    /// Lets the far end have a buffer of this program.
+    fn share(&self, _circuit: CircuitId, _located: &Located) -> Result<(), NoBuffer> {
+        Err(NoBuffer::Never)
+    }
+
+    /// A buffer of the far program.
+    fn far_buffer(&self, _circuit: CircuitId, _buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        Err(NoBuffer::Never)
+    }
+}
+
+/// Why a buffer cannot be shared or had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoBuffer {
+    /// A signal handler came in between another request; later it may be.
+    Later,
+    /// The circuit is too long, the far program did not open it, or there is no asking: send by the ring.
+    Never,
 }
 
 /// Why there are no slices.
@@ -132,6 +154,7 @@ pub struct End {
     circuit: CircuitId,
     token: u64,
     slot: u32,
+    exchange: Exchange,
 }
 
 impl End {
@@ -193,6 +216,7 @@ impl End {
             circuit: grant.circuit,
             token: grant.token,
             slot: grant.slot,
+            exchange: Exchange::new(),
         }
     }
 

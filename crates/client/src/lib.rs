@@ -6,6 +6,7 @@
 //! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. [`native`] is what programs
 //! call that are written for Crosslane: streams of their own, and [`memory`] one-sided access by them.
 
+pub mod buffers;
 pub mod end;
 pub mod memory;
 pub mod native;
@@ -14,5 +15,5 @@ pub mod shared;
 pub mod slices;
 
 pub use end::ready::{self, Ready};
-pub use end::{Daemon, End, Failure, Moved, NoNext};
+pub use end::{Daemon, End, Failure, Moved, NoBuffer, NoNext};
 pub use session::{Grant, Session, SessionError};

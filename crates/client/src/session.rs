@@ -1,10 +1,11 @@
 //! A session with the daemon of this host, over its control socket.
 
 use crate::slices::{Next, Numbers, Slices};
-use crosslane_shm::MapError;
+use crosslane_shm::buffer::{self, Located};
+use crosslane_shm::{FarBuffer, MapError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply, Request};
-use crosslane_wire::{CircuitId, DecodeError, Tuple, WaiterId};
+use crosslane_wire::{BufferId, CircuitId, DecodeError, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -285,6 +286,45 @@ impl Session {
             Reply::Waiter { waiter } => Ok(waiter),
             Reply::Error { text } => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waiter was asked for")),
+        }
+    }
+
+    /// Lets the far end of a circuit have a buffer.
+    pub fn share(&self, circuit: CircuitId, located: &Located) -> Result<(), SessionError> {
+        let &Located { id: buffer, len, reach, .. } = located;
+        let request = Request::Share { circuit, buffer, len, reach };
+        let answer = located.share(|memory| self.request(&request, &[memory]));
+        match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
+            Reply::Done => Ok(()),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            _ => Err(SessionError::Unexpected("a buffer was shared")),
+        }
+    }
+
+    /// Tells of all buffers that were given back; what the daemon is too busy to hear is told another time.
+    pub fn tell_given_back(&self) {
+        while let Some(buffer) = buffer::next_given_back() {
+            if self.send(&Request::Unshare { buffer }, &[], SendFlags::DONTWAIT).is_err() {
+                return buffer::tell_later(buffer);
+            }
+        }
+    }
+
+    /// Asks for a buffer of the program at the far end of a circuit; `None` if it is not open to this one.
+    pub fn far_buffer(
+        &self,
+        circuit: CircuitId,
+        buffer: BufferId,
+    ) -> Result<Option<FarBuffer>, SessionError> {
+        let (reply, fds) = self.request(&Request::WantBuffer { circuit, buffer }, &[])?;
+        match reply {
+            Reply::Buffer { shape: Some((len, reach)) } => {
+                let Some(memory) = fds.into_iter().next() else { return Ok(None) };
+                Ok(Some(FarBuffer::map(memory, len, reach)?))
+            }
+            Reply::Buffer { shape: None } => Ok(None),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            _ => Err(SessionError::Unexpected("a buffer was asked for")),
         }
     }
 

@@ -6,6 +6,7 @@
 //! ```
 
 mod bells;
+mod buffers;
 mod life;
 
 pub use bells::Bells;
@@ -94,6 +95,8 @@ pub struct Cable {
     pub traffic: Traffic,
     /// Bells of this epoch.
     pub bells: Bells,
+    /// Buffers that the peer was asked for in this epoch and has not answered.
+    pub asked: usize,
     /// Its losses.
     pub damping: Damping,
     /// Whether it is used.
@@ -136,6 +139,7 @@ impl Cable {
             id,
             traffic: Traffic::default(),
             bells: Bells::default(),
+            asked: 0,
             damping: Damping::default(),
             standing: Standing::default(),
             last_peer: None,

@@ -235,6 +235,7 @@ impl Host {
                 self.cable_down(port);
                 self.circuits.handle_link_down(port, neighbour, death);
                 self.fail_bells(port);
+                self.fail_buffers(port);
             }
             CableEvent::Missing(why) => {
                 let hint = "is the far daemon started, with the same `cable` and the other `side`? The cable comes up by itself then";

@@ -9,6 +9,7 @@
 pub mod address;
 pub mod answer;
 pub mod bell;
+pub mod buffer;
 pub mod cable;
 pub mod channel;
 pub mod circuit;

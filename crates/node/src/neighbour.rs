@@ -67,6 +67,10 @@ impl Host {
             Control::WantBell { channel, waiter } => self.handle_want_bell(port, channel, waiter),
             Control::Bell { waiter, doorbell } => self.handle_bell(port, waiter, doorbell),
             Control::Ring { channel, waiter } => self.handle_ring(port, channel, waiter),
+            Control::WantBuffer { channel, buffer } => self.handle_want_buffer(port, channel, buffer),
+            Control::Buffer { channel, buffer, handed } => {
+                self.handle_buffer(port, channel, buffer, handed);
+            }
             Control::Echo { from, to, token, ttl, stamp, reply } => {
                 self.handle_echo(from, to, token, ttl, stamp, reply);
             }

@@ -1,5 +1,6 @@
 //! What an end of a circuit holds: slices, a slot in its program's arena, the sessions that it was given to.
 
+use crate::buffer::Opened;
 use crate::host::{Host, life_reason_of};
 use crate::random;
 use crate::session::{ProgramArena, SessionId};
@@ -8,7 +9,7 @@ use crosslane_shm::arena::{Sent, Snapshot};
 use crosslane_shm::mem::new_slice;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
 use crosslane_wire::slice::RETENTION;
-use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId};
+use crosslane_wire::{BufferId, ChannelId, CircuitId, Epoch, PortId};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -60,6 +61,8 @@ pub struct Parts {
     pub arena: Option<Rc<ProgramArena>>,
     /// Slices by generation, the oldest that its program may still use first.
     pub slices: VecDeque<Slices>,
+    /// What the far end may map, the oldest first.
+    pub buffers: VecDeque<(BufferId, Rc<Opened>)>,
     /// What was sent and has perhaps not landed.
     pub retention: Option<OwnedFd>,
     /// Payload that went by circuits before the newest one, sent and received, bytes.
@@ -90,6 +93,7 @@ impl Parts {
             slot: 0,
             arena: None,
             slices: slices.into_iter().collect(),
+            buffers: VecDeque::new(),
             retention: None,
             before: (0, 0),
             published: 0,
@@ -151,6 +155,7 @@ impl Host {
         let whole = self.leave_slices(circuit);
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.arena = None;
+            parts.buffers.clear();
             for (session, life) in std::mem::take(&mut parts.holders) {
                 if let Some(session) = self.sessions.get_mut(&session) {
                     session.held.remove(&circuit);

@@ -54,6 +54,9 @@ impl Host {
             self.abort_unheard();
         }
         self.remove_waiters(session.waiters);
+        if !session.buffers.is_empty() {
+            self.forget_buffers(id);
+        }
         self.release_held(id, session.held);
         self.run_circuits();
         self.touched.insert(id);
@@ -90,6 +93,7 @@ impl Host {
             self.wake_session(session);
             match waiting {
                 Waiting::Bell { .. } => self.answer_bell(session, None),
+                Waiting::Buffer { .. } => self.answer_buffer(session, None),
                 Waiting::Echo { .. } => self.answer_echo(session, None, 0),
                 Waiting::Circuit(_) => {}
             }
@@ -175,6 +179,15 @@ impl Host {
             }
             Request::WantBell { circuit, waiter } => self.want_bell(id, circuit, waiter),
             Request::Ring { circuit, waiter } => self.ring_far(id, circuit, waiter),
+            Request::Share { circuit, buffer, len, reach } => match fds.into_iter().next() {
+                Some(memory) => {
+                    let reply = self.share(id, circuit, buffer, (len, reach), memory);
+                    self.reply(id, &reply);
+                }
+                None => self.fail(id, "Share needs the memory"),
+            },
+            Request::Unshare { buffer } => self.unshare(id, buffer),
+            Request::WantBuffer { circuit, buffer } => self.want_buffer(id, circuit, buffer),
             Request::Note { fd, remote, why } => self.note(id, Note { fd, remote, why }),
             Request::Status => self.reply_text(id, Self::status),
             Request::Metrics => self.reply_text(id, Self::metrics),
@@ -261,7 +274,9 @@ impl Host {
 /// Circuits have their own deadlines.
 fn waits_until(waiting: Waiting) -> Option<Duration> {
     match waiting {
-        Waiting::Bell { until, .. } | Waiting::Echo { until, .. } => Some(until),
+        Waiting::Bell { until, .. } | Waiting::Buffer { until, .. } | Waiting::Echo { until, .. } => {
+            Some(until)
+        }
         Waiting::Circuit(_) => None,
     }
 }

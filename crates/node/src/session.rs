@@ -1,15 +1,16 @@
 //! One program's (or tool's) session on the control socket.
 
+use crate::buffer::Opened;
 use crate::life::LifePage;
 use crate::packet;
 use crosslane_shm::MapError;
 use crosslane_shm::arena::ArenaView;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply};
-use crosslane_wire::{CircuitId, PortId, WaiterId};
+use crosslane_wire::{BufferId, ChannelId, CircuitId, PortId, WaiterId};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -48,6 +49,17 @@ pub enum Waiting {
         port: PortId,
         /// The waiter.
         waiter: WaiterId,
+        /// Until then.
+        until: Duration,
+    },
+    /// A neighbour's buffer.
+    Buffer {
+        /// The neighbour's port.
+        port: PortId,
+        /// The channel that leads there.
+        channel: ChannelId,
+        /// Which.
+        buffer: BufferId,
         /// Until then.
         until: Duration,
     },
@@ -94,6 +106,8 @@ pub struct Session {
     pub life: Option<LifePage>,
     /// Its wake events.
     pub waiters: BTreeSet<WaiterId>,
+    /// Memory that it opened to far ends of its circuits.
+    pub buffers: BTreeMap<BufferId, Rc<Opened>>,
     /// Circuit ends that it holds.
     pub held: BTreeSet<CircuitId>,
     /// Connections that went by TCP.
@@ -119,6 +133,7 @@ impl Session {
             arena: None,
             life: None,
             waiters: BTreeSet::new(),
+            buffers: BTreeMap::new(),
             held: BTreeSet::new(),
             notes: VecDeque::new(),
             waiting: None,

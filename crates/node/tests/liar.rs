@@ -4,10 +4,10 @@ mod support;
 
 use crosslane_node::cable::{Cable, CableEvent};
 use crosslane_node::config::PortConfig;
-use crosslane_wire::control::{Closing, Control, LinkState, Refusal};
+use crosslane_wire::control::{Closing, Control, Handed, LinkState, Refusal};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
 use crosslane_wire::slice::slice_len;
-use crosslane_wire::{ChannelId, HostId, PortId, SliceRange, Tuple, WaiterId};
+use crosslane_wire::{BufferId, ChannelId, HostId, PortId, Reach, SliceRange, Tuple, WaiterId};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -115,10 +115,14 @@ fn contradictions_are_counted_and_change_nothing() {
     for lie in &lies {
         liar.say(lie);
     }
+    let handed = Handed { handle: 1, len: u64::MAX, reach: Reach::Load };
     for harmless in [
         Control::WantBell { channel, waiter: WaiterId(1) },
         Control::Ring { channel, waiter: WaiterId(1) },
         Control::Bell { waiter: WaiterId(7), doorbell: Some(9) },
+        Control::WantBuffer { channel, buffer: BufferId(7) },
+        Control::Buffer { channel, buffer: BufferId(7), handed: None },
+        Control::Buffer { channel, buffer: BufferId(7), handed: Some(handed) },
         Control::Echo { from: HostId(9), to: HostId(7), token: 1, ttl: 255, stamp: 0, reply: true },
     ] {
         liar.say(&harmless);
@@ -263,4 +267,40 @@ fn a_neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
     assert_ne!(lab.status(1)["ports"][0]["window_used"], window_bare(), "the neighbour may still write");
     liar.say(&Control::Refused { channel, why: Refusal::Rule });
     lab.wait_idle(1);
+}
+
+/// A circuit from the liar to a program on host 1: that program, its end, and that host's end of the channel.
+fn circuit_from(
+    liar: &mut Liar,
+    lab: &Lab,
+) -> (Client, Circuit, ChannelId, (TcpListener, std::net::TcpStream)) {
+    let mut server = Client::hello(&lab.control(1), "server", None);
+    let listener = TcpListener::bind("127.86.0.1:0").unwrap();
+    server.listen(&listener);
+    let socket = bound_socket("127.86.0.2:0");
+    let client = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+    let tuple = Tuple { client, server: listener.local_addr().unwrap() };
+    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let Control::Opened { peer, .. } = liar.open(tuple, range) else { panic!("refused") };
+    let (near, far) = finish(socket, &listener);
+    let circuit = server.circuit(&Request::Accept { slot: 1 }, far.as_fd()).unwrap();
+    (server, circuit, peer, (listener, near))
+}
+
+#[test]
+fn a_neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
+    let (lab, mut liar) = lab_with_liar();
+    let (mut server, circuit, own, _sockets) = circuit_from(&mut liar, &lab);
+    let want = Request::WantBuffer { circuit: circuit.id, buffer: BufferId(7) };
+    let nothing = Reply::Buffer { shape: None };
+    let handed = |handle, len| Some(Handed { handle, len, reach: Reach::Load });
+    for handed in [None, handed(1, 4096), handed(u64::MAX, u64::MAX)] {
+        server.tell(&want, &[]);
+        let Control::WantBuffer { channel, buffer } = liar.hear() else { panic!("not asked") };
+        assert_eq!((channel, buffer), (ChannelId(5), BufferId(7)));
+        liar.say(&Control::Buffer { channel: own, buffer, handed });
+        assert_eq!(server.answer().0, nothing);
+    }
+    assert_eq!(server.ask(&want, &[]).0, nothing, "silence is an answer after a while");
+    assert_eq!(server.life(&circuit), LIFE_ALIVE);
 }

@@ -52,6 +52,7 @@ pub fn checks<C: Cable>() -> Vec<Check<C>> {
         ("a carved descriptor is that slice and no more", memory::carved_descriptors),
         ("a freed range has new memory", memory::freed_ranges),
         ("a bell rings on the other side", registers::bells),
+        ("a buffer is taken once, and as what it is", registers::buffers),
         ("a peer that dies and returns begins a new life", links::death_and_return),
         ("what was carved in an old life leads nowhere", links::old_views),
         ("a link that is switched off stays down until it is switched on", links::off_and_on),

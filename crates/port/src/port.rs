@@ -1,7 +1,7 @@
 //! The trait.
 
 use crosslane_shm::{Caching, Load, MapError, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::{Reach, SliceRange};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 use thiserror::Error;
@@ -16,8 +16,8 @@ pub type Mapped = dyn Port<Inbound = crosslane_shm::Inbound, Outbound = crosslan
 
 /// One end of a cable.
 ///
-/// No call blocks, but for [`Self::carve_outbound`], [`Self::map_outbound`] and [`Self::import_bell`], which may wait
-/// a few milliseconds for what the peer has announced. Nothing that a peer does makes a call panic.
+/// No call blocks, but for [`Self::carve_outbound`], [`Self::map_outbound`], [`Self::import_bell`] and
+/// [`Self::take_over`], which may wait a few milliseconds for what the peer has announced. Nothing that a peer does makes a call panic.
 ///
 /// **Lives.** Everything that was carved, mapped, exported or imported belongs to one life of the link, from
 /// [`Event::LinkUp`] to [`Event::LinkDown`]. At the end of it the port forgets all of it: ranges are free again,
@@ -123,6 +123,22 @@ pub trait Port: Send {
     /// [`PortError::NotThere`] if the peer exports no such handle, within a few milliseconds; [`PortError::Down`], or
     /// a system error.
     fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError>;
+
+    /// Lets the peer have a program's buffer of `len` bytes ([`crosslane_wire::buffer`]), and returns the handle under which
+    /// it takes it, once.
+    ///
+    /// # Errors
+    /// [`PortError::Down`], [`PortError::Unsupported`] where both sides do not share memory, [`PortError::Full`], or a
+    /// system error.
+    fn hand_over(&mut self, buffer: BorrowedFd<'_>, len: u64, reach: Reach) -> Result<u64, PortError>;
+
+    /// Takes the buffer under a handle of the peer's. It has been checked to be one: of this length, never resized, and to
+    /// be reached so.
+    ///
+    /// # Errors
+    /// [`PortError::NotThere`] if the peer handed over no such buffer, within a few milliseconds; [`PortError::Down`], or a
+    /// system error.
+    fn take_over(&mut self, handle: u64, len: u64, reach: Reach) -> Result<OwnedFd, PortError>;
 }
 
 /// What a port has.

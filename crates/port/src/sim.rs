@@ -16,7 +16,7 @@ use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_shm::{Caching, Load, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::{Reach, SliceRange};
 use memory::Memory;
 use posted::Write;
 use rustix::event::{EventfdFlags, eventfd};
@@ -337,6 +337,14 @@ impl Port for SimPort {
 
     fn import_bell(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
         self.live().map(|_| None)
+    }
+
+    fn hand_over(&mut self, _buffer: BorrowedFd<'_>, _len: u64, _reach: Reach) -> Result<u64, PortError> {
+        Err(PortError::Unsupported("hand buffers over"))
+    }
+
+    fn take_over(&mut self, _handle: u64, _len: u64, _reach: Reach) -> Result<OwnedFd, PortError> {
+        Err(PortError::Unsupported("hand buffers over"))
     }
 }
 

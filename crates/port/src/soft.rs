@@ -25,7 +25,7 @@ use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::{Caching, Inbound, Outbound};
-use crosslane_wire::SliceRange;
+use crosslane_wire::{Reach, SliceRange};
 use link::{Link, MAX_ANNOUNCED};
 use rendezvous::{BackOff, Listener};
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -328,11 +328,23 @@ impl Port for SoftPort {
         let copy = self.await_announced(|link| link.bell(handle).map(|bell| bell.map(OwnedFd::try_clone)))?;
         copy.transpose().map_err(|error| system_error("dup", &error))
     }
+
+    fn hand_over(&mut self, buffer: BorrowedFd<'_>, len: u64, reach: Reach) -> Result<u64, PortError> {
+        let outcome = self.live()?.hand_over(buffer, len, reach);
+        self.sent(outcome)?.ok_or(PortError::Full("frames to a peer that does not read"))
+    }
+
+    fn take_over(&mut self, handle: u64, len: u64, reach: Reach) -> Result<OwnedFd, PortError> {
+        self.await_announced(|link| link.has_buffer(handle).then_some(()))?;
+        let taken =
+            self.live()?.take_over(handle).filter(|buffer| (buffer.len, buffer.reach) == (len, reach));
+        taken.ok_or(PortError::NotThere)?.memory.ok_or_else(no_room)
+    }
 }
 
-/// The peer's slice came when this process, or this cable's share of it, had no room for its descriptor.
+/// The peer's memory came when this process, or this cable's share of it, had no room for its descriptor.
 fn no_room() -> PortError {
-    PortError::System { what: "descriptor of the peer's slice".into(), errno: Errno::MFILE }
+    PortError::System { what: "descriptor of the peer's memory".into(), errno: Errno::MFILE }
 }
 
 fn system_error(what: &str, error: &std::io::Error) -> PortError {

@@ -7,7 +7,8 @@ use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{DownReason, Event, Port, PortError};
 use crosslane_shm::Store;
 use crosslane_shm::mem::new_slice;
-use crosslane_wire::SliceRange;
+use crosslane_wire::buffer::memory_len;
+use crosslane_wire::{Reach, SliceRange};
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -45,6 +46,23 @@ fn violation(lie: impl FnOnce(&Stranger)) -> String {
         DownReason::Violation(what) => what,
         reason => panic!("{reason:?}"),
     }
+}
+
+#[test]
+fn buffers_that_are_none() {
+    let handed = |handle, len, reach| Frame::Buffer { handle, len, reach };
+    for (len, reach) in [(0, Reach::Store), (100, Reach::Store), (4096, Reach::Load), (8192, Reach::Store)] {
+        let why = violation(|peer| assert!(peer.frame(&handed(1, len, reach), Some(memory_len(4096)))));
+        assert!(why.contains("slice is"), "{why}");
+    }
+    let twice = violation(|peer| {
+        for _ in 0..2 {
+            assert!(peer.frame(&handed(1, 4096, Reach::Store), Some(memory_len(4096))));
+        }
+    });
+    assert!(twice.contains("twice"), "{twice}");
+    let bare = violation(|peer| assert!(peer.frame(&handed(1, 4096, Reach::Store), None)));
+    assert!(bare.contains("0 descriptors"), "{bare}");
 }
 
 #[test]
@@ -187,6 +205,9 @@ fn floods_are_bounded() {
     let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     let reason = flood(|handle| Frame::Bell { handle }, &bell);
     assert_eq!(reason, DownReason::Violation("too many bells".into()));
+    let buffer = new_slice("test", memory_len(4096)).unwrap();
+    let handed = |handle| Frame::Buffer { handle, len: 4096, reach: Reach::Store };
+    assert_eq!(flood(handed, &buffer), DownReason::Violation("too many buffers".into()));
     let memory = new_slice("test", 4096).unwrap();
     let reason = flood(
         |number| match number {

@@ -10,8 +10,10 @@
 
 pub mod account;
 pub mod arena;
+pub mod buffer;
 pub mod clock;
 pub mod copy;
+pub mod far;
 pub mod life;
 pub mod list;
 pub mod lock;
@@ -21,4 +23,5 @@ pub mod region;
 pub mod ring;
 pub mod wait;
 
+pub use far::FarBuffer;
 pub use mem::{Caching, Inbound, Load, MapError, Outbound, Store};

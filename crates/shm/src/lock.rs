@@ -1,6 +1,7 @@
 //! A lock in shared memory among the processes of one program: spins briefly, then sleeps in the kernel, and
 //! notices a holder that died.
 
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::thread::futex;
 use std::time::Duration;
@@ -84,6 +85,40 @@ impl Lock {
         if outcome == Err(rustix::io::Errno::TIMEDOUT) && !lives(seen & !WAITED) {
             let _ = self.0.compare_exchange(seen, WAITED, Ordering::Relaxed, Ordering::Relaxed);
         }
+    }
+}
+
+/// A value of this process that a lock guards, also against signal handlers of the thread that has it.
+#[derive(Debug)]
+pub struct Locked<T> {
+    lock: Lock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is only reached with the lock held.
+unsafe impl<T: Send> Sync for Locked<T> {}
+
+impl<T> Locked<T> {
+    /// A value that nobody uses.
+    pub const fn new(value: T) -> Self {
+        Self { lock: Lock::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Does `work` with the value; fails only if this very thread is at it already.
+    pub fn with<R>(&self, tid: u32, work: impl FnOnce(&mut T) -> R) -> Result<R, Reentered> {
+        let _guard = self.lock.lock(tid)?;
+        // SAFETY: the lock is held until the end of this function.
+        Ok(work(unsafe { &mut *self.value.get() }))
+    }
+
+    /// Keeps all others away from the value.
+    pub fn hold(&self, tid: u32) -> Result<Guard<'_>, Reentered> {
+        self.lock.lock(tid)
+    }
+
+    /// In the child of a `fork` that was made with the lock [held](Self::hold): it is free here.
+    pub fn reset(&self) {
+        self.lock.reset();
     }
 }
 

@@ -62,6 +62,9 @@ pub enum MapError {
     /// It could still be shrunk under us.
     #[error("slice is not sealed against shrinking")]
     NotSealed,
+    /// It is of huge pages, which may run out when one is touched.
+    #[error("slice is of huge pages, which may run out")]
+    HugePages,
     /// A system call failed.
     #[error("cannot map slice: {0}")]
     System(#[from] rustix::io::Errno),
@@ -81,6 +84,11 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn new(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+        Self::with(fd, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// A mapping for loads, or stores, or both; the other kind would end the program.
+    pub(crate) fn with(fd: impl AsFd, len: u64, protection: ProtFlags) -> Result<Self, MapError> {
         let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
         if actual != len || len == 0 {
             return Err(MapError::Length { expected: len, actual });
@@ -90,16 +98,8 @@ impl Mapping {
         }
         let len = usize::try_from(len).map_err(|_| MapError::Length { expected: len, actual })?;
         // SAFETY: a fresh shared mapping at an address of the kernel's choice aliases nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &fd,
-                0,
-            )?
-        };
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &fd, 0)? };
         let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
         Ok(Self { base, len })
     }
@@ -116,7 +116,7 @@ impl Mapping {
     }
 
     #[inline]
-    fn word32(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
         assert_eq!(offset % 4, 0);
         // SAFETY: in range, aligned, mapped as long as `self`; atomics may be shared with other processes.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
@@ -253,6 +253,23 @@ impl Load for Inbound {
         // SAFETY: `source` is in range; `target` is private memory, so the two cannot overlap.
         unsafe { crate::copy::from_shared(target, source) }
     }
+}
+
+/// `f_type` of the kernel's in-memory file system, `TMPFS_MAGIC`.
+const IN_MEMORY: rustix::fs::FsWord = 0x0102_1994;
+
+/// Refuses all but memory of exactly `len` bytes that can never be resized, nor lacks pages when it is touched; its
+/// seals. They come first: to ask any other file than a memfd for its length may block.
+pub fn check_memory(fd: impl AsFd, len: u64) -> Result<SealFlags, MapError> {
+    let seals = rustix::fs::fcntl_get_seals(&fd)?;
+    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
+        return Err(MapError::NotSealed);
+    }
+    if rustix::fs::fstatfs(&fd)?.f_type != IN_MEMORY {
+        return Err(MapError::HugePages);
+    }
+    let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+    if actual == len { Ok(seals) } else { Err(MapError::Length { expected: len, actual }) }
 }
 
 /// Fresh zeroed memory of `len` bytes for a slice, sealed so that nobody can resize it. No other process has ever

@@ -6,9 +6,11 @@
 use crate::hook::descriptor::streams;
 use crate::table::Held;
 use crate::wait::Spinner;
-use crate::{confined, deferral, end_of_life, epoll, process, real, waiters};
+use crate::{confined, deferral, end_of_life, epoll, process, real, thread, waiters};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
+use crosslane_client::buffers::far;
+use crosslane_shm::buffer;
 use crosslane_shm::lock::Guard;
 use std::collections::BTreeMap;
 
@@ -61,7 +63,9 @@ pub fn around<T: Copy + Default + PartialOrd>(fork: impl FnOnce() -> T) -> T {
 }
 
 extern "C" fn before() {
+    buffer::before_fork();
     let mut guards = epoll::before_fork();
+    guards.extend(far::before_fork(thread::tid()));
     guards.extend(waiters::before_fork());
     guards.extend(process::before_fork());
     let streams = streams();
@@ -71,6 +75,7 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
+    buffer::after_fork_in_parent();
     let Some(forking) = take() else { return };
     let Forking { streams, guards } = ManuallyDrop::into_inner(forking);
     drop(guards);
@@ -84,6 +89,8 @@ extern "C" fn in_parent() {
 /// We are the child of a `fork`. The guards are the parent's: here the locks are made anew.
 pub extern "C" fn in_child() {
     process::after_fork();
+    buffer::after_fork_in_child();
+    far::after_fork();
     waiters::after_fork();
     epoll::forked_child();
     deferral::forked_child();

@@ -184,6 +184,7 @@ pub fn connected() -> bool {
 /// it does not answer in time, or it refused.
 pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
     on_session(|session, link| {
+        session.tell_given_back();
         link.settle(session, !link.hangs.get())?;
         work(session, link)
     })

@@ -1,10 +1,12 @@
-//! Streams whose circuit has moved: what their ends ask of the daemon.
+//! What the ends of streams ask of the daemon: slices when their circuit has moved, and buffers.
 
 use crate::process;
 use crosslane_client::slices::Next;
-use crosslane_client::{Daemon, NoNext};
+use crosslane_client::{Daemon, NoBuffer, NoNext};
+use crosslane_shm::FarBuffer;
+use crosslane_shm::buffer::Located;
 use crosslane_wire::local::Request;
-use crosslane_wire::{CircuitId, WaiterId};
+use crosslane_wire::{BufferId, CircuitId, WaiterId};
 
 /// The daemon, by this process's session.
 #[derive(Debug)]
@@ -24,5 +26,20 @@ impl Daemon for BySession {
 
     fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool {
         process::tell(&Request::Ring { circuit, waiter })
+    }
+
+    fn share(&self, circuit: CircuitId, located: &Located) -> Result<(), NoBuffer> {
+        if process::is_reentered() {
+            return Err(NoBuffer::Later);
+        }
+        process::with_session(|session, _| session.share(circuit, located)).ok_or(NoBuffer::Never)
+    }
+
+    fn far_buffer(&self, circuit: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        if process::is_reentered() {
+            return Err(NoBuffer::Later);
+        }
+        let answer = process::with_session(|session, _| session.far_buffer(circuit, buffer));
+        answer.flatten().ok_or(NoBuffer::Never)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Messages are [`crate::codec`]-encoded, one to a [`crate::record::Kind::Message`] record.
 
-use crate::{ChannelId, HostId, SliceRange, Tuple, WaiterId};
+use crate::{BufferId, ChannelId, HostId, Reach, SliceRange, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 
 /// Most links in one link-state record; a host has few ports.
@@ -64,6 +64,17 @@ pub const GENERATION_MAX: u32 = u32::MAX >> 8;
 pub const ARRIVED_ALL: u64 = u64::MAX;
 /// Most cables of a circuit.
 pub const MAX_HOPS: u8 = 254;
+
+/// A buffer of a program's, on its way to the far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handed {
+    /// Handle under which the port gives out the memory, once.
+    pub handle: u64,
+    /// Bytes of the buffer; its memory has a page more: see [`crate::buffer`].
+    pub len: u64,
+    /// What may be done with it.
+    pub reach: Reach,
+}
 
 /// A message between two neighbouring daemons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,6 +155,22 @@ pub enum Control {
         channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
+    },
+    /// "Give me this buffer of your program's": answered with `Buffer`.
+    WantBuffer {
+        /// The *receiver's* end of a channel that ends at the buffer's owner.
+        channel: ChannelId,
+        /// Which.
+        buffer: BufferId,
+    },
+    /// Answer to `WantBuffer`.
+    Buffer {
+        /// The *receiver's* end of the channel.
+        channel: ChannelId,
+        /// Which.
+        buffer: BufferId,
+        /// The buffer, unless it is not open to that circuit.
+        handed: Option<Handed>,
     },
     /// A probe on its way to `to`; hosts between pass it on.
     Echo {

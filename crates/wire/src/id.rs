@@ -48,6 +48,21 @@ number!(
     WaiterId(u32)
 );
 
+number!(
+    /// Memory of a program that the far ends of its circuits may map; chosen by the program so that no two of one host's
+    /// are alike. It proves nothing.
+    BufferId(u64)
+);
+
+/// What the far end of a circuit may do with a program's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reach {
+    /// Map it and load from it; the kernel allows no store to any but its owner.
+    Load,
+    /// Map it and store into it.
+    Store,
+}
+
 /// A page-aligned range of a port's inbound memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SliceRange {

@@ -3,13 +3,15 @@
 //! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`mod@slice`] and
 //! [`record`] (the layout of a channel in memory), [`control`] (what daemons tell each other through the
 //! control channel), [`packet`] (how IP crosses), [`local`] (what programs ask of their daemon), [`access`]
-//! (what programs ask of each other's memory), [`zcopy`] (memory that streams announce). `docs/protocol.md` is the prose of all this.
+//! (what programs ask of each other's memory), [`buffer`] (what one opens to others), [`zcopy`] (memory that streams
+//! announce). `docs/protocol.md` is the prose of all this.
 //!
 //! Whatever is decoded here comes from a peer that may lie: every decoder returns an error for a value that is
 //! out of range, none panics, and none allocates more than in proportion to the length of its input.
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod buffer;
 pub mod codec;
 pub mod control;
 pub mod id;
@@ -22,7 +24,9 @@ pub mod slice;
 pub mod zcopy;
 
 pub use codec::DecodeError;
-pub use id::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple, WaiterId};
+pub use id::{
+    BufferId, ChannelId, CircuitId, Epoch, HostId, PortId, Reach, SliceRange, TransitId, Tuple, WaiterId,
+};
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
 pub const PROTOCOL_VERSION: u32 = 5;

@@ -4,7 +4,7 @@
 //! the packet (`SCM_RIGHTS`) in the order given.
 
 use crate::control::Refusal;
-use crate::{CircuitId, HostId, Tuple, WaiterId};
+use crate::{BufferId, CircuitId, HostId, Reach, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -120,6 +120,30 @@ pub enum Request {
         circuit: CircuitId,
         /// The far side's waiter.
         waiter: WaiterId,
+    },
+    /// "The far end of this circuit may have this buffer of mine." Descriptor: its memory. Answer: [`Reply::Done`], or
+    /// [`Reply::Error`] if it cannot be: the circuit is longer than one cable, or there are too many.
+    Share {
+        /// The circuit.
+        circuit: CircuitId,
+        /// The buffer's name.
+        buffer: BufferId,
+        /// Its bytes, without the page behind them: see [`crate::buffer`].
+        len: u64,
+        /// What the far end may do with it.
+        reach: Reach,
+    },
+    /// "That buffer is gone": no circuit gives it out any more. No answer.
+    Unshare {
+        /// The buffer's name.
+        buffer: BufferId,
+    },
+    /// "Give me this buffer of the far program's." Answer: [`Reply::Buffer`].
+    WantBuffer {
+        /// A circuit whose far end opened it.
+        circuit: CircuitId,
+        /// The buffer's name.
+        buffer: BufferId,
     },
     /// A connection went, or goes on, by the kernel's TCP: for `explain` and the counters. No answer.
     Note {
@@ -324,6 +348,11 @@ pub enum Reply {
     Bell {
         /// Whether the waiter exists and can be rung directly.
         found: bool,
+    },
+    /// Answer to [`Request::WantBuffer`]. Descriptor: the memory, if there is any.
+    Buffer {
+        /// Bytes of the buffer, and what may be done with it; `None` if it is not open to this circuit.
+        shape: Option<(u64, Reach)>,
     },
     /// A part of a text; the last one says so.
     Text {

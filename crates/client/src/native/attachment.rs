@@ -3,11 +3,13 @@
 use super::{Error, Stream, Waiter};
 use crate::session::Session;
 use crate::slices::Next;
-use crate::{Daemon, End, Grant, NoNext, SessionError};
+use crate::{Daemon, End, Grant, NoBuffer, NoNext, SessionError};
+use crosslane_shm::FarBuffer;
 use crosslane_shm::arena::Arena;
+use crosslane_shm::buffer::Located;
 use crosslane_shm::life::LifePage;
 use crosslane_wire::local::{Plain, Reply, Request};
-use crosslane_wire::{CircuitId, HostId, PROTOCOL_VERSION, WaiterId};
+use crosslane_wire::{BufferId, CircuitId, HostId, PROTOCOL_VERSION, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -164,6 +166,7 @@ impl Attachment {
 
     fn request<T>(&self, work: impl FnOnce(&Session) -> Result<T, SessionError>) -> Result<T, SessionError> {
         let mut link = self.link();
+        link.session.tell_given_back();
         while link.owed > 0 {
             link.session.late_answer(true)?;
             link.owed -= 1;
@@ -177,7 +180,9 @@ impl Attachment {
 
     /// Tells the daemon something that has no answer. One that is gone need not know.
     pub(super) fn tell(&self, request: &Request) {
-        let _ = self.link().session.tell(request);
+        let link = self.link();
+        link.session.tell_given_back();
+        let _ = link.session.tell(request);
     }
 
     /// A wake event that the daemon knows of.
@@ -226,6 +231,15 @@ impl Daemon for Attachment {
 
     fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool {
         self.link().session.tell(&Request::Ring { circuit, waiter }).is_ok()
+    }
+
+    fn share(&self, circuit: CircuitId, located: &Located) -> Result<(), NoBuffer> {
+        self.request(|session| session.share(circuit, located)).map_err(|_| NoBuffer::Never)
+    }
+
+    fn far_buffer(&self, circuit: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        let answer = self.request(|session| session.far_buffer(circuit, buffer));
+        answer.ok().flatten().ok_or(NoBuffer::Never)
     }
 }
 

@@ -130,6 +130,7 @@ impl Cable {
         self.prepared = None;
         self.live = None;
         self.bells = Bells::default();
+        self.asked = 0;
         let mut ranges = self.window.clear();
         ranges.extend([CONTROL_RANGE, IP_RANGE]);
         for range in ranges {

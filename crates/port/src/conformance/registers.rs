@@ -3,7 +3,11 @@
 use super::Cable;
 use super::rig::{Rig, pages};
 use crate::{Port, PortError};
-use crosslane_shm::{Load, Store};
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::{FarBuffer, Inbound, Load, Store};
+use crosslane_wire::Reach;
+use crosslane_wire::buffer::memory_len;
+use crosslane_wire::slice::PAGE;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::AsFd;
 
@@ -133,6 +137,32 @@ pub(super) fn bells<C: Cable>(rig: &mut Rig<C>) {
     rig.cable.a().withdraw_bell(handle);
     settle(rig);
     assert!(matches!(rig.cable.b().import_bell(handle), Err(PortError::NotThere)));
+    assert!(rig.cable.a().is_up());
+}
+
+pub(super) fn buffers<C: Cable>(rig: &mut Rig<C>) {
+    rig.up();
+    let len = 4 * PAGE;
+    let memory = new_slice("buffer", memory_len(len)).expect("memory");
+    let handle = match rig.cable.a().hand_over(memory.as_fd(), len, Reach::Store) {
+        Ok(handle) => handle,
+        Err(PortError::Unsupported(_)) => {
+            assert!(rig.cable.b().take_over(1, len, Reach::Store).is_err());
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let other = rig.cable.a().hand_over(memory.as_fd(), len, Reach::Store).expect("another time");
+    let taken = rig.cable.b().take_over(handle, len, Reach::Store).expect("was handed over");
+    let far = FarBuffer::map(taken, len, Reach::Store).expect("is a buffer");
+    far.copy_in(100, b"hello").expect("inside");
+    let mut bytes = [0; 5];
+    Inbound::map(&memory, memory_len(len)).expect("maps").read(100, &mut bytes);
+    assert_eq!(&bytes, b"hello");
+    let again = rig.cable.b().take_over(handle, len, Reach::Store);
+    assert!(matches!(again, Err(PortError::NotThere)), "one can be taken once");
+    let wrong = rig.cable.b().take_over(other, len, Reach::Load);
+    assert!(matches!(wrong, Err(PortError::NotThere)), "one is what it is");
     assert!(rig.cable.a().is_up());
 }
 

@@ -1,34 +1,18 @@
 //! Whether a descriptor that the peer sent is what it says.
 
-use crosslane_shm::MapError;
+use crosslane_shm::mem::check_memory;
 use rustix::fs::{OFlags, SealFlags};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// `f_type` of the kernel's in-memory file system, `TMPFS_MAGIC`.
-const IN_MEMORY: rustix::fs::FsWord = 0x0102_1994;
-
-/// Refuses all but memory of exactly `len` bytes that can be mapped for loads and stores and never resized. The
-/// seals come first: to ask any other file than a memfd for its length may block.
+/// Refuses all but memory of exactly `len` bytes that can be mapped for loads and stores and never resized.
 pub(super) fn check_slice(fd: &OwnedFd, len: u64) -> Result<(), String> {
-    let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| "descriptor is not a memfd")?;
-    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
-        return Err(MapError::NotSealed.to_string());
-    }
+    let seals = check_memory(fd, len).map_err(|error| error.to_string())?;
     if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
         return Err("slice is sealed against stores".into());
     }
     let flags = rustix::fs::fcntl_getfl(fd).map_err(|errno| errno.to_string())?;
     if flags & OFlags::RWMODE != OFlags::RDWR {
         return Err("slice is not open for loads and stores".into());
-    }
-    let kind = rustix::fs::fstatfs(fd).map_err(|errno| errno.to_string())?.f_type;
-    if kind != IN_MEMORY {
-        return Err("slice is of huge pages, which may run out".into());
-    }
-    let stat = rustix::fs::fstat(fd).map_err(|errno| errno.to_string())?;
-    let actual = u64::try_from(stat.st_size).unwrap_or(0);
-    if actual != len {
-        return Err(MapError::Length { expected: len, actual }.to_string());
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! What two soft ports tell each other over their socket: the set-up of the hardware that they play.
 //!
 //! One frame a packet, little-endian: `tag u32 | small u32 | first u64 | second u64`, and in a Hello the lengths of
-//! the sender's translations behind that, `u64` each. `Hello`, `Slice` and `Bell` bring one descriptor, the others none.
+//! the sender's translations behind that, `u64` each. `Hello`, `Slice`, `Bell` and `Buffer` bring one descriptor, the others
+//! none.
 
-use crosslane_wire::SliceRange;
+use crosslane_wire::{Reach, SliceRange};
 use thiserror::Error;
 
 /// Version of these frames and of the register page. The Hello's layout never changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most windows of a port.
 pub const MAX_WINDOWS: usize = 8;
 /// Longest frame, bytes.
@@ -57,6 +58,15 @@ pub enum Frame {
         /// Its handle.
         handle: u64,
     },
+    /// The receiver may take this buffer of a program's, once. Descriptor: its memory.
+    Buffer {
+        /// Its handle; never used before.
+        handle: u64,
+        /// Its bytes.
+        len: u64,
+        /// What may be done with it: 1 load, 2 store.
+        reach: Reach,
+    },
     /// Doorbell counters have changed: look at them.
     Wake {
         /// Number of the wake-up, for the receiver to store into the sender's register page when it has looked.
@@ -84,7 +94,9 @@ pub enum FrameError {
 impl Frame {
     /// Descriptors that come with it.
     pub fn descriptors(&self) -> usize {
-        usize::from(matches!(self, Self::Hello { .. } | Self::Slice { .. } | Self::Bell { .. }))
+        let brings =
+            matches!(self, Self::Hello { .. } | Self::Slice { .. } | Self::Bell { .. } | Self::Buffer { .. });
+        usize::from(brings)
     }
 
     /// The frame as it is sent.
@@ -97,6 +109,8 @@ impl Frame {
             Self::Bell { handle } => (5, 0, *handle, 0, &[]),
             Self::BellGone { handle } => (6, 0, *handle, 0, &[]),
             Self::Wake { number } => (7, *number, 0, 0, &[]),
+            Self::Buffer { handle, len, reach: Reach::Load } => (8, 1, *handle, *len, &[]),
+            Self::Buffer { handle, len, reach: Reach::Store } => (8, 2, *handle, *len, &[]),
         };
         let mut bytes = Vec::with_capacity(HEAD + 8 * more.len());
         bytes.extend(tag.to_le_bytes());
@@ -129,9 +143,18 @@ impl Frame {
             5 => (Self::Bell { handle: first }, u64::from(small) | second),
             6 => (Self::BellGone { handle: first }, u64::from(small) | second),
             7 => (Self::Wake { number: small }, first | second),
+            8 => (Self::Buffer { handle: first, len: second, reach: reach(small)? }, 0),
             _ => return Err(FrameError::Tag(tag)),
         };
         if spare == 0 { Ok(frame) } else { Err(FrameError::Reserved) }
+    }
+}
+
+fn reach(number: u32) -> Result<Reach, FrameError> {
+    match number {
+        1 => Ok(Reach::Load),
+        2 => Ok(Reach::Store),
+        _ => Err(FrameError::Reserved),
     }
 }
 
@@ -175,6 +198,9 @@ mod tests {
             any::<u64>().prop_map(|handle| Frame::Bell { handle }),
             any::<u64>().prop_map(|handle| Frame::BellGone { handle }),
             any::<u32>().prop_map(|number| Frame::Wake { number }),
+            (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(handle, len, load)| {
+                Frame::Buffer { handle, len, reach: if load { Reach::Load } else { Reach::Store } }
+            }),
         ]
     }
 

@@ -6,13 +6,17 @@ use super::registers::{OwnPage, PeerPage};
 use super::socket::{self, Received};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, PortError};
-use crosslane_wire::SliceRange;
+use crosslane_shm::far::check_buffer;
+use crosslane_wire::{Reach, SliceRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 /// Most slices, and most bells, that a peer may have announced at one time.
 pub(super) const MAX_ANNOUNCED: usize = 16 * 1024;
+/// Most buffers that a peer may have handed over and we have not taken: it gives them only when asked, and is not asked
+/// for more at a time.
+pub(super) const MAX_HANDED: usize = 64;
 /// Most frames that wait for a peer that does not read: all that can be freed and taken back, and as much again.
 const MAX_QUEUED: usize = 4 * MAX_ANNOUNCED;
 /// Largest window that a peer may claim, bytes.
@@ -29,6 +33,17 @@ pub(super) enum Step {
     Up,
 }
 
+/// A buffer that the peer handed over and nobody has taken yet.
+#[derive(Debug)]
+pub(super) struct Handed {
+    /// Its memory; `None` if there was no room for its descriptor.
+    pub(super) memory: Option<OwnedFd>,
+    /// Its bytes.
+    pub(super) len: u64,
+    /// What may be done with it.
+    pub(super) reach: Reach,
+}
+
 /// A connection to a peer.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -42,8 +57,10 @@ pub(super) struct Link {
     held: usize,
     hold_most: usize,
     bells: BTreeMap<u64, Option<OwnedFd>>,
+    buffers: BTreeMap<u64, Handed>,
     queue: VecDeque<Frame>,
     next_bell: u64,
+    next_buffer: u64,
     exported: usize,
     /// When the connection was made.
     pub(super) since: Instant,
@@ -63,8 +80,10 @@ impl Link {
             held: 0,
             hold_most: hold_most(),
             bells: BTreeMap::new(),
+            buffers: BTreeMap::new(),
             queue: VecDeque::new(),
             next_bell: 1,
+            next_buffer: 1,
             exported: 0,
             since: Instant::now(),
         };
@@ -188,6 +207,33 @@ impl Link {
         self.bells.get(&handle).map(Option::as_ref)
     }
 
+    /// Hands a buffer over and returns its handle; `None` if there is no room.
+    pub(super) fn hand_over(
+        &mut self,
+        memory: BorrowedFd<'_>,
+        len: u64,
+        reach: Reach,
+    ) -> Result<Option<u64>, DownReason> {
+        let handle = self.next_buffer;
+        if !self.announce(&Frame::Buffer { handle, len, reach }, memory)? {
+            return Ok(None);
+        }
+        self.next_buffer += 1;
+        Ok(Some(handle))
+    }
+
+    /// Whether the peer handed this buffer over.
+    pub(super) fn has_buffer(&self, handle: u64) -> bool {
+        self.buffers.contains_key(&handle)
+    }
+
+    /// Takes a buffer of the peer's.
+    pub(super) fn take_over(&mut self, handle: u64) -> Option<Handed> {
+        let taken = self.buffers.remove(&handle)?;
+        self.held -= usize::from(taken.memory.is_some());
+        Some(taken)
+    }
+
     /// Receives and handles at most one frame.
     pub(super) fn step(&mut self, mask: u32) -> Result<Step, DownReason> {
         let (bytes, mut descriptors, lost) = match socket::receive(self.socket())? {
@@ -233,6 +279,7 @@ impl Link {
                 self.held -= usize::from(gone.is_some());
             }
             Frame::Bell { handle } => self.announced_bell(handle, descriptors)?,
+            Frame::Buffer { handle, len, reach } => self.handed_over(handle, len, reach, descriptors)?,
             Frame::BellGone { handle } => {
                 self.bells
                     .remove(&handle)
@@ -315,6 +362,27 @@ impl Link {
         }
         let kept = self.hold(descriptors);
         self.bells.insert(handle, kept);
+        Ok(())
+    }
+
+    fn handed_over(
+        &mut self,
+        handle: u64,
+        len: u64,
+        reach: Reach,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), DownReason> {
+        if self.buffers.len() >= MAX_HANDED {
+            return Err(violation("too many buffers".into()));
+        }
+        if self.buffers.contains_key(&handle) {
+            return Err(violation(format!("buffer {handle} twice")));
+        }
+        if let Some(fd) = descriptors.last() {
+            check_buffer(fd, len, reach).map_err(|error| violation(error.to_string()))?;
+        }
+        let memory = self.hold(descriptors);
+        self.buffers.insert(handle, Handed { memory, len, reach });
         Ok(())
     }
 

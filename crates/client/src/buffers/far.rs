@@ -1,0 +1,108 @@
+//! Buffers of far programs that this process has mapped, for all its ends.
+
+use crate::NoBuffer;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crosslane_shm::FarBuffer;
+use crosslane_shm::lock::{Guard, Locked, Reentered};
+use crosslane_wire::BufferId;
+use std::sync::Arc;
+
+/// Most that are kept.
+const MOST: usize = 64;
+/// Most addresses that they take, bytes.
+const MOST_BYTES: u64 = 1 << 30;
+
+static LAST_USER: AtomicU64 = AtomicU64::new(0);
+static KEPT: Locked<Vec<Kept>> = Locked::new(Vec::new());
+
+/// An end, for as long as this process holds it. Its buffers are forgotten when this is dropped.
+#[derive(Debug)]
+pub struct User(u64);
+
+#[derive(Debug)]
+struct Kept {
+    user: u64,
+    id: BufferId,
+    buffer: Arc<FarBuffer>,
+}
+
+impl From<Reentered> for NoBuffer {
+    fn from(_: Reentered) -> Self {
+        Self::Later
+    }
+}
+
+impl User {
+    /// An end.
+    #[expect(clippy::new_without_default, reason = "no two are alike")]
+    pub fn new() -> Self {
+        Self(LAST_USER.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        // Those that a signal handler finds locked go when others need the room.
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        let gone = KEPT.with(tid, |kept| kept.extract_if(.., |kept| kept.user == self.0).collect::<Vec<_>>());
+        drop(gone);
+    }
+}
+
+/// A buffer that this end had before; those that were given back meanwhile are forgotten.
+///
+/// # Errors
+/// A signal handler came in between.
+pub fn known(tid: u32, user: &User, id: BufferId) -> Result<Option<Arc<FarBuffer>>, NoBuffer> {
+    let (found, gone) = KEPT.with(tid, |kept| {
+        let gone: Vec<Kept> = kept.extract_if(.., |kept| kept.buffer.is_gone()).collect();
+        let place = kept.iter().position(|kept| kept.user == user.0 && kept.id == id);
+        let found = place.map(|place| {
+            // The ones used last are kept longest.
+            let used = kept.remove(place);
+            let buffer = used.buffer.clone();
+            kept.push(used);
+            buffer
+        });
+        (found, gone)
+    })?;
+    drop(gone);
+    Ok(found)
+}
+
+/// Keeps a buffer, in the place of those that were not used for longest.
+///
+/// # Errors
+/// A signal handler came in between.
+pub fn keep(tid: u32, user: &User, id: BufferId, buffer: FarBuffer) -> Result<Arc<FarBuffer>, NoBuffer> {
+    let buffer = Arc::new(buffer);
+    let gone = KEPT.with(tid, |kept| {
+        kept.push(Kept { user: user.0, id, buffer: buffer.clone() });
+        let mut gone = Vec::new();
+        while kept.len() > MOST || (kept.len() > 1 && bytes(kept) > MOST_BYTES) {
+            gone.push(kept.remove(0));
+        }
+        gone
+    })?;
+    drop(gone);
+    Ok(buffer)
+}
+
+/// How many are kept, and their addresses, bytes.
+pub fn usage(tid: u32) -> Option<(usize, u64)> {
+    KEPT.with(tid, |kept| (kept.len(), bytes(kept))).ok()
+}
+
+fn bytes(kept: &[Kept]) -> u64 {
+    kept.iter().map(|kept| kept.buffer.len()).sum()
+}
+
+/// Before `fork`: nobody is in the middle of a change. In the child [`after_fork`] follows.
+pub fn before_fork(tid: u32) -> Option<Guard<'static>> {
+    KEPT.hold(tid).ok()
+}
+
+/// In the child of `fork`: the mappings are its own too.
+pub fn after_fork() {
+    KEPT.reset();
+}

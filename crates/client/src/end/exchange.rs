@@ -1,0 +1,94 @@
+//! Buffers that both ends of a stream map: what this end has shared, and what it has of the far end.
+
+use super::{End, NoBuffer};
+use crate::buffers::far::{self, User};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use crosslane_shm::FarBuffer;
+use crosslane_shm::buffer::Located;
+use crosslane_wire::{BufferId, Reach};
+use std::sync::Arc;
+
+/// Shared buffers that an end remembers; the daemon keeps more than these.
+const TOLD: usize = 32;
+/// Buffers of the far end's that may be asked for in vain: one that names what does not exist would hold us up for ever.
+const PATIENCE: u32 = 16;
+
+/// What an end knows of buffers.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    told: [AtomicU64; TOLD],
+    next: AtomicUsize,
+    unfound: AtomicU32,
+    user: User,
+}
+
+impl Exchange {
+    pub(super) fn new() -> Self {
+        Self {
+            told: [const { AtomicU64::new(0) }; TOLD],
+            next: AtomicUsize::new(0),
+            unfound: AtomicU32::new(0),
+            user: User::new(),
+        }
+    }
+
+    fn is_told(&self, buffer: BufferId) -> bool {
+        self.told.iter().any(|told| told.load(Relaxed) == buffer.0)
+    }
+
+    fn remember(&self, buffer: BufferId) {
+        let place = self.next.fetch_add(1, Relaxed) % TOLD;
+        self.told[place].store(buffer.0, Relaxed);
+    }
+
+    fn forget(&self, buffer: BufferId) {
+        for told in &self.told {
+            let _ = told.compare_exchange(buffer.0, 0, Relaxed, Relaxed);
+        }
+    }
+}
+
+impl End {
+    /// Lets the far end have the buffer that was located, unless it may already: a request to the daemon, once for each
+    /// buffer.
+    ///
+    /// # Errors
+    /// It cannot be now, or on this circuit: send by the ring.
+    pub fn share(&self, located: &Located) -> Result<(), NoBuffer> {
+        if self.exchange.is_told(located.id) {
+            return Ok(());
+        }
+        if self.detour().is_some() {
+            return Err(NoBuffer::Never);
+        }
+        self.daemon.share(self.circuit, located)?;
+        self.exchange.remember(located.id);
+        Ok(())
+    }
+
+    /// The far end has no such buffer, though it was shared: [`Self::share`] asks the daemon again.
+    pub fn share_anew(&self, buffer: BufferId) {
+        self.exchange.forget(buffer);
+    }
+
+    /// A buffer that the far end named, mapped: at first by a request to the daemon, which may take half a second if the
+    /// neighbour's does not answer. `tid` is this thread's number.
+    ///
+    /// # Errors
+    /// It is not there, not to be reached so, or cannot be had.
+    pub fn far_buffer(&self, tid: u32, buffer: BufferId, reach: Reach) -> Result<Arc<FarBuffer>, NoBuffer> {
+        let as_asked = |found: &Arc<FarBuffer>| found.reach() == reach;
+        if let Some(known) = far::known(tid, &self.exchange.user, buffer)? {
+            return Some(known).filter(as_asked).ok_or(NoBuffer::Never);
+        }
+        if self.exchange.unfound.load(Relaxed) >= PATIENCE || self.detour().is_some() {
+            return Err(NoBuffer::Never);
+        }
+        let found = self.daemon.far_buffer(self.circuit, buffer).inspect_err(|why| {
+            self.exchange.unfound.fetch_add(u32::from(*why == NoBuffer::Never), Relaxed);
+        })?;
+        let found = far::keep(tid, &self.exchange.user, buffer, found)?;
+        Some(found).filter(as_asked).ok_or(NoBuffer::Never)
+    }
+}

@@ -1,0 +1,153 @@
+//! Buffers between two ends: shared once, had again and again, forgotten in time.
+
+use crosslane_client::buffers::{Buffer, FarBuffer, Located, OpenBuffer, far, locate_bytes};
+use crosslane_client::slices::{Next, Slices};
+use crosslane_client::{Daemon, End, Grant, NoBuffer, NoNext};
+use crosslane_shm::arena::Arena;
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_wire::slice::{PAGE, slice_len};
+use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Tests share the process's buffers, each in a thread of its own.
+fn tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// What both daemons do together, and how often they were asked.
+#[derive(Debug, Default)]
+struct Both {
+    shared: Mutex<HashMap<BufferId, (OwnedFd, u64, Reach)>>,
+    shares: AtomicUsize,
+    asks: AtomicUsize,
+}
+
+impl Daemon for Both {
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
+        Err(NoNext::Never)
+    }
+
+    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+        true
+    }
+
+    fn share(&self, _: CircuitId, located: &Located) -> Result<(), NoBuffer> {
+        self.shares.fetch_add(1, Ordering::Relaxed);
+        let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).unwrap();
+        self.shared.lock().unwrap().insert(located.id, (memory, located.len, located.reach));
+        Ok(())
+    }
+
+    fn far_buffer(&self, _: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        self.asks.fetch_add(1, Ordering::Relaxed);
+        let shared = self.shared.lock().unwrap();
+        let (memory, len, reach) = shared.get(&buffer).ok_or(NoBuffer::Never)?;
+        FarBuffer::map(memory, *len, *reach).map_err(|_| NoBuffer::Never)
+    }
+}
+
+fn pair(transit: bool) -> (End, End, &'static Both) {
+    const RING: u64 = 1 << 16;
+    let daemon: &'static Both = Box::leak(Box::default());
+    let arena: &'static Arena = Box::leak(Box::new(Arena::create().unwrap().0));
+    let len = slice_len(RING);
+    let (to_server, to_client) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
+    let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
+    let end = |client: bool| {
+        let (inbound, outbound) = if client { (&to_client, &to_server) } else { (&to_server, &to_client) };
+        let slices = Slices {
+            generation: 0,
+            ring_max: RING,
+            rx_key: 3,
+            tx_key: 3,
+            inbound: Inbound::map(inbound, len).unwrap(),
+            outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
+            transit,
+            retention: None,
+        };
+        let tuple = Tuple { client: address(1), server: address(2) };
+        let slot = arena.allot().unwrap();
+        let grant =
+            Grant { circuit: CircuitId(1), token: 2, tuple, client, life: 0, slot, slices, arena: None };
+        let life: &'static AtomicU32 = Box::leak(Box::default());
+        End::prepare(&grant, arena);
+        End::begin(grant, arena, life, daemon).unwrap()
+    };
+    (end(true), end(false), daemon)
+}
+
+#[test]
+fn a_buffer_is_shared_and_asked_for_once_and_forgotten_when_it_is_given_back() {
+    let (client, server, daemon) = pair(false);
+    let mut buffer = Buffer::new(100_000).unwrap();
+    for round in 0..3 {
+        buffer[5000] = round;
+        let located = locate_bytes(&buffer[5000..5001]).unwrap();
+        assert_eq!(located.uses, u32::from(round));
+        client.share(&located).unwrap();
+        let far = server.far_buffer(tid(), located.id, Reach::Load).unwrap();
+        let mut byte = [9];
+        far.copy_out(located.offset, &mut byte).unwrap();
+        assert_eq!(byte, [round]);
+    }
+    let asked = || (daemon.shares.load(Ordering::Relaxed), daemon.asks.load(Ordering::Relaxed));
+    assert_eq!(asked(), (1, 1));
+    let id = locate_bytes(&buffer).unwrap().id;
+    assert_eq!(server.far_buffer(tid(), id, Reach::Store).unwrap_err(), NoBuffer::Never, "it is for loads");
+    client.share_anew(id);
+    client.share(&locate_bytes(&buffer).unwrap()).unwrap();
+    assert_eq!(asked(), (2, 1));
+    let held = server.far_buffer(tid(), id, Reach::Load).unwrap();
+    drop(buffer);
+    daemon.shared.lock().unwrap().clear();
+    assert_eq!(server.far_buffer(tid(), id, Reach::Load).unwrap_err(), NoBuffer::Never);
+    assert_eq!(Arc::strong_count(&held), 1, "only who uses it still has it");
+}
+
+#[test]
+fn an_end_keeps_buffers_within_bounds_and_none_after_its_end() {
+    let (client, server, _) = pair(false);
+    let count = || far::usage(tid()).unwrap();
+    let large: Vec<_> = (0..6).map(|_| OpenBuffer::new(300 << 20).unwrap()).collect();
+    for buffer in &large {
+        let located = buffer.locate(0, 1).unwrap();
+        client.share(&located).unwrap();
+        server.far_buffer(tid(), located.id, Reach::Store).unwrap();
+        assert!(count().1 <= 1 << 30, "{:?}", count());
+    }
+    let small: Vec<_> = (0..80).map(|_| OpenBuffer::new(1).unwrap()).collect();
+    for buffer in &small {
+        let located = buffer.locate(0, 1).unwrap();
+        client.share(&located).unwrap();
+        let far = server.far_buffer(tid(), located.id, Reach::Store).unwrap();
+        assert_eq!(far.len(), PAGE);
+        assert!(count().0 <= 64 + 1, "{:?}", count());
+    }
+    let before = count().0;
+    drop(server);
+    assert!(count().0 < before.saturating_sub(50), "{before} before, {} after", count().0);
+}
+
+#[test]
+fn names_of_nothing_are_asked_for_a_few_times_only() {
+    let (_client, server, daemon) = pair(false);
+    for number in 1..1000 {
+        let found = server.far_buffer(tid(), BufferId(number), Reach::Load);
+        assert_eq!(found.unwrap_err(), NoBuffer::Never);
+    }
+    assert_eq!(daemon.asks.load(Ordering::Relaxed), 16);
+}
+
+#[test]
+fn over_several_cables_nobody_is_asked() {
+    let (client, server, daemon) = pair(true);
+    let buffer = Buffer::new(1).unwrap();
+    assert_eq!(client.share(&locate_bytes(&buffer).unwrap()), Err(NoBuffer::Never));
+    assert_eq!(server.far_buffer(tid(), BufferId(1), Reach::Load).unwrap_err(), NoBuffer::Never);
+    let asked = daemon.shares.load(Ordering::Relaxed) + daemon.asks.load(Ordering::Relaxed);
+    assert_eq!(asked, 0);
+}

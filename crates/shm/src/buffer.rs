@@ -1,0 +1,285 @@
+//! Memory of this program that programs at the far ends of its streams may map: each *buffer* is a sealed memfd of its
+//! own, so that whoever maps one maps nothing else.
+//!
+//! ```text
+//!   addresses reserved once:  | slot 0, 1 GB | slot 1 | ... | slot 255 |
+//!                             ^ a buffer begins where its slot does: what a pointer belongs to is a shift
+//!
+//!   FREE --alloc--> CLAIMED --> LIVE --free--> BUSY --> FREE         its memory is never used again, or
+//!                                |  ^            +----> CACHED       it is, if nobody else ever had it
+//!                                |  +---alloc-------------+
+//!                                +--fork--> FROZEN: private to parent and child, no more to be shared
+//! ```
+//! All state is in a static table of atomics: nothing here locks or allocates, so that `malloc` may be built on it, and
+//! signal handlers may look. Who frees memory that it uses harms itself alone.
+//!
+//! **Loads only** ([`Reach::Load`]): the seal `F_SEAL_FUTURE_WRITE` is set once the owner has mapped its buffer. From then
+//! on the kernel makes no other mapping for stores of it, for no user and by no way (reopened descriptors, `mprotect`,
+//! `write`, holes). So only the owner's process writes there.
+
+mod fork;
+mod owned;
+mod slots;
+
+pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
+pub use owned::{Buffer, OpenBuffer};
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use crosslane_wire::buffer::{GONE, LEN_MAX, len_ok};
+use crosslane_wire::slice::PAGE;
+use crosslane_wire::{BufferId, Reach};
+use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+use slots::{Slot, State};
+
+/// Most buffers of one process at a time.
+pub const SLOTS: usize = 256;
+/// Freed buffers that were never shared and wait for another use: so many bytes at most, all together,
+const CACHE: u64 = 32 << 20;
+/// and each of them counts for so many at least: there are never more than sixteen.
+const CACHE_LEAST: u64 = CACHE / 16;
+/// Buffers given back whose news has not been told yet, at most; beyond that it is the end of the circuit that tells.
+const NEWS: usize = 64;
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A program's `malloc`: far programs may load. A forked child gets a copy, as it does of all memory.
+    Malloc,
+    /// A program asked for it by name; far programs may load. A forked child has the same memory.
+    Own,
+    /// As [`Self::Own`], but far programs may store, and this program can never be sure of what lies there.
+    Open,
+}
+
+impl Kind {
+    fn reach(self) -> Reach {
+        if self == Self::Open { Reach::Store } else { Reach::Load }
+    }
+}
+
+/// Memory just allotted.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Its start, aligned to 1 GB.
+    pub at: NonNull<u8>,
+    /// Its bytes, whole pages.
+    pub len: usize,
+    /// Whether it holds nothing but zeros.
+    pub zeroed: bool,
+}
+
+/// A place in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Located {
+    /// The buffer.
+    pub id: BufferId,
+    /// Where in it, bytes.
+    pub offset: u64,
+    /// Bytes of the buffer.
+    pub len: u64,
+    /// What far programs may do there.
+    pub reach: Reach,
+    /// How often it was looked up before: one that is used again and again is worth sharing.
+    pub uses: u32,
+    slot: &'static Slot,
+}
+
+/// How this process keeps descriptors of its own out of its program's sight.
+#[derive(Debug)]
+pub struct Keeper {
+    /// Takes a descriptor; its number from then on.
+    pub hide: fn(OwnedFd) -> RawFd,
+    /// Closes one that was taken.
+    pub close: fn(RawFd),
+    /// Whether system calls may be made and descriptors closed now: not in a sandbox, nor in a child of `vfork`.
+    pub may_call: fn() -> bool,
+}
+
+static PLAIN: Keeper = Keeper {
+    hide: OwnedFd::into_raw_fd,
+    // SAFETY: what `hide` gave away, once.
+    close: |fd| drop(unsafe { OwnedFd::from_raw_fd(fd) }),
+    may_call: || true,
+};
+static KEEPER: AtomicPtr<Keeper> = AtomicPtr::new(core::ptr::null_mut());
+static CACHED: AtomicU64 = AtomicU64::new(0);
+/// Descriptors of buffers of [`Kind::Malloc`].
+static HELD: AtomicU32 = AtomicU32::new(0);
+static GIVEN_BACK: [AtomicU64; NEWS] = [const { AtomicU64::new(0) }; NEWS];
+
+/// Sets how descriptors are kept; before the first buffer.
+pub fn keep_by(keeper: &'static Keeper) {
+    KEEPER.store(core::ptr::from_ref(keeper).cast_mut(), Release);
+}
+
+fn keeper() -> &'static Keeper {
+    // SAFETY: null, or set from a reference that lives for ever, which nobody writes through.
+    unsafe { KEEPER.load(Acquire).as_ref() }.unwrap_or(&PLAIN)
+}
+
+/// Memory of at least `len` bytes for a buffer.
+///
+/// # Errors
+/// `INVAL` for a length of 0 or more than [`LEN_MAX`]; `MFILE` if there are too many; `AGAIN` during a `fork`; what the
+/// kernel says: it is older than 5.1, has no memory or no addresses.
+pub fn alloc(len: u64, kind: Kind) -> Result<Block, Errno> {
+    let len = len.checked_next_multiple_of(PAGE).filter(|len| len_ok(*len)).ok_or(Errno::INVAL)?;
+    if !(keeper().may_call)() {
+        return Err(Errno::PERM);
+    }
+    let _gate = fork::Gate::enter()?;
+    if kind == Kind::Malloc {
+        if let Some(block) = again(len) {
+            return Ok(block);
+        }
+        if HELD.load(Relaxed) >= most_held() {
+            return Err(Errno::MFILE);
+        }
+    }
+    let slot = slots::claim(State::Free, |_| true).ok_or(Errno::MFILE)?;
+    match slot.fill(len, kind) {
+        Ok(at) => {
+            HELD.fetch_add(u32::from(kind == Kind::Malloc), Relaxed);
+            slot.set(State::Live);
+            Ok(Block { at, len: slot.len(), zeroed: true })
+        }
+        Err(errno) => {
+            slot.set(State::Free);
+            Err(errno)
+        }
+    }
+}
+
+/// Frees a buffer; `false` if none begins there. Programs that have it mapped keep the old memory, which is used for
+/// nothing else.
+pub fn free(at: *const u8) -> bool {
+    let Some(slot) = slots::of(at).filter(|slot| slot.begins_at(at)) else { return false };
+    let was = match slot.seize() {
+        Some(was) => was,
+        // Busy for ever: this is a signal handler in the middle of work on it.
+        None => return slot.state() == State::Busy,
+    };
+    if !(keeper().may_call)() {
+        slot.unmap();
+        slot.set(State::Lost);
+        return true;
+    }
+    let ours_alone = was == State::Live && slot.kind() == Kind::Malloc && !slot.is_shared();
+    if ours_alone && make_room(weight_of(slot)) {
+        slot.set(State::Cached);
+    } else {
+        give_back(slot, was);
+    }
+    true
+}
+
+/// Room in the cache, if need be in the place of others.
+fn make_room(weight: u64) -> bool {
+    while CACHED.fetch_add(weight, SeqCst) + weight > CACHE {
+        CACHED.fetch_sub(weight, SeqCst);
+        match slots::claim(State::Cached, |_| weight <= CACHE) {
+            Some(other) => drop_cached(other),
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Gives back a buffer that was taken out of the cache.
+fn drop_cached(slot: &'static Slot) {
+    CACHED.fetch_sub(weight_of(slot), SeqCst);
+    give_back(slot, State::Cached);
+}
+
+/// What a freed buffer counts for in the cache.
+fn weight_of(slot: &Slot) -> u64 {
+    (slot.len() as u64).max(CACHE_LEAST)
+}
+
+/// Bytes of the buffer that begins at `at`, if one does.
+#[inline]
+pub fn len_at(at: *const u8) -> Option<usize> {
+    let slot = slots::of(at).filter(|slot| slot.begins_at(at))?;
+    matches!(slot.state(), State::Live | State::Frozen | State::Busy).then(|| slot.len())
+}
+
+/// The buffer that `len` bytes at `at` lie in, if far programs may be told of it.
+#[inline]
+pub fn locate(at: *const u8, len: usize) -> Option<Located> {
+    slots::of(at)?.locate(at, len)
+}
+
+/// The buffer that these bytes lie in, if far programs may be told of it.
+#[inline]
+pub fn locate_bytes(bytes: &[u8]) -> Option<Located> {
+    locate(bytes.as_ptr(), bytes.len())
+}
+
+/// A shared buffer that was given back since, of which the daemon shall be told.
+pub fn next_given_back() -> Option<BufferId> {
+    let words = GIVEN_BACK.iter().filter(|word| word.load(Relaxed) != 0);
+    words.map(|word| word.swap(0, Relaxed)).find(|id| *id != 0).map(BufferId)
+}
+
+/// A buffer of which the daemon could not be told now.
+pub fn tell_later(buffer: BufferId) {
+    let _ = GIVEN_BACK.iter().any(|word| word.compare_exchange(0, buffer.0, Relaxed, Relaxed).is_ok());
+}
+
+impl Located {
+    /// Does `work` with the buffer's memory, which others may have from now on; `None` if it is gone.
+    pub fn share<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        self.slot.mark_shared();
+        let fd = self.slot.descriptor().filter(|_| self.slot.is(self.id))?;
+        // SAFETY: it is open while the buffer lives, which the program uses now; should it be freed all the same, what
+        // is sent is checked by those who get it.
+        Some(work(unsafe { BorrowedFd::borrow_raw(fd) }))
+    }
+}
+
+/// A buffer that was freed and is large enough, but not much larger.
+fn again(len: u64) -> Option<Block> {
+    let fits = |slot: &Slot| (len..=len + len / 4).contains(&(slot.len() as u64));
+    let slot = slots::claim(State::Cached, fits)?;
+    CACHED.fetch_sub(weight_of(slot), SeqCst);
+    slot.renew();
+    let block = Block { at: slot.at()?, len: slot.len(), zeroed: false };
+    slot.set(State::Live);
+    Some(block)
+}
+
+/// Takes a seized slot's memory away from this process.
+fn give_back(slot: &'static Slot, was: State) {
+    announce_end(slot, was);
+    slot.vacate();
+    if was != State::Frozen {
+        close(slot);
+    }
+    slot.set(State::Free);
+}
+
+/// Those who have it mapped, and the daemon, may forget it.
+fn announce_end(slot: &Slot, was: State) {
+    if was == State::Live && slot.is_shared() {
+        slot.mark(GONE);
+        tell_later(slot.id());
+    }
+}
+
+fn close(slot: &Slot) {
+    if let Some(fd) = slot.take_descriptor() {
+        (keeper().close)(fd);
+        HELD.fetch_sub(u32::from(slot.kind() == Kind::Malloc), Relaxed);
+    }
+}
+
+/// Most buffers of [`Kind::Malloc`]: an eighth of the descriptors that this process may have.
+fn most_held() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(u32::MAX, |limit| u32::try_from(limit / 8).unwrap_or(u32::MAX))
+}
+
+const _: () = assert!(crosslane_wire::buffer::memory_len(LEN_MAX) <= slots::SPAN as u64);

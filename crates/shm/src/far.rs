@@ -1,0 +1,95 @@
+//! A buffer of another program, mapped here.
+
+use crate::mem::{Mapping, check_memory};
+use crate::region::BadPlace;
+use crate::{MapError, copy};
+use core::sync::atomic::Ordering::Acquire;
+use crosslane_wire::Reach;
+use crosslane_wire::buffer::{ALIVE, len_ok, memory_len};
+use rustix::fs::SealFlags;
+use rustix::mm::ProtFlags;
+use std::os::fd::AsFd;
+
+/// Memory of a far program, for loads or for stores. It may change at any time, but not shrink; what is said of it is
+/// checked here.
+#[derive(Debug)]
+pub struct FarBuffer {
+    mapping: Mapping,
+    len: u64,
+    reach: Reach,
+}
+
+/// Refuses what is no buffer of `len` bytes that can be reached so: of another length, or that could be resized, or that
+/// others than its owner could write though it is for loads.
+pub fn check_buffer(fd: impl AsFd, len: u64, reach: Reach) -> Result<(), MapError> {
+    if !len_ok(len) {
+        return Err(MapError::Length { expected: len, actual: 0 });
+    }
+    let seals = check_memory(fd, memory_len(len))?;
+    let sealed = seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
+    if sealed == (reach == Reach::Load) { Ok(()) } else { Err(MapError::NotSealed) }
+}
+
+impl FarBuffer {
+    /// Maps a buffer of exactly `len` bytes.
+    pub fn map(fd: impl AsFd, len: u64, reach: Reach) -> Result<Self, MapError> {
+        check_buffer(&fd, len, reach)?;
+        let protection = match reach {
+            Reach::Load => ProtFlags::READ,
+            Reach::Store => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        Ok(Self { mapping: Mapping::with(fd, memory_len(len), protection)?, len, reach })
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has none; it always has some.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What may be done with it.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Whether its owner has given it back.
+    pub fn is_gone(&self) -> bool {
+        let at = usize::try_from(self.len).unwrap_or(0);
+        self.mapping.word32(at).load(Acquire) != ALIVE
+    }
+
+    /// Copies from `offset` into `target`. The bytes may change meanwhile; the copy is what counts.
+    pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> Result<(), BadPlace> {
+        let at = self.place(offset, target.len())?;
+        // SAFETY: in range; `target` is private memory, so the two cannot overlap.
+        unsafe { copy::from_shared(target, at) }
+        Ok(())
+    }
+
+    /// Copies `source` to `offset`, in no particular order. Of a buffer for loads this is refused.
+    pub fn copy_in(&self, offset: u64, source: &[u8]) -> Result<(), BadPlace> {
+        if self.reach != Reach::Store {
+            return Err(self.outside(offset, source.len()));
+        }
+        let at = self.place(offset, source.len())?;
+        // SAFETY: in range, and mapped for stores; `source` is private memory, so the two cannot overlap.
+        unsafe { copy::into_shared(at, source) }
+        Ok(())
+    }
+
+    fn place(&self, offset: u64, len: usize) -> Result<*mut u8, BadPlace> {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.len);
+        match (end, usize::try_from(offset)) {
+            (Some(_), Ok(offset)) => Ok(self.mapping.at(offset, len)),
+            _ => Err(self.outside(offset, len)),
+        }
+    }
+
+    fn outside(&self, offset: u64, len: usize) -> BadPlace {
+        BadPlace::Outside { offset, len: len as u64, region: self.len }
+    }
+}
