@@ -8,6 +8,7 @@ use crosslane_shm::arena::{self, Arena, Counters, Front, Kept, Modes};
 use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wait::Budget;
+use crosslane_stream::zcopy::{Open, PIPELINE};
 use crosslane_wire::zcopy::{Descriptor, PROCESS, Whose};
 
 /// What is true of the end as a whole.
@@ -139,19 +140,26 @@ pub struct Announcement {
     pub units: AtomicU64,
 }
 
+/// Announcements that are over and whose owners may not know yet.
+const RESULTS: usize = 2 * PIPELINE;
+
 /// What is announced, by either side. The source's part changes with the lock of sending held, the sink's with that of
 /// receiving.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Zcopy {
-    /// Memory that the far side may be fetching, announced by us: its number, 0 if there is none.
+    /// How many pieces of memory the far side may be fetching, announced by us.
     pub open: AtomicU32,
-    /// Bytes of it.
-    pub open_len: AtomicU32,
+    /// Number of the first of them.
+    pub open_first: AtomicU32,
+    /// Their bytes, in their order.
+    pub open_lens: [AtomicU32; PIPELINE],
+    /// Not 0: the word that takes announcements back is set.
+    pub off: AtomicU32,
     /// Number of our last SrcAvail.
     pub last_source: AtomicU32,
-    /// What counts of the last one that was not fetched as a whole, a word of `crosslane_wire::zcopy`.
-    pub withdrawn: AtomicU64,
+    /// What became of the last ones that are over: words of `crosslane_wire::zcopy`, by number.
+    pub results: [AtomicU64; RESULTS],
     /// Memory that the far side offers us to write into.
     pub sink: Announcement,
     /// Memory that the far side offers us to fetch.
@@ -204,13 +212,40 @@ impl Announcement {
 }
 
 impl Zcopy {
+    /// What is announced by us and not fetched in full.
+    pub fn open(&self) -> Open {
+        let lens = self.open_lens.each_ref().map(|len| len.load(Relaxed));
+        let count = self.open.load(Relaxed) as usize;
+        Open::new(self.open_first.load(Relaxed), &lens[..count.min(PIPELINE)])
+    }
+
+    /// Where it is noted what became of announcement `sequence`.
+    pub fn result(&self, sequence: u32) -> &AtomicU64 {
+        &self.results[sequence as usize % RESULTS]
+    }
+
+    /// So much is announced by us from now on.
+    pub fn set_open(&self, open: &Open) {
+        for (index, len) in self.open_lens.iter().enumerate() {
+            len.store(open.at(index).len, Relaxed);
+        }
+        self.open_first.store(open.at(0).sequence, Relaxed);
+        self.open.store(u32::try_from(open.count()).unwrap_or(0), Relaxed);
+    }
+
     fn reset(&self) {
-        for word in
-            [&self.open, &self.open_len, &self.last_source, &self.offered, &self.offered_len, &self.last_sink]
-        {
+        for word in [
+            &self.open,
+            &self.open_first,
+            &self.off,
+            &self.last_source,
+            &self.offered,
+            &self.offered_len,
+            &self.last_sink,
+        ] {
             word.store(0, Relaxed);
         }
-        self.withdrawn.store(0, Relaxed);
+        self.results.iter().for_each(|result| result.store(0, Relaxed));
         self.noted.store(0, Relaxed);
         self.sink.reset();
         self.source.reset();

@@ -10,10 +10,13 @@ use crate::{thread, waiters};
 use core::cell::Cell;
 use core::ffi::c_int;
 use crosslane_client::Failure;
+use crosslane_client::buffers::{Located, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Stand};
 use crosslane_shm::process;
 use crosslane_stream::Transfer;
 use crosslane_stream::chooser::{self, Chooser};
+use crosslane_stream::zcopy::Mode;
+use crosslane_wire::Reach;
 use crosslane_wire::zcopy::Whose;
 use std::time::{Duration, Instant};
 
@@ -94,8 +97,8 @@ fn way(end: &Held, len: usize) -> usize {
 
 /// Sends as much of `bytes` by Read Zcopy as the far program fetches.
 pub fn send(fd: c_int, end: &Held, bytes: &[u8], deadline: Option<Instant>) -> Result<Sent, Failure> {
-    let Some((whose, at)) = place(bytes) else { return Ok(Sent::Bytes(0)) };
-    let (mut open, wake) = match end.announce(thread::tid(), bytes, whose, at)? {
+    let Some(place) = place(end, bytes) else { return Ok(Sent::Bytes(0)) };
+    let (mut open, wake) = match end.announce(thread::tid(), bytes, place, Mode::Combined)? {
         Attempt::Ring => return Ok(Sent::Bytes(0)),
         Attempt::Over(count, wake) => {
             waiters::ring(end, wake);
@@ -146,9 +149,18 @@ fn await_fetch(
     }
 }
 
-/// Where the far program finds these bytes.
-fn place(bytes: &[u8]) -> Option<(Whose, u64)> {
+/// Where the far program finds these bytes: in a buffer that it may map, or in our process.
+fn place(end: &Held, bytes: &[u8]) -> Option<(Whose, u64)> {
+    if let Some(buffer) = shared(end, bytes) {
+        return Some((Whose::Buffer(buffer.id.0), buffer.offset));
+    }
     let me = process::identity()?;
     let whose = Whose::Process { pid: me.pid, proof: me.proof, proof_at: me.proof_at };
     Some((whose, bytes.as_ptr().expose_provenance() as u64))
+}
+
+/// The buffer that these bytes lie in, if there is one and the far end may map it.
+fn shared(end: &Held, bytes: &[u8]) -> Option<Located> {
+    let buffer = locate_bytes(bytes).filter(|buffer| buffer.reach == Reach::Load)?;
+    end.share(&buffer).is_ok().then_some(buffer)
 }

@@ -203,11 +203,9 @@ impl End {
 
     /// What was announced by the old circuit counts up to the unit `arrived`.
     fn settle_open_at(&self, arrived: u64) {
-        let (zcopy, end) = (&self.shared.zcopy, self.shared.producer.units());
-        let len = u64::from(zcopy.open_len.load(Relaxed));
-        if zcopy.open.load(Relaxed) != 0 {
-            let missing = end.saturating_sub(arrived).min(len);
-            self.close_open(u32::try_from(len - missing).unwrap_or(0));
+        let open = self.shared.zcopy.open();
+        if open.count() > 0 {
+            self.close_open(open.without(self.shared.producer.units().saturating_sub(arrived)));
         }
     }
 

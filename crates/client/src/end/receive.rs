@@ -90,7 +90,7 @@ impl End {
                     return Ok(done);
                 }
                 let taken = if consumer.elsewhere() > 0 {
-                    self.fetch(&mut buffer[at..])?
+                    self.fetch(tid, &mut buffer[at..])?
                 } else {
                     consumer.take(&self.generations.rx().slices.inbound, &mut buffer[at..])?
                 };

@@ -128,7 +128,7 @@ impl End {
 
     /// Waits for the slices after `tx` where sending goes on, and returns what has arrived before; `None` if the circuit
     /// died, or lives on as it was.
-    fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
+    pub(super) fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
         let (start, mut pause) = (Instant::now(), Duration::from_micros(50));
         while start.elapsed() < PATIENCE && self.shared.status.reset.load(Relaxed) == 0 {
             match self.standing() {

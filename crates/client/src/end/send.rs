@@ -42,7 +42,13 @@ impl End {
             if self.gone() {
                 return self.send_to_nobody(wanted);
             }
-            self.guarded(self.push_surely(tid, buffers, skip))?
+            let (written, first) = self.guarded(self.write_offered(tid, buffers, skip))?.unwrap_or((0, None));
+            let (pushed, wake) = if written < wanted {
+                self.guarded(self.push_surely(tid, buffers, skip + written))?
+            } else {
+                (0, None)
+            };
+            (written + pushed, wake.or(first))
         };
         if bytes < wanted {
             if !self.can_be_pressed() {
@@ -206,6 +212,6 @@ impl End {
     }
 }
 
-fn total(buffers: &[IoSlice<'_>]) -> usize {
+pub(super) fn total(buffers: &[IoSlice<'_>]) -> usize {
     buffers.iter().map(|buffer| buffer.len()).sum()
 }

@@ -1,10 +1,13 @@
 //! Zero copy: what `crosslane_stream::zcopy` rules, on the slices of an end.
 //!
-//! [`announce`] is the source of Read Zcopy, [`fetch`] its sink. Only between two programs of one machine, by a circuit of
+//! [`announce`] is the source of Read Zcopy, [`fetch`] its sink; [`offer`] the sink of Write Zcopy and Transactions, [`write`]
+//! their source. Only between two programs of one machine, by a circuit of
 //! a single cable or none; all else goes by the ring.
 
 pub mod announce;
 mod fetch;
+pub mod offer;
+mod write;
 
 use super::{End, Failure, Generation};
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,6 +18,7 @@ use crosslane_stream::zcopy::{Action, Lie, Word};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM, WR_DONE};
 use crosslane_wire::zcopy::{Descriptor, Whose};
+use crosslane_wire::{BufferId, Reach};
 use std::time::{Duration, Instant};
 
 /// Looks at a word that the other side is just about to store, before we sleep between them.
@@ -24,16 +28,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The far memory could not be reached: the ring must do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unreachable;
+struct Unreachable;
 
 impl End {
-    /// The bytes of an announced place, `skip` from its start.
-    pub(super) fn reach(&self, whose: Whose, at: u64, target: &mut [u8]) -> Result<(), Unreachable> {
+    /// The bytes of an announced place, `at` there.
+    fn reach(&self, tid: u32, whose: Whose, at: u64, target: &mut [u8]) -> Result<(), Unreachable> {
         match whose {
             Whose::Process { pid, proof, proof_at } => {
                 process::read(Identity { pid, proof, proof_at }, at, target).map_err(|_| Unreachable)
             }
-            Whose::Buffer(_) => Err(Unreachable),
+            Whose::Buffer(number) => {
+                let far = self.far_buffer(tid, BufferId(number), Reach::Load).map_err(|_| Unreachable)?;
+                far.copy_out(at, target).map_err(|_| Unreachable)
+            }
         }
     }
 

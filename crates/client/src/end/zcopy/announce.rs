@@ -3,14 +3,16 @@
 //! No lock is held while the far side fetches. Whoever else comes to send, be it another thread, a signal handler or a
 //! process that shares the end, takes the announcement back first, which takes no time; its owner finds out.
 
+use super::super::add;
 use super::super::moving::Has;
 use super::{End, Failure};
+use core::cmp::Ordering;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::Load;
-use crosslane_stream::zcopy::{Announced, Cancel, Mode};
+use crosslane_shm::{Load, Store};
+use crosslane_stream::zcopy::{Announced, Cancel, Mode, Open, Progress};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{MODE, RD_DONE, SEND_SM};
+use crosslane_wire::slice::{MODE, RD_DONE, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, bytes_of, next_sequence, word};
 
 /// Bytes that the announcing record carries itself, as Combined mode demands that it carries some.
@@ -22,8 +24,6 @@ const LEAST: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
     what: Announced,
-    /// Units of the stream before the call.
-    begin: u64,
     /// Bytes that the record carried.
     carried: usize,
     generation: u32,
@@ -69,22 +69,34 @@ impl End {
     #[inline]
     pub fn may_announce(&self) -> bool {
         let slices = &self.generations.tx().slices;
-        !slices.transit
-            && Mode::under(slices.inbound.load_u64(MODE), Mode::Combined).announcements() > 0
-            && self.is_settled()
+        let mode = Mode::under(slices.inbound.load_u64(MODE), Mode::Combined);
+        mode.announcements() > 0 && !slices.transit && self.is_settled()
     }
 
-    /// Announces `bytes`, which lie `at` there; they must stay as they are until the announcement is over.
-    pub fn announce(&self, tid: u32, bytes: &[u8], whose: Whose, at: u64) -> Result<Attempt, Failure> {
+    /// Announces `bytes`, which lie `at` there; they must stay as they are until the announcement is over. In
+    /// [`Mode::Pipelined`] earlier ones stay open.
+    pub fn announce(
+        &self,
+        tid: u32,
+        bytes: &[u8],
+        (whose, at): (Whose, u64),
+        mode: Mode,
+    ) -> Result<Attempt, Failure> {
         let _guard = self.shared.sending.lock.lock(tid)?;
         self.may_send(Kind::SrcAvail)?;
-        let (carried, rest) = bytes.split_at(CARRIED.min(bytes.len()));
+        let carried = if mode == Mode::Combined { CARRIED.min(bytes.len()) } else { 0 };
+        let (carried, rest) = bytes.split_at(carried);
         if rest.len() < LEAST || !self.may_announce() || self.gone() || self.owes() {
             return Ok(Attempt::Ring);
         }
-        self.take_back_open(tid)?;
+        if mode == Mode::Combined {
+            self.take_back_open(tid)?;
+        }
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
-        let sequence = next_sequence(zcopy.last_source.load(Relaxed));
+        let (before, sequence) = (zcopy.open(), next_sequence(zcopy.last_source.load(Relaxed)));
+        if before.count() >= mode.announcements() {
+            return Ok(Attempt::Ring);
+        }
         let len = u32::try_from(rest.len()).unwrap_or(LONGEST).min(LONGEST);
         let at = at + carried.len() as u64;
         let descriptor = Descriptor { sequence, len, whose, at, units: 0 }.encode();
@@ -96,16 +108,18 @@ impl End {
             return Ok(Attempt::Ring);
         }
         zcopy.last_source.store(sequence, Relaxed);
-        zcopy.open_len.store(len, Relaxed);
-        zcopy.open.store(sequence, Relaxed);
+        zcopy.set_open(&before.advanced(0, len, sequence));
         producer.count(len.into());
-        self.shared.sent.control.store(self.shared.sent.control.load(Relaxed) + 1, Relaxed);
+        add(&self.shared.sent.control, 1);
         let wake = self.data_bell(tx);
         let what = Announced { sequence, len };
-        let open = Announcement { what, begin, carried: carried.len(), generation: tx.number(), fetched: 0 };
+        let open = Announcement { what, carried: carried.len(), generation: tx.number(), fetched: 0 };
         if self.has_moved(tx) {
-            let counted = self.settle_open_by(tid, &open)?;
-            return Ok(Attempt::Over(counted, wake));
+            let counted = self.decide(tid, tx, begin)?;
+            if zcopy.open().find(sequence).is_none() {
+                add(&self.shared.counters.tx_bytes, usize::try_from(counted).unwrap_or(0));
+                return Ok(Attempt::Over(usize::try_from(counted).unwrap_or(0), wake));
+            }
         }
         Ok(Attempt::Open(open, wake))
     }
@@ -113,9 +127,8 @@ impl End {
     /// How `open` stands now. Takes no lock unless it is over.
     pub fn stand(&self, tid: u32, open: &mut Announcement) -> Result<Stand, Failure> {
         let zcopy = &self.shared.zcopy;
-        if zcopy.open.load(Relaxed) != open.what.sequence {
-            return self.counted(open).map(Stand::Over);
-        }
+        let all = zcopy.open();
+        let Some(index) = all.find(open.what.sequence) else { return self.counted(open).map(Stand::Over) };
         if self.dead().is_some() || self.gone() {
             return Err(Failure::Reset);
         }
@@ -124,100 +137,110 @@ impl End {
             return Ok(Stand::Unwanted);
         }
         let inbound = &tx.slices.inbound;
-        let (done, sm) = (inbound.load_u64(RD_DONE), inbound.load_u64(SEND_SM));
-        let progress = self.guarded(open.what.progress(done, sm, open.fetched).map_err(Failure::from))?;
-        open.fetched = progress.fetched;
-        if progress.fetched < open.what.len {
-            return Ok(if progress.refused { Stand::Unwanted } else { Stand::Open(progress.fetched) });
+        let before = if index == 0 { open.fetched } else { 0 };
+        let progress = all.progress(inbound.load_u64(RD_DONE), before);
+        let progress = self.guarded(progress.map_err(Failure::from))?;
+        if progress.ended <= index {
+            open.fetched = if progress.ended == index { progress.fetched } else { 0 };
+            let refused = bytes_of(inbound.load_u64(SEND_SM), open.what.sequence).is_some();
+            return Ok(if refused { Stand::Unwanted } else { Stand::Open(open.fetched) });
         }
         let _guard = self.shared.sending.lock.lock(tid)?;
-        if zcopy.open.load(Relaxed) != open.what.sequence {
-            return self.counted(open).map(Stand::Over);
+        let all = zcopy.open();
+        if let Some(index) = all.find(open.what.sequence) {
+            self.retire(&all, index + 1);
         }
-        zcopy.open.store(0, Relaxed);
-        Ok(Stand::Over(self.note_sent(open, open.what.len)))
+        self.counted(open).map(Stand::Over)
+    }
+
+    /// With the lock of sending: the first `ended` announcements were fetched in full.
+    fn retire(&self, all: &Open, ended: usize) {
+        let zcopy = &self.shared.zcopy;
+        for Announced { sequence, len } in (0..ended).map(|index| all.at(index)) {
+            zcopy.result(sequence).store(word(sequence, len), Relaxed);
+        }
+        zcopy.set_open(&all.advanced(ended, 0, 0));
+        // The sink has got past whatever was taken back before, so the word is free for another turn of the numbers.
+        if zcopy.off.swap(0, Relaxed) != 0 {
+            self.generations.tx().slices.outbound.store_u64(SRC_OFF, 0);
+        }
     }
 
     /// Whether [`Self::stand`] would say something new: for those who wait.
     #[inline]
     pub fn is_answered(&self, open: &Announcement) -> bool {
         let inbound = &self.generations.tx().slices.inbound;
-        bytes_of(inbound.load_u64(RD_DONE), open.what.sequence) == Some(open.what.len)
+        let all = self.shared.zcopy.open();
+        let Some(index) = all.find(open.what.sequence) else { return true };
+        let ended = |progress: Progress| progress.ended > index;
+        all.progress(inbound.load_u64(RD_DONE), 0).map_or(true, ended)
             || bytes_of(inbound.load_u64(SEND_SM), open.what.sequence).is_some()
-            || self.shared.zcopy.open.load(Relaxed) != open.what.sequence
             || !self.is_settled()
     }
 
-    /// Takes `open` back: what was not fetched by now never counts. Returns how many of the call's bytes do.
+    /// Takes `open` back, and all that is announced: what was not fetched by now never counts. Returns how many of the
+    /// call's bytes do.
     pub fn withdraw(&self, tid: u32, open: &Announcement) -> Result<usize, Failure> {
         let _guard = self.shared.sending.lock.lock(tid)?;
-        if self.shared.zcopy.open.load(Relaxed) != open.what.sequence {
-            return self.counted(open);
+        if self.shared.zcopy.open().find(open.what.sequence).is_some() {
+            let tx = self.generations.tx();
+            if tx.number() != open.generation || self.has_moved(tx) {
+                // The daemons count what has arrived.
+                let tx = self.generations.find(open.generation).unwrap_or(tx);
+                self.await_next(tx)?;
+            }
+            self.take_back_open(tid)?;
         }
-        let tx = self.generations.tx();
-        if tx.number() != open.generation || self.has_moved(tx) {
-            return self.settle_open_by(tid, open);
-        }
-        self.take_back_open(tid)?;
         self.counted(open)
     }
 
-    /// With the lock of sending: takes back whatever is announced.
+    /// With the lock of sending: takes back whatever is announced. While the stream moves that may have to wait, and
+    /// nothing can be sent meanwhile.
     pub(in super::super) fn take_back_open(&self, tid: u32) -> Result<(), Failure> {
-        let (zcopy, tx) = (&self.shared.zcopy, self.generations.tx());
-        let sequence = zcopy.open.load(Relaxed);
-        if sequence == 0 {
+        let all = self.shared.zcopy.open();
+        if all.count() == 0 {
             return Ok(());
         }
+        let tx = self.generations.tx();
         if self.has_moved(tx) {
             return self.catch_up(tid, Has::Sending);
         }
-        let what = Announced { sequence, len: zcopy.open_len.load(Relaxed) };
-        let mut cancel = Cancel::new(what, 0);
-        let counted = self.run(tx, |loaded| cancel.step(loaded));
-        let counted = self.guarded(counted)?;
-        self.close_open(counted);
+        self.shared.zcopy.off.store(1, Relaxed);
+        let mut cancel = Cancel::new(all, 0);
+        let progress = self.run(tx, |loaded| cancel.step(loaded));
+        self.close_open(self.guarded(progress)?);
         Ok(())
     }
 
-    /// With the lock of sending: nothing is announced any more, and `counted` bytes of what was count.
-    pub(in super::super) fn close_open(&self, counted: u32) {
+    /// With the lock of sending: nothing is announced any more, and what counts of it is `progress`.
+    pub(in super::super) fn close_open(&self, progress: Progress) {
         let zcopy = &self.shared.zcopy;
-        let (sequence, len) = (zcopy.open.load(Relaxed), zcopy.open_len.load(Relaxed));
-        self.shared.producer.discount(len.saturating_sub(counted).into());
-        zcopy.withdrawn.store(word(sequence, counted), Relaxed);
-        zcopy.open.store(0, Relaxed);
-        let cancelled = &self.shared.sent.cancelled;
-        cancelled.store(cancelled.load(Relaxed) + 1, Relaxed);
-    }
-
-    /// With the lock of sending: the stream has moved, and the daemon has counted; waits until that is known.
-    fn settle_open_by(&self, tid: u32, open: &Announcement) -> Result<usize, Failure> {
-        let tx = self.generations.find(open.generation).unwrap_or_else(|| self.generations.tx());
-        let counted = self.decide(tid, tx, open.begin)?;
-        if self.shared.zcopy.open.load(Relaxed) == open.what.sequence {
-            let fetched = counted.saturating_sub(open.carried as u64);
-            self.close_open(u32::try_from(fetched).unwrap_or(0));
+        let all = zcopy.open();
+        for (index, Announced { sequence, len }) in (0..all.count()).map(|index| (index, all.at(index))) {
+            let counted = match index.cmp(&progress.ended) {
+                Ordering::Less => len,
+                Ordering::Equal => progress.fetched,
+                Ordering::Greater => 0,
+            };
+            zcopy.result(sequence).store(word(sequence, counted), Relaxed);
         }
-        Ok(usize::try_from(counted).unwrap_or(0))
+        self.shared.producer.discount(all.missing(progress));
+        zcopy.set_open(&Open::default());
+        add(&self.shared.sent.cancelled, all.count());
     }
 
-    /// How many of the call's bytes count, after somebody took the announcement back.
+    /// How many of the call's bytes count, when the announcement is over.
     fn counted(&self, open: &Announcement) -> Result<usize, Failure> {
-        let withdrawn = self.shared.zcopy.withdrawn.load(Relaxed);
-        let counted = bytes_of(withdrawn, open.what.sequence).ok_or(Failure::Reset)?;
-        Ok(self.note_sent(open, counted))
-    }
-
-    fn note_sent(&self, open: &Announcement, fetched: u32) -> usize {
-        let (sent, counters) = (&self.shared.sent, &self.shared.counters);
-        for (counter, bytes) in [
-            (&sent.read_zcopy, u64::from(fetched)),
-            (&sent.spared, u64::from(fetched)),
-            (&counters.tx_bytes, u64::from(fetched) + open.carried as u64),
-        ] {
-            counter.store(counter.load(Relaxed).wrapping_add(bytes), Relaxed);
-        }
-        open.carried + fetched as usize
+        let result = self.shared.zcopy.result(open.what.sequence).load(Relaxed);
+        let Some(fetched) = bytes_of(result, open.what.sequence) else {
+            // Many others were over before its owner looked: nobody knows any more.
+            self.break_off(libc::ECONNRESET);
+            return Err(Failure::Reset);
+        };
+        let (sent, fetched) = (&self.shared.sent, fetched as usize);
+        add(&sent.read_zcopy, fetched);
+        add(&sent.spared, fetched);
+        add(&self.shared.counters.tx_bytes, open.carried + fetched);
+        Ok(open.carried + fetched)
     }
 }

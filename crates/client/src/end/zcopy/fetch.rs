@@ -1,12 +1,12 @@
 //! The sink of Read Zcopy: fetches what the far side has announced, straight into the program's buffer.
 
-use super::super::moving::Standing;
+use super::super::moving::{Has, Standing};
 use super::{End, Failure};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{Load, Store};
-use crosslane_stream::zcopy::{Confirm, Fetched};
+use crosslane_stream::zcopy::{Confirm, Fetched, Lie, is_off};
 use crosslane_wire::slice::{SEND_SM, SRC_OFF};
-use crosslane_wire::zcopy::{sequence_of, word};
+use crosslane_wire::zcopy::word;
 use std::time::{Duration, Instant};
 
 /// Most bytes that are fetched before the source is told, so that one that takes its memory back loses little.
@@ -20,7 +20,7 @@ impl End {
     pub(in super::super) fn settle_elsewhere(&self, tid: u32) -> Result<bool, Failure> {
         let (consumer, source) = (&self.shared.consumer, &self.shared.zcopy.source);
         if !self.is_settled() {
-            self.catch_up(tid, super::super::moving::Has::Receiving)?;
+            self.catch_up(tid, Has::Receiving)?;
             if consumer.elsewhere() == 0 {
                 return Ok(true);
             }
@@ -30,8 +30,14 @@ impl End {
         }
         if self.is_off() {
             let (sequence, done) = (source.sequence.load(Relaxed), source.done.load(Relaxed));
-            let mut verdict = Confirm::awaiting(sequence, done);
-            self.run(self.generations.rx(), |loaded| verdict.step(loaded))?;
+            if done > 0 {
+                let mut verdict = Confirm::awaiting(sequence, done);
+                let verdict = self.run(self.generations.rx(), |loaded| verdict.step(loaded))?;
+                if verdict == Fetched::Counts {
+                    let most = source.len.load(Relaxed);
+                    return Err(Lie { sequence, got: done, least: most, most }.into());
+                }
+            }
             consumer.end_elsewhere();
             return Ok(true);
         }
@@ -47,25 +53,23 @@ impl End {
     /// Whether the source has taken its memory back.
     fn is_off(&self) -> bool {
         let off = self.generations.rx().slices.inbound.load_u64(SRC_OFF);
-        sequence_of(off) == self.shared.zcopy.source.sequence.load(Relaxed)
+        is_off(off, self.shared.zcopy.source.sequence.load(Relaxed))
     }
 
     /// With the lock of receiving, after [`Self::settle_elsewhere`]: fetches into `target`; 0: there is nothing more, or
     /// it comes by the ring.
-    pub(in super::super) fn fetch(&self, target: &mut [u8]) -> Result<usize, Failure> {
+    pub(in super::super) fn fetch(&self, tid: u32, target: &mut [u8]) -> Result<usize, Failure> {
         let (consumer, source) = (&self.shared.consumer, &self.shared.zcopy.source);
         let (sequence, done) = (source.sequence.load(Relaxed), source.done.load(Relaxed));
         let wanted = consumer.elsewhere().min(PIECE).min(target.len() as u64);
         let (rx, count) = (self.generations.rx(), usize::try_from(wanted).unwrap_or(0));
         let at = source.at.load(Relaxed) + u64::from(done);
-        if self.reach(source.whose(), at, &mut target[..count]).is_err() {
+        if self.reach(tid, source.whose(), at, &mut target[..count]).is_err() {
             self.refuse();
             return Ok(0);
         }
         // Counted first: once the source is told that it has been read, the daemons must not say otherwise.
-        consumer.count(wanted);
-        rx.slices.outbound.fence();
-        if !self.is_settled() && !self.counts(rx) && !self.was_counted(wanted)? {
+        if !self.count_elsewhere(wanted)? {
             return Ok(0);
         }
         let after = done + u32::try_from(wanted).unwrap_or(0);
@@ -78,9 +82,17 @@ impl End {
                 return Ok(0);
             }
         }
-        let fetched = &self.shared.received.read_zcopy;
-        fetched.store(fetched.load(Relaxed).wrapping_add(wanted), Relaxed);
+        super::super::add(&self.shared.received.read_zcopy, count);
         Ok(count)
+    }
+
+    /// With the lock of receiving: counts `bytes` that came by another way than the ring as received. `Ok(false)`: the
+    /// stream moves, and they do not count; they come again.
+    pub(super) fn count_elsewhere(&self, bytes: u64) -> Result<bool, Failure> {
+        let rx = self.generations.rx();
+        self.shared.consumer.count(bytes);
+        rx.slices.outbound.fence();
+        Ok(self.is_settled() || self.counts(rx) || self.was_counted(bytes)?)
     }
 
     /// With the lock of receiving: the stream began to move while `bytes` were fetched. Waits until it is known whether

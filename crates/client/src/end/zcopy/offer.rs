@@ -1,0 +1,111 @@
+//! The sink of Write Zcopy and of Transactions: offers memory for what comes next, and takes it back.
+
+use super::super::add;
+use super::{End, Failure};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::Load;
+use crosslane_shm::buffer::Located;
+use crosslane_shm::ring::ANNOUNCED;
+use crosslane_stream::zcopy::{Announced, TakeBack, landed};
+use crosslane_wire::WaiterId;
+use crosslane_wire::record::Kind;
+use crosslane_wire::slice::WR_DONE;
+use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, next_sequence, sequence_of};
+
+/// Longest request that rides in an offer, bytes.
+pub const REQUEST_MAX: usize = ANNOUNCED;
+
+impl End {
+    /// Offers `place`, which the far side may have, for what it sends next, and sends `request` with the offer: at most
+    /// [`REQUEST_MAX`] bytes. Until the offer is over nobody may use the place. `Ok(None)`: it cannot be offered now, and
+    /// nothing was sent.
+    pub fn offer(
+        &self,
+        tid: u32,
+        request: &[u8],
+        place: &Located,
+        len: usize,
+    ) -> Result<Option<Option<WaiterId>>, Failure> {
+        let (_receiving, _sending) =
+            (self.shared.receiving.lock.lock(tid)?, self.shared.sending.lock.lock(tid)?);
+        self.may_send(Kind::SinkAvail)?;
+        let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
+        let free = zcopy.offered.load(Relaxed) == 0 && zcopy.open().count() == 0;
+        if !free || tx.slices.transit || !self.is_settled() || self.gone() || self.has_arrived() {
+            return Ok(None);
+        }
+        let sequence = next_sequence(zcopy.last_sink.load(Relaxed));
+        let len = u32::try_from(len).unwrap_or(LONGEST).min(LONGEST);
+        let units = self.shared.consumer.units();
+        let whose = Whose::Buffer(place.id.0);
+        let descriptor = Descriptor { sequence, len, whose, at: place.offset, units }.encode();
+        let begin = producer.units();
+        zcopy.last_sink.store(sequence, Relaxed);
+        zcopy.offered_len.store(len, Relaxed);
+        zcopy.offered.store(sequence, Relaxed);
+        self.stamp(tx);
+        let (ring, credits) = (&tx.slices.outbound, &tx.slices.inbound);
+        let cpu = self.processor();
+        let pushed = producer.push_announcement(ring, credits, Kind::SinkAvail, &descriptor, request, cpu);
+        let pushed = self.guarded(pushed.map_err(Failure::from))?;
+        let wake = if pushed { self.data_bell(tx) } else { None };
+        let counts = pushed && (!self.has_moved(tx) || self.decide(tid, tx, begin)? == request.len() as u64);
+        if !counts {
+            zcopy.offered.store(0, Relaxed);
+            return Ok(None);
+        }
+        add(&self.shared.counters.tx_bytes, request.len());
+        add(&self.shared.sent.transaction, request.len());
+        Ok(Some(wake))
+    }
+
+    /// Whether something was written into what is offered: for those who wait.
+    #[inline]
+    pub(in super::super) fn has_landed(&self) -> bool {
+        let offered = self.shared.zcopy.offered.load(Relaxed);
+        offered != 0 && sequence_of(self.generations.rx().slices.inbound.load_u64(WR_DONE)) == offered
+    }
+
+    /// How many bytes were written into what is offered, and the offer is over; `Ok(None)`: none so far.
+    pub fn take_landed(&self, tid: u32) -> Result<Option<usize>, Failure> {
+        if !self.has_landed() {
+            return Ok(None);
+        }
+        let _guard = self.shared.receiving.lock.lock(tid)?;
+        let wr_done = self.generations.rx().slices.inbound.load_u64(WR_DONE);
+        let bytes = self.guarded(landed(self.offered(), wr_done).map_err(Failure::from))?;
+        self.end_offer(bytes)
+    }
+
+    /// Takes back what is offered; waits while the far side writes into it. Returns how many bytes it has written, if it
+    /// did; after that it never does.
+    pub fn take_back(&self, tid: u32) -> Result<Option<usize>, Failure> {
+        let _guard = self.shared.receiving.lock.lock(tid)?;
+        if self.shared.zcopy.offered.load(Relaxed) == 0 {
+            return Ok(None);
+        }
+        let mut back = TakeBack::new(self.offered());
+        let bytes = self.run(self.generations.rx(), |loaded| back.step(loaded));
+        let bytes = self.guarded(bytes)?;
+        self.end_offer(bytes)
+    }
+
+    fn offered(&self) -> Announced {
+        let zcopy = &self.shared.zcopy;
+        Announced { sequence: zcopy.offered.load(Relaxed), len: zcopy.offered_len.load(Relaxed) }
+    }
+
+    /// With the lock of receiving: the offer is over, and `bytes` were written.
+    fn end_offer(&self, bytes: Option<u32>) -> Result<Option<usize>, Failure> {
+        self.shared.zcopy.offered.store(0, Relaxed);
+        let Some(bytes) = bytes else { return Ok(None) };
+        if !self.count_elsewhere(bytes.into())? {
+            return Ok(None);
+        }
+        let (received, count) = (&self.shared.received, bytes as usize);
+        add(&self.shared.counters.rx_bytes, count);
+        add(&received.write_zcopy, count);
+        add(&received.spared, count);
+        Ok(Some(count))
+    }
+}
