@@ -164,6 +164,8 @@ pub struct Zcopy {
     pub sink: Announcement,
     /// Memory that the far side offers us to fetch.
     pub source: Announcement,
+    /// Not 0: something was fetched in full whose source is to be rung.
+    pub bell: AtomicU32,
     /// One more than the place of the record that announced last; 0 if none did in this ring.
     pub noted: AtomicU64,
     /// Memory that the far side may be writing into, offered by us: its number, 0 if there is none.
@@ -238,6 +240,7 @@ impl Zcopy {
             &self.open,
             &self.open_first,
             &self.off,
+            &self.bell,
             &self.last_source,
             &self.offered,
             &self.offered_len,

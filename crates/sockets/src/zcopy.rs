@@ -11,11 +11,10 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use crosslane_client::Failure;
 use crosslane_client::buffers::{Located, locate_bytes};
-use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Stand};
+use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_shm::process;
 use crosslane_stream::Transfer;
 use crosslane_stream::chooser::{self, Chooser};
-use crosslane_stream::zcopy::Mode;
 use crosslane_wire::Reach;
 use crosslane_wire::zcopy::Whose;
 use std::time::{Duration, Instant};
@@ -98,7 +97,7 @@ fn way(end: &Held, len: usize) -> usize {
 /// Sends as much of `bytes` by Read Zcopy as the far program fetches.
 pub fn send(fd: c_int, end: &Held, bytes: &[u8], deadline: Option<Instant>) -> Result<Sent, Failure> {
     let Some(place) = place(end, bytes) else { return Ok(Sent::Bytes(0)) };
-    let (mut open, wake) = match end.announce(thread::tid(), bytes, place, Mode::Combined)? {
+    let (mut open, wake) = match end.announce(thread::tid(), bytes, place, Behind::Nothing)? {
         Attempt::Ring => return Ok(Sent::Bytes(0)),
         Attempt::Over(count, wake) => {
             waiters::ring(end, wake);

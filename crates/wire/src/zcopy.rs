@@ -8,7 +8,8 @@
 //!     +16  at       u64   SrcAvail: where the memory begins: byte of the buffer, or address; SinkAvail: byte of the buffer
 //!     +24  proof    u64   of a process: a number that stands at `proof_at`, and nowhere else; else 0
 //!     +32  proof_at u64   its address
-//!     +40  units    u64   SinkAvail: units of the other direction that were consumed; void if more were sent
+//!     +40  units    u64   SinkAvail: units of the other direction that were consumed; void if more were sent.
+//!                         SrcAvail: not 0 if the source is to be rung when all is fetched
 //!     +48  the stream's own bytes
 //!
 //!   a word: sequence << 32 | bytes; 0 says nothing
@@ -50,7 +51,8 @@ pub struct Descriptor {
     pub whose: Whose,
     /// Where it begins: byte of the buffer, or address.
     pub at: u64,
-    /// Of a sink: units of the other direction that were consumed when it was announced.
+    /// Of a sink: units of the other direction that were consumed when it was announced. Of a source: whether it is to be
+    /// rung when all is fetched.
     pub units: u64,
 }
 

@@ -27,15 +27,15 @@ impl End {
     fn receive_by(&self, tid: u32, take: impl FnOnce() -> Result<usize, Failure>) -> Result<Moved, Failure> {
         let (bytes, gave) = {
             let _guard = self.shared.receiving.lock.lock(tid)?;
-            let (fin, fetched) = (self.has_fin(), &self.shared.received.read_zcopy);
-            let before = fetched.load(Relaxed);
+            let fin = self.has_fin();
             let bytes = self.guarded(take())?;
             if bytes == 0 {
                 return Err(self.nothing_left(fin));
             }
             let rx = self.generations.rx();
             let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false);
-            let ended = fetched.load(Relaxed) != before && self.shared.consumer.elsewhere() == 0;
+            let bell = &self.shared.zcopy.bell;
+            let ended = bell.load(Relaxed) != 0 && bell.swap(0, Relaxed) != 0;
             (bytes, (gave || ended).then_some(rx))
         };
         add(&self.shared.counters.rx_bytes, bytes);

@@ -1,6 +1,7 @@
 //! A native stream.
 
 mod waits;
+mod zcopy;
 
 use super::bell::Bells;
 use super::wait::{Limit, Patience, Spinner, tid, time_left};
@@ -21,6 +22,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Duration;
+use zcopy::Posts;
 
 /// What is waited for; an error or the end counts as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub(crate) enum For {
     Data,
     Room,
     Either,
+    /// What was posted: half of it is fetched, or can be sent by the ring.
+    Posted,
 }
 
 /// An ordered stream of bytes to another program. Closed when dropped: what was sent is still delivered.
@@ -43,6 +47,7 @@ pub struct Stream {
     bells: Bells,
     receive_limit: Limit,
     send_limit: Limit,
+    posts: Posts,
 }
 
 impl Stream {
@@ -52,7 +57,8 @@ impl Stream {
         shared.receiving.budget.reset(attachment.spin_ns());
         shared.status.born.store(now_ms(), Relaxed);
         let (receive_limit, send_limit) = (Limit::none(), Limit::none());
-        Self { attachment, end, quiet, bells: Bells::default(), receive_limit, send_limit }
+        let (bells, posts) = (Bells::default(), Posts::default());
+        Self { attachment, end, quiet, bells, receive_limit, send_limit, posts }
     }
 
     /// Makes the kernel's connection, which was announced.
@@ -114,6 +120,7 @@ impl Stream {
     }
 
     pub(crate) fn send_by(&self, bytes: &[u8], patience: &mut Patience) -> Result<(), Error> {
+        self.settle_posts(0, patience)?;
         let (buffers, mut done) = ([IoSlice::new(bytes)], 0);
         while done < bytes.len() {
             match self.try_send(&buffers, done)? {
@@ -133,6 +140,16 @@ impl Stream {
     /// # Errors
     /// The stream is over.
     pub fn try_send(&self, buffers: &[IoSlice<'_>], skip: usize) -> Result<usize, Error> {
+        if !self.posts.is_empty() {
+            self.advance_posts()?;
+            if !self.posts.is_empty() {
+                return Ok(0);
+            }
+        }
+        self.send_now(buffers, skip)
+    }
+
+    fn send_now(&self, buffers: &[IoSlice<'_>], skip: usize) -> Result<usize, Error> {
         let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         let mut done = 0;
         loop {
@@ -234,6 +251,7 @@ impl Stream {
     /// The stream is over already, or [`Error::TimedOut`].
     pub fn finish(&self) -> Result<(), Error> {
         let mut patience = self.send_limit.patience();
+        self.settle_posts(0, &mut patience)?;
         loop {
             match self.end.turn(tid(), Kind::DisConn) {
                 Ok(moved) => {

@@ -13,12 +13,15 @@ use crosslane_stream::zcopy::{Announced, Cancel, Mode, Open, Progress};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{MODE, RD_DONE, SEND_SM, SRC_OFF};
-use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, bytes_of, next_sequence, word};
+use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, bytes_of, next_sequence, sequence_of, word};
 
 /// Bytes that the announcing record carries itself, as Combined mode demands that it carries some.
 const CARRIED: usize = 64;
 /// Bytes below which an announcement is not worth its record.
 const LEAST: usize = 4096;
+
+/// Of several announcements, every so many asks for a bell when it is fetched.
+const RING_EVERY: u32 = 4;
 
 /// Memory of a call that the far side may be fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +39,42 @@ impl Announcement {
         self.what.len
     }
 
+    /// Bytes that were fetched at the last look.
+    pub fn fetched(&self) -> u32 {
+        self.fetched
+    }
+
     /// Whether there are none; there always are.
     pub fn is_empty(&self) -> bool {
         self.what.len == 0
+    }
+}
+
+/// What bytes that are to be announced come behind.
+#[derive(Clone, Copy, Debug)]
+pub enum Behind<'a> {
+    /// Nothing that is announced: whatever is, is taken back first.
+    Nothing,
+    /// Others of the same caller's, of which this is the last one.
+    Others(Option<&'a Announcement>),
+}
+
+impl Behind<'_> {
+    fn mode(self) -> Mode {
+        match self {
+            Self::Nothing => Mode::Combined,
+            Self::Others(_) => Mode::Pipelined,
+        }
+    }
+
+    /// Whether it still is so.
+    fn holds(self, open: &Open) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Others(last) => {
+                open.last().map(|last| last.sequence) == last.map(|last| last.what.sequence)
+            }
+        }
     }
 }
 
@@ -73,15 +109,17 @@ impl End {
         mode.announcements() > 0 && !slices.transit && self.is_settled()
     }
 
-    /// Announces `bytes`, which lie `at` there; they must stay as they are until the announcement is over. In
-    /// [`Mode::Pipelined`] earlier ones stay open.
+    /// Announces `bytes`, which lie `at` there; they must stay as they are until the announcement is over. If `behind` is
+    /// one that is still open, they come behind it ([`Mode::Pipelined`]), and if it is not, they must wait for what is left of
+    /// it.
     pub fn announce(
         &self,
         tid: u32,
         bytes: &[u8],
         (whose, at): (Whose, u64),
-        mode: Mode,
+        behind: Behind<'_>,
     ) -> Result<Attempt, Failure> {
+        let mode = behind.mode();
         let _guard = self.shared.sending.lock.lock(tid)?;
         self.may_send(Kind::SrcAvail)?;
         let carried = if mode == Mode::Combined { CARRIED.min(bytes.len()) } else { 0 };
@@ -94,12 +132,13 @@ impl End {
         }
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let (before, sequence) = (zcopy.open(), next_sequence(zcopy.last_source.load(Relaxed)));
-        if before.count() >= mode.announcements() {
+        if before.count() >= mode.announcements() || !behind.holds(&before) {
             return Ok(Attempt::Ring);
         }
         let len = u32::try_from(rest.len()).unwrap_or(LONGEST).min(LONGEST);
-        let at = at + carried.len() as u64;
-        let descriptor = Descriptor { sequence, len, whose, at, units: 0 }.encode();
+        let (at, rings) =
+            (at + carried.len() as u64, mode == Mode::Combined || sequence.is_multiple_of(RING_EVERY));
+        let descriptor = Descriptor { sequence, len, whose, at, units: u64::from(rings) }.encode();
         let (begin, slices, cpu) = (producer.units(), &tx.slices, self.processor());
         self.stamp(tx);
         let (ring, credits) = (&slices.outbound, &slices.inbound);
@@ -174,7 +213,7 @@ impl End {
         let Some(index) = all.find(open.what.sequence) else { return true };
         let ended = |progress: Progress| progress.ended > index;
         all.progress(inbound.load_u64(RD_DONE), 0).map_or(true, ended)
-            || bytes_of(inbound.load_u64(SEND_SM), open.what.sequence).is_some()
+            || all.find(sequence_of(inbound.load_u64(SEND_SM))).is_some()
             || !self.is_settled()
     }
 

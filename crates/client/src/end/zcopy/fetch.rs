@@ -82,6 +82,9 @@ impl End {
                 return Ok(0);
             }
         }
+        if consumer.elsewhere() == 0 && source.units.load(Relaxed) != 0 {
+            self.shared.zcopy.bell.store(1, Relaxed);
+        }
         super::super::add(&self.shared.received.read_zcopy, count);
         Ok(count)
     }

@@ -34,10 +34,12 @@ impl Stream {
             return Ok(false);
         }
         let budget = match what {
-            For::Room => &self.end.shared().sending.budget,
+            For::Room | For::Posted => &self.end.shared().sending.budget,
             For::Data | For::Either => &self.end.shared().receiving.budget,
         };
-        let (limit, ns) = (self.attachment.spin_ns(), self.spin_ns(budget));
+        // What was posted takes longer to fetch than to wake up for.
+        let ns = if what == For::Posted { 0 } else { self.spin_ns(budget) };
+        let limit = self.attachment.spin_ns();
         if let Some(_spinner) = Spinner::among(ns)
             && spin(ns, || self.is_ready(what))
         {
@@ -53,7 +55,12 @@ impl Stream {
     /// Whether a waiter must look: there is something to do, or nothing more to wait for.
     #[inline]
     pub(crate) fn is_ready(&self, what: For) -> bool {
-        (what != For::Room && self.is_readable()) || (what != For::Data && self.is_writable())
+        match what {
+            For::Data => self.is_readable(),
+            For::Room => self.is_writable(),
+            For::Either => self.is_readable() || self.is_writable(),
+            For::Posted => self.has_post_news() || self.is_over(),
+        }
     }
 
     #[inline]
@@ -67,9 +74,13 @@ impl Stream {
 
     #[inline]
     fn is_writable(&self) -> bool {
+        self.end.has_room(tid()) || self.is_over()
+    }
+
+    /// Whether nothing can be sent any more.
+    fn is_over(&self) -> bool {
         let end = &self.end;
-        end.has_room(tid())
-            || end.dead().is_some()
+        end.dead().is_some()
             || end.gone()
             || end.tx() != Direction::Open
             || end.shared().status.reset.load(Relaxed) != 0
@@ -77,7 +88,7 @@ impl Stream {
 
     /// Asks the far side to ring `waiter`; `false` if another one is asked for already. Look once more, then sleep.
     pub(crate) fn arm(&self, what: For, waiter: WaiterId) -> bool {
-        let data = what == For::Room || self.end.want_data(waiter);
+        let data = matches!(what, For::Room | For::Posted) || self.end.want_data(waiter);
         let room = what == For::Data || self.end.want_room(waiter);
         data && room
     }
