@@ -80,6 +80,11 @@ fn send(address: SocketAddr, how: &str, len: usize) -> Outcome {
     let (time, processor) = (began.elapsed().as_secs_f64(), (cpu() - processor).as_secs_f64());
     stream.finish()?;
     println!("{how}: {:.2} GB/s, {sent} bytes, {processor:.3} s of processor", gigabytes(sent) / time);
+    let how = stream.statistics().sent;
+    println!(
+        "  {} bytes were fetched by the far program, {} announcements taken back",
+        how.read_zcopy, how.cancelled
+    );
     Ok(())
 }
 

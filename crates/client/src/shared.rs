@@ -9,7 +9,7 @@ use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wait::Budget;
 use crosslane_stream::zcopy::{Open, PIPELINE};
-use crosslane_wire::zcopy::{Descriptor, PROCESS, Whose};
+use crosslane_wire::zcopy::{Descriptor, Whose};
 
 /// What is true of the end as a whole.
 #[repr(C, align(64))]
@@ -128,7 +128,9 @@ pub struct Announcement {
     pub done: AtomicU32,
     /// Not 0: we want it by the ring.
     pub refused: AtomicU32,
-    /// Buffer's number, or `zcopy::PROCESS` and the process.
+    /// Not 0: it is a process's own.
+    pub of_process: AtomicU32,
+    /// Buffer's number, or the process.
     pub whose: AtomicU64,
     /// Where it begins.
     pub at: AtomicU64,
@@ -154,8 +156,12 @@ pub struct Zcopy {
     pub open_first: AtomicU32,
     /// Their bytes, in their order.
     pub open_lens: [AtomicU32; PIPELINE],
-    /// Not 0: the word that takes announcements back is set.
+    /// Not 0: announcements were taken back, and the far side may not know it yet.
     pub off: AtomicU32,
+    /// Bytes of our ring that were used then.
+    pub off_at: AtomicU64,
+    /// Announcements in a row that we could not fetch.
+    pub refusals: AtomicU32,
     /// Number of our last SrcAvail.
     pub last_source: AtomicU32,
     /// What became of the last ones that are over: words of `crosslane_wire::zcopy`, by number.
@@ -183,10 +189,11 @@ impl Announcement {
 
     /// Takes over what the far side announced.
     pub fn set(&self, descriptor: &Descriptor) {
-        let (whose, proof, proof_at) = match descriptor.whose {
-            Whose::Buffer(number) => (number, 0, 0),
-            Whose::Process { pid, proof, proof_at } => (PROCESS | u64::from(pid), proof, proof_at),
+        let (of_process, whose, proof, proof_at) = match descriptor.whose {
+            Whose::Buffer(number) => (0, number, 0, 0),
+            Whose::Process { pid, proof, proof_at } => (1, u64::from(pid), proof, proof_at),
         };
+        self.of_process.store(of_process, Relaxed);
         for (word, value) in [
             (&self.whose, whose),
             (&self.at, descriptor.at),
@@ -205,10 +212,10 @@ impl Announcement {
     /// Whose memory it is.
     pub fn whose(&self) -> Whose {
         let whose = self.whose.load(Relaxed);
-        if whose & PROCESS == 0 {
+        if self.of_process.load(Relaxed) == 0 {
             return Whose::Buffer(whose);
         }
-        let pid = u32::try_from(whose & !PROCESS).unwrap_or(0);
+        let pid = u32::try_from(whose).unwrap_or(0);
         Whose::Process { pid, proof: self.proof.load(Relaxed), proof_at: self.proof_at.load(Relaxed) }
     }
 }
@@ -240,6 +247,7 @@ impl Zcopy {
             &self.open,
             &self.open_first,
             &self.off,
+            &self.refusals,
             &self.bell,
             &self.last_source,
             &self.offered,
@@ -249,6 +257,7 @@ impl Zcopy {
             word.store(0, Relaxed);
         }
         self.results.iter().for_each(|result| result.store(0, Relaxed));
+        self.off_at.store(0, Relaxed);
         self.noted.store(0, Relaxed);
         self.sink.reset();
         self.source.reset();

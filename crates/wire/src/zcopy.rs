@@ -3,8 +3,8 @@
 //! ```text
 //!   a SrcAvail or SinkAvail record's payload
 //!     +0   sequence u32   number of the announcement in its direction, counted from 1, wrapping past 0
-//!     +4   len      u32   bytes of memory, 1 to [`LONGEST`]
-//!     +8   whose    u64   buffer's number, or [`PROCESS`] | process id
+//!     +4   len      u32   bytes of memory, 1 to [`LONGEST`]; with [`PROCESS`] if it is a process's own
+//!     +8   whose    u64   buffer's number, or process id
 //!     +16  at       u64   SrcAvail: where the memory begins: byte of the buffer, or address; SinkAvail: byte of the buffer
 //!     +24  proof    u64   of a process: a number that stands at `proof_at`, and nowhere else; else 0
 //!     +32  proof_at u64   its address
@@ -21,8 +21,8 @@ use crate::DecodeError;
 pub const DESCRIPTOR: u32 = 48;
 /// Most bytes of one announcement.
 pub const LONGEST: u32 = 1 << 30;
-/// Flag in `whose`: the memory is a process's own.
-pub const PROCESS: u64 = 1 << 63;
+/// Flag in `len`: the memory is a process's own.
+const PROCESS: u32 = 1 << 31;
 
 /// Whose memory it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +59,11 @@ pub struct Descriptor {
 impl Descriptor {
     /// The bytes of a record.
     pub fn encode(&self) -> [u8; DESCRIPTOR as usize] {
-        let (whose, proof, proof_at) = match self.whose {
-            Whose::Buffer(number) => (number & !PROCESS, 0, 0),
-            Whose::Process { pid, proof, proof_at } => (PROCESS | u64::from(pid), proof, proof_at),
+        let (flag, whose, proof, proof_at) = match self.whose {
+            Whose::Buffer(number) => (0, number, 0, 0),
+            Whose::Process { pid, proof, proof_at } => (PROCESS, u64::from(pid), proof, proof_at),
         };
-        let first = u64::from(self.len) << 32 | u64::from(self.sequence);
+        let first = u64::from(self.len | flag) << 32 | u64::from(self.sequence);
         let mut bytes = [0; DESCRIPTOR as usize];
         let words = [first, whose, self.at, proof, proof_at, self.units];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -78,17 +78,17 @@ impl Descriptor {
     /// A number that cannot be.
     pub fn decode(bytes: &[u8; DESCRIPTOR as usize]) -> Result<Self, DecodeError> {
         let [first, whose, at, proof, proof_at, units] = words(bytes);
-        let (sequence, len) = (low(first), low(first >> 32));
+        let (sequence, len, flag) = (low(first), low(first >> 32) & !PROCESS, low(first >> 32) & PROCESS);
         if sequence == 0 || len == 0 || len > LONGEST {
             return Err(DecodeError::Range("announced memory"));
         }
         if at.checked_add(len.into()).is_none() {
             return Err(DecodeError::Range("place of announced memory"));
         }
-        let whose = if whose & PROCESS == 0 {
+        let whose = if flag == 0 {
             Whose::Buffer(whose)
         } else {
-            let pid = u32::try_from(whose & !PROCESS).map_err(|_| DecodeError::Range("process id"))?;
+            let pid = u32::try_from(whose).map_err(|_| DecodeError::Range("process id"))?;
             Whose::Process { pid, proof, proof_at }
         };
         Ok(Self { sequence, len, whose, at, units })
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_survives_the_way() {
-        for whose in [Whose::Buffer(9), OF_PROCESS] {
+        for whose in [Whose::Buffer(u64::MAX), OF_PROCESS] {
             let descriptor = Descriptor { sequence: 3, len: 1 << 20, whose, at: 1 << 40, units: 12 };
             assert_eq!(Descriptor::decode(&descriptor.encode()), Ok(descriptor));
         }

@@ -219,6 +219,7 @@ impl End {
         slices.outbound.store_u32(STATE, STATE_ATTACHED);
         sending.rung.store(0, Relaxed);
         self.shared.kept.owed.store(sent, Relaxed);
+        self.shared.zcopy.off.store(0, Relaxed);
         sending.landed.store(arrived, Relaxed);
         sending.base.store(arrived, Relaxed);
         let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);

@@ -6,6 +6,7 @@ mod zcopy;
 use super::bell::Bells;
 use super::wait::{Limit, Patience, Spinner, tid, time_left};
 use super::{Attachment, Error};
+use crate::end::chosen::Statistics;
 use crate::{End, Failure, Moved};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::region::Part;
@@ -88,6 +89,11 @@ impl Stream {
     pub(super) fn give_up(&self) {
         let (circuit, token) = (self.end.circuit(), self.end.token());
         self.attachment.tell(&Request::Close { circuit, token, abort: true });
+    }
+
+    /// What was moved so far, and how.
+    pub fn statistics(&self) -> Statistics {
+        self.end.statistics()
     }
 
     pub(super) fn end(&self) -> &End {

@@ -130,6 +130,9 @@ impl End {
         if mode == Mode::Combined {
             self.take_back_open(tid)?;
         }
+        if !self.is_past_cancel()? {
+            return Ok(Attempt::Ring);
+        }
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let (before, sequence) = (zcopy.open(), next_sequence(zcopy.last_source.load(Relaxed)));
         if before.count() >= mode.announcements() || !behind.holds(&before) {
@@ -199,10 +202,24 @@ impl End {
             zcopy.result(sequence).store(word(sequence, len), Relaxed);
         }
         zcopy.set_open(&all.advanced(ended, 0, 0));
-        // The sink has got past whatever was taken back before, so the word is free for another turn of the numbers.
-        if zcopy.off.swap(0, Relaxed) != 0 {
-            self.generations.tx().slices.outbound.store_u64(SRC_OFF, 0);
+    }
+
+    /// With the lock of sending: whether the sink knows of whatever was taken back, since it has got past it in the ring.
+    /// Before that nothing may be announced: its words speak of one cancel only.
+    fn is_past_cancel(&self) -> Result<bool, Failure> {
+        let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
+        if zcopy.off.load(Relaxed) == 0 {
+            return Ok(true);
         }
+        let waiting = producer.unconfirmed(&tx.slices.inbound).map_err(Failure::from);
+        let consumed = producer.position() - self.guarded(waiting)?;
+        // The announcing record itself is consumed before what it announces.
+        let past = consumed > zcopy.off_at.load(Relaxed);
+        if past {
+            tx.slices.outbound.store_u64(SRC_OFF, 0);
+            zcopy.off.store(0, Relaxed);
+        }
+        Ok(past)
     }
 
     /// Whether [`Self::stand`] would say something new: for those who wait.
@@ -244,6 +261,7 @@ impl End {
         if self.has_moved(tx) {
             return self.catch_up(tid, Has::Sending);
         }
+        self.shared.zcopy.off_at.store(self.shared.producer.position(), Relaxed);
         self.shared.zcopy.off.store(1, Relaxed);
         let mut cancel = Cancel::new(all, 0);
         let progress = self.run(tx, |loaded| cancel.step(loaded));

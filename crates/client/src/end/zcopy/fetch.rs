@@ -5,12 +5,14 @@ use super::{End, Failure};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Confirm, Fetched, Lie, is_off};
-use crosslane_wire::slice::{SEND_SM, SRC_OFF};
+use crosslane_wire::slice::{MODE, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::word;
 use std::time::{Duration, Instant};
 
 /// Most bytes that are fetched before the source is told, so that one that takes its memory back loses little.
 const PIECE: u64 = 1 << 20;
+/// Announcements in a row that cannot be reached, after which no more are wanted.
+const REFUSALS: u32 = 3;
 /// How long a piece that was fetched while the stream moved waits for the daemons' count.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -66,8 +68,10 @@ impl End {
         let at = source.at.load(Relaxed) + u64::from(done);
         if self.reach(tid, source.whose(), at, &mut target[..count]).is_err() {
             self.refuse();
+            self.note_refusal();
             return Ok(0);
         }
+        self.shared.zcopy.refusals.store(0, Relaxed);
         // Counted first: once the source is told that it has been read, the daemons must not say otherwise.
         if !self.count_elsewhere(wanted)? {
             return Ok(0);
@@ -120,6 +124,15 @@ impl End {
         }
         self.break_off(libc::ECONNRESET);
         Err(Failure::Reset)
+    }
+
+    /// With the lock of receiving: what was announced could not be reached. If that is so again and again, nothing more is
+    /// to be announced (ModeChange to Buffered).
+    #[cold]
+    fn note_refusal(&self) {
+        if self.shared.zcopy.refusals.fetch_add(1, Relaxed) + 1 >= REFUSALS {
+            self.generations.rx().slices.outbound.store_u64(MODE, 1);
+        }
     }
 
     /// With the lock of receiving: asks for what is announced by the ring.
