@@ -7,6 +7,7 @@
 #define CROSSLANE_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,6 +68,19 @@ struct xl_stats {
     uint64_t bells;           /* waiters of the far side that this end rang */
     uint64_t sleeps;          /* times that a thread slept for this end */
 };
+
+/* Functions of the library. Weak: without the library they are NULL, which a program must look at before it calls them. */
+#define XL_ALLOC_OPEN 1 /* for xl_alloc: far ends may store there, at any time from the first receive into it on */
+
+/* Memory of at least `len` bytes, whole pages, zeroed. Sends from it that may wait need no copy of the sender's (by
+ * XL_TRANSFER_AUTO where that is faster). With XL_ALLOC_OPEN: receives into it under XL_TRANSFER_WRITE_ZCOPY, and answers of
+ * xl_transact, need no copy of the receiver's. NULL and errno (EINVAL, EMFILE, ENOMEM, ...) if there is none. */
+extern void *xl_alloc(size_t len, unsigned flags) __attribute__((weak));
+/* Gives it back. 0, or -1 and EINVAL if xl_alloc did not give it. */
+extern int xl_free(void *memory) __attribute__((weak));
+/* Sends `len` bytes and receives what comes next, up to `room` bytes, as send(2) and recv(2) one after the other. */
+extern ssize_t xl_transact(int fd, const void *request, size_t len, void *answer, size_t room)
+    __attribute__((weak));
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 //! Sending and receiving on a stream.
 
+use crate::offer::{self, Landed};
 use crate::table::Held;
 use crate::wait::{self, For};
 use crate::zcopy::{self, Sent};
@@ -49,7 +50,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     let (mut done, mut awaited) = (0, false);
     look_now_and_then(fd, end);
     if let [bytes] = buffers
-        && zcopy::is_wanted(end, bytes.len())
+        && zcopy::is_wanted(end, bytes)
         && !must_not_wait(end, flags)
     {
         match zcopy::send(fd, end, bytes, deadline) {
@@ -101,6 +102,18 @@ pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
         _ => {}
     }
     let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    if let [buffer] = &buffers[..]
+        && flags == 0
+        && offer::is_wanted(end, buffer)
+        && !must_not_wait(end, flags)
+    {
+        match offer::receive(fd, end, &[], buffer, deadline) {
+            Ok(Landed::Bytes(bytes)) => return Outcome::Bytes(bytes),
+            Ok(Landed::Ring(_)) => {}
+            Ok(Landed::Errno(errno)) => return Outcome::Errno(errno),
+            Err(failure) => return receive_failed(end, failure),
+        }
+    }
     loop {
         match receive_now(end, buffers, flags) {
             Ok(bytes) => return Outcome::Bytes(bytes),
@@ -274,7 +287,7 @@ fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outco
     }
 }
 
-fn receive_failed(end: &Held, failure: Failure) -> Outcome {
+pub fn receive_failed(end: &Held, failure: Failure) -> Outcome {
     match failure {
         Failure::Tcp => Outcome::Kernel,
         Failure::Ended => Outcome::Bytes(0),

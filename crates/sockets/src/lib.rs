@@ -25,6 +25,7 @@ mod forking;
 mod history;
 mod hook;
 mod io;
+mod offer;
 mod options;
 mod own;
 mod poll;

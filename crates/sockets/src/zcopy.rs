@@ -40,8 +40,10 @@ pub enum Sent {
 const RING: usize = 0;
 const ANNOUNCED: usize = 1;
 
-/// What was measured by this process.
-static CHOOSER: Chooser = Chooser::new();
+/// What was measured by this process: for its own memory, and for buffers that far programs map.
+static CHOOSERS: [Chooser; 2] = [Chooser::new(), Chooser::new()];
+/// Sends from a buffer before it is worth handing over.
+const USES: u32 = 2;
 
 thread_local! {
     static RUN: Cell<Option<Run>> = const { Cell::new(None) };
@@ -51,6 +53,7 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Run {
     stream: u32,
+    mapped: bool,
     len: usize,
     way: usize,
     sends: u32,
@@ -60,31 +63,45 @@ struct Run {
 
 /// Whether a send of `len` bytes that may wait is to be announced.
 #[inline]
-pub fn is_wanted(end: &Held, len: usize) -> bool {
+pub fn is_wanted(end: &Held, bytes: &[u8]) -> bool {
+    let len = bytes.len();
     if len < LEAST {
         return false;
     }
     match end.transfer() {
         Transfer::ReadZcopy => true,
-        Transfer::Auto => len >= WORTHWHILE && end.may_announce() && way(end, len) == ANNOUNCED,
+        Transfer::Auto => len >= WORTHWHILE && end.may_announce() && way(end, bytes) == ANNOUNCED,
         Transfer::Bcopy | Transfer::WriteZcopy => false,
     }
 }
 
 /// The way that this send goes: that of the run under way, or of a new one. The time between two sends is counted with
 /// them, whichever way they go.
-fn way(end: &Held, len: usize) -> usize {
-    let now = Instant::now();
+fn way(end: &Held, bytes: &[u8]) -> usize {
+    let (now, len) = (Instant::now(), bytes.len());
+    let mapped = match locate_bytes(bytes) {
+        Some(buffer) if buffer.uses < USES => return RING,
+        Some(buffer) => buffer.reach == Reach::Load,
+        None => false,
+    };
+    let chooser = &CHOOSERS[usize::from(mapped)];
     let run = RUN.try_with(Cell::get).ok().flatten();
-    let mut run = match run.filter(|run| run.stream == end.index && Chooser::alike(run.len, len)) {
+    let mut run = match run
+        .filter(|run| (run.stream, run.mapped) == (end.index, mapped) && Chooser::alike(run.len, len))
+    {
         Some(run) if run.sends < chooser::RUN => run,
         ended => {
             if let Some(run) = ended {
                 let ns = now.duration_since(run.begin).as_nanos();
-                CHOOSER.end(run.len, run.way, run.bytes, u64::try_from(ns).unwrap_or(u64::MAX));
+                CHOOSERS[usize::from(run.mapped)].end(
+                    run.len,
+                    run.way,
+                    run.bytes,
+                    u64::try_from(ns).unwrap_or(u64::MAX),
+                );
             }
-            let way = CHOOSER.begin(len);
-            Run { stream: end.index, len, way, sends: 0, bytes: 0, begin: now }
+            let way = chooser.begin(len);
+            Run { stream: end.index, mapped, len, way, sends: 0, bytes: 0, begin: now }
         }
     };
     run.sends += 1;

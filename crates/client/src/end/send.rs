@@ -10,6 +10,9 @@ use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{ORDER, RING_MIN};
 use std::io::IoSlice;
 
+/// Sends of so many bytes look whether memory is offered for them, bytes.
+const WORTH_A_LOOK: usize = 4096;
+
 impl End {
     /// The program wants no more than about `bytes` under way (`SO_SNDBUF`): the ring does not grow beyond that, nor
     /// below its first size.
@@ -31,6 +34,10 @@ impl End {
     /// still be made longer: see [`Self::can_be_pressed`].
     pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Moved, Failure> {
         let (sending, wanted) = (&self.shared.sending, total(buffers) - skip);
+        if wanted >= WORTH_A_LOOK && self.is_settled() && self.has_arrived() {
+            // The far side may offer memory for this.
+            self.refresh(tid);
+        }
         let (bytes, wake) = {
             let _guard = sending.lock.lock(tid)?;
             self.may_send(Kind::Data)?;

@@ -12,6 +12,7 @@ pub mod receive;
 pub mod send;
 pub mod stdio;
 pub mod transfer;
+pub mod zcopy;
 
 /// Defines hooked functions: exported from the library, but not from its unit tests.
 macro_rules! hook {

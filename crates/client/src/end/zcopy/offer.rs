@@ -61,7 +61,7 @@ impl End {
 
     /// Whether something was written into what is offered: for those who wait.
     #[inline]
-    pub(in super::super) fn has_landed(&self) -> bool {
+    pub fn has_landed(&self) -> bool {
         let offered = self.shared.zcopy.offered.load(Relaxed);
         offered != 0 && sequence_of(self.generations.rx().slices.inbound.load_u64(WR_DONE)) == offered
     }

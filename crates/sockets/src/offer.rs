@@ -1,0 +1,90 @@
+//! Receives into memory that the far program writes by itself: Write Zcopy, and Transactions by programs in C.
+//!
+//! Only into buffers that the program asked for by `xl_alloc` with `XL_ALLOC_OPEN`: the far program may store there at any
+//! time, which nobody may do with memory that `malloc` gave.
+
+use crate::io::Outcome;
+use crate::table::Held;
+use crate::wait::{self, For};
+use crate::{io, thread, waiters};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::Failure;
+use crosslane_client::buffers::{Located, locate};
+use crosslane_stream::Transfer;
+use crosslane_wire::Reach;
+use std::io::{IoSlice, IoSliceMut};
+use std::time::Instant;
+
+/// Bytes below which a plain receive offers nothing.
+const LEAST: usize = 4096;
+
+/// What came of an offer.
+pub enum Landed {
+    /// So many bytes were written into the buffer.
+    Bytes(usize),
+    /// Nothing was, and what comes next comes by the ring; the request was sent if `true`.
+    Ring(bool),
+    /// The call ends with this error number.
+    Errno(c_int),
+}
+
+/// Whether a receive into `buffer` that may wait is to offer it.
+#[inline]
+pub fn is_wanted(end: &Held, buffer: &[u8]) -> bool {
+    end.transfer() == Transfer::WriteZcopy && buffer.len() >= LEAST && place(buffer).is_some()
+}
+
+/// Sends `request`, which may be nothing, with an offer of `buffer`, and waits for what is written there.
+pub fn receive(
+    fd: c_int,
+    end: &Held,
+    request: &[u8],
+    buffer: &[u8],
+    deadline: Option<Instant>,
+) -> Result<Landed, Failure> {
+    let place = place(buffer).filter(|place| end.share(place).is_ok());
+    let Some(place) = place else { return Ok(Landed::Ring(false)) };
+    let Some(wake) = end.offer(thread::tid(), request, &place, buffer.len())? else {
+        return Ok(Landed::Ring(false));
+    };
+    waiters::ring(end, wake);
+    loop {
+        if let Some(count) = end.take_landed(thread::tid())? {
+            return Ok(Landed::Bytes(count));
+        }
+        let outcome = wait::wait(fd, end, For::Data, deadline);
+        if outcome.is_ok() && end.has_landed() {
+            continue;
+        }
+        return Ok(match (end.take_back(thread::tid())?, outcome) {
+            (Some(count), _) => Landed::Bytes(count),
+            (None, Ok(())) => Landed::Ring(true),
+            (None, Err(errno)) => Landed::Errno(errno),
+        });
+    }
+}
+
+/// As `send` of the request and `recv` of the answer, one after the other, where nothing can be offered.
+pub fn transact(fd: c_int, end: &Held, request: &[u8], answer: &mut [u8]) -> Outcome {
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    let blocks = end.shared().status.nonblock.load(Relaxed) == 0;
+    let landed = if blocks { receive(fd, end, request, answer, deadline) } else { Ok(Landed::Ring(false)) };
+    match landed {
+        Ok(Landed::Bytes(count)) => return Outcome::Bytes(count),
+        Ok(Landed::Errno(errno)) => return Outcome::Errno(errno),
+        Ok(Landed::Ring(true)) => {}
+        Ok(Landed::Ring(false)) | Err(Failure::Tcp) => {
+            let sent = io::send(fd, end, &[IoSlice::new(request)], 0);
+            if !matches!(sent, Outcome::Bytes(count) if count == request.len()) {
+                return sent;
+            }
+        }
+        Err(failure) => return io::receive_failed(end, failure),
+    }
+    io::receive(fd, end, &mut [IoSliceMut::new(answer)], 0)
+}
+
+fn place(buffer: &[u8]) -> Option<Located> {
+    locate(buffer.as_ptr(), buffer.len()).filter(|place| place.reach == Reach::Store)
+}
