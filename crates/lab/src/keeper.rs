@@ -152,7 +152,11 @@ impl Keeper {
         let log = fs::OpenOptions::new().create(true).append(true).open(&host.log);
         let log = log.map_err(LabError::io(format!("open {}", host.log.display())))?;
         let error_log = log.try_clone().map_err(LabError::io("duplicate a descriptor"))?;
-        let child = Spawn::new(&self.order.keeper)
+        let mut daemon = Spawn::new(&self.order.keeper);
+        if self.order.counted {
+            daemon.env("CROSSLANE_ACCOUNT", self.folder.file(&format!("{}.account", host.name)));
+        }
+        let child = daemon
             .arg("enter")
             .arg(&self.folder.path)
             .args([host.name.as_str(), "off", "tied"])

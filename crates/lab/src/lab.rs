@@ -50,6 +50,7 @@ impl Lab {
             resilience: options.resilience,
             rules: options.rules.clone(),
             log: options.log.clone(),
+            counted: options.counted,
             daemon: programs.daemon.clone(),
             keeper: programs.keeper.clone(),
             sockets: programs.sockets.clone(),

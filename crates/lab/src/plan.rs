@@ -67,6 +67,8 @@ pub struct Options {
     pub rules: Vec<String>,
     /// `CROSSLANE_LOG` of the daemons.
     pub log: String,
+    /// Whether each daemon counts its cycles, into `HOST.account` in the lab's folder.
+    pub counted: bool,
     /// End a lab of the same name first.
     pub force: bool,
     /// How long to wait for all links.
@@ -92,6 +94,7 @@ impl Options {
             resilience: None,
             rules: Vec::new(),
             log: "info".to_owned(),
+            counted: false,
             force: false,
             patience: Duration::from_secs(20),
             base: None,

@@ -6,8 +6,8 @@
 //! `crosslane bench stack` measures both again. Nothing here allocates, blocks or makes a system call, so a signal handler
 //! may come in between.
 //!
-//! The counts are words of a file that the tool made, so that it can read them while programs run and after they ended.
-//! Programs that were given the same file are counted together.
+//! The counts are words of a file, so that a tool can read them while programs run and after they ended. Programs that
+//! were given the same file are counted together.
 //!
 //! ```text
 //!   send():     Rest [ Allot [ CopyIn ] ] [ Acknowledge ]  WaitSpace
@@ -19,7 +19,7 @@ mod cost;
 mod file;
 
 pub use cost::{Overhead, idle, overhead, ticks_per_second};
-pub use file::{VARIABLE, begin, begin_if_asked, create};
+pub use file::{VARIABLE, begin, begin_if_asked};
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};

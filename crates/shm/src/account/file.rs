@@ -1,4 +1,4 @@
-//! The file of counts: made and read by a tool, mapped by the programs that count.
+//! The file of counts: made and mapped by the programs that count, read by a tool.
 
 use super::{Count, Counts, Function, LEN, Line, Lines, MAGIC, TABLE, Table, Way};
 use core::mem::offset_of;
@@ -14,7 +14,7 @@ use std::path::Path;
 pub const VARIABLE: &str = "CROSSLANE_ACCOUNT";
 
 impl Counts {
-    /// The counts in the file at `path`, which [`create`] made.
+    /// The counts in the file at `path`.
     ///
     /// # Errors
     /// It cannot be read, or is no such file.
@@ -52,18 +52,8 @@ impl Counts {
     }
 }
 
-/// Makes a file for counts, all of them 0.
-///
-/// # Errors
-/// It cannot be written.
-pub fn create(path: &Path) -> io::Result<()> {
-    let mut bytes = vec![0; LEN];
-    bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
-    std::fs::write(path, bytes)
-}
-
-/// Counts into the file that [`VARIABLE`] names, if it is set and the file is one of ours. For the start of a process,
-/// which must not have more rights than whoever set the variable. The file must not be made shorter while it counts.
+/// Counts into the file that [`VARIABLE`] names, if it is set. For the start of a process, which must not have more rights
+/// than whoever set the variable. A file that cannot be had is named on standard error; nothing is counted then.
 pub fn begin_if_asked() {
     if let Some(path) = std::env::var_os(VARIABLE)
         && let Err(error) = begin(Path::new(&path))
@@ -72,24 +62,31 @@ pub fn begin_if_asked() {
     }
 }
 
-/// Counts into the file at `path`, which [`create`] made, from here on.
+/// Counts into the file at `path` from here on; makes it if it is not there. Several processes may do so at a time. The file
+/// must not be made shorter while it counts.
 ///
 /// # Errors
-/// It cannot be mapped, or is no such file.
+/// It cannot be made or mapped, or is something else.
 pub fn begin(path: &Path) -> Result<(), Errno> {
-    let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
     let stat = rustix::fs::fstat(&file)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
-        || usize::try_from(stat.st_size).ok() != Some(LEN)
-    {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Errno::INVAL);
+    }
+    match usize::try_from(stat.st_size) {
+        Ok(0) => rustix::fs::ftruncate(&file, LEN as u64)?,
+        Ok(LEN) => {}
+        _ => return Err(Errno::INVAL),
     }
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh shared mapping at an address of the kernel's choice, kept for the life of the process.
     let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), LEN, access, MapFlags::SHARED, &file, 0)? };
     let table = base.cast::<Table>();
     // SAFETY: mapped, aligned to a page, all of it atomics, which may be shared with other processes.
-    if unsafe { &(*table).magic }.load(Relaxed) != MAGIC {
+    let magic = unsafe { &(*table).magic };
+    let found = magic.compare_exchange(0, MAGIC, Relaxed, Relaxed).unwrap_or_else(|found| found);
+    if found != 0 && found != MAGIC {
         // SAFETY: nobody knows of the mapping yet.
         unsafe { rustix::mm::munmap(base, LEN)? };
         return Err(Errno::INVAL);
@@ -109,19 +106,19 @@ mod tests {
     fn a_file_has_what_was_counted_and_a_wrong_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("counts");
-        assert_eq!(begin(&path), Err(Errno::NOENT));
-        std::fs::write(&path, [0; LEN]).unwrap();
-        assert_eq!(begin(&path), Err(Errno::INVAL), "no magic");
+        std::fs::write(&path, [7; LEN]).unwrap();
+        assert_eq!(begin(&path), Err(Errno::INVAL), "something else");
         assert!(Counts::read(&path).is_err());
         std::fs::write(&path, MAGIC.to_ne_bytes()).unwrap();
         assert_eq!(begin(&path), Err(Errno::INVAL), "too short");
         assert_eq!(begin(folder.path()), Err(Errno::ISDIR));
+        assert_eq!(std::fs::read(&path).unwrap(), MAGIC.to_ne_bytes(), "what is not ours is left alone");
 
-        create(&path).unwrap();
-        let before = Counts::read(&path).unwrap();
-        assert_eq!(before, Counts::default());
+        std::fs::remove_file(&path).unwrap();
         drop(account::sending(Function::CopyIn));
         begin(&path).unwrap();
+        let before = Counts::read(&path).unwrap();
+        assert_eq!(before, Counts::default());
         assert!(account::idle().is_none());
         std::thread::scope(|scope| {
             for _ in 0..2 {
