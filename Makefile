@@ -27,6 +27,7 @@ suites: build ## outside test suites without and under the library, compared (ab
 bench: packages build ## the figures that the project is held to, also as JSON in target
 	$(CROSSLANE) bench quick --out $(TARGET)/bench.json
 	$(CROSSLANE) bench ring --out $(TARGET)/bench-ring.json
+	$(CROSSLANE) bench stack --out $(TARGET)/bench-stack.json
 	$(CROSSLANE) perf --protocol scratchpad --out $(TARGET)/bench-scratchpad.json
 
 clean: ## remove what was built

@@ -21,6 +21,7 @@ demo=(
     "wrk wrk"
     "ab apache2-utils"
     "netperf netperf"
+    "perf linux-perf"
 )
 test=(
     "${demo[@]}"

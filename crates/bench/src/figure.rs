@@ -23,6 +23,12 @@ pub enum Unit {
     /// Hundredths of one processor.
     #[serde(rename = "% of a core")]
     PercentOfCore,
+    /// Cycles of the processor's constant clock, for each message.
+    #[serde(rename = "cycles")]
+    Cycles,
+    /// Thousands of clocks of the stack study's processors (1.8 GHz).
+    #[serde(rename = "10^3 clocks at 1.8 GHz")]
+    ThousandClocks,
 }
 
 impl Unit {
@@ -35,6 +41,8 @@ impl Unit {
             Self::Microseconds => "us",
             Self::PerSecond => "1/s",
             Self::PercentOfCore => "% core",
+            Self::Cycles => "cycles",
+            Self::ThousandClocks => "10^3 clocks",
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`suite`] has the whole runs: unmodified programs ([`program`]) at several places ([`place`]), by turns ([`compare`]).
 //! [`perf`] measures direct access from user space: what `ntb_perf` is for the kernel; [`scratchpad`] the ring study's own
-//! protocol over the same ports, as a baseline. [`figure`] is the one result
+//! protocol over the same ports, as a baseline; [`stack`] counts cycles by function. [`figure`] is the one result
 //! that everything here gives, [`export`] its forms.
 #![forbid(unsafe_code)]
 
@@ -18,5 +18,6 @@ pub mod pumped;
 pub mod ring;
 pub mod scratchpad;
 pub mod speaker;
+pub mod stack;
 pub mod suite;
 pub mod transit;

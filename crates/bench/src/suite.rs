@@ -164,7 +164,7 @@ fn idle_connections(lab: &Lab, place: &dyn Place, remark: &str, runs: usize) -> 
 }
 
 /// Processes of the daemons that run.
-fn daemons(lab: &Lab) -> Vec<u32> {
+pub(crate) fn daemons(lab: &Lab) -> Vec<u32> {
     lab.state().hosts.iter().filter_map(|host| host.daemon?.pid.try_into().ok()).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
+use crosslane_bench::stack::command::StackArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -137,6 +138,8 @@ pub(crate) enum BenchCommand {
     Quick(Box<QuickArgs>),
     /// Three hosts in a ring: each pair alone and all at once, by size, as the ring study measured them
     Ring(Box<RingArgs>),
+    /// Cycles a message by function, ours and the kernel's TCP, as the TCP/IP study measured them
+    Stack(Box<StackArgs>),
 }
 
 #[derive(Debug, Args)]

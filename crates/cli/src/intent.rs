@@ -9,6 +9,7 @@ use anyhow::Result;
 use crosslane_bench::cli::{
     DemoArgs, PerfArgs, QuickArgs, RingArgs, run_demo, run_perf, run_quick, run_ring,
 };
+use crosslane_bench::stack::command::{StackArgs, run_stack};
 use crosslane_client::session::socket_path;
 use crosslane_lab::{Options, Preload, Resilience, Topology};
 use std::ffi::OsString;
@@ -32,6 +33,7 @@ pub(crate) enum Action {
     Perf(Box<PerfArgs>),
     BenchQuick(Box<QuickArgs>),
     BenchRing(Box<RingArgs>),
+    BenchStack(Box<StackArgs>),
     Demo(Box<DemoArgs>),
     Top { socket: PathBuf, top: top::Top },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
@@ -61,6 +63,7 @@ impl Action {
                 Self::BenchQuick(args)
             }
             Command::Bench(BenchCommand::Ring(args)) => Self::BenchRing(args),
+            Command::Bench(BenchCommand::Stack(args)) => Self::BenchStack(args),
             Command::Demo(args) => Self::Demo(args),
             Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
             Command::Explain(args) => explain_of(socket, &args)?,
@@ -115,6 +118,7 @@ impl Action {
             Self::Perf(args) => run_perf(&args),
             Self::BenchQuick(args) => run_quick(&args),
             Self::BenchRing(args) => run_ring(&args),
+            Self::BenchStack(args) => run_stack(&args),
             Self::Demo(args) => run_demo(&args),
             Self::Top { socket, top } => top::top(&socket, &top),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),

@@ -53,8 +53,22 @@ fn what_makes_no_sense_is_refused() {
     fails(&["lab", "up", "--resilience", "x"], 2, "keep, reset");
     fails(&["lab", "up", "--name", "a/b"], 2, "no name for a lab");
     fails(&["bench", "quick", "--only", "x"], 2, "transit, safety, loss");
+    fails(&["bench", "stack", "--sizes", "1400,9M"], 2, "8 bytes to 8M");
+    fails(&["bench", "stack", "--runs", "0"], 2, "--runs");
     fails(&["explain", "me"], 2, "PID:FD");
     fails(&["nonsense"], 2, "Usage");
+}
+
+#[test]
+fn the_help_of_a_measurement_says_what_its_columns_are_and_nothing_internal() {
+    let output = crosslane(&["bench", "stack", "--help"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success());
+    for words in ["--runs", "--sizes", "--json", "--out", "--check", "loopback TCP", "linux-perf", "1.8 GHz"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("--receive") && !text.contains("--send"), "{text}");
 }
 
 #[test]

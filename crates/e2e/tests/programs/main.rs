@@ -7,5 +7,6 @@ mod performance;
 mod python;
 mod servers;
 mod shell;
+mod stack;
 mod tools;
 mod web;

@@ -41,6 +41,16 @@ impl Counts {
         self.0[way as usize][function as usize]
     }
 
+    /// These and those of another file.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        for (count, other) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()) {
+            count.ticks = count.ticks.wrapping_add(other.ticks);
+            count.calls = count.calls.wrapping_add(other.calls);
+        }
+        self
+    }
+
     /// What was counted since `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
@@ -129,5 +139,6 @@ mod tests {
         assert_eq!(counts.of(Way::Receive, Function::Free).calls, 2000);
         assert!(counts.of(Way::Receive, Function::Free).ticks > 0);
         assert_eq!(counts.of(Way::Send, Function::CopyIn), Count::default(), "it had not begun");
+        assert_eq!(counts.plus(&counts).of(Way::Receive, Function::Free).calls, 4000);
     }
 }

@@ -1,0 +1,72 @@
+//! Arguments of `crosslane bench stack`, and what it does.
+
+use super::{Plan, flow, measure, table};
+use crate::cli::Output;
+use crate::perf::Size;
+use crate::suite;
+use anyhow::{Result, bail};
+use clap::Args;
+use std::time::Duration;
+
+/// What is measured, in words that need no other page.
+const HELP: &str = "\
+A plain socket program sends messages of one size to another for a while, between two hosts of a
+lab. Every line is cycles of the processor's constant clock for one message, both ends together:
+  direct          our streams, under the preloaded library; each function counts itself (rdtsc),
+                  and nothing counts twice
+  loopback TCP    the kernel's TCP within a host, the same programs without the library;
+  veth TCP        and between two hosts: `perf` samples all processors, a sample belongs to the
+                  innermost of the study's functions in its chain of callers, and its share of the
+                  processor time of both programs is what the function took
+  study           the TCP/IP study's own figures: thousands of clocks at 1.8 GHz, Linux 2.4.7
+Waiting for space and for data is time on the clock, asleep or not, as in the study. Samples need
+root (or kernel.perf_event_paranoid -1 and kernel.kptr_restrict 0) and `perf` (Debian: linux-perf);
+without them that part is left out and the reason is named.
+All of it takes about two minutes.";
+
+/// `crosslane bench stack`: where the time of a message goes, as the TCP/IP study measured it.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct StackArgs {
+    /// Runs of each case; medians are shown
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Measure messages of these sizes instead of the study's 1400, 14000, 140000, 1M
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub sizes: Vec<Size>,
+    /// Exit with code 1 if a bar is missed
+    #[arg(long)]
+    pub check: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: Output,
+    /// (internal) Be a receiver of messages of this size
+    #[arg(long, hide = true, value_name = "SIZE")]
+    pub receive: Option<usize>,
+    /// (internal) Be a sender: address, size, milliseconds
+    #[arg(long, hide = true, num_args = 3)]
+    pub send: Vec<String>,
+}
+
+/// Runs `crosslane bench stack`.
+///
+/// # Errors
+/// The lab does not come up, a program fails, or a file cannot be written.
+pub fn run_stack(args: &StackArgs) -> Result<()> {
+    if let Some(size) = args.receive {
+        return flow::receiver(size);
+    }
+    if let [to, size, millis] = &args.send[..] {
+        return flow::sender(to.parse()?, size.parse()?, Duration::from_millis(millis.parse()?));
+    }
+    let mut plan = Plan::new(args.runs.into());
+    if !args.sizes.is_empty() {
+        plan.sizes = args.sizes.iter().map(|size| size.0).collect();
+    }
+    let report = measure(&plan)?;
+    args.output.deliver(&report, table)?;
+    if args.check && !suite::passes(&report) {
+        bail!("{} bars are missed", report.failed().count());
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! `crosslane bench stack`: where the time of a message goes, by the functions of the TCP/IP study, in our streams and in the
+//! kernel's TCP.
+//!
+//! Ours count themselves ([`crosslane_shm::account`]) in unmodified programs ([`flow`]) between two hosts of a lab; the
+//! kernel's are sampled ([`sampler`]) while it serves the same programs, and given to the functions ([`attribute`]).
+
+pub mod attribute;
+pub mod command;
+pub mod flow;
+pub mod part;
+mod rig;
+pub mod sampler;
+mod table;
+
+use crate::figure::{Figure, Report, Sample, Unit};
+use crate::program::LOOPBACK;
+use anyhow::Result;
+use attribute::Profile;
+use crosslane_lab::Options;
+use crosslane_shm::account;
+use part::{Cycles, Part, ROWS, SIZES, size_name};
+use rig::{Kernel, Ours};
+use sampler::why_sampled;
+use std::time::Duration;
+pub use table::table;
+
+/// A way in which our streams may do their work.
+pub struct Variant {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// What its lab has that others have not.
+    pub prepare: fn(&mut Options),
+    /// Figures of a size that must be so many times better than loopback TCP's.
+    pub bars: fn(usize) -> Vec<(&'static str, f64)>,
+}
+
+/// Those that are measured.
+pub const VARIANTS: &[Variant] = &[Variant { name: "direct", prepare: |_| {}, bars: direct_bars }];
+
+/// More messages than loopback TCP and less processor time for each, at every size; from 64 KB far less.
+fn direct_bars(size: usize) -> Vec<(&'static str, f64)> {
+    vec![(RATE, 1.0), (PROGRAMS, if size < 64 << 10 { 1.0 } else { 2.5 })]
+}
+
+/// How much is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Sizes of messages, bytes.
+    pub sizes: Vec<usize>,
+    /// Runs of each case.
+    pub runs: usize,
+    /// How long each of ours sends; the kernel, which is sampled, sends longer.
+    pub time: Duration,
+    /// How long the kernel's TCP sends.
+    pub sampled: Duration,
+}
+
+impl Plan {
+    /// The study's sizes.
+    pub fn new(runs: usize) -> Self {
+        let (time, sampled) = (Duration::from_millis(300), Duration::from_millis(1000));
+        Self { sizes: SIZES.to_vec(), runs, time, sampled }
+    }
+}
+
+/// What one run of one case gave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    /// Cycles a message by part.
+    cycles: Cycles,
+    /// Messages in a second, with nothing counted or as it was sampled.
+    rate: f64,
+    /// Cycles a message that the programs' processors spent, at both ends.
+    programs: f64,
+    /// The same of daemons.
+    daemons: Option<f64>,
+    /// Cycles a message that counting itself took, and messages in a second with it.
+    counting: Option<(f64, f64)>,
+}
+
+/// Lines below those of the study's functions.
+const RATE: &str = "messages in a second";
+const PROGRAMS: &str = "processor time of both programs";
+const DAEMONS: &str = "processor time of both daemons";
+const COUNTING: &str = "counting itself, while counted (about)";
+const COUNTED_RATE: &str = "messages in a second while counted";
+/// Groups of figures that have the study's own.
+const STUDY: &str = "study";
+
+/// Measures `plan`.
+///
+/// # Errors
+/// The lab does not come up, or a program fails. A kernel that shows nothing of itself is no error but a warning.
+pub fn measure(plan: &Plan) -> Result<Report> {
+    let mut report = Report::new(format!("Cycles a message by function, medians of {} runs", plan.runs));
+    let ours = VARIANTS.iter().map(Ours::new).collect::<Result<Vec<_>>>()?;
+    let mut kernel = Kernel::new()?;
+    for &size in &plan.sizes {
+        eprintln!("  {}", size_name(size));
+        let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); ours.len() + Kernel::PLACES];
+        for _ in 0..plan.runs {
+            for (variant, outcomes) in ours.iter().zip(&mut outcomes) {
+                outcomes.push(variant.run(size, plan.time)?);
+            }
+            for (place, outcomes) in outcomes[ours.len()..].iter_mut().enumerate() {
+                outcomes.push(kernel.run(place, size, plan)?);
+            }
+        }
+        let (mine, theirs) = outcomes.split_at(ours.len());
+        let references: Vec<_> = kernel.names().into_iter().zip(theirs).collect();
+        for (variant, outcomes) in VARIANTS.iter().zip(mine) {
+            let group = format!("{}, {}", size_name(size), variant.name);
+            let mut figures = figures(&group, outcomes, &references);
+            hold(&mut figures, &(variant.bars)(size));
+            report.figures.extend(figures);
+        }
+    }
+    report.figures.extend(study(&plan.sizes));
+    report.gather_groups();
+    report.warnings.extend(notes(&kernel));
+    ours.into_iter().try_for_each(Ours::end)?;
+    kernel.end()?;
+    Ok(report)
+}
+
+/// The figures of one variant and size, beside the kernel's.
+fn figures(group: &str, ours: &[Outcome], theirs: &[(&'static str, &Vec<Outcome>)]) -> Vec<Figure> {
+    type Value = fn(&Outcome) -> Option<f64>;
+    let sample = |of: &[Outcome], value: &dyn Fn(&Outcome) -> Option<f64>| {
+        Sample::new(of.iter().filter_map(value).collect())
+    };
+    let figure = |label: &str, unit: Unit, value: &dyn Fn(&Outcome) -> Option<f64>| {
+        let figure = Figure::new(group, label, unit, sample(ours, value));
+        let mut figure =
+            theirs.iter().fold(figure, |figure, (name, of)| figure.against(name, sample(of, value)));
+        figure.missing = None;
+        figure
+    };
+    let rows =
+        ROWS.iter().map(|row| figure(row.label, Unit::Cycles, &|outcome| outcome.cycles.sum(row.parts)));
+    let others: [(&str, Unit, Value); 5] = [
+        (PROGRAMS, Unit::Cycles, |outcome| Some(outcome.programs)),
+        (DAEMONS, Unit::Cycles, |outcome| outcome.daemons),
+        (COUNTING, Unit::Cycles, |outcome| outcome.counting.map(|(cycles, _)| cycles)),
+        (RATE, Unit::PerSecond, |outcome| Some(outcome.rate)),
+        (COUNTED_RATE, Unit::PerSecond, |outcome| outcome.counting.map(|(_, rate)| rate)),
+    ];
+    let others = others.iter().map(|(label, unit, value)| figure(label, *unit, value));
+    rows.chain(others).collect()
+}
+
+/// Gives figures their bars.
+fn hold(figures: &mut [Figure], bars: &[(&'static str, f64)]) {
+    for (case, least) in bars {
+        for figure in figures.iter_mut().filter(|figure| figure.case == *case) {
+            *figure = figure.clone().bar(LOOPBACK, *least, None);
+        }
+    }
+}
+
+/// The study's figures, in its own unit.
+fn study(sizes: &[usize]) -> Vec<Figure> {
+    let known = SIZES.iter().enumerate().filter(|(_, size)| sizes.contains(size));
+    let figures = known.flat_map(|(at, &size)| {
+        let group = format!("{}, {STUDY}", size_name(size));
+        ROWS.iter().filter_map(move |row| {
+            let sample = Sample::new(vec![f64::from(row.study?[at])]);
+            Some(Figure::new(&group, row.label, Unit::ThousandClocks, sample))
+        })
+    });
+    figures.collect()
+}
+
+/// What the reader should know: what counting costs, how the kernel was looked at, and where its parts were found.
+fn notes(kernel: &Kernel) -> Vec<String> {
+    let (on, off) = (account::overhead(), account::idle());
+    let mut notes = vec![format!(
+        "counting a span takes {:.0} cycles, {:.0} of which are in that function's own figure{}",
+        on.whole,
+        on.inside,
+        off.map(|off| format!("; not counting it {off:.1}")).unwrap_or_default()
+    )];
+    if let Some(why) = kernel.refused() {
+        notes.push(format!("the kernel's functions are missing: {why}"));
+    } else {
+        notes.push(format!("the kernel's figures are sampled, not counted: {}", why_sampled()));
+        notes.push(format!(
+            "TCP's congestion control is {}; the timers of one that paces (bbr) are in send: other",
+            kernel.congestion()
+        ));
+        let profile = kernel.profile();
+        notes.push(format!(
+            "{} samples are of the two programs; {} more of TCP and IP are not in the figures: in soft interrupts of idle \
+             processors, and of other connections",
+            profile.total(),
+            profile.elsewhere()
+        ));
+        notes.extend(
+            ROWS.iter()
+                .filter(|row| row.parts.len() == 1)
+                .map(|row| found(kernel.profile(), row.parts[0], row.label)),
+        );
+    }
+    notes
+}
+
+/// In which of the kernel's functions a part was seen.
+fn found(profile: &Profile, part: Part, label: &str) -> String {
+    let symbols = profile.symbols(part);
+    if symbols.is_empty() {
+        let why = if part == Part::Program {
+            "samples outside of the kernel"
+        } else {
+            "none of its functions was seen"
+        };
+        return format!("{label}: {why}");
+    }
+    let names: Vec<String> = symbols.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    format!("{label}: {} (samples)", names.join(", "))
+}

@@ -1,0 +1,183 @@
+//! What the time of a message goes to: the study's seven functions, and what is around them; and the study's own figures.
+
+use crosslane_shm::account::{Counts, Function, Way};
+
+/// One thing that time goes to, on either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Part {
+    /// Making a buffer, or finding room.
+    Allot,
+    /// Copying from the program.
+    CopyIn,
+    /// Waiting for room.
+    WaitSpace,
+    /// What else sending does: TCP's, or our call's.
+    SendOther,
+    /// IP of what is sent.
+    SendIp,
+    /// Looking at what has arrived.
+    HeaderCheck,
+    /// Acknowledgements, made and taken; credit.
+    Acknowledge,
+    /// Copying to the program.
+    CopyOut,
+    /// Freeing buffers.
+    Free,
+    /// What else receiving does.
+    ReceiveOther,
+    /// IP of what arrives.
+    ReceiveIp,
+    /// Waking the side that waits.
+    Wake,
+    /// Going to sleep for data, and coming back.
+    WaitData,
+    /// Device queues, soft interrupts, timers.
+    Device,
+    /// System calls and the layer of sockets.
+    Call,
+    /// The program and its libraries.
+    Program,
+}
+
+/// How many there are.
+pub const PARTS: usize = Part::Program as usize + 1;
+
+/// Cycles a message by part; `None` where a part does not exist or was not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cycles(pub [Option<f64>; PARTS]);
+
+impl Cycles {
+    /// Those of one part.
+    pub fn of(&self, part: Part) -> Option<f64> {
+        self.0[part as usize]
+    }
+
+    /// All of these together; `None` if there is none.
+    pub fn sum(&self, parts: &[Part]) -> Option<f64> {
+        let known: Vec<f64> = parts.iter().filter_map(|&part| self.of(part)).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    }
+
+    /// Adds to one part.
+    pub fn add(&mut self, part: Part, cycles: f64) {
+        *self.0[part as usize].get_or_insert(0.0) += cycles;
+    }
+
+    /// What our own accounts say, of so many messages.
+    #[expect(clippy::cast_precision_loss, reason = "a figure")]
+    pub fn counted(counts: &Counts, messages: u64) -> Self {
+        let mut cycles = Self::default();
+        for function in Function::ALL {
+            for way in [Way::Send, Way::Receive] {
+                let ticks = counts.of(way, function).ticks as f64;
+                cycles.add(part_of(way, function), ticks / messages.max(1) as f64);
+            }
+        }
+        cycles
+    }
+}
+
+/// Where our functions belong. A sender that rings a bell wakes; a receiver's credit and bell are its acknowledgement.
+fn part_of(way: Way, function: Function) -> Part {
+    match (function, way) {
+        (Function::Allot, _) => Part::Allot,
+        (Function::CopyIn, _) => Part::CopyIn,
+        (Function::WaitSpace, _) => Part::WaitSpace,
+        (Function::HeaderCheck, _) => Part::HeaderCheck,
+        (Function::Acknowledge, Way::Send) => Part::Wake,
+        (Function::Acknowledge, Way::Receive) => Part::Acknowledge,
+        (Function::CopyOut, _) => Part::CopyOut,
+        (Function::Free, _) => Part::Free,
+        (Function::WaitData, _) => Part::WaitData,
+        (Function::Rest, Way::Send) => Part::SendOther,
+        (Function::Rest, Way::Receive) => Part::ReceiveOther,
+    }
+}
+
+/// A line of the tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// As it is printed.
+    pub label: &'static str,
+    /// What is added up.
+    pub parts: &'static [Part],
+    /// The study's figures for [`SIZES`], thousands of clocks.
+    pub study: Option<[u32; 4]>,
+}
+
+/// The study's sizes, bytes, and what it calls them.
+pub const SIZES: [usize; 4] = [1400, 14_000, 140_000, 1 << 20];
+/// Their names.
+pub const SIZE_NAMES: [&str; 4] = ["1.4 KB", "14 KB", "140 KB", "1 MB"];
+
+const SEND_TCP: &[Part] = &[Part::Allot, Part::CopyIn, Part::WaitSpace, Part::SendOther];
+const SEND: &[Part] = &[Part::Allot, Part::CopyIn, Part::WaitSpace, Part::SendOther, Part::SendIp];
+const RECEIVE_TCP: &[Part] =
+    &[Part::HeaderCheck, Part::Acknowledge, Part::CopyOut, Part::Free, Part::ReceiveOther];
+const RECEIVE: &[Part] =
+    &[Part::HeaderCheck, Part::Acknowledge, Part::CopyOut, Part::Free, Part::ReceiveOther, Part::ReceiveIp];
+
+/// The lines, with the figures of the study's tables 1 to 3.
+pub const ROWS: [Row; 20] = [
+    row("send: buffer allot", &[Part::Allot], Some([9, 105, 957, 7291])),
+    row("send: copy in", &[Part::CopyIn], Some([3, 46, 413, 2525])),
+    row("send: wait for space", &[Part::WaitSpace], Some([0, 0, 4092, 31298])),
+    row("send: other", &[Part::SendOther], None),
+    row("send: TCP, or our call, in all", SEND_TCP, Some([14, 166, 5651, 44411])),
+    row("send: IP", &[Part::SendIp], Some([3, 19, 267, 2100])),
+    row("send: in all", SEND, Some([17, 185, 5918, 46511])),
+    row("receive: header check", &[Part::HeaderCheck], Some([11, 12, 117, 720])),
+    row("receive: acknowledgement", &[Part::Acknowledge], Some([13, 54, 99, 294])),
+    row("receive: copy out", &[Part::CopyOut], Some([17, 72, 767, 7413])),
+    row("receive: buffer free", &[Part::Free], Some([5, 51, 720, 5710])),
+    row("receive: other", &[Part::ReceiveOther], None),
+    row("receive: TCP, or our call, in all", RECEIVE_TCP, Some([48, 214, 1816, 15304])),
+    row("receive: IP", &[Part::ReceiveIp], Some([11, 49, 158, 1004])),
+    row("receive: in all", RECEIVE, Some([59, 263, 1974, 16308])),
+    row("beside: waking the other side", &[Part::Wake], None),
+    row("beside: waiting for data", &[Part::WaitData], None),
+    row("beside: device, interrupts", &[Part::Device], None),
+    row("beside: system call, sockets", &[Part::Call], None),
+    row("beside: the program itself", &[Part::Program], None),
+];
+
+const fn row(label: &'static str, parts: &'static [Part], study: Option<[u32; 4]>) -> Row {
+    Row { label, parts, study }
+}
+
+/// A size as the study calls it, or as people write it.
+pub fn size_name(size: usize) -> String {
+    match SIZES.iter().position(|&known| known == size) {
+        Some(at) => SIZE_NAMES[at].to_owned(),
+        None => crate::perf::bytes(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_studys_totals_are_tcp_and_ip() {
+        let of = |label: &str| ROWS.iter().find(|row| row.label == label).unwrap().study.unwrap();
+        for side in ["send", "receive"] {
+            let [tcp, ip, all] =
+                [": TCP, or our call, in all", ": IP", ": in all"].map(|row| of(&format!("{side}{row}")));
+            assert!((0..4).all(|at| tcp[at] + ip[at] == all[at]), "{side}");
+        }
+    }
+
+    #[test]
+    fn sums_leave_out_what_is_not_known() {
+        let mut cycles = Cycles::default();
+        assert_eq!(cycles.sum(SEND), None);
+        cycles.add(Part::CopyIn, 3.0);
+        cycles.add(Part::CopyIn, 1.0);
+        cycles.add(Part::SendIp, 2.0);
+        assert_eq!(
+            (cycles.sum(SEND), cycles.sum(SEND_TCP), cycles.sum(RECEIVE)),
+            (Some(6.0), Some(4.0), None)
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! One run of a case: a sender and a receiver at a place, and what it cost.
+
+use super::attribute::Profile;
+use super::flow::{Listening, Ready, Side};
+use super::part::{Cycles, Part};
+use super::sampler::Sampler;
+use super::{Outcome, Plan, Variant};
+use crate::place::{InLab, Place};
+use crate::program::process::processor_time;
+use crate::speaker::Speaker;
+use crate::suite;
+use anyhow::{Context, Result, ensure};
+use crosslane_lab::{Lab, Options, Topology};
+use crosslane_shm::account::{self, Counts, Function, Overhead, VARIABLE, Way};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A sender and a receiver that are connected.
+struct Pair {
+    receiver: Speaker,
+    sender: Speaker,
+    pids: [u32; 2],
+    congestion: String,
+}
+
+impl Pair {
+    /// Starts both at `place`; each counts into the file in `accounts`, if given.
+    fn start(
+        place: &dyn Place,
+        size: usize,
+        time: Duration,
+        accounts: Option<&[PathBuf; 2]>,
+    ) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find my own program")?;
+        let program = program.to_str().context("my own path is no text")?;
+        let (mut far, mut near) = (place.server(program)?, place.client(program)?);
+        if let Some([sent, received]) = accounts {
+            near.env(VARIABLE, sent);
+            far.env(VARIABLE, received);
+        }
+        far.args(["bench", "stack", "--receive", &size.to_string()]);
+        let mut receiver = Speaker::start(far)?;
+        let listening: Listening = receiver.hear().context("the receiver")?;
+        let to = std::net::SocketAddr::new(place.address(), listening.port).to_string();
+        near.args(["bench", "stack", "--send", &to, &size.to_string(), &time.as_millis().to_string()]);
+        let mut sender = Speaker::start(near)?;
+        let ready: Ready = sender.hear().context("the sender")?;
+        let pids = [ready.pid, listening.pid];
+        Ok(Self { receiver, sender, pids, congestion: ready.congestion })
+    }
+
+    /// Lets the sender send, and returns what it and the receiver did.
+    fn run(&mut self, size: usize) -> Result<Done> {
+        self.sender.say(&())?;
+        let sender: Side = self.sender.hear().context("the sender")?;
+        let receiver: Side = self.receiver.hear().context("the receiver")?;
+        ensure!(sender.bytes == receiver.bytes, "{} of {} bytes arrived", receiver.bytes, sender.bytes);
+        Ok(Done { messages: sender.bytes / size as u64, sender, receiver })
+    }
+}
+
+/// What both sides did.
+struct Done {
+    messages: u64,
+    sender: Side,
+    receiver: Side,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures")]
+impl Done {
+    /// `nanos`, which are those of all messages, in cycles a message.
+    fn each(&self, nanos: u64, clock: f64) -> f64 {
+        nanos as f64 * clock / 1e9 / self.messages.max(1) as f64
+    }
+
+    fn programs(&self, clock: f64) -> f64 {
+        self.each(self.sender.busy + self.receiver.busy, clock)
+    }
+
+    fn rate(&self) -> f64 {
+        self.messages as f64 * 1e9 / self.sender.nanos.max(1) as f64
+    }
+}
+
+/// One variant of ours, in a lab that counts and one that does not.
+pub(super) struct Ours {
+    counting: Lab,
+    plain: Lab,
+    clock: f64,
+    overhead: Overhead,
+}
+
+impl Ours {
+    pub(super) fn new(variant: &Variant) -> Result<Self> {
+        let up = |counted| {
+            let mut options =
+                Options { hosts: 2, topology: Topology::Pair, counted, ..Options::scratch("stack") };
+            (variant.prepare)(&mut options);
+            Lab::up(&options).context("the lab does not come up")
+        };
+        let (clock, overhead) = (account::ticks_per_second(), account::overhead());
+        Ok(Self { counting: up(true)?, plain: up(false)?, clock, overhead })
+    }
+
+    /// Once with nothing counted, for rate and processor time, and once counted.
+    pub(super) fn run(&self, size: usize, time: Duration) -> Result<Outcome> {
+        let [place, _, _] = InLab::all(&self.plain)?;
+        let mut pair = Pair::start(&place, size, time, None)?;
+        let before = (daemons(&self.plain), place.carried());
+        let done = pair.run(size)?;
+        ensure!(place.carried() > before.1, "the connection was not accelerated");
+        let (counts, counted) = self.count(size, time)?;
+        let calls: u64 = every().map(|(way, function)| counts.of(way, function).calls).sum();
+        #[expect(clippy::cast_precision_loss, reason = "a figure")]
+        let spans = calls as f64 / counted.messages.max(1) as f64;
+        Ok(Outcome {
+            cycles: Cycles::counted(&counts, counted.messages),
+            rate: done.rate(),
+            programs: done.programs(self.clock),
+            daemons: Some(done.each(daemons(&self.plain) - before.0, self.clock)),
+            counting: Some((spans * self.overhead.whole, counted.rate())),
+        })
+    }
+
+    /// What programs and daemons count while messages are sent.
+    fn count(&self, size: usize, time: Duration) -> Result<(Counts, Done)> {
+        let [place, _, _] = InLab::all(&self.counting)?;
+        let file = |name: &str| place.folder().join(format!("{name}.account"));
+        let programs = ["sender", "receiver"].map(file);
+        programs.iter().try_for_each(|path| absent(std::fs::remove_file(path)))?;
+        let files: Vec<PathBuf> = programs.iter().cloned().chain(["h1", "h2"].map(file)).collect();
+        let mut pair = Pair::start(&place, size, time, Some(&programs))?;
+        let read = || files.iter().map(|path| Counts::read(path)).collect::<std::io::Result<Vec<_>>>();
+        let before = read().context("nothing is counted")?;
+        let done = pair.run(size)?;
+        let after = read()?.into_iter().zip(&before).map(|(after, before)| after.since(before));
+        Ok((after.fold(Counts::default(), |all, one| all.plus(&one)), done))
+    }
+
+    pub(super) fn end(self) -> Result<()> {
+        self.counting.down().context("the lab does not go down")?;
+        self.plain.down().context("the lab does not go down")
+    }
+}
+
+/// The kernel's TCP, and what it shows of itself.
+pub(super) struct Kernel {
+    lab: Lab,
+    clock: f64,
+    /// All samples so far, of both places.
+    profile: Profile,
+    /// Why there are none.
+    refused: Option<String>,
+    /// How it avoids congestion.
+    congestion: String,
+}
+
+impl Kernel {
+    /// Loopback, and the veth pair of two hosts.
+    pub(super) const PLACES: usize = 2;
+
+    pub(super) fn new() -> Result<Self> {
+        let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("stack") };
+        let lab = Lab::up(&options).context("the lab does not come up")?;
+        let (clock, profile) = (account::ticks_per_second(), Profile::default());
+        Ok(Self { lab, clock, profile, refused: None, congestion: String::new() })
+    }
+
+    pub(super) fn names(&self) -> [&'static str; Self::PLACES] {
+        [crate::program::LOOPBACK, crate::program::VETH]
+    }
+
+    /// Why the kernel shows nothing.
+    pub(super) fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// All samples.
+    pub(super) fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// How its TCP avoids congestion, after a run.
+    pub(super) fn congestion(&self) -> &str {
+        &self.congestion
+    }
+
+    /// Once with nothing sampled, for rate and processor time, and once sampled, at the place of this number.
+    pub(super) fn run(&mut self, place: usize, size: usize, plan: &Plan) -> Result<Outcome> {
+        let [_, veth, loopback] = InLab::all(&self.lab)?;
+        let place = if place == 0 { loopback } else { veth };
+        let mut pair = Pair::start(&place, size, plan.time, None)?;
+        let done = pair.run(size)?;
+        self.congestion = pair.congestion;
+        let mut outcome =
+            Outcome { rate: done.rate(), programs: done.programs(self.clock), ..Outcome::default() };
+        if self.refused.is_none() {
+            match sample(&place, size, plan.sampled) {
+                Ok((profile, done)) => {
+                    outcome.cycles = profile.share(done.programs(self.clock));
+                    outcome.cycles.add(Part::WaitSpace, done.each(done.sender.asleep, self.clock));
+                    outcome.cycles.add(Part::WaitData, done.each(done.receiver.asleep, self.clock));
+                    self.profile.merge(&profile);
+                }
+                Err(error) => self.refused = Some(format!("{error:#}")),
+            }
+        }
+        Ok(outcome)
+    }
+
+    pub(super) fn end(self) -> Result<()> {
+        self.lab.down().context("the lab does not go down")
+    }
+}
+
+/// What the kernel does while messages are sent at `place`.
+fn sample(place: &dyn Place, size: usize, time: Duration) -> Result<(Profile, Done)> {
+    let mut pair = Pair::start(place, size, time, None)?;
+    let sampler = Sampler::start(place.folder())?;
+    let done = pair.run(size)?;
+    Ok((sampler.stop(&pair.pids)?, done))
+}
+
+fn every() -> impl Iterator<Item = (Way, Function)> {
+    [Way::Send, Way::Receive].into_iter().flat_map(|way| Function::ALL.map(|function| (way, function)))
+}
+
+/// Processor time of a lab's daemons, ns.
+fn daemons(lab: &Lab) -> u64 {
+    suite::daemons(lab).into_iter().filter_map(processor_time).sum()
+}
+
+fn absent(outcome: std::io::Result<()>) -> std::io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
+}

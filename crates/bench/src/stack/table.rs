@@ -1,0 +1,158 @@
+//! The report as the study's tables: functions down, one block a size, with the study's own figures at the right.
+
+use super::STUDY;
+use crate::figure::{Figure, Report};
+use std::fmt::Write;
+
+/// What may be compared with what.
+const COMPARE: &str = "\
+Columns of cycles are of this machine and of one run: they may be compared with each other, function by function where
+both have one. Ours are counted, and hold the counter's own cycles and the time in which another program had the
+processor; the kernel's are sampled, so that parts of less than a hundredth are rough. Lines are medians each for itself:
+they need not add up. The study's column is in thousands of clocks of other processors (1.8 GHz, 32 bits), of another
+kernel (2.4.7) and of a real cable, each host for itself: its shares of a total may be compared with ours, its numbers may
+not. TCP's checksums, which the study's copies make on the way, are left out on loopback and veth.";
+
+/// Width of a column of numbers, at least.
+const WIDTH: usize = 10;
+
+/// The report for a terminal.
+pub fn table(report: &Report) -> String {
+    let machine = &report.machine;
+    let mut out = format!(
+        "{}\n{}, {} processors, Linux {}, load {:.1}\n",
+        report.title, machine.processor, machine.processors, machine.kernel, machine.load
+    );
+    for size in distinct(report.figures.iter().map(|figure| parts(figure).0)) {
+        out.push('\n');
+        let columns = columns(report, size);
+        line(&mut out, &format!("{size}, cycles a message"), columns.iter().map(Column::head));
+        for case in distinct(report.figures.iter().map(|figure| &*figure.case)) {
+            let cells = columns.iter().map(|column| cell(column.of(case)));
+            line(
+                &mut out,
+                case,
+                cells.zip(&columns).map(|(cell, column)| format!("{cell:>0$}", column.head().len())),
+            );
+        }
+    }
+    bars(&mut out, report);
+    let _ = writeln!(out, "\n{COMPARE}");
+    report.warnings.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
+    out
+}
+
+/// One line for each figure that has a bar.
+fn bars(out: &mut String, report: &Report) {
+    out.push('\n');
+    for figure in &report.figures {
+        let Some(bar) = &figure.bar else { continue };
+        let ratio = figure.bar_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let verdict = match figure.meets_bar() {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "not measured",
+        };
+        let (group, case) = (&figure.group, &figure.case);
+        let _ = writeln!(
+            out,
+            "{group}, {case}: {ratio} times better than {}, {verdict} (at least {})",
+            bar.against, bar.bar
+        );
+    }
+}
+
+/// A column of a block: a variant, the study, or what variants are held against.
+struct Column<'a> {
+    name: &'a str,
+    figures: Vec<&'a Figure>,
+    /// The column is this reference of the figures.
+    reference: bool,
+}
+
+impl Column<'_> {
+    /// The study's unit is not ours.
+    fn head(&self) -> String {
+        if self.name == STUDY { format!("{STUDY}, 10^3") } else { self.name.to_owned() }
+    }
+
+    fn of(&self, case: &str) -> Option<f64> {
+        let figure = self.figures.iter().find(|figure| figure.case == case)?;
+        let reference = || figure.references.iter().find(|reference| reference.name == self.name);
+        let sample = if self.reference { Some(&reference()?.sample) } else { figure.sample.as_ref() };
+        Some(sample?.median)
+    }
+}
+
+/// Those of one size: variants, what they are held against, the study.
+fn columns<'a>(report: &'a Report, size: &str) -> Vec<Column<'a>> {
+    let of_size = || report.figures.iter().filter(|figure| parts(figure).0 == size);
+    let group = |name: &str| of_size().filter(|figure| parts(figure).1 == name).collect::<Vec<_>>();
+    let (study, variants): (Vec<&str>, Vec<&str>) =
+        distinct(of_size().map(|figure| parts(figure).1)).into_iter().partition(|name| *name == STUDY);
+    let first = variants.first().map(|name| group(name)).unwrap_or_default();
+    let names = first.iter().flat_map(|figure| &figure.references).map(|reference| &*reference.name);
+    let references: Vec<&str> = distinct(names);
+    let own = |name| Column { name, figures: group(name), reference: false };
+    let held = references.into_iter().map(|name| Column { name, figures: first.clone(), reference: true });
+    variants.iter().map(|name| own(name)).chain(held).chain(study.into_iter().map(own)).collect()
+}
+
+/// Size and variant of a figure, as its group has them.
+fn parts(figure: &Figure) -> (&str, &str) {
+    figure.group.split_once(", ").unwrap_or((&figure.group, ""))
+}
+
+/// Each once, in order.
+fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = std::collections::HashSet::new();
+    all.filter(|&one| seen.insert(one)).collect()
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.0}"))
+}
+
+fn line(out: &mut String, label: &str, cells: impl Iterator<Item = String>) {
+    let _ = write!(out, "{label:<38}");
+    for cell in cells {
+        let _ = write!(out, "  {cell:>WIDTH$}");
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::{Sample, Unit};
+
+    #[test]
+    fn the_table_has_the_studys_figures_and_the_kernels_beside_ours() {
+        let mut report = Report::new("stack");
+        report.warnings.clear();
+        let sample = |value: f64| Sample::new(vec![value]);
+        let figure = |variant: &str, case: &str, value| {
+            Figure::new(&format!("14 KB, {variant}"), case, Unit::Cycles, value)
+                .against("loopback TCP", sample(999.0))
+        };
+        report.figures.extend([
+            figure("direct", "send: copy in", sample(100.0)).bar("loopback TCP", 20.0, None),
+            figure("direct", "send: IP", None),
+            figure("offload", "send: copy in", sample(7.0)),
+        ]);
+        let study = Figure::new("14 KB, study", "send: copy in", Unit::ThousandClocks, sample(46.0));
+        report.figures.push(study);
+        let text = table(&report);
+        let row = |start: &str| {
+            let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("|")
+        };
+        assert_eq!(row("14 KB"), "14 KB, cycles a message|direct|offload|loopback TCP|study, 10^3", "{text}");
+        assert_eq!(row("send: copy in"), "send: copy in|100|7|999|46", "{text}");
+        assert_eq!(row("send: IP"), "send: IP|-|-|999|-", "{text}");
+        assert!(
+            text.contains("copy in: 9.99 times better than loopback TCP, MISSED (at least 20)"),
+            "{text}"
+        );
+    }
+}
