@@ -1,7 +1,9 @@
 //! Cycle accounting: where the time of sending and of receiving goes, by the functions of the TCP/IP study.
 //!
 //! Off unless [`begin`] was told of a file. A span then costs a load of one word, which is null, and a branch on it that
-//! is always predicted: measured on an EPYC of 2.6 GHz, 1.6 cycles; a message has 4 spans at either end. On, it takes the
+//! is always predicted: measured on an EPYC of 2.6 GHz, 1.6 cycles. The ring's loops do even without: they exist twice, and
+//! [`is_on`] chooses. 64 bytes into a ring and out of it took 22.4 ns before there was any counting, and take 23.2; with a
+//! span at each function they took 25.9. On, a span takes the
 //! clock twice and two additions to shared memory: 48 cycles there, 24 of which are counted as the span's own.
 //! `crosslane bench stack` measures both again. Nothing here allocates, blocks or makes a system call, so a signal handler
 //! may come in between.
@@ -164,6 +166,12 @@ pub fn span(way: Way, function: Function) -> Span {
         None => Span { line: None, start: 0, within: 0 },
         Some(table) => Span::on(table, way, function),
     }
+}
+
+/// Whether anything is counted.
+#[inline(always)]
+pub fn is_on() -> bool {
+    !TABLE.load(Relaxed).is_null()
 }
 
 impl Span {

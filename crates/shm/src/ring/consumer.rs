@@ -116,8 +116,21 @@ impl Consumer {
         ring: &impl Load,
         believed: impl FnOnce() -> bool,
     ) -> Result<Option<Head>, Violation> {
+        if account::is_on() {
+            self.look_at::<true>(ring, believed)
+        } else {
+            self.look_at::<false>(ring, believed)
+        }
+    }
+
+    #[inline]
+    fn look_at<const COUNTED: bool>(
+        &self,
+        ring: &impl Load,
+        believed: impl FnOnce() -> bool,
+    ) -> Result<Option<Head>, Violation> {
         let mut word = self.word.load(Relaxed);
-        let _span = (word == 0).then(|| account::receiving(Function::HeaderCheck));
+        let _span = (COUNTED && word == 0).then(|| account::receiving(Function::HeaderCheck));
         if word == 0 {
             let expected = self.expected.load(Relaxed);
             if expected == 0 {
@@ -153,10 +166,23 @@ impl Consumer {
     /// byte. The caller has seen it by [`Self::head`].
     #[inline]
     pub fn take(&self, ring: &impl Load, target: &mut [u8]) -> Result<usize, Violation> {
-        let Some(head) = self.head(ring)? else { return Ok(0) };
+        if account::is_on() {
+            self.take_counted::<true>(ring, target)
+        } else {
+            self.take_counted::<false>(ring, target)
+        }
+    }
+
+    #[inline]
+    fn take_counted<const COUNTED: bool>(
+        &self,
+        ring: &impl Load,
+        target: &mut [u8],
+    ) -> Result<usize, Violation> {
+        let Some(head) = self.look_at::<COUNTED>(ring, || true)? else { return Ok(0) };
         let count = head.left.min(target.len());
         {
-            let _span = account::receiving(Function::CopyOut);
+            let _span = COUNTED.then(|| account::receiving(Function::CopyOut));
             ring.read(self.front(head), &mut target[..count]);
         }
         self.skip(head, count)?;
@@ -220,7 +246,11 @@ impl Consumer {
 
     /// Consumes the front record, whatever is left of it.
     pub fn consume(&self) -> Result<(), Violation> {
-        let _span = account::receiving(Function::Free);
+        if account::is_on() { self.pass_front::<true>() } else { self.pass_front::<false>() }
+    }
+
+    fn pass_front<const COUNTED: bool>(&self) -> Result<(), Violation> {
+        let _span = COUNTED.then(|| account::receiving(Function::Free));
         let header = Header::from_word(self.word.load(Relaxed), u64::MAX)?;
         let mut cursor = self.cursor();
         cursor.pass(header);

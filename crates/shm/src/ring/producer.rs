@@ -210,7 +210,24 @@ impl Producer {
         cpu: u16,
         fill: impl Fn(usize, Range<usize>),
     ) -> Result<usize, Violation> {
-        let _span = account::sending(Function::Allot);
+        if account::is_on() {
+            self.push_counted::<true>(ring, credits, kind, len, cpu, fill)
+        } else {
+            self.push_counted::<false>(ring, credits, kind, len, cpu, fill)
+        }
+    }
+
+    #[inline]
+    fn push_counted<const COUNTED: bool>(
+        &self,
+        ring: &impl Store,
+        credits: &impl Load,
+        kind: Kind,
+        len: usize,
+        cpu: u16,
+        fill: impl Fn(usize, Range<usize>),
+    ) -> Result<usize, Violation> {
+        let _span = COUNTED.then(|| account::sending(Function::Allot));
         let mut done = 0;
         while done < len {
             let left = len - done;
@@ -230,7 +247,7 @@ impl Producer {
             }
             let take = self.fitting(room).min(left);
             self.put(ring, kind, take as u64, cpu, |at| {
-                let _span = account::sending(Function::CopyIn);
+                let _span = COUNTED.then(|| account::sending(Function::CopyIn));
                 fill(at, done..done + take);
             });
             done += take;
