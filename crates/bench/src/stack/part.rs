@@ -146,6 +146,15 @@ const fn row(label: &'static str, parts: &'static [Part], study: Option<[u32; 4]
     Row { label, parts, study }
 }
 
+/// The line that a function's line is a part of, as the study has it: TCP in all, of its side.
+pub fn whole(label: &str) -> Option<&'static str> {
+    let row = ROWS.iter().find(|row| row.label == label && row.parts.len() == 1)?;
+    let whole = ROWS.iter().find(|whole| {
+        [SEND_TCP, RECEIVE_TCP].contains(&whole.parts) && whole.parts.contains(&row.parts[0])
+    })?;
+    Some(whole.label)
+}
+
 /// A size as the study calls it, or as people write it.
 pub fn size_name(size: usize) -> String {
     match SIZES.iter().position(|&known| known == size) {
@@ -166,6 +175,17 @@ mod tests {
                 [": TCP, or our call, in all", ": IP", ": in all"].map(|row| of(&format!("{side}{row}")));
             assert!((0..4).all(|at| tcp[at] + ip[at] == all[at]), "{side}");
         }
+    }
+
+    #[test]
+    fn functions_are_parts_of_their_sides_tcp() {
+        assert_eq!(whole("send: copy in"), Some("send: TCP, or our call, in all"));
+        assert_eq!(whole("receive: buffer free"), Some("receive: TCP, or our call, in all"));
+        assert!(
+            ["send: IP", "send: in all", "beside: the program itself", "?"]
+                .iter()
+                .all(|row| whole(row).is_none())
+        );
     }
 
     #[test]

@@ -69,7 +69,8 @@ impl Sampler {
     fn refusal(&mut self) -> anyhow::Error {
         let mut words = String::new();
         let _ = self.log.rewind().and_then(|()| self.log.read_to_string(&mut words));
-        let line = words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+        let said = words.lines().map(str::trim).find(|line| !line.is_empty() && *line != "Error:");
+        let line = said.unwrap_or("it does not say why");
         anyhow!("perf cannot sample: {line} (run as root, or `sysctl kernel.perf_event_paranoid=-1`)")
     }
 }
@@ -93,12 +94,18 @@ fn read(data: &Path, pids: &[u32]) -> Result<Profile> {
 pub fn why_sampled() -> String {
     let listed = TRACERS.iter().find_map(|path| std::fs::read_to_string(path).ok());
     match listed {
-        None => "the kernel's tracers cannot be read (tracefs is not mounted, or not for this user)".to_owned(),
+        None => {
+            "the kernel's tracers cannot be read (tracefs is not mounted, or not for this user)".to_owned()
+        }
         Some(tracers) if tracers.split_whitespace().any(|tracer| tracer == "function_graph") => {
-            "function_graph is there, but stops and starts its clock at every function: sampling disturbs less".to_owned()
+            "function_graph is there and is not used: it would stop at each function, sampling does not"
+                .to_owned()
         }
         Some(tracers) => {
-            format!("this kernel has no function_graph (tracers: {}): CONFIG_FUNCTION_GRAPH_TRACER", tracers.trim())
+            format!(
+                "this kernel has no function_graph (tracers: {}): CONFIG_FUNCTION_GRAPH_TRACER",
+                tracers.trim()
+            )
         }
     }
 }

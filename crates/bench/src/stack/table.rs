@@ -1,6 +1,7 @@
 //! The report as the study's tables: functions down, one block a size, with the study's own figures at the right.
 
 use super::STUDY;
+use super::part::whole;
 use crate::figure::{Figure, Report};
 use std::fmt::Write;
 
@@ -8,13 +9,14 @@ use std::fmt::Write;
 const COMPARE: &str = "\
 Columns of cycles are of this machine and of one run: they may be compared with each other, function by function where
 both have one. Ours are counted, and hold the counter's own cycles and the time in which another program had the
-processor; the kernel's are sampled, so that parts of less than a hundredth are rough. Lines are medians each for itself:
-they need not add up. The study's column is in thousands of clocks of other processors (1.8 GHz, 32 bits), of another
+processor; since a processor does several things at a time, the end of a short copy counts as the function after it. The
+kernel's are sampled, so that parts of less than a hundredth are rough. Lines are medians each for itself: they need not
+add up. The study's column is in thousands of clocks of other processors (1.8 GHz, 32 bits), of another
 kernel (2.4.7) and of a real cable, each host for itself: its shares of a total may be compared with ours, its numbers may
 not. TCP's checksums, which the study's copies make on the way, are left out on loopback and veth.";
 
-/// Width of a column of numbers, at least.
-const WIDTH: usize = 10;
+/// Width of a column of numbers and shares, at least.
+const WIDTH: usize = 12;
 
 /// The report for a terminal.
 pub fn table(report: &Report) -> String {
@@ -28,7 +30,7 @@ pub fn table(report: &Report) -> String {
         let columns = columns(report, size);
         line(&mut out, &format!("{size}, cycles a message"), columns.iter().map(Column::head));
         for case in distinct(report.figures.iter().map(|figure| &*figure.case)) {
-            let cells = columns.iter().map(|column| cell(column.of(case)));
+            let cells = columns.iter().map(|column| cell(column.of(case), share(column, case)));
             line(
                 &mut out,
                 case,
@@ -109,8 +111,15 @@ fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     all.filter(|&one| seen.insert(one)).collect()
 }
 
-fn cell(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.0}"))
+/// What part of its side's TCP, or of our call, a function is, in percent.
+fn share(column: &Column<'_>, case: &str) -> Option<f64> {
+    Some(column.of(case)? / column.of(whole(case)?)? * 100.0).filter(|share| share.is_finite())
+}
+
+fn cell(value: Option<f64>, share: Option<f64>) -> String {
+    let share = share.map_or(String::new(), |share| format!("{share:.0} %"));
+    let value = value.map_or("-".to_owned(), |value| format!("{value:.0}"));
+    format!("{value} {share:>5}")
 }
 
 fn line(out: &mut String, label: &str, cells: impl Iterator<Item = String>) {
@@ -140,15 +149,18 @@ mod tests {
             figure("direct", "send: IP", None),
             figure("offload", "send: copy in", sample(7.0)),
         ]);
-        let study = Figure::new("14 KB, study", "send: copy in", Unit::ThousandClocks, sample(46.0));
-        report.figures.push(study);
+        let all = "send: TCP, or our call, in all";
+        report.figures.push(figure("direct", all, sample(500.0)));
+        for (case, clocks) in [("send: copy in", 46.0), (all, 166.0)] {
+            report.figures.push(Figure::new("14 KB, study", case, Unit::ThousandClocks, sample(clocks)));
+        }
         let text = table(&report);
         let row = |start: &str| {
             let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
             line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("|")
         };
         assert_eq!(row("14 KB"), "14 KB, cycles a message|direct|offload|loopback TCP|study, 10^3", "{text}");
-        assert_eq!(row("send: copy in"), "send: copy in|100|7|999|46", "{text}");
+        assert_eq!(row("send: copy in"), "send: copy in|100|20 %|7|999 100 %|46|28 %", "{text}");
         assert_eq!(row("send: IP"), "send: IP|-|-|999|-", "{text}");
         assert!(
             text.contains("copy in: 9.99 times better than loopback TCP, MISSED (at least 20)"),
