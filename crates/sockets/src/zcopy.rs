@@ -12,6 +12,7 @@ use core::ffi::c_int;
 use crosslane_client::Failure;
 use crosslane_client::buffers::{Located, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
+use crosslane_shm::account::{self, Function};
 use crosslane_shm::process;
 use crosslane_stream::Transfer;
 use crosslane_stream::chooser::{self, Chooser};
@@ -132,6 +133,7 @@ fn await_fetch(
     open: &mut Announcement,
     deadline: Option<Instant>,
 ) -> Result<Sent, Failure> {
+    let _span = account::sending(Function::WaitSpace);
     let mut before = 0;
     loop {
         match end.stand(thread::tid(), open)? {

@@ -3,6 +3,7 @@
 use super::super::moving::{Has, Standing};
 use super::{End, Failure};
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::account::{self, Function};
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Confirm, Fetched, Lie, is_off};
 use crosslane_wire::slice::{MODE, SEND_SM, SRC_OFF};
@@ -66,7 +67,11 @@ impl End {
         let wanted = consumer.elsewhere().min(PIECE).min(target.len() as u64);
         let (rx, count) = (self.generations.rx(), usize::try_from(wanted).unwrap_or(0));
         let at = source.at.load(Relaxed) + u64::from(done);
-        if self.reach(tid, source.whose(), at, &mut target[..count]).is_err() {
+        let reached = {
+            let _span = account::receiving(Function::CopyOut);
+            self.reach(tid, source.whose(), at, &mut target[..count])
+        };
+        if reached.is_err() {
             self.refuse();
             self.note_refusal();
             return Ok(0);
