@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 CROSSLANE := $(RELEASE)/crosslane
 BINARIES := crosslane crosslaned crosslane-keeper
-LIBRARIES := libcrosslane_sockets.so
+LIBRARIES := libcrosslane_sockets.so libcrosslane_malloc.so
 
 .DEFAULT_GOAL := build
 .PHONY: build demo test suites bench clean install uninstall packages help toolchain

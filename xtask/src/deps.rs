@@ -7,6 +7,7 @@ use std::process::Command;
 
 /// Lowest first; a crate may use what its line names, in tests too what `TESTS` names, and nothing else.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("malloc", &[]),
     ("wire", &[]),
     ("shm", &["wire"]),
     ("port", &["shm", "wire"]),

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 /// Longest file without a warning, lines.
 const LONG: usize = 600;
 
-/// Crates and files that may be unsafe: all mapping and copying is in `shm`, `sockets` is called by C; the rest
+/// Crates and files that may be unsafe: all mapping and copying is in `shm`, `sockets` and `malloc` are called by C; the rest
 /// are single system calls that have no safe form.
 const UNSAFE: &[&str] = &[
     "crates/shm/",
     "crates/sockets/",
+    "crates/malloc/",
     "crates/client/src/shared.rs",
     "crates/lab/src/namespace.rs",
     "crates/node/src/netns.rs",

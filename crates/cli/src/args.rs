@@ -20,7 +20,7 @@ Exit codes:
 
 Environment:
   CROSSLANE_SOCKET  control socket of the daemon (as --socket)
-  CROSSLANE_BIN     folder of crosslaned, crosslane-keeper and libcrosslane_sockets.so";
+  CROSSLANE_BIN     folder of crosslaned, crosslane-keeper, libcrosslane_sockets.so and libcrosslane_malloc.so";
 
 /// One network of hosts joined by PCIe NTB cables, or by software ports on one machine.
 #[derive(Debug, Parser)]
@@ -77,9 +77,25 @@ pub(crate) struct JsonArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
+    /// Allocations of at least SIZE (bytes, or with K, M, G; 16K or more) become memory that programs at the far ends
+    /// of its streams may map for reading, so that what is sent from there is copied once
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) malloc: Option<u64>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// A size as people write it, of an allocation.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let size = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    size.filter(|size| *size >= 16 << 10).ok_or_else(|| "not a size of 16K or more, as 64K or 1M".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -27,7 +27,7 @@ pub(crate) enum Action {
     LabCable { name: String, one: String, other: String, cut: bool, json: bool },
     LabKill { name: String, host: String, programs: bool },
     LabStart { name: String, host: String },
-    Run { socket: Option<PathBuf>, command: Vec<OsString> },
+    Run { socket: Option<PathBuf>, large: Option<u64>, command: Vec<OsString> },
     Status { socket: PathBuf, json: bool },
     Ping { socket: PathBuf, ping: ping::Ping },
     Perf(Box<PerfArgs>),
@@ -54,7 +54,7 @@ impl Action {
         let socket = typed.socket.unwrap_or_else(socket_path);
         Ok(match typed.command {
             Command::Lab(command) => Self::of_lab(command)?,
-            Command::Run(args) => Self::Run { socket: given, command: args.command },
+            Command::Run(args) => Self::Run { socket: given, large: args.malloc, command: args.command },
             Command::Status(args) => Self::Status { socket, json: args.json },
             Command::Ping(args) => Self::Ping { socket, ping: ping_of(&args) },
             Command::Perf(args) => Self::Perf(args),
@@ -112,7 +112,7 @@ impl Action {
             Self::LabCable { name, one, other, cut, json } => fault::cable(&name, &one, &other, cut, json),
             Self::LabKill { name, host, programs } => fault::kill(&name, &host, programs),
             Self::LabStart { name, host } => fault::start(&name, &host),
-            Self::Run { socket, command } => run::run(socket.as_deref(), &command),
+            Self::Run { socket, large, command } => run::run(socket.as_deref(), large, &command),
             Self::Status { socket, json } => status::status(&socket, json),
             Self::Ping { socket, ping } => ping::ping(&socket, &ping),
             Self::Perf(args) => run_perf(&args),

@@ -56,6 +56,8 @@ fn what_makes_no_sense_is_refused() {
     fails(&["bench", "stack", "--sizes", "1400,9M"], 2, "8 bytes to 8M");
     fails(&["bench", "stack", "--runs", "0"], 2, "--runs");
     fails(&["explain", "me"], 2, "PID:FD");
+    fails(&["run", "--malloc", "1K", "--", "true"], 2, "16K or more");
+    fails(&["run", "--malloc", "64KB", "--", "true"], 2, "16K or more");
     fails(&["nonsense"], 2, "Usage");
 }
 

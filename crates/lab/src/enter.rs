@@ -59,7 +59,7 @@ fn prepare(entry: &Entry) -> Result<Command, LabError> {
     let mut command = Command::new(program);
     command.args(args).env("CROSSLANE_LAB", &state.mark).env("CROSSLANE_SOCKET", &host.control);
     match entry.preload {
-        Preload::On => command.env("LD_PRELOAD", preload_list(library(state)?)),
+        Preload::On => command.env("LD_PRELOAD", preload_list(library(state)?, None)),
         Preload::Off => match without_library() {
             Some(rest) => command.env("LD_PRELOAD", rest),
             None => command.env_remove("LD_PRELOAD"),
@@ -85,24 +85,28 @@ pub(crate) fn library(state: &State) -> Result<&Path, LabError> {
     })
 }
 
-/// A value of `LD_PRELOAD`: the socket library first, then what the environment has there already.
-pub fn preload_list(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(rest) = without_library() {
+/// A value of `LD_PRELOAD`: the socket library first, then the one for large allocations if it is wanted, then what the
+/// environment has there already.
+pub fn preload_list(sockets: &Path, malloc: Option<&Path>) -> OsString {
+    let mut list = sockets.as_os_str().to_owned();
+    if let Some(malloc) = malloc {
+        list.push(":");
+        list.push(malloc);
+    }
+    if let Some(rest) = without_ours() {
         list.push(":");
         list.push(rest);
     }
     list
 }
 
-/// The inherited preload list without our library; `None` if nothing is left.
-fn without_library() -> Option<OsString> {
+/// The inherited preload list without our libraries; `None` if nothing is left.
+fn without_ours() -> Option<OsString> {
+    let ours = ["libcrosslane_sockets.so", "libcrosslane_malloc.so"].map(OsStr::new);
     let list = env::var_os("LD_PRELOAD")?;
     let text = list.to_string_lossy();
-    let rest: Vec<&str> = text
-        .split([':', ' '])
-        .filter(|one| !one.is_empty() && OsStr::new("libcrosslane_sockets.so") != last(one))
-        .collect();
+    let rest: Vec<&str> =
+        text.split([':', ' ']).filter(|one| !one.is_empty() && !ours.contains(&last(one))).collect();
     (!rest.is_empty()).then(|| rest.join(":").into())
 }
 

@@ -12,6 +12,8 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const STATE: &str = "state.json";
 /// File name of the socket library.
 const LIBRARY: &str = "libcrosslane_sockets.so";
+/// File name of the library for large allocations.
+const MALLOC: &str = "libcrosslane_malloc.so";
 /// The keeper's control socket.
 pub(crate) const KEEPER: &str = "keeper.sock";
 
@@ -60,7 +62,11 @@ impl Programs {
     pub fn find(bin: Option<&Path>) -> Result<Self, LabError> {
         let places = places_of(bin);
         let need = |what: &str| first(&places, what).ok_or_else(|| missing(what, &places));
-        Ok(Self { daemon: need("crosslaned")?, keeper: need("crosslane-keeper")?, sockets: sockets(&places) })
+        Ok(Self {
+            daemon: need("crosslaned")?,
+            keeper: need("crosslane-keeper")?,
+            sockets: library(&places, LIBRARY),
+        })
     }
 }
 
@@ -70,7 +76,16 @@ impl Programs {
 /// [`LabError::Missing`].
 pub fn socket_library(bin: Option<&Path>) -> Result<PathBuf, LabError> {
     let places = places_of(bin);
-    sockets(&places).ok_or_else(|| missing(LIBRARY, &places))
+    library(&places, LIBRARY).ok_or_else(|| missing(LIBRARY, &places))
+}
+
+/// The library for large allocations, from the same places.
+///
+/// # Errors
+/// [`LabError::Missing`].
+pub fn malloc_library(bin: Option<&Path>) -> Result<PathBuf, LabError> {
+    let places = places_of(bin);
+    library(&places, MALLOC).ok_or_else(|| missing(MALLOC, &places))
 }
 
 fn missing(what: &str, places: &[PathBuf]) -> LabError {
@@ -82,9 +97,9 @@ fn places_of(bin: Option<&Path>) -> Vec<PathBuf> {
     bin.map_or_else(places, |bin| vec![bin.to_owned()])
 }
 
-fn sockets(places: &[PathBuf]) -> Option<PathBuf> {
+fn library(places: &[PathBuf], file: &str) -> Option<PathBuf> {
     let installed: Vec<PathBuf> = places.iter().map(|p| p.join("../lib/crosslane")).collect();
-    first(places, LIBRARY).or_else(|| first(&installed, LIBRARY))
+    first(places, file).or_else(|| first(&installed, file))
 }
 
 fn places() -> Vec<PathBuf> {

@@ -47,7 +47,7 @@ mod wiring;
 pub use enter::{Entry, enter, preload_list};
 pub use error::LabError;
 pub use fault::Noticed;
-pub use folder::{Programs, default_base, list, socket_library};
+pub use folder::{Programs, default_base, list, malloc_library, socket_library};
 pub use keeper::keep;
 pub use lab::Lab;
 pub use moves::{Moves, Watch};

@@ -224,6 +224,11 @@ pub fn next_given_back() -> Option<BufferId> {
     words.map(|word| word.swap(0, Relaxed)).find(|id| *id != 0).map(BufferId)
 }
 
+/// Whether there is one, or was a moment ago.
+pub fn is_any_given_back() -> bool {
+    GIVEN_BACK.iter().any(|word| word.load(Relaxed) != 0)
+}
+
 /// A buffer of which the daemon could not be told now.
 pub fn tell_later(buffer: BufferId) {
     let _ = GIVEN_BACK.iter().any(|word| word.compare_exchange(0, buffer.0, Relaxed, Relaxed).is_ok());

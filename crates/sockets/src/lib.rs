@@ -29,6 +29,7 @@ mod offer;
 mod options;
 mod own;
 mod poll;
+mod pool;
 mod process;
 mod real;
 mod resume;
@@ -46,6 +47,7 @@ extern "C" fn start() {
     rules::program();
     table::prepare();
     process::start();
+    pool::start();
     forking::start();
     hook::exec::resume();
 }

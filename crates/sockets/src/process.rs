@@ -282,6 +282,20 @@ pub fn tell(request: &Request) -> bool {
     on_session(|session, _| session.tell(request)).is_some()
 }
 
+/// Tells the daemon of buffers that were given back, unless another thread talks to it: that one does it then, or the next.
+pub fn tell_given_back() {
+    if sandboxed() || !is_owner() {
+        return;
+    }
+    let Some(_guard) = GLOBAL.lock.try_lock(thread::tid()) else { return };
+    // SAFETY: the lock is held.
+    if let Some(link) = unsafe { &*GLOBAL.state.get() }.link.as_ref() {
+        // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
+        let session = unsafe { OwnedFd::from_raw_fd(link.socket) };
+        core::mem::ManuallyDrop::new(Session::from_socket(session)).tell_given_back();
+    }
+}
+
 /// Asks for a circuit for `socket`; for `patience` at most, and always less than [`ANSWER_TIMEOUT`] for each answer.
 pub fn circuit(
     request: &Request,

@@ -3,8 +3,9 @@
 //!
 //! Exit code 0 is a pass, 77 is "cannot be shown here". A program that makes no stream, or whose
 //! streams carry nothing, says `no stream` or `no byte` in its first comment; one that ends its daemon (process
-//! `QUIRK_DAEMON`) says `Ends its daemon`, and must show by itself that it had streams. `QUIRK=NAME` in the environment
-//! runs that one alone.
+//! `QUIRK_DAEMON`) says `Ends its daemon`, and must show by itself that it had streams; one that says
+//! `Large allocations are buffers` runs as under `crosslane run --malloc 64K`. `QUIRK=NAME` in the environment runs that one
+//! alone.
 
 use crosslane_client::Session;
 use crosslane_wire::local::Request;
@@ -32,6 +33,7 @@ struct Daemon {
 /// Where the build puts things.
 struct Built {
     library: PathBuf,
+    malloc: PathBuf,
     daemon: PathBuf,
 }
 
@@ -71,13 +73,25 @@ fn build() -> Built {
     let target = profile.parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["build", "--quiet", "-p", "crosslane-sockets", "-p", "crosslane-node", "--target-dir"])
+        .args([
+            "build",
+            "--quiet",
+            "-p",
+            "crosslane-sockets",
+            "-p",
+            "crosslane-malloc",
+            "-p",
+            "crosslane-node",
+        ])
+        .arg("--target-dir")
         .arg(target);
     if profile.file_name().is_some_and(|name| name == "release") {
         cargo.arg("--release");
     }
     assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "cargo build");
-    Built { library: profile.join("libcrosslane_sockets.so"), daemon: profile.join("crosslaned") }
+    let [library, malloc, daemon] =
+        ["libcrosslane_sockets.so", "libcrosslane_malloc.so", "crosslaned"].map(|name| profile.join(name));
+    Built { library, malloc, daemon }
 }
 
 fn try_program(source: &Path, built: &Built) -> Result<(), String> {
@@ -88,12 +102,16 @@ fn try_program(source: &Path, built: &Built) -> Result<(), String> {
     let mut command = Command::new(&program);
     command.env("QUIRK_ADDRESS", ADDRESS).env("LD_PRELOAD", &built.library);
     command.env("CROSSLANE_SOCKET", daemon.control()).env("QUIRK_DAEMON", daemon.child.id().to_string());
+    let comment = first_comment(source);
+    if comment.contains("Large allocations are buffers") {
+        let both = format!("{}:{}", built.library.display(), built.malloc.display());
+        command.env("LD_PRELOAD", both).env("CROSSLANE_MALLOC", "64K");
+    }
     let ours = run(&mut command, daemon.folder.path()).map_err(|why| format!("on streams: {why}"))?;
     if ours == SKIPPED {
         println!("skipped: {}", source.display());
         return Ok(());
     }
-    let comment = first_comment(source);
     if comment.contains("Ends its daemon") {
         return Ok(());
     }

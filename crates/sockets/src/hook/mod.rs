@@ -7,6 +7,7 @@ pub mod descriptor;
 pub mod exec;
 pub mod exec_list;
 pub mod fork;
+pub mod memory;
 pub mod raw;
 pub mod receive;
 pub mod send;
