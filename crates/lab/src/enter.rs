@@ -60,7 +60,7 @@ fn prepare(entry: &Entry) -> Result<Command, LabError> {
     command.args(args).env("CROSSLANE_LAB", &state.mark).env("CROSSLANE_SOCKET", &host.control);
     match entry.preload {
         Preload::On => command.env("LD_PRELOAD", preload_list(library(state)?, None)),
-        Preload::Off => match without_library() {
+        Preload::Off => match without_ours() {
             Some(rest) => command.env("LD_PRELOAD", rest),
             None => command.env_remove("LD_PRELOAD"),
         },
