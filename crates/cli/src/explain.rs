@@ -5,6 +5,7 @@
 
 use crate::connection::{self, Connection};
 use crate::exit;
+use crate::modes;
 use crate::status;
 use crate::table::{Table, cell};
 use anyhow::{Context, Result};
@@ -72,6 +73,7 @@ fn row(it: &Connection, answer: &Value, rules: &[Rule], program: Option<&str>) -
             row[field] = circuit[field].clone();
         }
         row["why"] = circuit["dead"].clone();
+        row["modes"] = modes::of(circuit, rules);
         return row;
     }
     row["way"] = json!("tcp");
@@ -138,7 +140,8 @@ fn print(rows: &[Value], out: &mut impl Write) -> Result<()> {
             row["why"].as_str().unwrap_or_default().to_owned(),
         ]);
     }
-    table.print(out)
+    table.print(out)?;
+    modes::print(rows, out)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod explain;
 mod fault;
 mod intent;
 mod lab;
+mod modes;
 mod pages;
 mod picture;
 mod ping;

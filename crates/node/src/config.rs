@@ -71,7 +71,7 @@ pub struct Config {
     pub one_way: bool,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
-    /// Rules, the built-in ones last.
+    /// Rules, the built-in ones last; `offload` is among those.
     pub rules: Vec<Rule>,
     /// Ports, in the order of the file.
     pub ports: Vec<PortConfig>,
@@ -133,6 +133,23 @@ mod tests {
         assert_eq!((config.queues, config.multicast), (2, true));
         assert_eq!((config.ring_max, config.metrics, config.ports.len()), (8 << 20, None, 0));
         assert_eq!(own_addresses(&config).len(), 2);
+    }
+
+    #[test]
+    fn offload_for_all_is_a_rule_behind_the_others() {
+        let rules =
+            |text: &str| Config::parse(text).unwrap().rules.iter().map(crate::rule::text).collect::<Vec<_>>();
+        let (off, on) = (rules("host = 1\noffload = false"), rules("host = 1\noffload = true"));
+        assert_eq!(off, rules("host = 1"));
+        let added: Vec<&String> = on.iter().filter(|rule| !off.contains(rule)).collect();
+        assert_eq!(
+            added,
+            ["client", "server"]
+                .map(|role| { ["0.0.0.0", "::"].map(|any| format!("offload on {role} * {any}/0:*")) })
+                .concat()
+                .iter()
+                .collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -25,7 +25,9 @@ pub const EXIT_IN_USE: u8 = 3;
 /// The Crosslane daemon: joins this host's NTB ports into the network and serves its programs.
 ///
 /// Exit codes: 0 stopped in order, 1 failed, 2 wrong configuration or arguments, 3 another daemon has the control
-/// socket. SIGHUP reads the rules of the configuration file again. Logs go to standard error; CROSSLANE_LOG chooses what is logged (for example `debug`).
+/// socket. SIGHUP reads the rules of the configuration file again: which connections are streams (`use`), how those move
+/// their data (`transfer`), whether the daemon's engine copies for them (`offload`, also a key for all). Logs go to
+/// standard error; CROSSLANE_LOG chooses what is logged (for example `debug`).
 #[derive(Debug, Parser)]
 #[command(name = "crosslaned", version)]
 pub struct Arguments {

@@ -5,7 +5,7 @@ use crate::host::{Host, life_reason_of};
 use crate::random;
 use crate::session::{ProgramArena, SessionId};
 use crosslane_fabric::circuit::{End, Role, State};
-use crosslane_shm::arena::{Sent, Snapshot};
+use crosslane_shm::arena::{Chosen, ModesSnapshot, Sent, Snapshot};
 use crosslane_shm::mem::new_slice;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
 use crosslane_wire::slice::RETENTION;
@@ -120,6 +120,16 @@ impl Parts {
         match &self.arena {
             Some(arena) if !self.holders.is_empty() => arena.view.counters(self.slot),
             _ => Snapshot::default(),
+        }
+    }
+
+    /// What was chosen for the end, and how it moved its data, sent and received.
+    pub fn modes(&self) -> (Chosen, (ModesSnapshot, ModesSnapshot)) {
+        match &self.arena {
+            Some(arena) if !self.holders.is_empty() => {
+                (arena.view.chosen(self.slot), arena.view.modes(self.slot))
+            }
+            _ => Default::default(),
         }
     }
 

@@ -1,7 +1,9 @@
-//! Rules in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`.
+//! Rules in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`, and the same
+//! with `transfer <auto|bcopy|read-zcopy|write-zcopy>` or `offload <on|off>`.
 
 use crate::address::{Addresses, Network};
-use crosslane_wire::local::{Role, Rule, Use};
+use crosslane_stream::Transfer;
+use crosslane_wire::local::{Action, Role, Rule, Use};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Longest program glob, bytes.
@@ -15,19 +17,11 @@ pub fn parse(line: &str) -> Result<Vec<Rule>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [verb, action, role, program, target] = words[..] else {
         return Err(format!(
-            "rule `{line}` has {} words; write `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`",
+            "rule `{line}` has {} words; write `<use|transfer|offload> <WHAT> <server|client> <program-glob> <addr/prefix>:<ports>`",
             words.len()
         ));
     };
-    if verb != "use" {
-        return Err(format!("rule `{line}` does not begin with `use`"));
-    }
-    let action = match action {
-        "crosslane" => Use::Crosslane,
-        "tcp" => Use::Tcp,
-        "both" => Use::Both,
-        other => return Err(format!("rule `{line}`: `{other}` is none of crosslane, tcp, both")),
-    };
+    let action = parse_action(verb, action).map_err(|why| format!("rule `{line}`: {why}"))?;
     let role = match role {
         "server" => Role::Server,
         "client" => Role::Client,
@@ -55,10 +49,15 @@ pub fn parse(line: &str) -> Result<Vec<Rule>, String> {
 
 /// A rule as one would write it.
 pub fn text(rule: &Rule) -> String {
-    let action = match rule.action {
-        Use::Crosslane => "crosslane",
-        Use::Tcp => "tcp",
-        Use::Both => "both",
+    let (verb, action) = match rule.action {
+        Action::Use(Use::Crosslane) => ("use", "crosslane"),
+        Action::Use(Use::Tcp) => ("use", "tcp"),
+        Action::Use(Use::Both) => ("use", "both"),
+        Action::Transfer(number) => {
+            ("transfer", Transfer::from_number(number.into()).unwrap_or_default().name())
+        }
+        Action::Offload(true) => ("offload", "on"),
+        Action::Offload(false) => ("offload", "off"),
     };
     let role = match rule.role {
         Role::Server => "server",
@@ -69,12 +68,12 @@ pub fn text(rule: &Rule) -> String {
         (min, max) if min == max => min.to_string(),
         (min, max) => format!("{min}-{max}"),
     };
-    format!("use {action} {role} {} {}/{}:{ports}", rule.program, rule.address, rule.prefix)
+    format!("{verb} {action} {role} {} {}/{}:{ports}", rule.program, rule.address, rule.prefix)
 }
 
 /// The rules that stand behind the configured ones: the fabric's own subnets, and listeners on all addresses, are
-/// `both`; all else is TCP.
-pub fn defaults(addresses: &Addresses) -> Vec<Rule> {
+/// `both`; all else is TCP. With `offload` the engine copies for everyone.
+pub fn defaults(addresses: &Addresses, offload: bool) -> Vec<Rule> {
     let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     let full = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
     let rule = |action, role, address, prefix| Rule {
@@ -89,14 +88,34 @@ pub fn defaults(addresses: &Addresses) -> Vec<Rule> {
     let mut rules = Vec::new();
     for role in [Role::Client, Role::Server] {
         for network in [addresses.v4, addresses.v6] {
-            rules.push(rule(Use::Both, role, network.address, network.prefix));
+            rules.push(rule(Action::Use(Use::Both), role, network.address, network.prefix));
         }
     }
-    rules.extend(any.map(|address| rule(Use::Both, Role::Server, address, full(address))));
+    rules.extend(any.map(|address| rule(Action::Use(Use::Both), Role::Server, address, full(address))));
     for role in [Role::Client, Role::Server] {
-        rules.extend(any.map(|address| rule(Use::Tcp, role, address, 0)));
+        rules.extend(any.map(|address| rule(Action::Use(Use::Tcp), role, address, 0)));
+        if offload {
+            rules.extend(any.map(|address| rule(Action::Offload(true), role, address, 0)));
+        }
     }
     rules
+}
+
+fn parse_action(verb: &str, action: &str) -> Result<Action, String> {
+    match (verb, action) {
+        ("use", "crosslane") => Ok(Action::Use(Use::Crosslane)),
+        ("use", "tcp") => Ok(Action::Use(Use::Tcp)),
+        ("use", "both") => Ok(Action::Use(Use::Both)),
+        ("use", other) => Err(format!("`{other}` is none of crosslane, tcp, both")),
+        ("transfer", name) => match name.parse::<Transfer>() {
+            Ok(transfer) => Ok(Action::Transfer(transfer as u8)),
+            Err(error) => Err(error.to_string()),
+        },
+        ("offload", "on") => Ok(Action::Offload(true)),
+        ("offload", "off") => Ok(Action::Offload(false)),
+        ("offload", other) => Err(format!("`{other}` is neither on nor off")),
+        (other, _) => Err(format!("`{other}` is none of use, transfer, offload")),
+    }
 }
 
 fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
@@ -129,7 +148,8 @@ mod tests {
     fn rules_are_read() {
         let rules = parse("use both client redis* 127.0.0.1/32:6379-6380").unwrap();
         assert_eq!(rules.len(), 1);
-        assert_eq!((rules[0].action, rules[0].role, rules[0].prefix), (Use::Both, Role::Client, 32));
+        let both = Action::Use(Use::Both);
+        assert_eq!((rules[0].action, rules[0].role, rules[0].prefix), (both, Role::Client, 32));
         assert_eq!((rules[0].port_min, rules[0].port_max), (6379, 6380));
         assert_eq!(parse("use tcp server * *:*").unwrap().len(), 2);
         assert_eq!(parse("use tcp server * [fd86::]/64:80").unwrap()[0].prefix, 64);
@@ -138,7 +158,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_as_the_same() {
-        for line in ["use both client redis* 127.0.0.1/32:6379-6380", "use tcp server * fd86::/64:80"] {
+        for line in [
+            "use both client redis* 127.0.0.1/32:6379-6380",
+            "use tcp server * fd86::/64:80",
+            "transfer write-zcopy server * 10.86.0.0/24:*",
+            "transfer auto client iperf3 10.86.0.0/24:5201",
+            "offload on client * fd86::/64:*",
+            "offload off server redis-server 10.86.0.2/32:6379",
+        ] {
             assert_eq!(text(&parse(line).unwrap()[0]), line);
         }
         let all = parse("use crosslane client * *:*").unwrap();
@@ -151,6 +178,8 @@ mod tests {
             ("use both client *", "words"),
             ("take both client * *:*", "use"),
             ("use all client * *:*", "all"),
+            ("transfer zcopy client * *:*", "read-zcopy"),
+            ("offload maybe client * *:*", "maybe"),
             ("use both peer * *:*", "peer"),
             ("use both client * 10.0.0.0/33:*", "33"),
             ("use both client * 10.0.0.0/8:90-80", "backwards"),

@@ -5,6 +5,8 @@ use crate::host::Host;
 use crate::part::Parts;
 use crate::session::{Session, SessionId};
 use crosslane_fabric::circuit::{End, Far, Role, State};
+use crosslane_shm::arena::{Chooser, ModesSnapshot};
+use crosslane_stream::Transfer;
 use crosslane_wire::{CircuitId, PortId};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -170,7 +172,7 @@ impl Host {
     }
 
     fn circuit_json(&self, circuit: CircuitId, end: &End, parts: &Parts) -> Value {
-        let moved = parts.traffic();
+        let (moved, (chosen, (sent, received))) = (parts.traffic(), parts.modes());
         let peer = match end.far {
             Far::Here(_) => self.me(),
             Far::Host { host, .. } => host,
@@ -195,6 +197,14 @@ impl Host {
             "dead": end.death.map(|death| format!("{death:?}")),
             "tx_bytes": moved.tx_bytes,
             "rx_bytes": moved.rx_bytes,
+            "bells": moved.bells,
+            "sleeps": moved.sleeps,
+            "transfer": Transfer::from_number(chosen.transfer).unwrap_or_default().name(),
+            "transfer_by": chooser(chosen.transfer_by),
+            "offload": chosen.offload,
+            "offload_by": chooser(chosen.offload_by),
+            "sent": modes_json(moved.tx_bytes, &sent),
+            "received": modes_json(moved.rx_bytes, &received),
         })
     }
 
@@ -240,6 +250,29 @@ impl Host {
         }
         (0, Vec::new())
     }
+}
+
+fn chooser(by: Chooser) -> &'static str {
+    match by {
+        Chooser::Nobody => "default",
+        Chooser::Program => "program",
+        Chooser::Rule => "rule",
+    }
+}
+
+/// How one direction moved its `total` bytes.
+fn modes_json(total: u64, modes: &ModesSnapshot) -> Value {
+    json!({
+        "bcopy": modes.bcopy(total),
+        "read_zcopy": modes.read_zcopy,
+        "write_zcopy": modes.write_zcopy,
+        "transaction": modes.transaction,
+        "copied": modes.copied(total),
+        "records": modes.records,
+        "control": modes.control,
+        "cancelled": modes.cancelled,
+        "offloaded": modes.offloaded,
+    })
 }
 
 fn session_json(session: &Session) -> Value {

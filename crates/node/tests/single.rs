@@ -224,6 +224,15 @@ fn rules_are_read_again_at_sighup_and_a_bad_file_changes_nothing() {
     let log = lab.log(1);
     assert!(log.contains("rule is new") && log.contains(new) && log.contains("only rules"), "{log}");
 
+    let chosen = ["transfer bcopy client * 10.0.0.0/8:22", "offload on server * 0.0.0.0/0:*"];
+    write(&format!(
+        "offload = true\n{}",
+        before.replace("rules = [", &format!("rules = [\"{new}\", \"{}\", ", chosen[0]))
+    ));
+    hang_up(&mut lab);
+    let told = || chosen.iter().all(|rule| rules_of(&lab).contains(&(*rule).to_owned()));
+    until("what is chosen by rules is told", || told().then_some(()));
+
     write(&before.replace("use both server", "use some server"));
     hang_up(&mut lab);
     until("the mistake is named", || lab.log(1).contains("some").then_some(()));

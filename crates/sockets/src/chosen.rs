@@ -2,7 +2,7 @@
 //! same for C. What is said of a socket before it is a stream is kept with its descriptor.
 
 use crate::table::{self, Held, Kind};
-use crate::{address, attach};
+use crate::{address, attach, process, rules};
 use core::ffi::{c_int, c_void};
 use crosslane_client::end::chosen::Statistics;
 use crosslane_shm::arena::{Chooser, ModesSnapshot};
@@ -82,15 +82,21 @@ pub unsafe fn get(
     }))
 }
 
-/// `fd` becomes a stream: what was said of the socket counts for it.
+/// `fd` becomes a stream: what was said of the socket counts for it, else what rules say.
 pub fn begin(fd: c_int, end: &Held) {
     let choice = Choice::unpack(table::choice(fd));
-    if let Some(transfer) = choice.transfer {
-        end.set_transfer(transfer, Chooser::Program);
+    let ruled = process::welcome().map(|welcome| rules::chosen(welcome, end.side(), end.tuple().server));
+    let (transfer, offload) = ruled.unwrap_or_default();
+    if let Some((transfer, by)) = first(choice.transfer, transfer) {
+        end.set_transfer(transfer, by);
     }
-    if let Some(on) = choice.offload {
-        end.set_offload(on, Chooser::Program);
+    if let Some((on, by)) = first(choice.offload, offload) {
+        end.set_offload(on, by);
     }
+}
+
+fn first<T>(programs: Option<T>, rules: Option<T>) -> Option<(T, Chooser)> {
+    programs.map(|it| (it, Chooser::Program)).or(rules.map(|it| (it, Chooser::Rule)))
 }
 
 fn socket(fd: c_int) -> Option<Socket> {

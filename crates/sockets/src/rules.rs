@@ -1,8 +1,9 @@
-//! Which connections and listeners of this program are to be streams.
+//! Which connections and listeners of this program are to be streams, and how those move their data.
 
 use crate::process::Welcome;
 use core::ffi::{CStr, c_char};
 use core::net::SocketAddr;
+use crosslane_stream::{Side, Transfer};
 use crosslane_wire::local::{Role, Use};
 use crosslane_wire::rule;
 use std::sync::OnceLock;
@@ -35,6 +36,14 @@ fn invoked() -> Option<String> {
 
 fn executable() -> Option<String> {
     Some(std::env::current_exe().ok()?.file_name()?.to_string_lossy().into_owned())
+}
+
+/// What rules choose for a stream whose listener is at `server`: how to send, and whether the daemon's engine copies.
+pub fn chosen(welcome: &Welcome, side: Side, server: SocketAddr) -> (Option<Transfer>, Option<bool>) {
+    let role = if side == Side::Client { Role::Client } else { Role::Server };
+    let transfer = rule::first(&welcome.rules, role, program(), server, rule::transfer);
+    let offload = rule::first(&welcome.rules, role, program(), server, rule::offload);
+    (transfer.and_then(|(number, _)| Transfer::from_number(number.into())), offload.map(|(on, _)| on))
 }
 
 /// What is decided for a connection to `remote`.

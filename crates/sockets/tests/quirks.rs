@@ -186,7 +186,9 @@ impl Daemon {
         let control = folder.path().join("daemon.sock");
         let text = format!(
             "host = 1\nsubnet = \"127.86.0.0/24\"\ncontrol = \"{}\"\ninterface = \"\"\n\
-             rules = [\"use both server * 127.0.0.0/8:*\", \"use both client * 127.0.0.0/8:*\"]\n",
+             rules = [\"use both server * 127.0.0.0/8:*\", \"use both client * 127.0.0.0/8:*\",\n\
+             \"transfer read-zcopy client ruled *:*\", \"transfer bcopy server ruled *:*\",\n\
+             \"offload on server ruled *:*\"]\n",
             control.display()
         );
         fs::write(&file, text).unwrap();

@@ -226,6 +226,17 @@ pub enum Use {
     Both,
 }
 
+/// What a rule decides. For each of the three the first rule that fits counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// `use`: whether there is a stream.
+    Use(Use),
+    /// `transfer`: how the program's end sends, the number of a `crosslane_stream::Transfer`.
+    Transfer(u8),
+    /// `offload`: whether the daemon's engine copies for the program's end.
+    Offload(bool),
+}
+
 /// Which side of a connection a rule speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -236,11 +247,12 @@ pub enum Role {
     Client,
 }
 
-/// One rule in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`.
+/// One rule in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`, or with
+/// `transfer <auto|bcopy|read-zcopy|write-zcopy>` or `offload <on|off>` in front.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// What to do.
-    pub action: Use,
+    pub action: Action,
     /// For which side.
     pub role: Role,
     /// Glob over the program's name (`*`, `?`).
@@ -267,7 +279,7 @@ pub enum Reply {
         addresses: Vec<IpAddr>,
         /// The fabric's subnets: address and prefix length.
         subnets: Vec<(IpAddr, u8)>,
-        /// Rules, first match wins; the last ones are the defaults.
+        /// Rules, first match of each kind wins; the last ones are the defaults.
         rules: Vec<Rule>,
         /// How long a waiter may spin before it sleeps, ns.
         spin_ns: u32,

@@ -1,19 +1,43 @@
-//! Rules in libsdp's form: which connections and listeners are to be streams. One reading of them for programs and
-//! daemons, so that the two ends of a question never differ.
+//! Rules in libsdp's form: which connections and listeners are to be streams, and how those move their data. One reading
+//! of them for programs and daemons, so that the two ends of a question never differ.
 
-use crate::local::{Role, Rule, Use};
+use crate::local::{Action, Role, Rule, Use};
 use std::net::{IpAddr, SocketAddr};
 
-/// What the first matching rule says for a program and an address; without any match, TCP.
+/// Whether there is to be a stream, for a program and an address; without any match, TCP.
 pub fn decide(rules: &[Rule], role: Role, program: &str, address: SocketAddr) -> Use {
+    let wanted = |action| if let Action::Use(decided) = action { Some(decided) } else { None };
+    first(rules, role, program, address, wanted).map_or(Use::Tcp, |(decided, _)| decided)
+}
+
+/// The first rule for a program and an address whose action is of the kind that `wanted` takes, and what that takes of it.
+pub fn first<'a, T>(
+    rules: &'a [Rule],
+    role: Role,
+    program: &str,
+    address: SocketAddr,
+    wanted: impl Fn(Action) -> Option<T>,
+) -> Option<(T, &'a Rule)> {
     let ip = address.ip().to_canonical();
-    let found = rules.iter().find(|rule| fits(rule, role, program, address.port()) && contains(rule, ip));
-    found.map_or(Use::Tcp, |rule| rule.action)
+    let mut fitting =
+        rules.iter().filter(|rule| fits(rule, role, program, address.port()) && contains(rule, ip));
+    fitting.find_map(|rule| Some((wanted(rule.action)?, rule)))
+}
+
+/// The way of moving data that an action chooses, the number of a `crosslane_stream::Transfer`.
+pub fn transfer(action: Action) -> Option<u8> {
+    if let Action::Transfer(number) = action { Some(number) } else { None }
+}
+
+/// Whether an action chooses the daemon's engine.
+pub fn offload(action: Action) -> Option<bool> {
+    if let Action::Offload(on) = action { Some(on) } else { None }
 }
 
 /// Whether a listener on all addresses may get connections that are to be streams.
 pub fn may_serve(rules: &[Rule], program: &str, port: u16) -> bool {
-    rules.iter().any(|rule| rule.action != Use::Tcp && fits(rule, Role::Server, program, port))
+    let streams = |rule: &&Rule| matches!(rule.action, Action::Use(Use::Crosslane | Use::Both));
+    rules.iter().filter(streams).any(|rule| fits(rule, Role::Server, program, port))
 }
 
 fn fits(rule: &Rule, role: Role, program: &str, port: u16) -> bool {
@@ -64,7 +88,7 @@ mod tests {
     use super::*;
 
     fn rule(action: Use, role: Role, program: &str, address: [u8; 4], prefix: u8) -> Rule {
-        let address = IpAddr::from(address);
+        let (action, address) = (Action::Use(action), IpAddr::from(address));
         Rule { action, role, program: program.into(), address, prefix, port_min: 1, port_max: 65535 }
     }
 
@@ -89,6 +113,25 @@ mod tests {
         assert_eq!(ask(Role::Client, "curl", [10, 86, 0, 7]), Use::Tcp);
         assert_eq!(ask(Role::Client, "wget", [10, 87, 0, 7]), Use::Tcp);
         assert_eq!(ask(Role::Server, "wget", [10, 86, 0, 7]), Use::Tcp);
+    }
+
+    #[test]
+    fn each_kind_of_rule_has_its_own_first_match() {
+        let with =
+            |action, program| Rule { action, ..rule(Use::Tcp, Role::Client, program, [0, 0, 0, 0], 0) };
+        let rules = [
+            with(Action::Transfer(2), "curl"),
+            with(Action::Use(Use::Both), "*"),
+            with(Action::Transfer(1), "*"),
+            with(Action::Offload(true), "wget"),
+        ];
+        let address = SocketAddr::from(([10, 86, 0, 7], 80));
+        let ways = |program| first(&rules, Role::Client, program, address, transfer).map(|(way, _)| way);
+        let engine = |program| first(&rules, Role::Client, program, address, offload).map(|(on, _)| on);
+        assert_eq!((ways("curl"), ways("wget")), (Some(2), Some(1)));
+        assert_eq!((engine("curl"), engine("wget")), (None, Some(true)));
+        assert_eq!(decide(&rules, Role::Client, "curl", address), Use::Both);
+        assert!(!may_serve(&rules, "curl", 80));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The command `crosslane` with daemons that run.
 
 use anyhow::{Context, Result, ensure};
-use crosslane_e2e::program::{Program, story};
+use crosslane_e2e::program::{Program, run, story};
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, package, wait_for};
+use crosslane_e2e::{PATIENCE, iperf3, package, wait_for};
+use crosslane_lab::{Options, Topology};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -30,6 +32,44 @@ fn ping_knows_who_is_in_reach() -> Result<()> {
     ensure!(program.errors().contains("no way to host 9: in reach are h1, h2"), "{}", program.errors());
     ensure!(start.elapsed() < Duration::from_secs(50), "it tried all probes");
     Ok(())
+}
+
+/// `explain` shows by which rule a stream's mode was chosen, and what the program moved by it.
+#[test]
+fn explain_tells_how_a_stream_moves_its_data() -> Result<()> {
+    let Some(program) = package::need("iperf3") else { return Ok(()) };
+    let rules = ["transfer bcopy client iperf3 *:*", "offload on server iperf3 *:*"].map(str::to_owned);
+    let options =
+        Options { hosts: 2, topology: Topology::Pair, rules: rules.to_vec(), ..Options::scratch("e2e") };
+    let Some(rig) = Rig::up(options)? else { return Ok(()) };
+    let port = rig.port();
+    let server = iperf3::server(&rig, "h2", &program, port)?;
+    let client = iperf3::start(&rig, "h1", &program, ("h2", port), &["-t", "60"])?;
+    wait_for("it is explained", PATIENCE, || {
+        let sides = [("h1", client.pid(), "sent"), ("h2", server.pid(), "received")];
+        let [sends, receives] = sides.map(|(host, pid, way)| busiest(&rig, host, pid, way));
+        let (sends, receives) = (sends.map_err(|e| e.to_string())?, receives.map_err(|e| e.to_string())?);
+        let chosen = sends["transfer_rule"] == "transfer bcopy client iperf3 0.0.0.0/0:*"
+            && sends["transfer"] == "bcopy"
+            && sends["offload"] == false
+            && receives["transfer_by"] == "default"
+            && receives["offload_rule"] == "offload on server iperf3 0.0.0.0/0:*";
+        let moved = |modes: &Value, way: &str| modes[way]["bcopy"].as_u64().unwrap_or(0) > 1 << 20;
+        if chosen && moved(&sends, "sent") && moved(&receives, "received") {
+            Ok(())
+        } else {
+            Err(format!("{sends} {receives}"))
+        }
+    })
+}
+
+/// What `explain` says of the modes of the stream of a process that moved most.
+fn busiest(rig: &Rig, host: &str, pid: i32, way: &str) -> Result<Value> {
+    let mut command = rig.tool(host, &["explain", "--json", &pid.to_string()])?;
+    let said: Value = serde_json::from_str(&run(&mut command, PATIENCE)?.text())?;
+    let streams = said["connections"].as_array().cloned().unwrap_or_default();
+    let modes = streams.into_iter().map(|stream| stream["modes"].clone());
+    Ok(modes.max_by_key(|modes| modes[way]["bcopy"].as_u64()).unwrap_or_default())
 }
 
 /// `crosslane WORDS..`, which makes labs called `PREFIX-PID-0`, ended by a signal in the middle.

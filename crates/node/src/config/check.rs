@@ -126,12 +126,16 @@ pub(super) fn check_metrics(text: &str) -> Result<SocketAddr, ConfigError> {
     Ok(address)
 }
 
-pub(super) fn check_rules(lines: &[String], addresses: &Addresses) -> Result<Vec<Rule>, ConfigError> {
+pub(super) fn check_rules(
+    lines: &[String],
+    addresses: &Addresses,
+    offload: bool,
+) -> Result<Vec<Rule>, ConfigError> {
     let mut rules = Vec::new();
     for line in lines {
         rules.extend(rule::parse(line).map_err(|text| value("rules", text))?);
     }
-    rules.extend(rule::defaults(addresses));
+    rules.extend(rule::defaults(addresses, offload));
     if rules.len() > RULES_MAX {
         return Err(value(
             "rules",

@@ -40,6 +40,8 @@ pub(super) struct RawConfig {
     resume_ms: i64,
     #[serde(default)]
     one_way: bool,
+    #[serde(default)]
+    offload: bool,
     metrics: Option<String>,
     #[serde(default)]
     rules: Vec<String>,
@@ -130,7 +132,7 @@ impl RawConfig {
             resume: check_resume(&self.resilience, self.resume_ms)?,
             one_way: self.one_way,
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
-            rules: check_rules(&self.rules, &addresses)?,
+            rules: check_rules(&self.rules, &addresses, self.offload)?,
             addresses,
             ports,
         })
