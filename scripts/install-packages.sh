@@ -20,6 +20,7 @@ demo=(
     "curl curl"
     "wrk wrk"
     "ab apache2-utils"
+    "qperf qperf"
     "netperf netperf"
     "perf linux-perf"
 )

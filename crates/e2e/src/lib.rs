@@ -24,6 +24,7 @@ pub mod payload;
 pub mod postgres;
 pub mod program;
 pub mod python;
+pub mod qperf;
 pub mod reach;
 pub mod redis;
 pub mod rig;

@@ -1,7 +1,8 @@
 //! Socket addresses as C has them, and the families of the Sockets Direct Protocol.
 
+use crate::table::{self, Kind};
 use core::ffi::c_int;
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 
 /// `AF_INET_SDP` as OpenFabrics has it.
@@ -52,17 +53,26 @@ pub unsafe fn is_none(address: *const sockaddr, len: socklen_t) -> bool {
     c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() }) == libc::AF_UNSPEC
 }
 
-/// If the address is of an SDP family, the same one of `AF_INET`.
+/// If the address is of an SDP family, the same one of `AF_INET`. For a socket of such a family also what an IPv6 address
+/// says that IPv4 can say as well, `::` and `::ffff:a.b.c.d`: the kernels that had the family took them, and programs for
+/// it (qperf) listen at the first.
 ///
 /// # Safety
 /// `address` must be valid for `len` bytes, or null.
-pub unsafe fn without_sdp(address: *const sockaddr, len: socklen_t) -> Option<sockaddr_in> {
+pub unsafe fn without_sdp(fd: c_int, address: *const sockaddr, len: socklen_t) -> Option<sockaddr_in> {
     if address.is_null() || (len as usize) < size_of::<sockaddr_in>() {
         return None;
     }
     // SAFETY: long enough, as just checked.
     let mut v4 = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
-    if !is_sdp(c_int::from(v4.sin_family)) {
+    let family = c_int::from(v4.sin_family);
+    if family == libc::AF_INET6 && table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp) {
+        // SAFETY: the caller's promise.
+        let v6 = unsafe { read(address, len) }?;
+        let ip = if v6.ip().is_unspecified() { Ipv4Addr::UNSPECIFIED.into() } else { v6.ip().to_canonical() };
+        let IpAddr::V4(ip) = ip else { return None };
+        v4.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
+    } else if !is_sdp(family) {
         return None;
     }
     v4.sin_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default();

@@ -1,8 +1,11 @@
 //! Programs that measure networks: here it only counts that they work.
 
 use anyhow::{Result, ensure};
+use crosslane_e2e::WORK;
+use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{iperf3, netperf, package, sockperf};
+use crosslane_e2e::{iperf3, netperf, package, qperf, sockperf};
+use crosslane_lab::{Options, Topology};
 
 /// Bytes that a second of iperf3 surely moves, also on a slow and busy machine.
 const LITTLE: u64 = 10 << 20;
@@ -75,6 +78,45 @@ fn sockperf_large() -> Result<()> {
 #[test]
 fn sockperf_nonblocking() -> Result<()> {
     sockperf_with(200, &["--nonblocked"])
+}
+
+/// A program that opens `AF_INET_SDP` sockets by itself. A rule leaves all that it connects by TCP to the kernel, so
+/// streams carry nothing but what goes by the family.
+#[test]
+fn qperf_by_sdp() -> Result<()> {
+    let Some(program) = package::need("qperf") else { return Ok(()) };
+    let rules = vec!["use tcp client qperf *:*".to_owned()];
+    let options = Options { hosts: 2, topology: Topology::Pair, rules, ..Options::scratch("e2e") };
+    let Some(rig) = Rig::up(options)? else { return Ok(()) };
+    let to = rig.address("h2")?.to_string();
+    let port = rig.port();
+    let server = qperf::server(&rig, "h2", &program, port)?;
+    let measure = rig.measure(&["h1", "h2"])?;
+    qperf::client(&rig, "h1", &program, &to, port, &["tcp_bw"])?;
+    measure.carried_by_ip(LITTLE)?;
+    let told = qperf::client(&rig, "h1", &program, &to, port, &["sdp_bw", "sdp_lat"])?;
+    ensure!(told.bandwidth > 0.0 && told.latency > 0.0, "{told:?}");
+    measure.carried(LITTLE, 2)?;
+    let opened = rig.account("h1")?.opened;
+    ensure!(opened == 2, "{opened} streams for two tests");
+    drop(server);
+    measure.gave_back()
+}
+
+/// Without the library its sockets of SDP cannot be made.
+#[test]
+fn qperf_by_sdp_needs_the_library() -> Result<()> {
+    let Some(program) = package::need("qperf") else { return Ok(()) };
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let (to, port) = (rig.address("h2")?.to_string(), rig.port());
+    let server = qperf::server(&rig, "h2", &program, port)?;
+    let mut command = rig.plain("h1", &program)?;
+    command.args(["-lp", &port.to_string(), "-t", "1", &to, "sdp_lat"]);
+    let mut client = Program::start(&mut command)?;
+    let code = client.wait(WORK)?;
+    ensure!(!code.success(), "{}", client.tail());
+    drop(server);
+    Ok(())
 }
 
 #[test]

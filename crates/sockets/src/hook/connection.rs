@@ -7,6 +7,10 @@ use crate::{address, chosen, deferral, options, real};
 use core::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 
+/// Bytes of an IPv4 address.
+#[expect(clippy::cast_possible_truncation, reason = "16")]
+const V4_LEN: socklen_t = size_of::<libc::sockaddr_in>() as socklen_t;
+
 hook! {
     /// `socket(2)`; the families of SDP are TCP sockets that ask to be streams.
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -26,9 +30,9 @@ hook! {
     /// `bind(2)`.
     fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
         // SAFETY: the program's promise to `bind`.
-        match unsafe { address::without_sdp(to, len) } {
-            // SAFETY: our own copy.
-            Some(v4) => unsafe { real::bind(fd, (&raw const v4).cast(), len) },
+        match unsafe { address::without_sdp(fd, to, len) } {
+            // SAFETY: our own copy, of its own length.
+            Some(v4) => unsafe { real::bind(fd, (&raw const v4).cast(), V4_LEN) },
             // SAFETY: the program's promise to `bind`.
             None => unsafe { real::bind(fd, to, len) },
         }
@@ -37,8 +41,8 @@ hook! {
     /// `connect(2)`.
     fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
         // SAFETY: the program's promise to `connect`.
-        let v4 = unsafe { address::without_sdp(to, len) };
-        let to = v4.as_ref().map_or(to, |v4| core::ptr::from_ref(v4).cast());
+        let v4 = unsafe { address::without_sdp(fd, to, len) };
+        let (to, len) = v4.as_ref().map_or((to, len), |v4| (core::ptr::from_ref(v4).cast(), V4_LEN));
         // SAFETY: as above, or our own copy.
         let remote = unsafe { address::read(to, len) };
         // SAFETY: as above.
