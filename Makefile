@@ -28,6 +28,7 @@ bench: packages build ## the figures that the project is held to, also as JSON i
 	$(CROSSLANE) bench quick --out $(TARGET)/bench.json
 	$(CROSSLANE) bench ring --out $(TARGET)/bench-ring.json
 	$(CROSSLANE) bench stack --out $(TARGET)/bench-stack.json
+	$(CROSSLANE) bench sdp --out $(TARGET)/bench-sdp.json
 	$(CROSSLANE) perf --protocol scratchpad --out $(TARGET)/bench-scratchpad.json
 
 clean: ## remove what was built

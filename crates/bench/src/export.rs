@@ -23,6 +23,12 @@ pub fn table(report: &Report) -> String {
     out
 }
 
+/// Rows of cells, the first one of names, as columns that line up.
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let widths = widths(rows);
+    rows.iter().map(|row| line(row, &widths, "  ")).collect()
+}
+
 /// All figures in one table, one line for each metric of each program.
 pub fn summary(report: &Report) -> String {
     let mut flat = report.clone();

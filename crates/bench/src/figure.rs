@@ -20,6 +20,18 @@ pub enum Unit {
     /// Times in a second.
     #[serde(rename = "1/s")]
     PerSecond,
+    /// Megabytes (10^6) in a second of processor time, of all who take part.
+    #[serde(rename = "MB/CPU s")]
+    MegabytesPerProcessorSecond,
+    /// Copies that were made of each byte.
+    #[serde(rename = "copies")]
+    Copies,
+    /// Messages.
+    #[serde(rename = "messages")]
+    Messages,
+    /// Hundredths.
+    #[serde(rename = "%")]
+    Percent,
     /// Hundredths of one processor.
     #[serde(rename = "% of a core")]
     PercentOfCore,
@@ -40,6 +52,10 @@ impl Unit {
             Self::Nanoseconds => "ns",
             Self::Microseconds => "us",
             Self::PerSecond => "1/s",
+            Self::MegabytesPerProcessorSecond => "MB/CPU s",
+            Self::Copies => "copies",
+            Self::Messages => "messages",
+            Self::Percent => "%",
             Self::PercentOfCore => "% core",
             Self::Cycles => "cycles",
             Self::ThousandClocks => "10^3 clocks",
@@ -48,7 +64,14 @@ impl Unit {
 
     /// Whether more is better.
     pub fn more_is_better(self) -> bool {
-        matches!(self, Self::GigabitsPerSecond | Self::MegabytesPerSecond | Self::PerSecond)
+        matches!(
+            self,
+            Self::GigabitsPerSecond
+                | Self::MegabytesPerSecond
+                | Self::MegabytesPerProcessorSecond
+                | Self::PerSecond
+                | Self::Percent
+        )
     }
 }
 

@@ -17,6 +17,7 @@ pub mod program;
 pub mod pumped;
 pub mod ring;
 pub mod scratchpad;
+pub mod sdp;
 pub mod speaker;
 pub mod stack;
 pub mod suite;

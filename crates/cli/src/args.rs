@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
 use crosslane_bench::stack::command::StackArgs;
+use crosslane_bench::sdp::args::SdpArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -156,6 +157,8 @@ pub(crate) enum BenchCommand {
     Ring(Box<RingArgs>),
     /// Cycles a message by function, ours and the kernel's TCP, as the TCP/IP study measured them
     Stack(Box<StackArgs>),
+    /// The modes of a stream by size of message, beside the kernel's TCP, as the SDP study measured SDP
+    Sdp(Box<SdpArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ use crosslane_bench::cli::{
     DemoArgs, PerfArgs, QuickArgs, RingArgs, run_demo, run_perf, run_quick, run_ring,
 };
 use crosslane_bench::stack::command::{StackArgs, run_stack};
+use crosslane_bench::sdp::args::{SdpArgs, run_sdp};
 use crosslane_client::session::socket_path;
 use crosslane_lab::{Options, Preload, Resilience, Topology};
 use std::ffi::OsString;
@@ -34,6 +35,7 @@ pub(crate) enum Action {
     BenchQuick(Box<QuickArgs>),
     BenchRing(Box<RingArgs>),
     BenchStack(Box<StackArgs>),
+    BenchSdp(Box<SdpArgs>),
     Demo(Box<DemoArgs>),
     Top { socket: PathBuf, top: top::Top },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
@@ -64,6 +66,7 @@ impl Action {
             }
             Command::Bench(BenchCommand::Ring(args)) => Self::BenchRing(args),
             Command::Bench(BenchCommand::Stack(args)) => Self::BenchStack(args),
+            Command::Bench(BenchCommand::Sdp(args)) => Self::BenchSdp(args),
             Command::Demo(args) => Self::Demo(args),
             Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
             Command::Explain(args) => explain_of(socket, &args)?,
@@ -119,6 +122,7 @@ impl Action {
             Self::BenchQuick(args) => run_quick(&args),
             Self::BenchRing(args) => run_ring(&args),
             Self::BenchStack(args) => run_stack(&args),
+            Self::BenchSdp(args) => run_sdp(&args),
             Self::Demo(args) => run_demo(&args),
             Self::Top { socket, top } => top::top(&socket, &top),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),

@@ -106,6 +106,12 @@ impl Stream {
         if self.end.shared().status.client.load(Relaxed) != 0 { tuple.server } else { tuple.client }
     }
 
+    /// This end's own address.
+    pub fn local(&self) -> SocketAddr {
+        let tuple = self.end.tuple();
+        if self.end.shared().status.client.load(Relaxed) != 0 { tuple.client } else { tuple.server }
+    }
+
     /// How long [`Self::receive`] and [`Self::receive_all`] wait without a byte coming; `None`, as it is at first: for ever.
     pub fn set_receive_timeout(&self, limit: Option<Duration>) {
         self.receive_limit.set(limit);

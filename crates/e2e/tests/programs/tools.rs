@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use crosslane_e2e::program::{Program, run, story};
 use crosslane_e2e::rig::Rig;
-use crosslane_e2e::{PATIENCE, iperf3, package, wait_for};
+use crosslane_e2e::{PATIENCE, WORK, iperf3, package, wait_for};
 use crosslane_lab::{Options, Topology};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
@@ -108,6 +108,34 @@ fn members(name: &str) -> Vec<i32> {
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_member).collect()
+}
+
+/// Each way of `bench sdp` is measured, what carried the bytes is told, and nothing is lost or sent twice on the way.
+#[test]
+fn bench_sdp_measures_every_way() -> Result<()> {
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let mut command = Command::new(rig.tool("h1", &[])?.get_program());
+    command.args(["bench", "sdp", "--runs", "1", "--millis", "20", "--json"]);
+    let printed = run(command.args(["--sizes", "64,1M", "--replies", "64"]), WORK)?;
+    let report: Value = serde_json::from_str(&printed.text())?;
+    let figures = report["figures"].as_array().context("figures")?;
+    let figure = |group: &str, case: &str| {
+        let found = figures.iter().find(|figure| figure["group"] == group && figure["case"] == case);
+        found.with_context(|| format!("no figure of {group}, {case}"))
+    };
+    for case in ["64 B", "1 MB"] {
+        for group in ["throughput", "per second of processor time", "copies of a byte"] {
+            ensure!(figure(group, case)?["sample"]["median"].as_f64() > Some(0.0), "{group}, {case}");
+        }
+        for mode in ["bcopy", "read-zcopy", "write-zcopy"] {
+            let forced = figure(&format!("forced: {mode}"), case)?;
+            let told = forced["missing"].as_str().is_some_and(|why| why.contains("carried by"));
+            ensure!(told || forced["sample"]["median"].as_f64() > Some(0.0), "{forced}");
+        }
+    }
+    ensure!(figure("forced: bcopy", "1 MB")?["sample"].is_object(), "Bcopy is possible everywhere");
+    ensure!(figure("questions with an answer", "64 B")?["references"].as_array().map(Vec::len) > Some(2));
+    Ok(())
 }
 
 const BENCH: [&str; 6] = ["bench", "quick", "--no-pinned", "--only=iperf3", "--runs", "500"];

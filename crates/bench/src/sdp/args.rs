@@ -1,0 +1,106 @@
+//! Arguments of `crosslane bench sdp`, and what they do.
+
+use super::native::{self, Manner};
+use super::size::Length;
+use super::{Plan, flow, measure, table};
+use crate::cli::Output;
+use crate::suite;
+use anyhow::{Result, bail};
+use clap::Args;
+
+/// What is measured, in words that need no other page.
+const HELP: &str = "\
+Plain programs with sockets send messages of a size between two hosts of a lab, over a soft cable:
+by the mode that a stream chooses by itself (auto), by each mode forced by rules, and by the
+kernel's TCP over loopback and over a veth pair. For each size: MB/s (10^6), MB in a second of
+processor time (both programs' and both daemons' added up), copies of each byte, and which mode
+carried the bytes, by the streams' own counters: a forced mode that another one stood in for has no
+figure. Then questions of 64 bytes with answers of 64 bytes to 8 KB. Cases take turns; medians are
+shown. All of it takes about four minutes. Sizes are from 1 byte to 64M; 1K is 1024.
+Bars: auto reaches 0.9 of the best forced mode, is above loopback TCP at every size, and moves
+more bytes per processor time than loopback TCP, 2.5 times as many from 64 KB on.";
+
+/// `crosslane bench sdp`: the modes of a stream by size of message.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct SdpArgs {
+    /// Runs of each case; medians are shown
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Measure messages of these sizes instead of 1 B to 8 MB, as in 64,1.4K,8M
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub sizes: Vec<Length>,
+    /// Measure answers of these sizes instead of 64 B to 8 KB
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub replies: Vec<Length>,
+    /// How long each run is measured
+    #[arg(long, default_value_t = 300, value_name = "MS", value_parser = clap::value_parser!(u16).range(10..))]
+    pub millis: u16,
+    /// Exit with code 1 if a bar is missed
+    #[arg(long)]
+    pub check: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: Output,
+    /// (internal) Be a program that is written for streams, with --reply and --ask
+    #[arg(long, hide = true, value_enum)]
+    pub native: Option<Manner>,
+    /// (internal) Be a receiver: address, size of the buffer
+    #[arg(long, hide = true, num_args = 2)]
+    pub receive: Vec<String>,
+    /// (internal) Be a sender: address, size of messages
+    #[arg(long, hide = true, num_args = 2)]
+    pub send: Vec<String>,
+    /// (internal) Answer: address, sizes of question and answer
+    #[arg(long, hide = true, num_args = 3)]
+    pub reply: Vec<String>,
+    /// (internal) Ask: address, sizes of question and answer
+    #[arg(long, hide = true, num_args = 3)]
+    pub ask: Vec<String>,
+}
+
+/// Runs `crosslane bench sdp`.
+///
+/// # Errors
+/// The lab does not come up, a program fails, a file cannot be written, or `--check` found a missed bar.
+pub fn run_sdp(args: &SdpArgs) -> Result<()> {
+    if be_a_program(args)? {
+        return Ok(());
+    }
+    let mut plan = Plan { millis: args.millis.into(), ..Plan::new(args.runs.into()) };
+    for (usual, asked) in [(&mut plan.sizes, &args.sizes), (&mut plan.replies, &args.replies)] {
+        if !asked.is_empty() {
+            usual.clone_from(asked);
+        }
+    }
+    let report = measure(&plan)?;
+    args.output.deliver(&report, table::table)?;
+    if args.check && !suite::passes(&report) {
+        bail!("{} bars are missed", report.failed().count());
+    }
+    Ok(())
+}
+
+/// Does what the measuring process started this one for; whether there was anything.
+fn be_a_program(args: &SdpArgs) -> Result<bool> {
+    if let [at, buffer] = &args.receive[..] {
+        flow::receive(at.parse()?, buffer.parse()?)?;
+    } else if let [to, size] = &args.send[..] {
+        flow::send(to.parse()?, size.parse()?)?;
+    } else if let [at, question, answer] = &args.reply[..] {
+        let (at, question, answer) = (at.parse()?, question.parse()?, answer.parse()?);
+        match args.native {
+            Some(manner) => native::reply(manner, at, question, answer)?,
+            None => flow::reply(at, question, answer)?,
+        }
+    } else if let [to, question, answer] = &args.ask[..] {
+        let (to, question, answer) = (to.parse()?, question.parse()?, answer.parse()?);
+        match args.native {
+            Some(manner) => native::ask(manner, to, question, answer)?,
+            None => flow::ask(to, question, answer)?,
+        }
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}

@@ -1,0 +1,261 @@
+//! The report as tables for people: sizes down, ways across, what the bars say, and the study's findings beside.
+
+use super::exchange::{EXCHANGE_MESSAGES, EXCHANGE_PROCESSOR, EXCHANGES};
+use super::tally::MODES;
+use super::way::{AUTO, FORCED};
+use super::{COPIES, OF_BEST, PER_PROCESSOR, PROCESSOR, THROUGHPUT, forced_group, share_group};
+use crate::export::columns;
+use crate::figure::{Figure, Report};
+use crate::program::{LOOPBACK, VETH};
+use std::fmt::Write;
+
+/// What the study found of SDP beside Gigabit Ethernet, by size of message; it gives its curves as pictures.
+const STUDY: [(&str, &str); 12] = [
+    ("1 B", "not given"),
+    ("8 B", "not given"),
+    ("64 B", "below 1"),
+    ("256 B", "above 1"),
+    ("1.4 KB", "above 1"),
+    ("4 KB", "above 1, SDP's best size"),
+    ("16 KB", "above 1"),
+    ("64 KB", "over 3"),
+    ("140 KB", "over 3"),
+    ("256 KB", "over 3"),
+    ("1 MB", "over 3"),
+    ("8 MB", "not given"),
+];
+
+/// What may be compared.
+const READING: &str = "\
+The study's rates are of two servers with an InfiniBand adapter on PCI-X, against Gigabit Ethernet; it gives ratios and
+curves, not numbers. Ours are of processors that copy in one machine, against that machine's loopback. What may be compared
+is where SDP is ahead of TCP and where behind (theirs loses below 256 B, and in throughput per processor), not how far.
+Rates are of one stream, one way; blocking sends from one buffer that stays in the caches, as netperf and iperf3 send;
+the receiver reads into a buffer of the message's size, at least 64 KB. Processor time is both programs' (user and kernel)
+and, for streams, both daemons'; what the kernel does for TCP outside of processes is not in it. A mode that was forced and
+did not carry the bytes has no rate; below is what carried them.
+";
+
+/// Everything.
+pub fn table(report: &Report) -> String {
+    let machine = &report.machine;
+    let mut out = format!(
+        "{}\n{}, {} processors, Linux {}, load {:.1}\n",
+        report.title, machine.processor, machine.processors, machine.kernel, machine.load
+    );
+    for (title, rows) in [
+        ("MB/s (10^6)", throughput(report)),
+        ("MB in a second of processor time, both ends added up", processor(report)),
+        ("copies of each byte, both ends added up", copies(report)),
+        ("questions of 64 B with an answer, one at a time, in a second", exchanges(report)),
+    ] {
+        if rows.len() > 1 {
+            let _ = write!(out, "\n{title}\n{}", columns(&rows));
+        }
+    }
+    let _ = write!(out, "\n{READING}\n");
+    fallen_back(report, &mut out);
+    bars(report, &mut out);
+    report.warnings.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
+    out
+}
+
+fn throughput(report: &Report) -> Vec<Vec<String>> {
+    let mut rows =
+        vec![head(&["size", AUTO, "carried by"], &["of best", "of loopback", "study: SDP of Ethernet"])];
+    for figure in of_group(report, THROUGHPUT) {
+        let mut row = vec![figure.case.clone(), median(figure, None), chosen(report, &figure.case)];
+        row.extend(FORCED.into_iter().chain([LOOPBACK, VETH]).map(|name| median(figure, Some(name))));
+        let best = find(report, OF_BEST, &figure.case);
+        row.push(best.map_or(String::new(), verdict));
+        row.push(verdict(figure));
+        let study = STUDY.iter().find(|(size, _)| *size == figure.case);
+        row.push(study.map_or("not given", |(_, found)| found).to_owned());
+        rows.push(row);
+    }
+    rows
+}
+
+fn processor(report: &Report) -> Vec<Vec<String>> {
+    let mut rows = vec![head(&["size", AUTO], &["of loopback", "processors of auto", "of loopback TCP"])];
+    for figure in of_group(report, PER_PROCESSOR) {
+        let mut row = vec![figure.case.clone(), median(figure, None)];
+        row.extend(FORCED.into_iter().chain([LOOPBACK, VETH]).map(|name| median(figure, Some(name))));
+        row.push(verdict(figure));
+        let used = find(report, PROCESSOR, &figure.case);
+        for name in [None, Some(LOOPBACK)] {
+            row.push(
+                used.and_then(|used| value(used, name))
+                    .map_or("-".to_owned(), |used| format!("{:.2}", used / 100.0)),
+            );
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+fn copies(report: &Report) -> Vec<Vec<String>> {
+    let names = ["size", AUTO].into_iter().chain(FORCED).map(str::to_owned).collect();
+    let figures = of_group(report, COPIES).map(|figure| {
+        let copies = |name| value(figure, name).map_or("-".to_owned(), |copies| format!("{copies:.2}"));
+        let all = [None].into_iter().chain(FORCED.map(Some));
+        [figure.case.clone()].into_iter().chain(all.map(copies)).collect()
+    });
+    [names].into_iter().chain(figures).collect()
+}
+
+fn exchanges(report: &Report) -> Vec<Vec<String>> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for figure in of_group(report, EXCHANGES) {
+        let names: Vec<&str> = figure.references.iter().map(|reference| &*reference.name).collect();
+        if rows.is_empty() {
+            let words = ["answer", "bcopy"].into_iter().chain(names.iter().copied());
+            let costs = ["CPU us: bcopy"].into_iter().chain(names.iter().copied());
+            rows.push(words.chain(costs).chain(["messages: bcopy"]).map(str::to_owned).collect());
+        }
+        let all = || [None].into_iter().chain(names.iter().map(|name| Some(*name)));
+        let cost = find(report, EXCHANGE_PROCESSOR, &figure.case);
+        let messages = find(report, EXCHANGE_MESSAGES, &figure.case).and_then(|figure| value(figure, None));
+        let mut row = vec![figure.case.clone()];
+        row.extend(all().map(|name| median(figure, name)));
+        row.extend(all().map(|name| two(cost.and_then(|cost| value(cost, name)))));
+        row.push(two(messages.filter(|messages| *messages > 0.0)));
+        rows.push(row);
+    }
+    rows
+}
+
+/// Which modes carried what nobody forced.
+fn chosen(report: &Report, case: &str) -> String {
+    let share = |mode: &str| find(report, &share_group(mode), case).and_then(|figure| value(figure, None));
+    let parts =
+        MODES.iter().filter_map(|(mode, _)| Some((*mode, share(mode)?))).filter(|(_, part)| *part >= 0.5);
+    let mut parts: Vec<(&str, f64)> = parts.collect();
+    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words = |(mode, part): &(&str, f64)| {
+        if *part > 99.5 { (*mode).to_owned() } else { format!("{mode} {part:.0} %") }
+    };
+    parts.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+/// What carried the bytes of modes that were forced and did not.
+fn fallen_back(report: &Report, out: &mut String) {
+    for mode in FORCED {
+        let missing = of_group(report, &forced_group(mode))
+            .filter_map(|figure| Some((&figure.case, figure.missing.as_ref()?)));
+        let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (case, why) in missing {
+            match by_reason.iter_mut().find(|(reason, _)| reason == why) {
+                Some((_, cases)) => cases.push(case),
+                None => by_reason.push((why, vec![case])),
+            }
+        }
+        for (why, cases) in by_reason {
+            let _ = writeln!(out, "{mode}, {}: {why}", cases.join(", "));
+        }
+    }
+}
+
+fn bars(report: &Report, out: &mut String) {
+    for (group, bar) in [
+        (OF_BEST, "chosen by itself at least 0.9 of the best forced mode"),
+        (THROUGHPUT, "throughput above loopback TCP's"),
+        (PER_PROCESSOR, "bytes per processor time above loopback TCP's, 2.5 times from 64 KB"),
+    ] {
+        let cases = |met: bool| {
+            let all = of_group(report, group).filter(|figure| figure.bar.is_some());
+            all.filter(|figure| (figure.meets_bar() == Some(true)) == met)
+                .map(|figure| &*figure.case)
+                .collect::<Vec<_>>()
+        };
+        let (met, missed) = (cases(true), cases(false));
+        let verdict = match (met.len(), missed.is_empty()) {
+            (0, true) => "not measured".to_owned(),
+            (count, true) => format!("met at {count} sizes of {count}"),
+            (count, false) => {
+                format!("MISSED at {} (met at {count} of {})", missed.join(", "), count + missed.len())
+            }
+        };
+        let _ = writeln!(out, "{bar}: {verdict}");
+    }
+}
+
+fn of_group<'a>(report: &'a Report, group: &str) -> impl Iterator<Item = &'a Figure> + use<'a> {
+    let group = group.to_owned();
+    report.figures.iter().filter(move |figure| figure.group == group)
+}
+
+fn find<'a>(report: &'a Report, group: &str, case: &str) -> Option<&'a Figure> {
+    of_group(report, group).find(|figure| figure.case == case)
+}
+
+/// The median of the figure itself, or of one of its references.
+fn value(figure: &Figure, reference: Option<&str>) -> Option<f64> {
+    let sample = match reference {
+        None => figure.sample.as_ref(),
+        Some(name) => figure.references.iter().find(|other| other.name == name).map(|other| &other.sample),
+    };
+    sample.map(|sample| sample.median)
+}
+
+fn median(figure: &Figure, reference: Option<&str>) -> String {
+    let precise = |value: f64| if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+    value(figure, reference).map_or("-".to_owned(), precise)
+}
+
+fn two(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// The ratio that the figure's bar speaks of, marked if it is missed.
+fn verdict(figure: &Figure) -> String {
+    let mark = if figure.meets_bar() == Some(false) { " MISSED" } else { "" };
+    figure.bar_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}{mark}"))
+}
+
+/// Names of columns: those before the forced modes and the kernel's TCP, and those behind.
+fn head(before: &[&str], behind: &[&str]) -> Vec<String> {
+    let middle = FORCED.into_iter().chain([LOOPBACK, VETH]);
+    before.iter().copied().chain(middle).chain(behind.iter().copied()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::size::Length;
+    use super::super::{figures, tests::runs};
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::new("sdp");
+        report.warnings.clear();
+        report.figures = [64, 1 << 20].into_iter().flat_map(|size| figures(Length(size), &runs())).collect();
+        report.gather_groups();
+        report
+    }
+
+    #[test]
+    fn each_size_has_its_ways_its_bars_and_the_studys_finding() {
+        let text = table(&report());
+        let row = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
+        let cells: Vec<&str> = row("1 MB").split_whitespace().collect();
+        let wanted = "1 MB 5000 read-zcopy 99 %, bcopy 1 % 4000 5000 - 1000 1000 1.00 5.00 over 3";
+        assert_eq!(cells.join(" "), wanted, "{text}");
+        assert!(row("64 B").ends_with("below 1"), "{text}");
+        assert!(text.contains("write-zcopy, 64 B, 1 MB: carried by bcopy 100 %"), "{text}");
+        assert!(text.contains("throughput above loopback TCP's: met at 2 sizes of 2"), "{text}");
+    }
+
+    #[test]
+    fn a_missed_bar_names_its_sizes() {
+        let mut report = report();
+        let slow = report
+            .figures
+            .iter_mut()
+            .find(|figure| figure.group == THROUGHPUT && figure.case == "64 B")
+            .unwrap();
+        slow.sample = slow.sample.as_ref().map(|sample| sample.scaled(0.1));
+        let text = table(&report);
+        assert!(text.contains("loopback TCP's: MISSED at 64 B (met at 1 of 2)"), "{text}");
+        assert!(text.contains("0.50 MISSED"), "{text}");
+    }
+}

@@ -1,0 +1,130 @@
+//! What a stream has counted, as the daemons of both its ends tell: by which mode its bytes went, and what that took.
+
+use anyhow::{Context, Result};
+use crosslane_lab::Lab;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::ops::Sub;
+
+/// The modes that carry bytes, as people name them and as counters do.
+pub const MODES: [(&str, &str); 4] = [
+    ("bcopy", "bcopy"),
+    ("read-zcopy", "read_zcopy"),
+    ("write-zcopy", "write_zcopy"),
+    ("transaction", "transaction"),
+];
+
+/// Counters of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Bytes that the connecting end sent by each of [`MODES`].
+    pub by_mode: [u64; 4],
+    /// Bytes that the connecting end copied to send them.
+    pub copied_in: u64,
+    /// Bytes that the other end received, which was asked a moment earlier or later.
+    pub received: u64,
+    /// Bytes that it copied to receive them.
+    pub copied_out: u64,
+    /// Records with payload and messages without, of both directions.
+    pub messages: u64,
+}
+
+impl Tally {
+    /// Of the stream whose connecting end, in `h1`, has this address; the other end is in `h2`.
+    ///
+    /// # Errors
+    /// A daemon does not answer, or knows no such stream: the connection was not accelerated.
+    pub fn of(lab: &Lab, client: SocketAddr) -> Result<Self> {
+        let end = |host, role| -> Result<Value> {
+            let status = lab.status(host)?;
+            let found = find(&status, client, role).cloned();
+            found.with_context(|| format!("{host} has no stream of {client}: it was not accelerated"))
+        };
+        Ok(Self::read(&end("h1", "client")?, &end("h2", "server")?))
+    }
+
+    fn read(sender: &Value, receiver: &Value) -> Self {
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let messages = |end: &Value| number(&end["sent"]["records"]) + number(&end["sent"]["control"]);
+        Self {
+            by_mode: MODES.map(|(_, counter)| number(&sender["sent"][counter])),
+            copied_in: number(&sender["sent"]["copied"]),
+            received: number(&receiver["rx_bytes"]),
+            copied_out: number(&receiver["received"]["copied"]),
+            messages: messages(sender) + messages(receiver),
+        }
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> u64 {
+        self.by_mode.iter().sum()
+    }
+
+    /// Part of the bytes that went by the mode of this name.
+    pub fn share(&self, mode: &str) -> f64 {
+        let at = MODES.iter().position(|(name, _)| *name == mode);
+        at.map_or(0.0, |at| ratio(self.by_mode[at], self.bytes()))
+    }
+
+    /// How often each byte was copied, by both ends together.
+    pub fn copies(&self) -> f64 {
+        ratio(self.copied_in, self.bytes()) + ratio(self.copied_out, self.received)
+    }
+}
+
+impl Sub for Tally {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        let mut by_mode = self.by_mode;
+        by_mode.iter_mut().zip(before.by_mode).for_each(|(now, before)| *now = now.saturating_sub(before));
+        Self {
+            by_mode,
+            copied_in: self.copied_in.saturating_sub(before.copied_in),
+            received: self.received.saturating_sub(before.received),
+            copied_out: self.copied_out.saturating_sub(before.copied_out),
+            messages: self.messages.saturating_sub(before.messages),
+        }
+    }
+}
+
+fn find<'a>(status: &'a Value, client: SocketAddr, role: &str) -> Option<&'a Value> {
+    let client = client.to_string();
+    let mut circuits = status["circuits"].as_array()?.iter();
+    circuits.rfind(|circuit| circuit["client"] == client.as_str() && circuit["role"] == role)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn shares_and_copies_are_of_what_came_between() {
+        let end = |read: u64, copied: u64| {
+            let counted =
+                json!({"bcopy": 100, "read_zcopy": read, "copied": copied, "records": 3, "control": 1});
+            json!({"sent": counted, "received": counted, "rx_bytes": 100 + read})
+        };
+        let before = Tally::read(&end(0, 100), &end(0, 100));
+        let between = Tally::read(&end(900, 100), &end(900, 1000)) - before;
+        assert_eq!((between.bytes(), between.share("read-zcopy"), between.share("bcopy")), (900, 1.0, 0.0));
+        assert_eq!((between.copies(), before.copies(), before.messages), (1.0, 2.0, 8));
+    }
+
+    #[test]
+    fn the_stream_is_found_by_its_connecting_end() {
+        let status = json!({"circuits": [
+            {"client": "10.86.0.1:5", "role": "server", "id": 1},
+            {"client": "10.86.0.1:5", "role": "client", "id": 2},
+        ]});
+        let client: SocketAddr = "10.86.0.1:5".parse().unwrap();
+        assert_eq!(find(&status, client, "client").map(|found| &found["id"]), Some(&json!(2)));
+        assert!(find(&status, client, "peer").is_none());
+    }
+}
