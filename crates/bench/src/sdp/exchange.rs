@@ -1,13 +1,13 @@
 //! Questions and answers, one at a time: how many in a second, what they cost, and how many messages they take.
 
-use super::Plan;
 use super::native::Manner;
 use super::pair::{Done, Pair};
 use super::size::Length;
 use super::way::{Rig, Way};
+use super::{Plan, by_turns, failure};
 use crate::figure::{Figure, Sample, Unit};
 use crate::program::{LOOPBACK, VETH};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use std::net::SocketAddr;
 
@@ -36,10 +36,10 @@ enum Asker {
 
 impl Asker {
     /// All of them: plain programs on streams and on the kernel's TCP, and each manner of native ones.
-    fn all() -> Result<Vec<Self>> {
-        let sockets = [PLAIN, LOOPBACK, VETH].into_iter().map(|name| Way::named(name).map(Self::Sockets));
-        let native = Manner::value_variants().iter().map(|manner| Ok(Self::Native(*manner)));
-        sockets.chain(native).collect()
+    fn all() -> Vec<Self> {
+        let asks = |way: &Way| [PLAIN, LOOPBACK, VETH].contains(&way.name);
+        let sockets = Way::all().into_iter().filter(asks).map(Self::Sockets);
+        sockets.chain(Manner::value_variants().iter().copied().map(Self::Native)).collect()
     }
 
     fn name(self) -> &'static str {
@@ -83,19 +83,12 @@ impl Asker {
 }
 
 /// What questions cost whose answers have a size, all askers by turns.
-///
-/// # Errors
-/// A program fails, or its connection was no stream.
-pub fn figures(rig: &Rig, plan: &Plan, answer: Length) -> Result<Vec<Figure>> {
-    let askers = Asker::all()?;
-    let mut runs: Vec<(&str, Vec<Done>)> = askers.iter().map(|asker| (asker.name(), Vec::new())).collect();
-    for _ in 0..plan.runs {
-        for (asker, (name, runs)) in askers.iter().zip(&mut runs) {
-            let done = asker.run(rig, plan, answer);
-            runs.push(done.with_context(|| format!("{name}, answers of {answer}"))?);
-        }
-    }
-    Ok(of_runs(answer, &runs))
+pub fn figures(rig: &Rig, plan: &Plan, answer: Length) -> Vec<Figure> {
+    let (runs, failed) = by_turns(Asker::all(), plan.runs, |asker| asker.run(rig, plan, answer));
+    let runs: Vec<(&str, Vec<Done>)> = runs.into_iter().map(|(asker, runs)| (asker.name(), runs)).collect();
+    let name = |asker: Asker| format!("{}, answers of {answer}", asker.name());
+    let failed = failed.into_iter().map(|(asker, why)| failure(&name(asker), &why));
+    of_runs(answer, &runs).into_iter().chain(failed).collect()
 }
 
 fn of_runs(answer: Length, runs: &[(&str, Vec<Done>)]) -> Vec<Figure> {
@@ -141,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_asker_has_a_name_of_its_own() {
-        let askers = Asker::all().unwrap();
+        let askers = Asker::all();
         let names: std::collections::BTreeSet<&str> = askers.iter().map(|asker| asker.name()).collect();
         assert_eq!(names.len(), askers.len());
     }

@@ -16,7 +16,7 @@ pub mod way;
 
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::program::{LOOPBACK, VETH};
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use pair::{Done, Pair};
 use size::Length;
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub const PER_PROCESSOR: &str = "per second of processor time";
 pub const PROCESSOR: &str = "processor time";
 /// Copies that either end makes of each byte.
 pub const COPIES: &str = "copies of a byte";
+/// What the groups of runs that failed begin with.
+pub const FAILED: &str = "failed";
 /// Parts of the bytes by each mode that nobody forced.
 const CHOSEN: &str = "chosen by itself";
 /// A reference: the best of the modes that were forced and did carry the bytes.
@@ -77,7 +79,7 @@ impl Plan {
 /// Measures `plan`.
 ///
 /// # Errors
-/// The lab does not come up, a program fails, or its connection was no stream.
+/// The lab does not come up.
 pub fn measure(plan: &Plan) -> Result<Report> {
     let rig = Rig::new()?;
     let title =
@@ -85,11 +87,11 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     let mut report = Report::new(title);
     for &size in &plan.sizes {
         eprintln!("  {size}");
-        report.figures.extend(sizes_figures(&rig, plan, size)?);
+        report.figures.extend(sizes_figures(&rig, plan, size));
     }
     for &size in &plan.replies {
         eprintln!("  reply of {size}");
-        report.figures.extend(exchange::figures(&rig, plan, size)?);
+        report.figures.extend(exchange::figures(&rig, plan, size));
     }
     report.gather_groups();
     report.warn_of_noise();
@@ -100,16 +102,34 @@ pub fn measure(plan: &Plan) -> Result<Report> {
 }
 
 /// All ways by turns, each as often as the plan says.
-fn sizes_figures(rig: &Rig, plan: &Plan, size: Length) -> Result<Vec<Figure>> {
-    let ways = Way::all();
-    let mut runs: Vec<(Way, Vec<Done>)> = ways.into_iter().map(|way| (way, Vec::new())).collect();
-    for _ in 0..plan.runs {
-        for (way, runs) in &mut runs {
-            let done = run(rig, *way, size, plan.time());
-            runs.push(done.with_context(|| format!("{}, messages of {size}", way.name))?);
+fn sizes_figures(rig: &Rig, plan: &Plan, size: Length) -> Vec<Figure> {
+    let (runs, failed) = by_turns(Way::all(), plan.runs, |way| run(rig, way, size, plan.time()));
+    let failed =
+        failed.into_iter().map(|(way, why)| failure(&format!("{}, messages of {size}", way.name), &why));
+    figures(size, &runs).into_iter().chain(failed).collect()
+}
+
+/// What each did in each run, and which of them failed, and why.
+type Turns<T> = (Vec<(T, Vec<Done>)>, Vec<(T, Error)>);
+
+/// Runs all, then all again. One that fails is left out of its sample and told: the others go on.
+fn by_turns<T: Copy>(all: Vec<T>, runs: usize, mut run: impl FnMut(T) -> Result<Done>) -> Turns<T> {
+    let mut done: Vec<(T, Vec<Done>)> = all.into_iter().map(|one| (one, Vec::new())).collect();
+    let mut failed = Vec::new();
+    for _ in 0..runs {
+        for (one, samples) in &mut done {
+            match run(*one) {
+                Ok(sample) => samples.push(sample),
+                Err(why) => failed.push((*one, why)),
+            }
         }
     }
-    Ok(figures(size, &runs))
+    (done, failed)
+}
+
+/// The figure of a run that failed: it misses its bar.
+fn failure(what: &str, why: &Error) -> Figure {
+    Figure::failed(&format!("{FAILED}: {what}"), why)
 }
 
 /// One way, once.
@@ -249,6 +269,18 @@ mod tests {
             (found.bar.clone().unwrap().bar, found.bar_ratio())
         };
         assert_eq!((bar(4096), bar(64 << 10)), ((1.0, Some(5.0)), (2.5, Some(5.0))));
+    }
+
+    #[test]
+    fn a_run_that_fails_is_told_and_the_others_count() {
+        let mut runs = 0;
+        let (done, failed) = by_turns(vec!["a", "b"], 2, |name| {
+            runs += 1;
+            if name == "b" && runs == 2 { Err(Error::msg("of 3 only 2")) } else { Ok(done(1.0, None)) }
+        });
+        assert_eq!((done[0].1.len(), done[1].1.len(), failed.len()), (2, 1, 1));
+        let figure = failure(failed[0].0, &failed[0].1);
+        assert_eq!((figure.meets_bar(), figure.missing.as_deref()), (None, Some("of 3 only 2")));
     }
 
     #[test]

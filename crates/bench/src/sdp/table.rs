@@ -3,7 +3,7 @@
 use super::exchange::{EXCHANGE_MESSAGES, EXCHANGE_PROCESSOR, EXCHANGES};
 use super::tally::MODES;
 use super::way::{AUTO, FORCED};
-use super::{COPIES, OF_BEST, PER_PROCESSOR, PROCESSOR, THROUGHPUT, forced_group, share_group};
+use super::{COPIES, FAILED, OF_BEST, PER_PROCESSOR, PROCESSOR, THROUGHPUT, forced_group, share_group};
 use crate::export::columns;
 use crate::figure::{Figure, Report};
 use crate::program::{LOOPBACK, VETH};
@@ -54,6 +54,7 @@ pub fn table(report: &Report) -> String {
         }
     }
     let _ = write!(out, "\n{READING}\n");
+    failures(report, &mut out);
     fallen_back(report, &mut out);
     bars(report, &mut out);
     report.warnings.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
@@ -136,6 +137,18 @@ fn chosen(report: &Report, case: &str) -> String {
         if *part > 99.5 { (*mode).to_owned() } else { format!("{mode} {part:.0} %") }
     };
     parts.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+/// Runs that failed.
+fn failures(report: &Report, out: &mut String) {
+    for figure in report.figures.iter().filter(|figure| figure.group.starts_with(FAILED)) {
+        let _ = writeln!(
+            out,
+            "{}: {}",
+            figure.group.to_uppercase(),
+            figure.missing.as_deref().unwrap_or_default()
+        );
+    }
 }
 
 /// What carried the bytes of modes that were forced and did not.

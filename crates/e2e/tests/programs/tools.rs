@@ -133,6 +133,9 @@ fn bench_sdp_measures_every_way() -> Result<()> {
             ensure!(told || forced["sample"]["median"].as_f64() > Some(0.0), "{forced}");
         }
     }
+    let failed =
+        figures.iter().find(|figure| figure["group"].as_str().is_some_and(|it| it.starts_with("failed")));
+    ensure!(failed.is_none(), "{failed:?}");
     ensure!(figure("forced: bcopy", "1 MB")?["sample"].is_object(), "Bcopy is possible everywhere");
     ensure!(figure("questions with an answer", "64 B")?["references"].as_array().map(Vec::len) > Some(2));
     Ok(())
