@@ -2,8 +2,8 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
-use crosslane_bench::stack::command::StackArgs;
 use crosslane_bench::sdp::args::SdpArgs;
+use crosslane_bench::stack::command::StackArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

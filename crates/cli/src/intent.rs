@@ -9,8 +9,8 @@ use anyhow::Result;
 use crosslane_bench::cli::{
     DemoArgs, PerfArgs, QuickArgs, RingArgs, run_demo, run_perf, run_quick, run_ring,
 };
-use crosslane_bench::stack::command::{StackArgs, run_stack};
 use crosslane_bench::sdp::args::{SdpArgs, run_sdp};
+use crosslane_bench::stack::command::{StackArgs, run_stack};
 use crosslane_client::session::socket_path;
 use crosslane_lab::{Options, Preload, Resilience, Topology};
 use std::ffi::OsString;
