@@ -4,12 +4,10 @@ use super::native::Manner;
 use super::pair::{Done, Pair};
 use super::size::Length;
 use super::way::{Rig, Way};
-use super::{Plan, by_turns, failure};
+use super::{Plan, by_turns, carried_by_others, failure};
 use crate::figure::{Figure, Sample, Unit};
 use crate::program::{LOOPBACK, VETH};
 use anyhow::Result;
-use clap::ValueEnum;
-use std::net::SocketAddr;
 
 /// A group of the report: questions that are answered in a second.
 pub const EXCHANGES: &str = "questions with an answer";
@@ -17,13 +15,18 @@ pub const EXCHANGES: &str = "questions with an answer";
 pub const EXCHANGE_PROCESSOR: &str = "processor time of a question";
 /// Records and other messages of both directions, for each.
 pub const EXCHANGE_MESSAGES: &str = "messages of a question";
+/// The same of Transactions, held against questions and answers that programs written for streams copy.
+pub const TRANSACTIONS: &str = "transactions";
+/// Their messages.
+pub const TRANSACTION_MESSAGES: &str = "messages of a transaction";
 
 /// Bytes of a question.
 pub const QUESTION: usize = 64;
-/// Port of the answering native program; no rule speaks of it.
-const PORT: u16 = 24_100;
 /// What the figures are of; the others are their references.
 const PLAIN: &str = "bcopy";
+/// Transactions are faster; and take fewer messages, by a twentieth at least.
+const FASTER: f64 = 1.0;
+const FEWER: f64 = 1.05;
 
 /// Who asks and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +38,11 @@ enum Asker {
 }
 
 impl Asker {
-    /// All of them: plain programs on streams and on the kernel's TCP, and each manner of native ones.
+    /// All of them: plain programs on streams and on the kernel's TCP, and native ones.
     fn all() -> Vec<Self> {
         let asks = |way: &Way| [PLAIN, LOOPBACK, VETH].contains(&way.name);
         let sockets = Way::all().into_iter().filter(asks).map(Self::Sockets);
-        sockets.chain(Manner::value_variants().iter().copied().map(Self::Native)).collect()
+        sockets.chain(Manner::ASKING.map(Self::Native)).collect()
     }
 
     fn name(self) -> &'static str {
@@ -58,24 +61,17 @@ impl Asker {
 
     fn run(self, rig: &Rig, plan: &Plan, answer: Length) -> Result<Done> {
         let sizes = [QUESTION.to_string(), answer.0.to_string()];
-        let (mut listener, at, verbs, manner) = match self {
-            Self::Sockets(way) => {
-                let (listener, at) = rig.listener(way)?;
-                (listener, at, ["--reply", "--ask"], None)
-            }
-            Self::Native(manner) => {
-                let at = SocketAddr::new(rig.lab.address("h2")?, PORT);
-                (rig.native("h2")?, at, ["--reply", "--ask"], manner.to_possible_value())
-            }
+        let (mut listener, at) = match self {
+            Self::Sockets(way) => rig.listener(way)?,
+            Self::Native(manner) => rig.native_listener(manner)?,
         };
-        let manner = manner.map(|value| format!("--native={}", value.get_name()));
-        listener.args(manner.as_deref()).args([verbs[0], &at.to_string()]).args(&sizes);
+        listener.args(["--reply", &at.to_string()]).args(&sizes);
         let pair = Pair::start(listener, |to| {
             let mut connector = match self {
                 Self::Sockets(way) => rig.connector(way)?,
-                Self::Native(_) => rig.native("h1")?,
+                Self::Native(manner) => rig.native_connector(manner)?,
             };
-            connector.args(manner.as_deref()).args([verbs[1], &to.to_string()]).args(&sizes);
+            connector.args(["--ask", &to.to_string()]).args(&sizes);
             Ok(connector)
         })?;
         pair.measure(plan.time(), self.is_ours().then_some(&rig.lab))
@@ -92,19 +88,31 @@ pub fn figures(rig: &Rig, plan: &Plan, answer: Length) -> Vec<Figure> {
 }
 
 fn of_runs(answer: Length, runs: &[(&str, Vec<Done>)]) -> Vec<Figure> {
-    let figure = |group: &str, unit, value: fn(&Done) -> Option<f64>| {
-        let sample = |name: &str| {
-            let (_, runs) = runs.iter().find(|(other, _)| *other == name)?;
-            Sample::new(runs.iter().filter_map(value).collect())
-        };
-        let others = runs.iter().map(|(name, _)| *name).filter(|name| *name != PLAIN);
-        let figure = Figure::new(group, answer.to_string(), unit, sample(PLAIN));
-        others.fold(figure, |figure, name| figure.against(name, sample(name)))
+    let of = |name: &str| runs.iter().find(|(other, _)| *other == name).map_or(&[][..], |(_, runs)| runs);
+    let transaction = Manner::Transaction.name();
+    let missing = carried_by_others(Manner::Transaction.mode(), of(transaction));
+    let sample = |name: &str, value: fn(&Done) -> Option<f64>| {
+        let lies = name == transaction && missing.is_some();
+        if lies { None } else { Sample::new(of(name).iter().filter_map(value).collect()) }
     };
+    let figure = |group: &str, unit, value| {
+        let others = runs.iter().map(|(name, _)| *name).filter(|name| *name != PLAIN);
+        let figure = Figure::new(group, answer.to_string(), unit, sample(PLAIN, value));
+        others.fold(figure, |figure, name| figure.against(name, sample(name, value)))
+    };
+    let barred = |group: &str, unit, value, bar| {
+        let figure = Figure::new(group, answer.to_string(), unit, sample(transaction, value));
+        let copied = Manner::Stream.name();
+        let figure = Figure { missing: missing.clone().or(figure.missing.clone()), ..figure };
+        figure.against(copied, sample(copied, value)).bar(copied, bar, None)
+    };
+    let rate: fn(&Done) -> Option<f64> = |done| Some(done.rate());
     vec![
-        figure(EXCHANGES, Unit::PerSecond, |done| Some(done.rate())),
+        figure(EXCHANGES, Unit::PerSecond, rate),
         figure(EXCHANGE_PROCESSOR, Unit::Microseconds, |done| Some(1e6 / done.per_processor())),
         figure(EXCHANGE_MESSAGES, Unit::Messages, messages),
+        barred(TRANSACTIONS, Unit::PerSecond, rate, FASTER),
+        barred(TRANSACTION_MESSAGES, Unit::Messages, messages, FEWER),
     ]
 }
 
@@ -121,15 +129,35 @@ mod tests {
     use super::super::tally::Tally;
     use super::*;
 
+    fn done(by_mode: [u64; 4], messages: u64) -> Done {
+        let tally = Tally { by_mode, messages, ..Tally::default() };
+        Done { count: 90, seconds: 1.0, processor: 0.5, tally: Some(tally) }
+    }
+
     #[test]
     fn messages_are_counted_for_each_question() {
-        let tally = Tally { by_mode: [6400, 0, 0, 0], messages: 200, ..Tally::default() };
-        let ours = Done { count: 90, seconds: 1.0, processor: 0.5, tally: Some(tally) };
+        let ours = done([6400, 0, 0, 0], 200);
         let theirs = Done { count: 9, tally: None, ..ours };
         let figures = of_runs(Length(64), &[(PLAIN, vec![ours]), (LOOPBACK, vec![theirs])]);
         assert_eq!(figures[0].ratio(&figures[0].references[0]), Some(10.0));
         assert_eq!(figures[2].sample.as_ref().unwrap().median, 2.0);
         assert!(figures[2].references.is_empty(), "the kernel's messages are not counted");
+    }
+
+    #[test]
+    fn a_transaction_must_take_fewer_messages_and_be_one() {
+        let figures = |by_mode, messages| {
+            let native = [
+                ("native bcopy", vec![done([6400, 0, 0, 0], 200)]),
+                ("transaction", vec![done(by_mode, messages)]),
+            ];
+            of_runs(Length(64), &native)
+        };
+        let verdicts = |figures: Vec<Figure>| (figures[3].meets_bar(), figures[4].meets_bar());
+        assert_eq!(verdicts(figures([0, 0, 0, 6400], 100)), (Some(true), Some(true)));
+        assert_eq!(verdicts(figures([0, 0, 0, 6400], 200)), (Some(true), Some(false)));
+        let rings = figures([6400, 0, 0, 0], 100);
+        assert_eq!(rings[3].missing.as_deref(), Some("carried by bcopy 100 %"));
     }
 
     #[test]

@@ -88,15 +88,16 @@ pub fn obey<W: Serialize>(
     tell(&mut out, &progress.mark())
 }
 
-/// Receives what one sender sends, into a buffer of so many bytes; tells where it listens.
+/// Receives what one sender sends in messages of `size`, into a buffer of that size, but at least [`BUFFER`]; tells where
+/// it listens.
 ///
 /// # Errors
 /// The address is taken.
-pub fn receive(at: SocketAddr, buffer: usize) -> Result<()> {
+pub fn receive(at: SocketAddr, size: usize) -> Result<()> {
     let listener = TcpListener::bind(at).context("cannot listen")?;
     obey(&listener.local_addr()?, move |progress| {
         let (mut peer, _) = listener.accept()?;
-        let mut buffer = vec![0; buffer];
+        let mut buffer = vec![0; size.max(BUFFER)];
         loop {
             match peer.read(&mut buffer) {
                 Ok(0) => return Ok(()),

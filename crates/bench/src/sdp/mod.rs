@@ -8,6 +8,7 @@ pub mod args;
 pub mod exchange;
 pub mod flow;
 pub mod native;
+pub mod native_figures;
 pub mod pair;
 pub mod size;
 pub mod table;
@@ -88,6 +89,9 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     for &size in &plan.sizes {
         eprintln!("  {size}");
         report.figures.extend(sizes_figures(&rig, plan, size));
+        if size.0 >= native_figures::LEAST {
+            report.figures.extend(native_figures::figures(&rig, plan, size));
+        }
     }
     for &size in &plan.replies {
         eprintln!("  reply of {size}");
@@ -135,8 +139,7 @@ fn failure(what: &str, why: &Error) -> Figure {
 /// One way, once.
 fn run(rig: &Rig, way: Way, size: Length, time: Duration) -> Result<Done> {
     let (mut listener, at) = rig.listener(way)?;
-    let buffer = size.0.max(flow::BUFFER);
-    listener.args(["--receive", &at.to_string(), &buffer.to_string()]);
+    listener.args(["--receive", &at.to_string(), &size.0.to_string()]);
     let pair = Pair::start(listener, |to| {
         let mut connector = rig.connector(way)?;
         connector.args(["--send", &to.to_string(), &size.0.to_string()]);
@@ -194,11 +197,13 @@ fn forced_figure(name: &str, size: Length, runs: &[Done], rate: fn(&Done) -> f64
     Figure { missing: missing.or(figure.missing.clone()), ..figure }
 }
 
-/// Why runs that a mode was forced on are not that mode's: others carried the bytes.
+/// Why runs that a way is forced on are not that mode's: others carried the bytes.
 fn impure(name: &str, runs: &[Done]) -> Option<String> {
-    if !FORCED.contains(&name) {
-        return None;
-    }
+    if FORCED.contains(&name) { carried_by_others(name, runs) } else { None }
+}
+
+/// What carried the bytes, if it was not `name` alone.
+fn carried_by_others(name: &str, runs: &[Done]) -> Option<String> {
     let tallies = runs.iter().filter_map(|run| run.tally.as_ref());
     let worst = tallies.min_by(|a, b| a.share(name).total_cmp(&b.share(name)))?;
     if worst.share(name) >= PURE {

@@ -1,6 +1,8 @@
 //! The report as tables for people: sizes down, ways across, what the bars say, and the study's findings beside.
 
-use super::exchange::{EXCHANGE_MESSAGES, EXCHANGE_PROCESSOR, EXCHANGES};
+use super::exchange::{EXCHANGE_MESSAGES, EXCHANGE_PROCESSOR, EXCHANGES, TRANSACTION_MESSAGES, TRANSACTIONS};
+use super::native::Manner;
+use super::native_figures::{NATIVE, NATIVE_PROCESSOR};
 use super::tally::MODES;
 use super::way::{AUTO, FORCED};
 use super::{COPIES, FAILED, OF_BEST, PER_PROCESSOR, PROCESSOR, THROUGHPUT, forced_group, share_group};
@@ -47,6 +49,7 @@ pub fn table(report: &Report) -> String {
         ("MB/s (10^6)", throughput(report)),
         ("MB in a second of processor time, both ends added up", processor(report)),
         ("copies of each byte, both ends added up", copies(report)),
+        ("programs written for streams: MB/s, and MB in a second of processor time", native(report)),
         ("questions of 64 B with an answer, one at a time, in a second", exchanges(report)),
     ] {
         if rows.len() > 1 {
@@ -112,18 +115,35 @@ fn exchanges(report: &Report) -> Vec<Vec<String>> {
         if rows.is_empty() {
             let words = ["answer", "bcopy"].into_iter().chain(names.iter().copied());
             let costs = ["CPU us: bcopy"].into_iter().chain(names.iter().copied());
-            rows.push(words.chain(costs).chain(["messages: bcopy"]).map(str::to_owned).collect());
+            let counts = ["messages: bcopy", "native bcopy", "transaction"];
+            rows.push(words.chain(costs).chain(counts).map(str::to_owned).collect());
         }
         let all = || [None].into_iter().chain(names.iter().map(|name| Some(*name)));
         let cost = find(report, EXCHANGE_PROCESSOR, &figure.case);
-        let messages = find(report, EXCHANGE_MESSAGES, &figure.case).and_then(|figure| value(figure, None));
+        let messages = find(report, EXCHANGE_MESSAGES, &figure.case);
+        let counted =
+            |name| messages.and_then(|figure| value(figure, name)).filter(|messages| *messages > 0.0);
         let mut row = vec![figure.case.clone()];
         row.extend(all().map(|name| median(figure, name)));
         row.extend(all().map(|name| two(cost.and_then(|cost| value(cost, name)))));
-        row.push(two(messages.filter(|messages| *messages > 0.0)));
+        row.extend([None, Some("native bcopy"), Some("transaction")].map(|name| two(counted(name))));
         rows.push(row);
     }
     rows
+}
+
+fn native(report: &Report) -> Vec<Vec<String>> {
+    let names = Manner::POURING.map(Manner::name);
+    let head = ["size"].into_iter().chain(names).chain(names).map(str::to_owned).collect();
+    let figures = of_group(report, NATIVE).map(|rate| {
+        let mut row = vec![rate.case.clone()];
+        for figure in [Some(rate), find(report, NATIVE_PROCESSOR, &rate.case)].into_iter().flatten() {
+            let reference = |manner: Manner| (manner != Manner::Posted).then(|| manner.name());
+            row.extend(Manner::POURING.map(|manner| median(figure, reference(manner))));
+        }
+        row
+    });
+    [head].into_iter().chain(figures).collect()
 }
 
 /// Which modes carried what nobody forced.
@@ -142,20 +162,19 @@ fn chosen(report: &Report, case: &str) -> String {
 /// Runs that failed.
 fn failures(report: &Report, out: &mut String) {
     for figure in report.figures.iter().filter(|figure| figure.group.starts_with(FAILED)) {
-        let _ = writeln!(
-            out,
-            "{}: {}",
-            figure.group.to_uppercase(),
-            figure.missing.as_deref().unwrap_or_default()
-        );
+        let what = figure.group.trim_start_matches(FAILED);
+        let _ = writeln!(out, "FAILED{what}: {}", figure.missing.as_deref().unwrap_or_default());
     }
 }
 
 /// What carried the bytes of modes that were forced and did not.
 fn fallen_back(report: &Report, out: &mut String) {
-    for mode in FORCED {
-        let missing = of_group(report, &forced_group(mode))
-            .filter_map(|figure| Some((&figure.case, figure.missing.as_ref()?)));
+    let forced = FORCED.map(|mode| (mode, forced_group(mode))).into_iter();
+    let native = Manner::POURING.map(|manner| (manner.name(), forced_group(manner.name())));
+    let asked = (TRANSACTIONS, TRANSACTIONS.to_owned());
+    for (mode, group) in forced.chain(native).chain([asked]) {
+        let missing = of_group(report, &group);
+        let missing = missing.filter_map(|figure| Some((&figure.case, figure.missing.as_ref()?)));
         let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
         for (case, why) in missing {
             match by_reason.iter_mut().find(|(reason, _)| reason == why) {
@@ -174,6 +193,9 @@ fn bars(report: &Report, out: &mut String) {
         (OF_BEST, "chosen by itself at least 0.9 of the best forced mode"),
         (THROUGHPUT, "throughput above loopback TCP's"),
         (PER_PROCESSOR, "bytes per processor time above loopback TCP's, 2.5 times from 64 KB"),
+        (NATIVE_PROCESSOR, "bytes per processor time of posted buffers 1.5 times Bcopy's at 1 MB"),
+        (TRANSACTIONS, "transactions faster than Bcopy"),
+        (TRANSACTION_MESSAGES, "transactions with fewer messages than Bcopy"),
     ] {
         let cases = |met: bool| {
             let all = of_group(report, group).filter(|figure| figure.bar.is_some());

@@ -3,8 +3,10 @@
 //! The programs know nothing of modes. Rules of the lab choose by port, for both ends, so that a mode is forced from
 //! outside, as people would do it.
 
+use super::native::Manner;
 use crate::program::{LOOPBACK, VETH};
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use crosslane_lab::{Lab, Options, Preload, Topology};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ pub const AUTO: &str = "auto";
 
 /// A stream whose port no rule speaks of.
 const AUTO_PORT: u16 = 24_000;
+/// The port of programs that are written for streams; no rule speaks of it.
+const NATIVE_PORT: u16 = 24_100;
 
 /// Where two programs meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,13 +128,27 @@ impl Rig {
         Ok(command)
     }
 
-    /// A program of the same host that uses streams by itself, without the library.
+    /// The same for a program that uses streams by itself, without the library: the end that listens.
     ///
     /// # Errors
     /// There is no such host.
-    pub fn native(&self, host: &str) -> Result<Command> {
+    pub fn native_listener(&self, manner: Manner) -> Result<(Command, SocketAddr)> {
+        Ok((self.native("h2", manner)?, SocketAddr::new(self.lab.address("h2")?, NATIVE_PORT)))
+    }
+
+    /// The end that connects.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn native_connector(&self, manner: Manner) -> Result<Command> {
+        self.native("h1", manner)
+    }
+
+    fn native(&self, host: &str, manner: Manner) -> Result<Command> {
         let mut command = self.lab.command(host, Preload::Off, &self.program)?;
         command.args(["bench", "sdp"]);
+        let manner = manner.to_possible_value();
+        command.args(manner.map(|manner| format!("--native={}", manner.get_name())));
         Ok(command)
     }
 }
