@@ -90,7 +90,7 @@ fn way(end: &Held, bytes: &[u8]) -> usize {
     let mut run = match run
         .filter(|run| (run.stream, run.mapped) == (end.index, mapped) && Chooser::alike(run.len, len))
     {
-        Some(run) if run.sends < chooser::RUN => run,
+        Some(run) if run.sends < chooser::RUN || run.bytes < chooser::RUN_BYTES => run,
         ended => {
             if let Some(run) = ended {
                 let ns = now.duration_since(run.begin).as_nanos();

@@ -5,8 +5,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Sends in a row that go the same way and are measured together.
+/// Sends in a row that go the same way and are measured together: at least so many,
 pub const RUN: u32 = 8;
+/// and so many bytes, several times what a ring holds that its reader keeps up with.
+pub const RUN_BYTES: u64 = 8 << 20;
 /// Ways that are compared at most.
 pub const WAYS: usize = 2;
 /// Sizes are told apart by powers of two, from this one on.
@@ -15,14 +17,16 @@ const CLASSES: usize = 12;
 /// Runs of each way before any is preferred.
 const FIRST: u32 = 3;
 /// Runs of the best way before another one is tried again; twice as many each time, up to the second number.
-const PAUSE: (u32, u32) = (128, 8192);
+const PAUSE: (u32, u32) = (64, 4096);
+/// The best run of a way counts for one part in so many less with each run.
+const FORGET: u32 = 32;
 /// A way that is not used now must be better by one part in so many, so that noise changes nothing.
 const MARGIN: u32 = 16;
 
 /// What is known of one size.
 #[derive(Debug, Default)]
 struct Class {
-    /// Picoseconds for each byte, by way; an average in which recent runs count most.
+    /// Picoseconds for each byte in the best run, by way.
     cost: [AtomicU32; WAYS],
     /// Runs of each way, up to [`FIRST`].
     runs: [AtomicU32; WAYS],
@@ -83,8 +87,7 @@ impl Chooser {
         let (class, way) = (&self.0[class_of(len)], way % WAYS);
         let cost = u32::try_from(ns.saturating_mul(1000) / bytes.max(1)).unwrap_or(u32::MAX).max(1);
         let (runs, before) = (class.runs[way].load(Relaxed), class.cost[way].load(Relaxed));
-        // The first run of all pays for what is set up once.
-        let now = if runs <= 1 { cost } else { before - before / 4 + cost / 4 };
+        let now = if runs == 0 { cost } else { cost.min(before.saturating_add(before / FORGET)) };
         class.cost[way].store(now, Relaxed);
         class.runs[way].store((runs + 1).min(FIRST), Relaxed);
     }
@@ -149,6 +152,15 @@ mod tests {
         assert_eq!((chooser.begin(1 << 16), chooser.begin(1 << 23)), (0, 1));
         let (all, best) = sends(&chooser, 1 << 16, 400_000, |_, way| [60, 20][way]);
         assert!(all * 100 < best * 110, "{all} instead of {best}");
+    }
+
+    #[test]
+    fn runs_that_lost_their_processor_do_not_decide() {
+        let chooser = Chooser::new();
+        let cost = |run: u32, way| [20, 60][way] * if run.is_multiple_of(3) { 50 } else { 1 };
+        sends(&chooser, 1 << 16, 40_000, cost);
+        let used = (0..100).filter(|_| chooser.begin(1 << 16) == 0).count();
+        assert!(used >= 98, "{used} of 100");
     }
 
     #[test]
