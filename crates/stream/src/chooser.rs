@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn runs_that_lost_their_processor_do_not_decide() {
         let chooser = Chooser::new();
-        let cost = |run: u32, way| [20, 60][way] * if run.is_multiple_of(3) { 50 } else { 1 };
+        let cost = |run: u32, way| [20u64, 60][way] * if run.is_multiple_of(3) { 50 } else { 1 };
         sends(&chooser, 1 << 16, 40_000, cost);
         let used = (0..100).filter(|_| chooser.begin(1 << 16) == 0).count();
         assert!(used >= 98, "{used} of 100");
