@@ -87,7 +87,7 @@ impl Chooser {
         let (class, way) = (&self.0[class_of(len)], way % WAYS);
         let cost = u32::try_from(ns.saturating_mul(1000) / bytes.max(1)).unwrap_or(u32::MAX).max(1);
         let (runs, before) = (class.runs[way].load(Relaxed), class.cost[way].load(Relaxed));
-        let now = if runs == 0 { cost } else { cost.min(before.saturating_add(before / FORGET)) };
+        let now = if runs == 0 { cost } else { cost.min(before.saturating_add((before / FORGET).max(1))) };
         class.cost[way].store(now, Relaxed);
         class.runs[way].store((runs + 1).min(FIRST), Relaxed);
     }
