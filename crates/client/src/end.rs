@@ -318,7 +318,7 @@ impl End {
         if self.is_moving() {
             return None;
         }
-        let mut walk = self.walk(self.shared.consumer.glance()?)?;
+        let mut walk = self.walk(self.shared.consumer.glance()?)?.through();
         while let Ok(Some(header)) = walk.look() {
             let passes = matches!(header.kind, Kind::Filler | Kind::Hello | Kind::HelloAck);
             if !(passes || header.kind.has_bytes()) {

@@ -2,6 +2,7 @@
 
 use super::End;
 use super::moving::Has;
+use super::walk::Walk;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_shm::Store;
 use crosslane_shm::ring::Cursor;
@@ -126,7 +127,7 @@ impl End {
         let before = seen.take().filter(|seen| seen.circuit == circuit).map(|seen| seen.cursor);
         let start = before.filter(|before| place(before) >= place(&front)).unwrap_or(front);
         let mut any = before.is_some_and(|before| place(&before) < place(&start));
-        let Some(mut walk) = self.walk(start) else { return true };
+        let Some(mut walk) = self.walk(start).map(Walk::through) else { return true };
         while let Ok(Some(header)) = walk.look() {
             any = true;
             if (consumer.generation(), consumer.position()) > place(&walk.cursor()) {

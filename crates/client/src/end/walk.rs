@@ -12,17 +12,25 @@ pub(super) struct Walk<'a> {
     cursor: Cursor,
     /// Where in this ring the walk began: once round is enough.
     began: u64,
+    /// Whether it passes what is announced and not fetched.
+    through: bool,
 }
 
 impl End {
     /// From `cursor` on; `None` if it is in a ring that this process does not have.
     pub(super) fn walk(&self, cursor: Cursor) -> Option<Walk<'_>> {
         let at = self.generations.find(cursor.generation())?;
-        Some(Walk { end: self, at, cursor, began: cursor.position() })
+        Some(Walk { end: self, at, cursor, began: cursor.position(), through: false })
     }
 }
 
 impl<'a> Walk<'a> {
+    /// Goes on behind what is announced and not fetched: for those who want to know what lies in the ring, and not what can
+    /// be received next.
+    pub(super) fn through(self) -> Self {
+        Self { cursor: self.cursor.past_gap(), through: true, ..self }
+    }
+
     /// Where it is.
     pub(super) fn cursor(&self) -> Cursor {
         self.cursor
@@ -62,5 +70,8 @@ impl<'a> Walk<'a> {
     /// Moves behind the record here.
     pub(super) fn pass(&mut self, header: Header) {
         self.cursor.pass(header);
+        if self.through {
+            self.cursor = self.cursor.past_gap();
+        }
     }
 }

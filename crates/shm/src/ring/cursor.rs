@@ -4,7 +4,7 @@ use super::{Violation, address};
 use crate::Load;
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_GROW, Header, Kind, mark, stamp, units};
-use crosslane_wire::slice::{LINE, RING_MIN};
+use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
 #[derive(Clone, Copy, Debug)]
@@ -48,10 +48,12 @@ impl Cursor {
     }
 
     /// Units of the stream up to the end of what has arrived here: walks over the records that lie in the ring, at most
-    /// once round. A record that cannot be ends it.
+    /// once round. A record that cannot be ends it, and so does what is announced, unless all that was announced so far is
+    /// taken back.
     pub fn arrived(mut self, ring: &impl Load) -> u64 {
         let start = self.position;
         while self.position - start < self.cap {
+            self.gap &= ring.load_u64(SRC_OFF) == 0;
             let Ok(Some(header)) = self.look(ring) else { break };
             self.pass(header);
         }
@@ -61,6 +63,11 @@ impl Cursor {
     /// Units of the stream from its start to here.
     pub fn units(&self) -> u64 {
         self.units
+    }
+
+    /// The same place, as if nothing came before it that is not in the ring.
+    pub fn past_gap(self) -> Self {
+        Self { gap: false, ..self }
     }
 
     /// Number of the ring that this is a place in.
