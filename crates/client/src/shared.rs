@@ -140,6 +140,8 @@ pub struct Announcement {
     pub proof_at: AtomicU64,
     /// Of a sink: units of our sending direction that had been consumed.
     pub units: AtomicU64,
+    /// Which of the stream's rings it was announced in.
+    pub generation: AtomicU32,
 }
 
 /// Announcements that are over and whose owners may not know yet.
@@ -178,6 +180,8 @@ pub struct Zcopy {
     pub offered: AtomicU32,
     /// Bytes of it.
     pub offered_len: AtomicU32,
+    /// Which of the stream's rings it was offered in.
+    pub offered_in: AtomicU32,
     /// Number of our last SinkAvail.
     pub last_sink: AtomicU32,
 }
@@ -187,8 +191,9 @@ impl Announcement {
         [&self.sequence, &self.len, &self.done, &self.refused].iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Takes over what the far side announced.
-    pub fn set(&self, descriptor: &Descriptor) {
+    /// Takes over what the far side announced in ring number `generation`.
+    pub fn set(&self, descriptor: &Descriptor, generation: u32) {
+        self.generation.store(generation, Relaxed);
         let (of_process, whose, proof, proof_at) = match descriptor.whose {
             Whose::Buffer(number) => (0, number, 0, 0),
             Whose::Process { pid, proof, proof_at } => (1, u64::from(pid), proof, proof_at),

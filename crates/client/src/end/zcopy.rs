@@ -55,10 +55,10 @@ impl End {
         let descriptor = Descriptor::decode(&consumer.descriptor(ring, head))
             .map_err(|lie| Failure::Violation(lie.into()))?;
         if head.kind == Kind::SrcAvail {
-            zcopy.source.set(&descriptor);
+            zcopy.source.set(&descriptor, consumer.generation());
             consumer.announce(descriptor.len.into());
         } else {
-            zcopy.sink.set(&descriptor);
+            zcopy.sink.set(&descriptor, consumer.generation());
         }
         Ok(())
     }

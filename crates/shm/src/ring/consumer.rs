@@ -222,9 +222,14 @@ impl Consumer {
         self.elsewhere.store(0, Relaxed);
     }
 
+    /// Counts `bytes` as consumed that are neither in the ring nor announced in it.
+    pub fn count_apart(&self, bytes: u64) {
+        self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
+    }
+
     /// Counts `bytes` that came from elsewhere as consumed.
     pub fn count(&self, bytes: u64) {
-        self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
+        self.count_apart(bytes);
         self.elsewhere.store(self.elsewhere().saturating_sub(bytes), Relaxed);
     }
 

@@ -27,9 +27,6 @@ impl End {
             if consumer.elsewhere() == 0 {
                 return Ok(true);
             }
-            if !self.counts(self.generations.rx()) {
-                return Ok(false);
-            }
         }
         if self.is_off() {
             let (sequence, done) = (source.sequence.load(Relaxed), source.done.load(Relaxed));
@@ -44,7 +41,7 @@ impl End {
             consumer.end_elsewhere();
             return Ok(true);
         }
-        Ok(source.refused.load(Relaxed) == 0)
+        Ok(source.refused.load(Relaxed) == 0 && self.counts(self.generations.rx()))
     }
 
     /// Whether bytes are announced, and a receive has something to do with them.
@@ -78,7 +75,8 @@ impl End {
         }
         self.shared.zcopy.refusals.store(0, Relaxed);
         // Counted first: once the source is told that it has been read, the daemons must not say otherwise.
-        if !self.count_elsewhere(wanted)? {
+        consumer.count(wanted);
+        if !self.still_counts(wanted)? {
             return Ok(0);
         }
         let after = done + u32::try_from(wanted).unwrap_or(0);
@@ -98,11 +96,10 @@ impl End {
         Ok(count)
     }
 
-    /// With the lock of receiving: counts `bytes` that came by another way than the ring as received. `Ok(false)`: the
-    /// stream moves, and they do not count; they come again.
-    pub(super) fn count_elsewhere(&self, bytes: u64) -> Result<bool, Failure> {
+    /// With the lock of receiving, when `bytes` that came by another way than the ring were just counted as received.
+    /// `Ok(false)`: the stream moves, and they do not count; they come again.
+    pub(super) fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let rx = self.generations.rx();
-        self.shared.consumer.count(bytes);
         rx.slices.outbound.fence();
         Ok(self.is_settled() || self.counts(rx) || self.was_counted(bytes)?)
     }

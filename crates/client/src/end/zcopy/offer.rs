@@ -1,7 +1,7 @@
 //! The sink of Write Zcopy and of Transactions: offers memory for what comes next, and takes it back.
 
 use super::super::add;
-use super::{End, Failure};
+use super::{End, Failure, Generation};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::Load;
 use crosslane_shm::buffer::Located;
@@ -42,6 +42,7 @@ impl End {
         let begin = producer.units();
         zcopy.last_sink.store(sequence, Relaxed);
         zcopy.offered_len.store(len, Relaxed);
+        zcopy.offered_in.store(tx.number(), Relaxed);
         zcopy.offered.store(sequence, Relaxed);
         self.stamp(tx);
         let (ring, credits) = (&tx.slices.outbound, &tx.slices.inbound);
@@ -63,7 +64,17 @@ impl End {
     #[inline]
     pub fn has_landed(&self) -> bool {
         let offered = self.shared.zcopy.offered.load(Relaxed);
-        offered != 0 && sequence_of(self.generations.rx().slices.inbound.load_u64(WR_DONE)) == offered
+        offered != 0 && self.wr_done().is_none_or(|wr_done| sequence_of(wr_done) == offered)
+    }
+
+    /// What the far side says of it; `None` if this process does not have that ring.
+    fn wr_done(&self) -> Option<u64> {
+        self.offered_at().map(|at| at.slices.inbound.load_u64(WR_DONE))
+    }
+
+    /// The generation whose words speak of what is offered: the far side may be writing by the old circuit still.
+    fn offered_at(&self) -> Option<&Generation> {
+        self.generations.find(self.shared.zcopy.offered_in.load(Relaxed))
     }
 
     /// How many bytes were written into what is offered, and the offer is over; `Ok(None)`: none so far.
@@ -72,7 +83,7 @@ impl End {
             return Ok(None);
         }
         let _guard = self.shared.receiving.lock.lock(tid)?;
-        let wr_done = self.generations.rx().slices.inbound.load_u64(WR_DONE);
+        let wr_done = self.wr_done().ok_or(Failure::Reset)?;
         let bytes = self.guarded(landed(self.offered(), wr_done).map_err(Failure::from))?;
         self.end_offer(bytes)
     }
@@ -85,7 +96,8 @@ impl End {
             return Ok(None);
         }
         let mut back = TakeBack::new(self.offered());
-        let bytes = self.run(self.generations.rx(), |loaded| back.step(loaded));
+        let at = self.offered_at().ok_or(Failure::Reset)?;
+        let bytes = self.run(at, |loaded| back.step(loaded));
         let bytes = self.guarded(bytes)?;
         self.end_offer(bytes)
     }
@@ -98,8 +110,12 @@ impl End {
     /// With the lock of receiving: the offer is over, and `bytes` were written.
     fn end_offer(&self, bytes: Option<u32>) -> Result<Option<usize>, Failure> {
         self.shared.zcopy.offered.store(0, Relaxed);
-        let Some(bytes) = bytes else { return Ok(None) };
-        if !self.count_elsewhere(bytes.into())? {
+        let consumer = &self.shared.consumer;
+        // What came by a circuit that is left counts if it was counted before.
+        let here = self.shared.zcopy.offered_in.load(Relaxed) == consumer.generation();
+        let Some(bytes) = bytes.filter(|_| here) else { return Ok(None) };
+        consumer.count_apart(bytes.into());
+        if !self.still_counts(bytes.into())? {
             return Ok(None);
         }
         let (received, count) = (&self.shared.received, bytes as usize);

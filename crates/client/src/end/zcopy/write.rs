@@ -23,7 +23,8 @@ impl End {
         let sequence = sink.sequence.swap(0, Relaxed);
         let (producer, tx) = (&self.shared.producer, self.generations.tx());
         let begin = producer.units();
-        if sequence == 0 || tx.slices.transit || sink.units.load(Relaxed) != begin {
+        let here = sink.generation.load(Relaxed) == tx.number() && !tx.slices.transit;
+        if sequence == 0 || !here || sink.units.load(Relaxed) != begin {
             return Ok(None);
         }
         let Whose::Buffer(number) = sink.whose() else { return Ok(None) };
