@@ -135,7 +135,9 @@ impl End {
         }
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let (before, sequence) = (zcopy.open(), next_sequence(zcopy.last_source.load(Relaxed)));
-        if before.count() >= mode.announcements() || !behind.holds(&before) {
+        // Whose result nobody has asked for yet, many sends before this one, must not be lost.
+        let taken = zcopy.result(sequence).load(Relaxed) != 0;
+        if taken || before.count() >= mode.announcements() || !behind.holds(&before) {
             return Ok(Attempt::Ring);
         }
         let len = u32::try_from(rest.len()).unwrap_or(LONGEST).min(LONGEST);
@@ -159,6 +161,7 @@ impl End {
         if self.has_moved(tx) {
             let counted = self.decide(tid, tx, begin)?;
             if zcopy.open().find(sequence).is_none() {
+                zcopy.result(sequence).store(0, Relaxed);
                 add(&self.shared.counters.tx_bytes, usize::try_from(counted).unwrap_or(0));
                 return Ok(Attempt::Over(usize::try_from(counted).unwrap_or(0), wake));
             }
@@ -166,33 +169,39 @@ impl End {
         Ok(Attempt::Open(open, wake))
     }
 
-    /// How `open` stands now. Takes no lock unless it is over.
+    /// How `open` stands now. Takes no lock while nothing happens.
     pub fn stand(&self, tid: u32, open: &mut Announcement) -> Result<Stand, Failure> {
-        let zcopy = &self.shared.zcopy;
-        let all = zcopy.open();
-        let Some(index) = all.find(open.what.sequence) else { return self.counted(open).map(Stand::Over) };
-        if self.dead().is_some() || self.gone() {
-            return Err(Failure::Reset);
-        }
-        let tx = self.generations.tx();
-        if tx.number() != open.generation || !self.is_settled() {
-            return Ok(Stand::Unwanted);
-        }
-        let inbound = &tx.slices.inbound;
-        let before = if index == 0 { open.fetched } else { 0 };
-        let progress = all.progress(inbound.load_u64(RD_DONE), before);
-        let progress = self.guarded(progress.map_err(Failure::from))?;
-        if progress.ended <= index {
-            open.fetched = if progress.ended == index { progress.fetched } else { 0 };
-            let refused = bytes_of(inbound.load_u64(SEND_SM), open.what.sequence).is_some();
-            return Ok(if refused { Stand::Unwanted } else { Stand::Open(open.fetched) });
+        // What is seen without the lock may be a mixture; only that all is as it was is believed.
+        if let Ok(Some(stand @ Stand::Open(_))) = self.look_at(&self.shared.zcopy.open(), open) {
+            return Ok(stand);
         }
         let _guard = self.shared.sending.lock.lock(tid)?;
-        let all = zcopy.open();
+        let all = self.shared.zcopy.open();
+        if let Some(stand) = self.guarded(self.look_at(&all, open))? {
+            return Ok(stand);
+        }
         if let Some(index) = all.find(open.what.sequence) {
             self.retire(&all, index + 1);
         }
         self.counted(open).map(Stand::Over)
+    }
+
+    /// How `open`, of `all`, stands; `None` if it is over.
+    fn look_at(&self, all: &Open, open: &mut Announcement) -> Result<Option<Stand>, Failure> {
+        let Some(index) = all.find(open.what.sequence) else { return Ok(None) };
+        let tx = self.generations.tx();
+        if tx.number() != open.generation || !self.is_settled() || self.gone() {
+            return Ok(Some(Stand::Unwanted));
+        }
+        let inbound = &tx.slices.inbound;
+        let before = if index == 0 { open.fetched } else { 0 };
+        let progress = all.progress(inbound.load_u64(RD_DONE), before)?;
+        if progress.ended > index {
+            return Ok(None);
+        }
+        open.fetched = if progress.ended == index { progress.fetched } else { 0 };
+        let refused = bytes_of(inbound.load_u64(SEND_SM), open.what.sequence).is_some();
+        Ok(Some(if refused { Stand::Unwanted } else { Stand::Open(open.fetched) }))
     }
 
     /// With the lock of sending: the first `ended` announcements were fetched in full.
@@ -258,7 +267,7 @@ impl End {
             return Ok(());
         }
         let tx = self.generations.tx();
-        if self.has_moved(tx) {
+        if self.has_moved(tx) && self.dead().is_none() {
             return self.catch_up(tid, Has::Sending);
         }
         self.shared.zcopy.off_at.store(self.shared.producer.position(), Relaxed);
@@ -288,9 +297,9 @@ impl End {
 
     /// How many of the call's bytes count, when the announcement is over.
     fn counted(&self, open: &Announcement) -> Result<usize, Failure> {
-        let result = self.shared.zcopy.result(open.what.sequence).load(Relaxed);
+        let result = self.shared.zcopy.result(open.what.sequence).swap(0, Relaxed);
         let Some(fetched) = bytes_of(result, open.what.sequence) else {
-            // Many others were over before its owner looked: nobody knows any more.
+            // The stream was lost, or somebody asked for it before.
             self.break_off(libc::ECONNRESET);
             return Err(Failure::Reset);
         };
