@@ -1,6 +1,8 @@
 //! Streams whose circuit changes under them: no byte is lost, none comes twice, and lies end the stream.
 
 mod lies;
+mod offers;
 mod rig;
 mod still;
 mod traffic;
+mod zcopy;

@@ -1,15 +1,17 @@
 //! Two ends in one process, and the daemons that move them from circuit to circuit.
 
 use core::sync::atomic::{AtomicU32, Ordering, fence};
+use crosslane_client::buffers::{FarBuffer, Located};
 use crosslane_client::slices::{Next, Retention, Slices};
-use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
+use crosslane_client::{Daemon, End, Failure, Grant, NoBuffer, NoNext};
 use crosslane_shm::arena::{Arena, ArenaView};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_word};
 use crosslane_wire::slice::{LANDED, RETENTION, slice_len};
-use crosslane_wire::{CircuitId, Tuple, WaiterId};
+use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId};
+use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -47,6 +49,9 @@ struct Memory {
     outbound: OwnedFd,
 }
 
+/// Buffers that either program has shared: their memory, bytes, and what may be done with it.
+type Shelf = Mutex<HashMap<BufferId, (OwnedFd, u64, Reach)>>;
+
 /// A daemon, for its one program.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -57,6 +62,7 @@ pub(crate) struct Host {
     client: bool,
     retention: OwnedFd,
     generations: Mutex<Vec<Memory>>,
+    shelf: &'static Shelf,
     /// Far waiters that were rung.
     pub(crate) rung: Mutex<Vec<WaiterId>>,
 }
@@ -96,10 +102,22 @@ impl Daemon for Host {
         self.rung.lock().unwrap().push(waiter);
         true
     }
+
+    fn share(&self, _: CircuitId, located: &Located) -> Result<(), NoBuffer> {
+        let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).ok_or(NoBuffer::Never)?;
+        self.shelf.lock().unwrap().insert(located.id, (memory, located.len, located.reach));
+        Ok(())
+    }
+
+    fn far_buffer(&self, _: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        let shelf = self.shelf.lock().unwrap();
+        let (memory, len, reach) = shelf.get(&buffer).ok_or(NoBuffer::Never)?;
+        FarBuffer::map(memory, *len, *reach).map_err(|_| NoBuffer::Never)
+    }
 }
 
 impl Host {
-    fn new(client: bool) -> &'static Self {
+    fn new(client: bool, shelf: &'static Shelf) -> &'static Self {
         let (arena, fd) = Arena::create().unwrap();
         let arena: &'static Arena = Box::leak(Box::new(arena));
         Box::leak(Box::new(Self {
@@ -110,6 +128,7 @@ impl Host {
             client,
             retention: new_slice("retention", RETENTION).unwrap(),
             generations: Mutex::new(Vec::new()),
+            shelf,
             rung: Mutex::new(Vec::new()),
         }))
     }
@@ -206,7 +225,8 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(ring_max: u64, retained: bool) -> Self {
-        let hosts = [Host::new(true), Host::new(false)];
+        let shelf: &'static Shelf = Box::leak(Box::default());
+        let hosts = [Host::new(true, shelf), Host::new(false, shelf)];
         add(hosts, 0, ring_max, retained, [0, 0]);
         Self { ends: hosts.map(Host::begin), hosts, moves: 0 }
     }

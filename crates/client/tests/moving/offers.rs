@@ -1,0 +1,149 @@
+//! Offered memory at chosen moments, in one thread: it is written before it is given back, or never.
+
+use crate::rig::{Rig, bytes, receive, send, tid};
+use crate::zcopy::{announce_buffer, buffer, check, drain, over};
+use crosslane_client::End;
+use crosslane_client::buffers::OpenBuffer;
+
+const RING_MAX: u64 = 1 << 20;
+
+/// An offer of `answer` with `request`, which must be possible.
+fn offer(end: &End, request: &[u8], answer: &OpenBuffer) {
+    let place = answer.locate(0, answer.len()).unwrap();
+    end.refresh(tid());
+    end.share(&place).unwrap();
+    assert!(end.offer(tid(), request, &place, answer.len()).unwrap().is_some());
+}
+
+fn content(buffer: &OpenBuffer, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn answers_shorter_equal_and_longer_than_the_place() {
+    for len in [1, 100, 4095, 4096, 4097, 60_000] {
+        let rig = Rig::new(RING_MAX, false);
+        let [client, server] = &rig.ends;
+        let answer = OpenBuffer::new(4096).unwrap();
+        offer(client, b"request", &answer);
+        assert_eq!(receive(server, 100).unwrap(), b"request");
+        assert!(!client.stirred());
+        assert_eq!(send(server, &bytes(0, len)), Ok(len));
+        assert!(client.stirred());
+        let count = client.take_landed(tid()).unwrap().expect("it was written");
+        assert_eq!(count, len.min(4096));
+        check(&content(&answer, count), 0);
+        assert_eq!(client.take_back(tid()), Ok(None));
+        let rest = drain(client, 10_000);
+        assert_eq!(rest.len(), len - count);
+        check(&rest, count as u64);
+        assert_eq!(server.statistics().sent.write_zcopy, count as u64);
+    }
+}
+
+#[test]
+fn an_offer_is_void_if_bytes_were_sent_before_it_was_seen() {
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    let answer = OpenBuffer::new(4096).unwrap();
+    offer(client, b"request", &answer);
+    send(server, b"early").unwrap();
+    assert_eq!(receive(server, 100).unwrap(), b"request");
+    send(server, b"late").unwrap();
+    assert!(client.ready(tid()).readable);
+    assert_eq!(client.take_back(tid()), Ok(None));
+    assert_eq!(drain(client, 100), b"earlylate");
+    assert_eq!(content(&answer, 9), [0; 9]);
+}
+
+#[test]
+fn what_was_taken_back_is_never_written_and_the_stream_goes_on() {
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    let answer = OpenBuffer::new(4096).unwrap();
+    for round in 0..3 {
+        offer(client, b"request", &answer);
+        assert_eq!(receive(server, 100).unwrap(), b"request");
+        assert_eq!(client.take_back(tid()), Ok(None));
+        send(server, b"answer").unwrap();
+        assert_eq!(content(&answer, 6), [0; 6], "round {round}");
+        assert_eq!(drain(client, 100), b"answer");
+    }
+}
+
+#[test]
+fn an_answer_in_two_ways_is_taken_in_order() {
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    let answer = OpenBuffer::new(4096).unwrap();
+    offer(client, b"request", &answer);
+    receive(server, 100).unwrap();
+    send(server, &bytes(0, 500)).unwrap();
+    let rest = buffer(500, 20_000);
+    let mut open = announce_buffer(server, &rest, None);
+    // Whoever looks whether there is something consumes the record of the announcement.
+    client.refresh(tid());
+    assert_eq!(client.take_landed(tid()), Ok(Some(500)));
+    check(&content(&answer, 500), 0);
+    let got = drain(client, 1 << 16);
+    assert_eq!(got.len(), rest.len());
+    check(&got, 500);
+    assert_eq!(over(server, &mut open), rest.len());
+}
+
+#[test]
+fn an_offer_of_the_old_circuit_is_void_on_the_next_one() {
+    for server_first in [false, true] {
+        let rig = Rig::new(RING_MAX, false);
+        let [client, server] = &rig.ends;
+        let answer = OpenBuffer::new(4096).unwrap();
+        offer(client, b"request", &answer);
+        assert_eq!(receive(server, 100).unwrap(), b"request");
+        rig.mover().jump(RING_MAX, false, None);
+        if server_first {
+            server.attend(tid());
+            send(server, b"answer").unwrap();
+            assert_eq!(client.take_back(tid()), Ok(None));
+        } else {
+            client.attend(tid());
+            assert_eq!(client.take_back(tid()), Ok(None));
+            send(server, b"answer").unwrap();
+        }
+        assert_eq!(content(&answer, 6), [0; 6], "written after it was given back");
+        assert_eq!(drain(client, 100), b"answer");
+    }
+}
+
+#[test]
+fn what_was_written_before_the_move_comes_once() {
+    for sees in [false, true] {
+        let rig = Rig::new(RING_MAX, false);
+        let [client, server] = &rig.ends;
+        let answer = OpenBuffer::new(4096).unwrap();
+        offer(client, b"request", &answer);
+        assert_eq!(receive(server, 100).unwrap(), b"request");
+        assert_eq!(send(server, &bytes(0, 300)), Ok(300));
+        let mut got = Vec::new();
+        if sees {
+            assert_eq!(client.take_landed(tid()), Ok(Some(300)));
+            got = content(&answer, 300);
+        }
+        rig.mover().jump(RING_MAX, false, None);
+        client.attend(tid());
+        if let Ok(Some(count)) = client.take_back(tid()) {
+            got = content(&answer, count);
+        }
+        match send(server, &bytes(300, 100)) {
+            Ok(count) => {
+                assert_eq!(count, 100);
+                got.extend(drain(client, 1000));
+                assert_eq!(got.len(), 400);
+                check(&got, 0);
+            }
+            // What was written and not yet taken is nobody's: the stream ends, and no byte is wrong.
+            Err(failure) => assert!(!sees, "{failure}"),
+        }
+    }
+}
