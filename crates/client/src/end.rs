@@ -13,6 +13,7 @@ mod exchange;
 mod generations;
 mod keeping;
 mod moving;
+mod offload;
 pub mod ready;
 mod receive;
 mod resend;
@@ -21,6 +22,7 @@ mod walk;
 pub mod zcopy;
 
 use crate::Grant;
+use crate::offload::Offload;
 use crate::shared::{FIN_SILENT, FIN_TOLD, Shared};
 use crate::slices::Next;
 use core::sync::atomic::AtomicU32;
@@ -41,6 +43,7 @@ use crosslane_wire::slice::{
 use crosslane_wire::{BufferId, CircuitId, Tuple, WaiterId};
 use exchange::Exchange;
 use generations::{Generation, Generations};
+use offload::Engaged;
 use thiserror::Error;
 
 /// Far waiters that may be asked for in vain.
@@ -78,6 +81,9 @@ pub enum Failure {
         /// What is known here.
         known: u64,
     },
+    /// The program's buffer is not in its memory.
+    #[error("the buffer is not mapped")]
+    Fault,
     /// A signal handler came in between a call on the same stream, or between a request to the daemon.
     #[error("re-entered from a signal handler")]
     Reentered,
@@ -122,6 +128,16 @@ pub trait Daemon: Sync + core::fmt::Debug {
     fn far_buffer(&self, _circuit: CircuitId, _buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
         Err(NoBuffer::Never)
     }
+
+    /// What this process shares with the daemon's engine, if it has one and may be reached by it.
+    fn offload(&self) -> Option<&'static Offload> {
+        None
+    }
+
+    /// The engine's name for the end's rings of `generation`; 0 if it does not take them.
+    fn engage(&self, _circuit: CircuitId, _token: u64, _generation: u32) -> u32 {
+        0
+    }
 }
 
 /// Why a buffer cannot be shared or had.
@@ -155,6 +171,7 @@ pub struct End {
     token: u64,
     slot: u32,
     exchange: Exchange,
+    engaged: Engaged,
 }
 
 impl End {
@@ -217,6 +234,7 @@ impl End {
             token: grant.token,
             slot: grant.slot,
             exchange: Exchange::new(),
+            engaged: Engaged::default(),
         }
     }
 

@@ -4,12 +4,14 @@
 //!   Session --Connect / Accept--> Grant (two slices, keys) --End::new--> End: try_send, try_recv, readiness, arm
 //! ```
 //! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. [`native`] is what programs
-//! call that are written for Crosslane: streams of their own, and [`memory`] one-sided access by them.
+//! call that are written for Crosslane: streams of their own, and [`memory`] one-sided access by them. Bulk may be handed to
+//! the daemon's engine: [`offload`].
 
 pub mod buffers;
 pub mod end;
 pub mod memory;
 pub mod native;
+pub mod offload;
 pub mod session;
 pub mod shared;
 pub mod slices;

@@ -280,6 +280,15 @@ impl Session {
         }
     }
 
+    /// Asks that transfers of an end may be handed over; the engine's name for its rings, 0 if it does not take them.
+    pub fn engage(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<u32, SessionError> {
+        match self.request(&Request::Engage { circuit, token, generation }, &[])?.0 {
+            Reply::Engaged { handle } => Ok(handle),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            _ => Err(SessionError::Unexpected("rings were to be engaged")),
+        }
+    }
+
     /// Registers a wake event.
     pub fn waiter(&self, eventfd: BorrowedFd<'_>) -> Result<WaiterId, SessionError> {
         match self.request(&Request::Waiter, &[eventfd])?.0 {

@@ -4,6 +4,7 @@ mod check;
 mod raw;
 
 use crate::address::Addresses;
+use crate::offload::Settings;
 use crosslane_wire::local::Rule;
 use raw::RawConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -69,6 +70,8 @@ pub struct Config {
     pub resume: Duration,
     /// Circuits and packets leave by ports of side `a` only.
     pub one_way: bool,
+    /// How the offload engine works for those who want it.
+    pub offload: Settings,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
     /// Rules, the built-in ones last; `offload` is among those.
@@ -124,6 +127,7 @@ pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::offload::Choice;
 
     #[test]
     fn defaults_are_the_documented_ones() {
@@ -132,6 +136,7 @@ mod tests {
         assert_eq!((config.interface.as_deref(), config.mtu, config.spin_us), (Some("xl0"), 65520, 50));
         assert_eq!((config.queues, config.multicast), (2, true));
         assert_eq!((config.ring_max, config.metrics, config.ports.len()), (8 << 20, None, 0));
+        assert_eq!(config.offload, Settings { processors: None, copy: Choice::Auto, least: 256 << 10 });
         assert_eq!(own_addresses(&config).len(), 2);
     }
 
@@ -176,6 +181,10 @@ mod tests {
             ("host = 1\nresume_ms = 5", "resume_ms"),
             ("host = 1\nmtu = 65521", "65520"),
             ("host = 1\nqueues = 0", "queues"),
+            ("host = 1\noffload_cpus = [1]", "offload_cpus"),
+            ("host = 1\noffload_cpus = [0, -1]", "offload_cpus"),
+            ("host = 1\noffload_copy = \"dma\"", "offload_copy"),
+            ("host = 1\noffload_least = \"much\"", "offload_least"),
             ("host = 1\nring_max = \"3M\"", "ring_max"),
             ("host = 1\nring_max = \"99999999999T\"", "size"),
             ("host = 1\nmetrics = \"10.0.0.1:80\"", "loopback"),

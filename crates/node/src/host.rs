@@ -6,6 +6,7 @@ use crate::counter::Counters;
 use crate::ip::Allowance;
 use crate::listener::Listeners;
 use crate::netns;
+use crate::offload::Engines;
 use crate::part::Parts;
 use crate::pump::Pumps;
 use crate::random;
@@ -55,6 +56,8 @@ pub struct Host {
     pub passages: HashMap<TransitId, Passage>,
     /// What moves their bytes.
     pub pumps: Pumps,
+    /// What copies for programs; none before the first that wants it.
+    pub offload: Option<Engines>,
     /// What pumps asked neighbours.
     pub pump_asks: Vec<PumpAsks>,
     /// Sessions.
@@ -119,6 +122,7 @@ impl Host {
             memory: HashMap::new(),
             passages: HashMap::new(),
             pumps,
+            offload: None,
             pump_asks: Vec::new(),
             sessions: BTreeMap::new(),
             listeners: Listeners::default(),

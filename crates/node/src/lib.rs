@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod neighbour;
 pub mod netlink;
 pub mod netns;
+pub mod offload;
 pub mod packet;
 pub mod part;
 pub mod proof;

@@ -298,6 +298,9 @@ impl Host {
     pub(crate) fn show_life(&mut self, circuit: CircuitId) {
         let (Some(parts), Some(end)) = (self.parts.get(&circuit), self.circuits.get(circuit)) else { return };
         let word = life_of(end, parts.published);
+        if let Some(engines) = &self.offload {
+            engines.show(circuit, word);
+        }
         for (session, life) in &parts.holders {
             if let Some(page) = self.sessions.get(session).and_then(|session| session.life.as_ref()) {
                 page.set(*life, word);
@@ -368,6 +371,9 @@ impl Host {
     pub(crate) fn free(&mut self, circuit: CircuitId) {
         self.doubts.remove(&circuit);
         self.drop_holders(circuit);
+        if let Some(engines) = &mut self.offload {
+            engines.free(circuit);
+        }
         self.parts.remove(&circuit);
     }
 
@@ -383,7 +389,7 @@ impl Host {
 }
 
 /// What the life page says of an end, whose programs know of this generation.
-fn life_of(end: &End, published: u32) -> u32 {
+pub(crate) fn life_of(end: &End, published: u32) -> u32 {
     let reason = match (end.death, end.moving) {
         (Some(death), _) => life_reason_of(death),
         (None, Some(_)) => LIFE_MOVING,

@@ -57,6 +57,9 @@ impl Host {
         if !session.buffers.is_empty() {
             self.forget_buffers(id);
         }
+        if let Some(engines) = &mut self.offload {
+            engines.remove(id);
+        }
         self.release_held(id, session.held);
         self.run_circuits();
         self.touched.insert(id);
@@ -189,6 +192,14 @@ impl Host {
             Request::Unshare { buffer } => self.unshare(id, buffer),
             Request::WantBuffer { circuit, buffer } => self.want_buffer(id, circuit, buffer),
             Request::Note { fd, remote, why } => self.note(id, Note { fd, remote, why }),
+            Request::Offload => {
+                let reply = self.offload(id, fds);
+                self.reply(id, &reply);
+            }
+            Request::Engage { circuit, token, generation } => {
+                let handle = self.engage(id, circuit, token, generation);
+                self.reply(id, &Reply::Engaged { handle });
+            }
             Request::Status => self.reply_text(id, Self::status),
             Request::Metrics => self.reply_text(id, Self::metrics),
             Request::Explain { pid } => self.reply_text(id, move |host| host.explain(pid)),

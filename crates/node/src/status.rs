@@ -2,8 +2,10 @@
 
 use crate::cable::Cable;
 use crate::host::Host;
+use crate::offload::Tally;
 use crate::part::Parts;
 use crate::session::{Session, SessionId};
+use core::sync::atomic::Ordering::Relaxed;
 use crosslane_fabric::circuit::{End, Far, Role, State};
 use crosslane_shm::arena::{Chooser, ModesSnapshot};
 use crosslane_stream::Transfer;
@@ -44,6 +46,7 @@ impl Host {
             "listeners": self.listeners.addresses(),
             "circuits": self.circuits_json(|_| true),
             "counters": self.counters_json(),
+            "offload": self.offload_json(),
         })
         .to_string()
     }
@@ -206,6 +209,22 @@ impl Host {
             "sent": modes_json(moved.tx_bytes, &sent),
             "received": modes_json(moved.rx_bytes, &received),
         })
+    }
+
+    /// What the engine has done, by its two threads; null before anybody wanted it.
+    fn offload_json(&self) -> Value {
+        let Some(engines) = &self.offload else { return Value::Null };
+        let told = |tally: &Tally| {
+            json!({
+                "copy": tally.copy.get(),
+                "bytes": tally.bytes.load(Relaxed),
+                "transfers": tally.transfers.load(Relaxed),
+                "refused": tally.refused.load(Relaxed),
+                "sleeps": tally.sleeps.load(Relaxed),
+            })
+        };
+        let mut threads = engines.tallies().map(told);
+        json!({ "send": threads.next(), "receive": threads.next() })
     }
 
     fn counters_json(&self) -> Value {

@@ -208,6 +208,43 @@ impl Arena {
     }
 }
 
+/// A program's arena where its daemon works on rings for it. The program may write anything there at any time.
+#[derive(Debug)]
+pub struct ArenaDesk {
+    base: NonNull<u8>,
+}
+
+// SAFETY: memory reached through atomics only; unmapped only by drop.
+unsafe impl Send for ArenaDesk {}
+// SAFETY: as above.
+unsafe impl Sync for ArenaDesk {}
+
+impl ArenaDesk {
+    /// Maps an arena that a program handed over, after checking its length and seals.
+    pub fn map(fd: impl AsFd) -> Result<Self, MapError> {
+        check(&fd)?;
+        Ok(Self { base: map(&fd, ProtFlags::READ | ProtFlags::WRITE)? })
+    }
+
+    /// The state of an end's rings: to be taken by [`Producer::checked`] and [`Consumer::checked`] only. `None` if there is
+    /// no such slot.
+    pub fn rings(&self, slot: u32) -> Option<(&Producer, &Consumer)> {
+        if slot == 0 || slot >= SLOTS {
+            return None;
+        }
+        // SAFETY: in range of the mapping, aligned; all fields are atomics.
+        let front = unsafe { &*self.base.as_ptr().add(slot as usize * SLOT).cast::<Front>() };
+        Some((&front.producer, &front.consumer))
+    }
+}
+
+impl Drop for ArenaDesk {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), len()) };
+    }
+}
+
 /// A daemon's read-only view of a program's arena.
 #[derive(Debug)]
 pub struct ArenaView {

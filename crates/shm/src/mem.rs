@@ -159,6 +159,12 @@ impl Outbound {
         Ok(Self { mapping: Mapping::new(fd, len)?, caching })
     }
 
+    /// Where `len` bytes at `offset` lie, to be copied to.
+    #[inline]
+    pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        self.mapping.at(offset, len)
+    }
+
     /// Copies `source` to `offset` in the way that is asked for; [`crate::copy::store_fence`] must follow before an
     /// index does.
     #[inline]

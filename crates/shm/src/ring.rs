@@ -18,7 +18,7 @@ mod producer;
 
 pub use consumer::{Consumer, Head};
 pub use cursor::Cursor;
-pub use producer::{ANNOUNCED, EASY, Producer};
+pub use producer::{ANNOUNCED, EASY, Offer, Producer};
 
 use crosslane_wire::DecodeError;
 use crosslane_wire::slice::RING;

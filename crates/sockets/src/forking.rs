@@ -6,7 +6,7 @@
 use crate::hook::descriptor::streams;
 use crate::table::Held;
 use crate::wait::Spinner;
-use crate::{confined, deferral, end_of_life, epoll, process, real, thread, waiters};
+use crate::{confined, consent, deferral, end_of_life, epoll, process, real, thread, waiters};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use crosslane_client::buffers::far;
@@ -95,6 +95,7 @@ pub extern "C" fn in_child() {
     epoll::forked_child();
     deferral::forked_child();
     confined::after_fork();
+    consent::after_fork();
     Spinner::forget_all();
     let _ = LAST.try_with(|last| last.borrow_mut().take());
     let Some(forking) = take() else { return };

@@ -8,7 +8,7 @@ use crate::{end_of_life, epoll, real, thread, waiters};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_client::Failure;
+use crosslane_client::{Failure, offload};
 use crosslane_shm::account::{self, Function, Span};
 use crosslane_shm::wait::spin;
 use crosslane_wire::WaiterId;
@@ -50,6 +50,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     let (mut done, mut awaited) = (0, false);
     look_now_and_then(fd, end);
     if let [bytes] = buffers
+        && !end.offload()
         && zcopy::is_wanted(end, bytes)
         && !must_not_wait(end, flags)
     {
@@ -61,7 +62,9 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
         }
     }
     loop {
-        match end.try_send(thread::tid(), buffers, done) {
+        let may_wait = !must_not_wait(end, flags);
+        let send = || end.try_send(thread::tid(), buffers, done);
+        match if may_wait { offload::allowed(send) } else { send() } {
             Ok(moved) => {
                 ring(end, moved.wake, account::sending);
                 done += moved.bytes;
@@ -72,7 +75,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
             Err(Failure::WouldBlock) => {}
             Err(failure) => return send_failed(end, failure, done, flags),
         }
-        if must_not_wait(end, flags) {
+        if !may_wait {
             if !end.can_be_pressed() {
                 epoll::blocked(end);
                 return partial(done, libc::EAGAIN);
@@ -162,6 +165,9 @@ impl Outcome {
 /// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
 fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
     let _span = account::sending(Function::WaitSpace);
+    if offload::take_interrupted() {
+        wait::interrupted(deadline.is_some())?;
+    }
     let keeps_too_little = end.keeps_too_little();
     if !(end.can_be_pressed() || keeps_too_little) {
         return wait::wait(fd, end, For::Room, deadline);
@@ -201,7 +207,8 @@ fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Resu
     if flags & libc::MSG_PEEK != 0 {
         return end.try_peek(thread::tid(), buffers);
     }
-    let moved = end.try_receive(thread::tid(), buffers)?;
+    let mut receive = || end.try_receive(thread::tid(), buffers);
+    let moved = if must_not_wait(end, flags) { receive() } else { offload::allowed(receive) }?;
     ring(end, moved.wake, account::receiving);
     Ok(moved.bytes)
 }
@@ -268,6 +275,9 @@ fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>)
         return Err(Outcome::Errno(libc::EAGAIN));
     }
     let _span = account::receiving(Function::WaitData);
+    if offload::take_interrupted() {
+        wait::interrupted(deadline.is_some()).map_err(Outcome::Errno)?;
+    }
     wait::wait(fd, end, For::Data, deadline).map_err(Outcome::Errno)
 }
 
@@ -277,6 +287,7 @@ fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outco
         Failure::Tcp => Outcome::Kernel,
         Failure::Ended => broken_pipe(flags),
         Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
+        Failure::Fault => Outcome::Errno(libc::EFAULT),
         Failure::Reset => match pending_error(end) {
             Some(errno) => Outcome::Errno(errno),
             None => broken_pipe(flags),
@@ -292,6 +303,7 @@ pub fn receive_failed(end: &Held, failure: Failure) -> Outcome {
         Failure::Tcp => Outcome::Kernel,
         Failure::Ended => Outcome::Bytes(0),
         Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
+        Failure::Fault => Outcome::Errno(libc::EFAULT),
         // A reset behind the FIN: the end of file stands, and the error is the next sender's.
         Failure::Reset if end.shared().status.error.load(Relaxed) == libc::EPIPE.unsigned_abs() => {
             Outcome::Bytes(0)

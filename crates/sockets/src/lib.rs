@@ -17,6 +17,7 @@ mod announced;
 mod attach;
 mod chosen;
 mod confined;
+mod consent;
 mod crowded;
 mod deferral;
 mod end_of_life;

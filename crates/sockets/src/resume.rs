@@ -1,6 +1,7 @@
 //! What the ends of streams ask of the daemon: slices when their circuit has moved, and buffers.
 
-use crate::process;
+use crate::{consent, process};
+use crosslane_client::offload::Offload;
 use crosslane_client::slices::Next;
 use crosslane_client::{Daemon, NoBuffer, NoNext};
 use crosslane_shm::FarBuffer;
@@ -41,5 +42,13 @@ impl Daemon for BySession {
         }
         let answer = process::with_session(|session, _| session.far_buffer(circuit, buffer));
         answer.flatten().ok_or(NoBuffer::Never)
+    }
+
+    fn offload(&self) -> Option<&'static Offload> {
+        consent::present()
+    }
+
+    fn engage(&self, circuit: CircuitId, token: u64, generation: u32) -> u32 {
+        process::with_session(|session, _| session.engage(circuit, token, generation)).unwrap_or(0)
     }
 }

@@ -75,7 +75,7 @@ pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Resu
         For::Data => &end.shared().receiving.budget,
         For::Room | For::Credit | For::Answer(_) => &end.shared().sending.budget,
     };
-    let ns = if is_long(what) { 0 } else { spin_ns(end, budget) };
+    let ns = if is_long(what) || end.engine_waited() { 0 } else { spin_ns(end, budget) };
     if let Some(_spinner) = Spinner::among(ns)
         && spin(ns, || stirred(end, what))
     {

@@ -154,6 +154,19 @@ pub enum Request {
         /// Why.
         why: Plain,
     },
+    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptors: its desk, and two
+    /// eventfds that are rung when something to send, or to receive, was put there while the daemon's thread slept.
+    /// Answer: [`Reply::Offload`], or [`Reply::Error`] if the daemon does not do that.
+    Offload,
+    /// "I may hand over transfers of this end." Answer: [`Reply::Engaged`].
+    Engage {
+        /// The end.
+        circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
+        /// The generation that the program sends and receives by.
+        generation: u32,
+    },
     /// Everything, as JSON. Answer: [`Reply::Text`] packets.
     Status,
     /// Counters in Prometheus' text format. Answer: [`Reply::Text`] packets.
@@ -345,6 +358,22 @@ pub enum Reply {
         transit: bool,
         /// Whether the stream has a retention ring.
         retained: bool,
+    },
+    /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there.
+    Offload {
+        /// Where the program puts its guard page, an address that the daemon chose at random.
+        guard: u64,
+        /// What the page begins with.
+        nonce: u64,
+        /// The daemon's threads that copy: the sending one and the receiving one.
+        threads: [u32; 2],
+        /// Least bytes of a call that are worth it.
+        least: u64,
+    },
+    /// Answer to [`Request::Engage`].
+    Engaged {
+        /// The name of the end's rings on the desk; 0 if they cannot be offloaded.
+        handle: u32,
     },
     /// The connection stays plain TCP.
     Plain {

@@ -33,7 +33,7 @@ impl End {
                 return Err(self.nothing_left(fin));
             }
             let rx = self.generations.rx();
-            let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false);
+            let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false) | self.was_credited();
             let bell = &self.shared.zcopy.bell;
             let ended = bell.load(Relaxed) != 0 && bell.swap(0, Relaxed) != 0;
             (bytes, (gave || ended).then_some(rx))
@@ -82,7 +82,11 @@ impl End {
     }
 
     fn take_all(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let (consumer, mut done) = (&self.shared.consumer, 0);
+        let mut done = self.hand_in(tid, buffers)?;
+        if done > 0 {
+            return Ok(done);
+        }
+        let consumer = &self.shared.consumer;
         for buffer in buffers {
             let mut at = 0;
             while at < buffer.len() {

@@ -186,7 +186,11 @@ impl End {
     }
 
     fn push_all(&self, tx: &Generation, buffers: &[IoSlice<'_>], mut skip: usize) -> Result<usize, Failure> {
-        let (producer, slices, mut done) = (&self.shared.producer, &tx.slices, 0);
+        let mut done = self.hand_out(tx, buffers, skip)?;
+        if done > 0 {
+            return Ok(done);
+        }
+        let (producer, slices) = (&self.shared.producer, &tx.slices);
         let cpu = self.processor();
         for buffer in buffers {
             let Some(rest) = buffer.get(skip..) else {

@@ -1,6 +1,7 @@
 //! One session with the daemon, from its welcome to its end: what streams and listeners hold on to.
 
 use super::{Error, Stream, Waiter};
+use crate::offload::Offload;
 use crate::session::Session;
 use crate::slices::Next;
 use crate::{Daemon, End, Grant, NoBuffer, NoNext, SessionError};
@@ -15,7 +16,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A session. It is never given back: its streams refer to it until the process ends.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Attachment {
     subnets: Vec<(IpAddr, u8)>,
     spin_ns: u32,
     idle: Mutex<Vec<Waiter>>,
+    /// What is shared with the engine, once a stream wanted it.
+    offload: OnceLock<Option<&'static Offload>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +61,8 @@ impl Attachment {
         let socket = session.socket().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         let spin_ns = if super::wait::has_one_processor() { 0 } else { spin_ns };
         let (link, idle) = (Mutex::new(Link { session, owed: 0 }), Mutex::new(Vec::new()));
-        let attachment = Self { link, socket, arena, life, host, addresses, subnets, spin_ns, idle };
+        let offload = OnceLock::new();
+        let attachment = Self { link, socket, arena, life, host, addresses, subnets, spin_ns, idle, offload };
         Ok(Box::leak(Box::new(attachment)))
     }
 
@@ -240,6 +244,22 @@ impl Daemon for Attachment {
     fn far_buffer(&self, circuit: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
         let answer = self.request(|session| session.far_buffer(circuit, buffer));
         answer.ok().flatten().ok_or(NoBuffer::Never)
+    }
+
+    fn offload(&self) -> Option<&'static Offload> {
+        let attach = || {
+            let keep = |fd| {
+                let kept: &'static OwnedFd = Box::leak(Box::new(fd));
+                kept.as_fd()
+            };
+            let attached = self.request(|session| Offload::attach(session, keep)).ok()?;
+            Some(&*Box::leak(Box::new(attached)))
+        };
+        *self.offload.get_or_init(attach)
+    }
+
+    fn engage(&self, circuit: CircuitId, token: u64, generation: u32) -> u32 {
+        self.request(|session| session.engage(circuit, token, generation)).unwrap_or(0)
     }
 }
 

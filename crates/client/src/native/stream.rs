@@ -7,8 +7,10 @@ use super::bell::Bells;
 use super::wait::{Limit, Patience, Spinner, tid, time_left};
 use super::{Attachment, Error};
 use crate::end::chosen::Statistics;
+use crate::offload;
 use crate::{End, Failure, Moved};
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::arena::Chooser;
 use crosslane_shm::region::Part;
 use crosslane_shm::wait::spin;
 use crosslane_stream::Direction;
@@ -123,6 +125,12 @@ impl Stream {
         self.send_limit.set(limit);
     }
 
+    /// Whether the daemon's engine is to copy what calls send and receive that wait, if it is enough to be worth it; off at
+    /// first.
+    pub fn set_offload(&self, on: bool) {
+        self.end.set_offload(on, Chooser::Program);
+    }
+
     /// Sends all of `bytes`; waits while the far end has no room.
     ///
     /// # Errors
@@ -135,7 +143,7 @@ impl Stream {
         self.settle_posts(0, patience)?;
         let (buffers, mut done) = ([IoSlice::new(bytes)], 0);
         while done < bytes.len() {
-            match self.try_send(&buffers, done)? {
+            match offload::allowed(|| self.try_send(&buffers, done))? {
                 0 => self.pause(For::Room, patience, done)?,
                 count => {
                     done += count;
@@ -195,7 +203,7 @@ impl Stream {
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut patience = self.receive_limit.patience();
         loop {
-            if let Some(count) = self.try_receive(buffer)? {
+            if let Some(count) = offload::allowed(|| self.try_receive(buffer))? {
                 return Ok(count);
             }
             self.pause(For::Data, &mut patience, 0)?;
@@ -213,7 +221,7 @@ impl Stream {
     pub(crate) fn receive_all_by(&self, buffer: &mut [u8], patience: &mut Patience) -> Result<(), Error> {
         let mut done = 0;
         while done < buffer.len() {
-            match self.try_receive(&mut buffer[done..])? {
+            match offload::allowed(|| self.try_receive(&mut buffer[done..]))? {
                 Some(0) => return Err(Error::Closed),
                 Some(count) => {
                     done += count;
@@ -301,6 +309,7 @@ impl Stream {
                 self.violated(&failure.to_string());
                 Error::Violated(failure.to_string())
             }
+            Failure::Fault => Error::Broken(Errno::FAULT),
             _ if self.attachment.is_over() => Error::DaemonGone,
             _ => {
                 let errno = self.end.shared().status.error.load(Relaxed);

@@ -2,7 +2,9 @@
 
 use super::{ConfigError, PORTS_MAX, PortConfig};
 use crate::address::{Addresses, Network};
+use crate::offload::Choice;
 use crate::rule;
+use crosslane_shm::copy::Strategy;
 use crosslane_wire::local::Rule;
 use crosslane_wire::slice::{RING_MAX, RING_MIN, ring_max_ok};
 use std::collections::BTreeSet;
@@ -105,6 +107,30 @@ pub(super) fn check_spin(spin: i64) -> Result<u32, ConfigError> {
         .ok()
         .filter(|spin| *spin <= 1000)
         .ok_or_else(|| value("spin_us", format!("{spin} is not between 0 and 1000")))
+}
+
+pub(super) fn check_offload_cpus(cpus: &[i64]) -> Result<[usize; 2], ConfigError> {
+    let numbers: Vec<usize> = cpus.iter().filter_map(|cpu| usize::try_from(*cpu).ok()).collect();
+    match <[usize; 2]>::try_from(numbers) {
+        Ok(both) if cpus.len() == 2 => Ok(both),
+        _ => Err(value(
+            "offload_cpus",
+            format!("{cpus:?} are not two processors, of the sender and of the receiver"),
+        )),
+    }
+}
+
+pub(super) fn check_offload_copy(name: &str) -> Result<Choice, ConfigError> {
+    match name {
+        "auto" => Ok(Choice::Auto),
+        "cached" => Ok(Choice::Staged(Strategy::Cached)),
+        "non-temporal" => Ok(Choice::Staged(Strategy::NonTemporal)),
+        "rep-movs" => Ok(Choice::Staged(Strategy::RepMovs)),
+        other => {
+            let text = format!("`{other}` is none of `auto`, `cached`, `non-temporal`, `rep-movs`");
+            Err(value("offload_copy", text))
+        }
+    }
 }
 
 pub(super) fn check_resume(resilience: &str, ms: i64) -> Result<Duration, ConfigError> {

@@ -1,11 +1,13 @@
 //! The configuration file as it is written.
 
 use super::check::{
-    check_distinct, check_interface, check_metrics, check_mtu, check_queues, check_resume, check_ring_max,
-    check_rules, check_socket, check_spin, check_subnet, parse_size, value,
+    check_distinct, check_interface, check_metrics, check_mtu, check_offload_copy, check_offload_cpus,
+    check_queues, check_resume, check_ring_max, check_rules, check_socket, check_spin, check_subnet,
+    parse_size, value,
 };
 use super::{Config, ConfigError, PortConfig, WINDOW_MAX, WINDOW_MIN};
 use crate::address::Addresses;
+use crate::offload::Settings;
 use crosslane_fabric::HOST_MAX;
 use crosslane_wire::HostId;
 use crosslane_wire::slice::PAGE;
@@ -42,6 +44,11 @@ pub(super) struct RawConfig {
     one_way: bool,
     #[serde(default)]
     offload: bool,
+    offload_cpus: Option<Vec<i64>>,
+    #[serde(default = "default_offload_copy")]
+    offload_copy: String,
+    #[serde(default = "default_offload_least")]
+    offload_least: String,
     metrics: Option<String>,
     #[serde(default)]
     rules: Vec<String>,
@@ -95,6 +102,12 @@ fn default_resilience() -> String {
 fn default_resume_ms() -> i64 {
     3000
 }
+fn default_offload_copy() -> String {
+    "auto".to_owned()
+}
+fn default_offload_least() -> String {
+    "256K".to_owned()
+}
 fn default_spin_us() -> i64 {
     50
 }
@@ -131,6 +144,11 @@ impl RawConfig {
             spin_us: check_spin(self.spin_us)?,
             resume: check_resume(&self.resilience, self.resume_ms)?,
             one_way: self.one_way,
+            offload: Settings {
+                processors: self.offload_cpus.as_deref().map(check_offload_cpus).transpose()?,
+                copy: check_offload_copy(&self.offload_copy)?,
+                least: parse_size("offload_least", &self.offload_least)?,
+            },
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
             rules: check_rules(&self.rules, &addresses, self.offload)?,
             addresses,

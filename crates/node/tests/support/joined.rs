@@ -4,7 +4,7 @@ use super::{Circuit, Client, Lab, finish, new_arena, port};
 use crosslane_shm::arena::Arena;
 use crosslane_wire::local::Request;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A ring of `hosts` daemons, all up.
 pub fn ring(hosts: u16, more: &str) -> Lab {
@@ -33,13 +33,14 @@ pub struct Joined {
     pub far: Circuit,
     /// The client's.
     pub arena: Option<Arena>,
+    pub arena_fd: OwnedFd,
     pub sockets: (TcpStream, TcpStream),
     _listener: TcpListener,
 }
 
 pub fn join(lab: &Lab, to: usize) -> Joined {
-    let (arena, fd) = new_arena();
-    let mut client = Client::hello(&lab.control(1), "client", Some(fd.as_fd()));
+    let (arena, arena_fd) = new_arena();
+    let mut client = Client::hello(&lab.control(1), "client", Some(arena_fd.as_fd()));
     let (_, fd) = new_arena();
     let mut server = Client::hello(&lab.control(to), "server", Some(fd.as_fd()));
     let listener = TcpListener::bind(format!("127.86.0.{to}:0")).unwrap();
@@ -48,5 +49,14 @@ pub fn join(lab: &Lab, to: usize) -> Joined {
     let near = near.expect("a circuit");
     let (ours, theirs) = finish(socket, &listener);
     let far = server.circuit(&Request::Accept { slot: 1 }, theirs.as_fd()).expect("it was announced");
-    Joined { client, server, near, far, arena: Some(arena), sockets: (ours, theirs), _listener: listener }
+    Joined {
+        client,
+        server,
+        near,
+        far,
+        arena: Some(arena),
+        arena_fd,
+        sockets: (ours, theirs),
+        _listener: listener,
+    }
 }

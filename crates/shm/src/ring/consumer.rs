@@ -6,7 +6,7 @@ use crate::{Load, Store};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{Header, Kind, mark, payload_at};
+use crosslane_wire::record::{FLAG_GROW, Header, Kind, mark, payload_at};
 use crosslane_wire::slice::CREDIT;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
@@ -84,6 +84,62 @@ impl Consumer {
         }
         self.generation.store(generation, Relaxed);
         self.expected.store(mark(key, 0), Release);
+    }
+
+    /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring
+    /// number `generation`, with at most `ring_max` bytes and this key, it is in the middle of a change, or what comes next
+    /// is not payload in the ring. What the copy does stays within those.
+    pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
+        let cursor = self.glance()?.checked(ring_max, key)?;
+        let (word, taken) = (self.word.load(Relaxed), self.taken.load(Relaxed));
+        let returned = self.returned.load(Relaxed);
+        let elsewhere = self.elsewhere() | self.announced.load(Relaxed);
+        if cursor.generation != generation || returned > cursor.position || cursor.units > u64::MAX / 4 {
+            return None;
+        }
+        let begun_ok = if word == 0 {
+            taken == 0
+        } else {
+            let header = Header::from_word(word, cursor.cap - cursor.offset).ok()?;
+            let grows = header.flags & FLAG_GROW != 0;
+            header.kind == Kind::Data && taken <= header.len.into() && !(grows && cursor.cap * 2 > ring_max)
+        };
+        if elsewhere != 0 || !begun_ok {
+            return None;
+        }
+        let copy = Self::default();
+        copy.resume(generation, cursor.cap, ring_max, key, cursor.units);
+        for (to, value) in [
+            (&copy.position, cursor.position),
+            (&copy.offset, cursor.offset),
+            (&copy.word, word),
+            (&copy.taken, taken),
+            (&copy.returned, returned),
+            (&copy.expected, mark(key, cursor.position)),
+        ] {
+            to.store(value, Relaxed);
+        }
+        Some(copy)
+    }
+
+    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of. Must come before credit is
+    /// given back for it.
+    pub fn publish(&self, to: &Self) {
+        to.expected.store(0, Relaxed);
+        fence(Release);
+        let words = [
+            (&self.position, &to.position),
+            (&self.cap, &to.cap),
+            (&self.units, &to.units),
+            (&self.word, &to.word),
+            (&self.taken, &to.taken),
+            (&self.returned, &to.returned),
+        ];
+        for (from, to) in words {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        to.offset.store(self.offset.load(Relaxed), Release);
+        to.expected.store(self.expected.load(Relaxed), Release);
     }
 
     /// Number of the ring that is consumed.

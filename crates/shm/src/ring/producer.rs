@@ -7,9 +7,9 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
-    FLAG_GROW, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_of, span, stamped, units,
+    FLAG_GROW, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_at, payload_of, span, stamped, units,
 };
-use crosslane_wire::slice::{CREDIT, LINE};
+use crosslane_wire::slice::{CREDIT, LINE, RING_MIN};
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
@@ -28,6 +28,15 @@ const PRESSED: u32 = 2;
 /// What records are stamped with: nothing, the time when they are written, else this stamp.
 const NO_STAMP: u32 = 0;
 const OWN_TIME: u32 = u32::MAX;
+
+/// A place for the payload of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Where in the slice it begins.
+    pub at: usize,
+    /// Bytes.
+    pub len: usize,
+}
 
 /// The producing end's state.
 #[repr(C, align(64))]
@@ -75,6 +84,51 @@ impl Producer {
         self.demand.store(CONTENT, Relaxed);
         self.stamping.store(NO_STAMP, Relaxed);
         self.generation.store(generation, Release);
+    }
+
+    /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring
+    /// number `generation`, with at most `ring_max` bytes and this key. What the copy does stays within those.
+    pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
+        let word = |word: &AtomicU64| word.load(Relaxed);
+        let (position, offset, cap) = (word(&self.position), word(&self.offset), word(&self.cap));
+        let (credit, barrier, units) = (word(&self.credit), word(&self.barrier), word(&self.units));
+        let limit = word(&self.ring_max);
+        let limit_ok = limit.is_power_of_two() && cap <= limit && limit <= ring_max;
+        let cap_ok = cap.is_power_of_two() && cap >= RING_MIN.min(ring_max);
+        let place_ok = offset < cap && offset.is_multiple_of(LINE) && position < u64::MAX / 4;
+        let past_ok = credit <= position && barrier <= position && units < u64::MAX / 4;
+        if !(limit_ok && cap_ok && place_ok && past_ok) || self.generation() != generation {
+            return None;
+        }
+        let copy = Self::default();
+        copy.resume(generation, cap, limit, key, units);
+        for (to, value) in [
+            (&copy.position, position),
+            (&copy.offset, offset),
+            (&copy.credit, credit),
+            (&copy.barrier, barrier),
+        ] {
+            to.store(value, Relaxed);
+        }
+        copy.demand.store(self.demand.load(Relaxed).min(PRESSED), Relaxed);
+        copy.stamping.store(self.stamping.load(Relaxed), Relaxed);
+        Some(copy)
+    }
+
+    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of.
+    pub fn publish(&self, to: &Self) {
+        let words = [
+            (&self.cap, &to.cap),
+            (&self.credit, &to.credit),
+            (&self.barrier, &to.barrier),
+            (&self.units, &to.units),
+        ];
+        for (from, to) in words {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        to.demand.store(self.demand.load(Relaxed), Relaxed);
+        to.position.store(self.position(), Release);
+        to.offset.store(self.offset.load(Relaxed), Relaxed);
     }
 
     /// Number of the ring that is filled.
@@ -229,15 +283,36 @@ impl Producer {
     ) -> Result<usize, Violation> {
         let _span = COUNTED.then(|| account::sending(Function::Allot));
         let mut done = 0;
-        while done < len {
-            let left = len - done;
-            let wanted = span((left as u64).min(MAX_PAYLOAD)) + LINE;
+        while done < len
+            && let Some(offer) = self.offer(ring, credits, len - done, cpu)?
+        {
+            self.put(ring, kind, offer.len as u64, cpu, |at| {
+                let _span = COUNTED.then(|| account::sending(Function::CopyIn));
+                fill(at, done..done + offer.len);
+            });
+            done += offer.len;
+        }
+        Ok(done)
+    }
+
+    /// Where the payload of the next record would lie, of `left` bytes, at least one, that are to be sent; `None` if there
+    /// is no room. The ring may become longer by this. What was offered is taken by [`Self::commit`].
+    #[inline]
+    pub fn offer(
+        &self,
+        ring: &impl Store,
+        credits: &impl Load,
+        left: usize,
+        cpu: u16,
+    ) -> Result<Option<Offer>, Violation> {
+        let wanted = span((left as u64).min(MAX_PAYLOAD)) + LINE;
+        loop {
             let whole = self.room(credits, wanted)?;
             let room = whole.saturating_sub(LINE);
             if room < LINE {
                 self.was_full();
                 if whole < LINE || !self.grows_now() {
-                    break;
+                    return Ok(None);
                 }
                 self.jump(ring, cpu);
                 continue;
@@ -245,14 +320,15 @@ impl Producer {
             if room + LINE < wanted {
                 self.was_full();
             }
-            let take = self.fitting(room).min(left);
-            self.put(ring, kind, take as u64, cpu, |at| {
-                let _span = COUNTED.then(|| account::sending(Function::CopyIn));
-                fill(at, done..done + take);
-            });
-            done += take;
+            let len = self.fitting(room).min(left);
+            let at = address(self.offset.load(Relaxed) + payload_at(len as u64));
+            return Ok(Some(Offer { at, len }));
         }
-        Ok(done)
+    }
+
+    /// Pushes the record of what [`Self::offer`] offered last, whose payload lies there already.
+    pub fn commit(&self, ring: &impl Store, kind: Kind, offer: Offer, cpu: u16) {
+        self.put(ring, kind, offer.len as u64, cpu, |_| {});
     }
 
     /// Pushes one whole message as one record, or nothing if there is no room for it now: `Ok(false)`.

@@ -1,0 +1,198 @@
+//! Bulk that the daemon's engine moves instead of us. All else stays as it is: the caller has the lock of the direction,
+//! and finds the ring's state as if it had moved the bytes itself.
+
+use super::{End, Failure, Generation};
+use crate::offload::{self, Handed, Offload};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use crosslane_shm::arena::Modes;
+use crosslane_shm::desk::{Order, SPANS, Way};
+use crosslane_shm::remote::Span;
+use crosslane_stream::Direction;
+use crosslane_wire::record::Kind;
+use std::io::{IoSlice, IoSliceMut};
+
+/// Longest piece of a call that is handed over at once, bytes: signals wait so long.
+const LONGEST: usize = 4 << 20;
+/// A record at the front with so much left promises bulk.
+const BULK: usize = 16 * 1024;
+/// Calls in vain until that is taken for an answer.
+const IN_VAIN: u32 = 16;
+/// The engine does not take these rings.
+const REFUSED: u32 = u32::MAX;
+
+/// How this process and the engine stand with regard to one end.
+#[derive(Debug, Default)]
+pub(super) struct Engaged {
+    /// The generation, and the engine's name for its rings; 0 if it was not asked.
+    rings: AtomicU64,
+    /// What gave the name: a child of `fork` and a new session have another.
+    by: AtomicPtr<Offload>,
+    /// The last receive was bulk: the next one waits with the engine.
+    bulk: AtomicBool,
+    /// Calls in a row that it declined.
+    in_vain: AtomicU32,
+    /// The engine has waited for the far side in the last call.
+    waited: AtomicBool,
+    /// The engine has given room back, and the far side was not looked at since.
+    credited: AtomicBool,
+}
+
+impl End {
+    /// Sends what it can of `buffers`, from their byte `skip` on, by the engine; 0 if that is not for the engine.
+    pub(super) fn hand_out(
+        &self,
+        tx: &Generation,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Result<usize, Failure> {
+        let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
+        let Some((engine, mut order)) = self.order(tx, spans, skip) else { return Ok(0) };
+        order.rung = self.shared.sending.rung.load(Relaxed);
+        self.handed(engine.run(Way::Out, &order), &self.shared.sent)
+    }
+
+    /// Receives what it can into `buffers` by the engine; 0 if that is not for the engine, or nothing came.
+    pub(super) fn hand_in(&self, tid: u32, buffers: &[IoSliceMut<'_>]) -> Result<usize, Failure> {
+        let rx = self.generations.rx();
+        let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
+        let Some((engine, mut order)) = self.order(rx, spans, 0) else { return Ok(0) };
+        if !self.expects_bulk(tid)? || self.rx() != Direction::Open || !self.is_settled() {
+            return Ok(0);
+        }
+        order.rung = self.shared.receiving.rung.load(Relaxed);
+        let moved = self.handed(engine.run(Way::In, &order), &self.shared.received);
+        self.engaged.bulk.store(moved.is_ok_and(engine_sized), Relaxed);
+        moved
+    }
+
+    /// Whether the engine has waited for the far side since this was last asked: to spin would be in vain.
+    #[inline]
+    pub fn engine_waited(&self) -> bool {
+        self.engaged.waited.load(Relaxed) && self.engaged.waited.swap(false, Relaxed)
+    }
+
+    fn is_bulk(&self) -> bool {
+        self.engaged.bulk.load(Relaxed)
+    }
+
+    /// Whether the engine has given room back since this was last asked.
+    pub(super) fn was_credited(&self) -> bool {
+        self.engaged.credited.load(Relaxed) && self.engaged.credited.swap(false, Relaxed)
+    }
+
+    /// What is handed over, if anything may be.
+    #[inline]
+    fn order(
+        &self,
+        at: &Generation,
+        spans: impl Iterator<Item = (u64, usize)> + Clone,
+        skip: usize,
+    ) -> Option<(&'static Offload, Order)> {
+        if !self.offload() || at.slices.transit || !offload::is_allowed() || !self.is_settled() {
+            return None;
+        }
+        let total = spans.clone().map(|(_, len)| len).sum::<usize>() - skip;
+        if total < BULK {
+            return None;
+        }
+        let engine = self.daemon.offload()?;
+        if !engine.is_worth(total) {
+            return None;
+        }
+        let handle = self.handle(at, engine)?;
+        Some((engine, Order { handle, spans: place(spans, skip), rung: 0 }))
+    }
+
+    /// The engine's name for the rings of this generation.
+    fn handle(&self, at: &Generation, engine: &'static Offload) -> Option<u32> {
+        let by = core::ptr::from_ref(engine).cast_mut();
+        if self.engaged.by.load(Relaxed) != by {
+            self.engaged.rings.store(0, Relaxed);
+            self.engaged.in_vain.store(0, Relaxed);
+            self.engaged.by.store(by, Relaxed);
+        }
+        let packed = self.engaged.rings.load(Relaxed);
+        let (generation, known) = ((packed >> 32) as u32, (packed & 0xffff_ffff) as u32);
+        let handle = if known != 0 && generation == at.number() {
+            known
+        } else {
+            let told = self.daemon.engage(self.circuit, self.token, at.number());
+            let handle = if told == 0 { REFUSED } else { told };
+            self.engaged.rings.store(u64::from(at.number()) << 32 | u64::from(handle), Relaxed);
+            handle
+        };
+        (handle != REFUSED).then_some(handle)
+    }
+
+    /// After some calls in vain the engine is not asked for these rings again.
+    fn declined(&self, bytes: usize) {
+        let in_vain = if bytes > 0 { 0 } else { self.engaged.in_vain.load(Relaxed) + 1 };
+        self.engaged.in_vain.store(in_vain, Relaxed);
+        if in_vain == IN_VAIN {
+            self.engaged.rings.fetch_or(REFUSED.into(), Relaxed);
+        }
+    }
+
+    /// Whether much lies at the front, or is on its way as before.
+    fn expects_bulk(&self, tid: u32) -> Result<bool, Failure> {
+        if !self.settle(tid)? {
+            return Ok(self.is_bulk());
+        }
+        let ring = &self.generations.rx().slices.inbound;
+        let head = self.shared.consumer.head(ring)?;
+        Ok(head.is_some_and(|head| head.kind == Kind::Data && (head.left >= BULK || self.is_bulk())))
+    }
+
+    fn handed(&self, handed: Handed, modes: &Modes) -> Result<usize, Failure> {
+        let moved = self.outcome(handed);
+        if let Ok(bytes) = moved {
+            modes.offloaded.fetch_add(bytes as u64, Relaxed);
+        }
+        moved
+    }
+
+    fn outcome(&self, handed: Handed) -> Result<usize, Failure> {
+        match handed {
+            Handed::Moved { bytes, credited } => {
+                if credited {
+                    self.engaged.credited.store(true, Relaxed);
+                }
+                self.engaged.waited.store(true, Relaxed);
+                Ok(bytes)
+            }
+            Handed::Declined { bytes } => {
+                self.declined(bytes);
+                Ok(bytes)
+            }
+            Handed::Fault { bytes: 0 } => Err(Failure::Fault),
+            Handed::Fault { bytes } => Ok(bytes),
+            Handed::Lost => {
+                // The engine may still write into the slot: nobody gets it again.
+                self.shared.counters.refs.fetch_add(1, Relaxed);
+                self.break_off(libc::ECONNRESET);
+                Err(Failure::Reset)
+            }
+        }
+    }
+}
+
+/// Whether a receive of this many bytes tells of more.
+fn engine_sized(bytes: usize) -> bool {
+    bytes >= BULK
+}
+
+/// The first bytes behind `skip`, as many as are handed over at once.
+fn place(spans: impl Iterator<Item = (u64, usize)>, mut skip: usize) -> [Span; SPANS] {
+    let (mut placed, mut count, mut left) = ([Span::default(); SPANS], 0, LONGEST);
+    for (address, len) in spans {
+        let before = skip.min(len);
+        skip -= before;
+        let take = (len - before).min(left);
+        if take > 0 && count < SPANS {
+            placed[count] = Span { address: address + before as u64, len: take };
+            (count, left) = (count + 1, left - take);
+        }
+    }
+    placed
+}

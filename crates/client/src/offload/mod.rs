@@ -1,0 +1,183 @@
+//! Handing transfers to the daemon's engine (decision 15): the program describes its buffer on a desk and sleeps while
+//! another processor copies.
+//!
+//! ```text
+//!   attach: desk, doors, consent (guard page) --> run: fill a slot, ring if the engine sleeps, sleep --> how much, or why not
+//! ```
+//! A transfer that does not end is taken back, see [`stall`]. Nobody gets a buffer back that the engine may still touch.
+
+mod signals;
+mod stall;
+
+pub(crate) use signals::is_allowed;
+pub use signals::{allowed, take_interrupted};
+
+use crate::SessionError;
+use crate::session::Session;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
+use crosslane_shm::guard::Guard;
+use crosslane_wire::local::{Reply, Request};
+use rustix::event::EventfdFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use stall::{Stall, Stalled};
+use std::time::{Duration, Instant};
+
+/// Sleep of a call between two looks at a transfer that does not end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a process shares with the engine. It belongs to one session, and stays until the process ends.
+#[derive(Debug)]
+pub struct Offload {
+    desk: Desk,
+    /// Slots in use, each way.
+    taken: [[AtomicU64; SLOTS / 64]; 2],
+    doors: [BorrowedFd<'static>; 2],
+    guard: Guard,
+    stall: Stall,
+    least: usize,
+    /// It is of no use any more.
+    over: AtomicBool,
+}
+
+/// What came of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handed {
+    /// So many bytes were moved.
+    Moved {
+        /// Bytes.
+        bytes: usize,
+        /// Room was given back, and the far side may sleep for it.
+        credited: bool,
+    },
+    /// The engine does not do it: the bytes before that, and the rest is for the caller, now and perhaps always.
+    Declined {
+        /// Bytes that were moved.
+        bytes: usize,
+    },
+    /// The program's buffer is not there.
+    Fault {
+        /// Bytes that were moved.
+        bytes: usize,
+    },
+    /// The engine stands still where nobody can take its place: the stream is over, and its slot must not be used again.
+    Lost,
+}
+
+impl Offload {
+    /// Consents: makes a desk and doors, tells the daemon, and puts the guard where that says. `keep` puts a descriptor
+    /// out of the program's way, and it stays open.
+    pub fn attach(
+        session: &Session,
+        keep: impl Fn(OwnedFd) -> BorrowedFd<'static>,
+    ) -> Result<Self, SessionError> {
+        let (desk, fd) = Desk::create()?;
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let doors = [rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?];
+        let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd()];
+        let (guard, nonce, threads, least) = match session.request(&Request::Offload, &fds)?.0 {
+            Reply::Offload { guard, nonce, threads, least } => (guard, nonce, threads, least),
+            Reply::Error { text } => return Err(SessionError::Refused(text)),
+            _ => return Err(SessionError::Unexpected("an offload was asked for")),
+        };
+        let socket = rustix::io::fcntl_dupfd_cloexec(session.socket(), 3)?;
+        let stall = Stall::new(keep(socket), threads).ok_or_else(|| {
+            SessionError::Refused("the engine's threads cannot be seen in /proc".to_owned())
+        })?;
+        stall.let_in();
+        let guard = Guard::put(guard, nonce)?;
+        let taken = [const { [const { AtomicU64::new(0) }; SLOTS / 64] }; 2];
+        let least = usize::try_from(least).unwrap_or(usize::MAX);
+        Ok(Self { desk, taken, doors: doors.map(keep), guard, stall, least, over: AtomicBool::new(false) })
+    }
+
+    /// Whether a call of so many bytes is worth handing over.
+    #[inline]
+    pub fn is_worth(&self, bytes: usize) -> bool {
+        bytes >= self.least && !self.over.load(Relaxed)
+    }
+
+    /// Hands a transfer over and sleeps until it has ended. Only within [`allowed`], until whose end signals wait: no
+    /// handler runs, or jumps away, while the buffer is the engine's.
+    pub fn run(&self, way: Way, order: &Order) -> Handed {
+        let Some(index) = self.take_slot(way) else { return Handed::Declined { bytes: 0 } };
+        signals::mask();
+        let (ticket, asleep) = self.desk.submit(way, index, order);
+        if asleep {
+            self.ring(way);
+        }
+        let handed = self.wait(ticket, way);
+        let wanted: usize = order.spans.iter().map(|span| span.len).sum();
+        signals::set_partly(!matches!(handed, Handed::Moved { bytes, .. } if bytes == wanted));
+        if handed != Handed::Lost {
+            self.desk.free(ticket);
+            self.free_slot(way, index);
+        }
+        handed
+    }
+
+    fn wait(&self, ticket: Ticket, way: Way) -> Handed {
+        let look = rustix::thread::Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        let (mut begun, mut before) = (Instant::now(), 0);
+        while !self.desk.sleep(ticket, &look) {
+            let (done, _) = self.desk.result(ticket);
+            if done != before {
+                (begun, before) = (Instant::now(), done);
+            } else {
+                match self.stall.look(&self.desk, ticket, way, begun.elapsed(), &self.guard) {
+                    Stalled::No => {}
+                    Stalled::Back => return self.back(ticket),
+                    Stalled::Gone => {
+                        self.over.store(true, Relaxed);
+                        return self.back(ticket);
+                    }
+                    Stalled::Lost => {
+                        self.over.store(true, Relaxed);
+                        return Handed::Lost;
+                    }
+                }
+            }
+        }
+        let (done, outcome) = self.desk.result(ticket);
+        let bytes = usize::try_from(done).unwrap_or(0);
+        match outcome {
+            Some(Outcome::Done) => Handed::Moved { bytes, credited: false },
+            Some(Outcome::Credited) => Handed::Moved { bytes, credited: true },
+            Some(Outcome::Fault) => Handed::Fault { bytes },
+            Some(Outcome::Refused) => {
+                self.over.store(true, Relaxed);
+                Handed::Declined { bytes }
+            }
+            Some(Outcome::Stale) | None => Handed::Declined { bytes },
+        }
+    }
+
+    /// The buffer was taken back. What was received may have given room back.
+    fn back(&self, ticket: Ticket) -> Handed {
+        let bytes = usize::try_from(self.desk.result(ticket).0).unwrap_or(0);
+        if bytes > 0 { Handed::Moved { bytes, credited: true } } else { Handed::Declined { bytes } }
+    }
+
+    fn ring(&self, way: Way) {
+        let _ = rustix::io::write(self.doors[way as usize], &1_u64.to_ne_bytes());
+    }
+
+    fn take_slot(&self, way: Way) -> Option<usize> {
+        for (at, word) in self.taken[way as usize].iter().enumerate() {
+            let mut seen = word.load(Relaxed);
+            while seen != u64::MAX {
+                let bit = seen.trailing_ones();
+                match word.compare_exchange_weak(seen, seen | 1 << bit, Acquire, Relaxed) {
+                    Ok(_) => return Some(at * 64 + bit as usize),
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        None
+    }
+
+    fn free_slot(&self, way: Way, index: usize) {
+        self.taken[way as usize][index / 64].fetch_and(!(1 << (index % 64)), AcqRel);
+    }
+}

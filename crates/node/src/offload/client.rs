@@ -1,0 +1,92 @@
+//! A program that has consented, as one engine's thread sees it.
+
+use super::job::Job;
+use super::work::Work;
+use super::worker::Tally;
+use crate::session::SessionId;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::desk::{Desk, Outcome, SLOTS, Way};
+use crosslane_shm::remote::Remote;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A program. It is dropped by the thread that works for it, between two pieces.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) session: SessionId,
+    pub(super) remote: Remote,
+    pub(super) desk: Arc<Desk>,
+    /// Rung by the program; nobody else has it.
+    pub(super) door: OwnedFd,
+    /// The session's socket: the program sees its end only once no thread of ours works for it any more.
+    pub(super) _socket: OwnedFd,
+    pub(super) works: HashMap<u32, Arc<Work>>,
+    pub(super) jobs: VecDeque<Job>,
+    /// Slots that are in `jobs`: what is said of them twice counts once.
+    pub(super) busy: Vec<bool>,
+    /// Bytes that it may still move in this round.
+    pub(super) deficit: usize,
+}
+
+impl Client {
+    pub(super) fn new(
+        session: SessionId,
+        remote: Remote,
+        desk: Arc<Desk>,
+        door: OwnedFd,
+        socket: OwnedFd,
+    ) -> Self {
+        Self {
+            session,
+            remote,
+            desk,
+            door,
+            _socket: socket,
+            works: HashMap::new(),
+            jobs: VecDeque::new(),
+            busy: vec![false; SLOTS],
+            deficit: 0,
+        }
+    }
+
+    pub(super) fn door(&self) -> BorrowedFd<'_> {
+        self.door.as_fd()
+    }
+
+    /// Takes what lies on its desk; how many transfers.
+    pub(super) fn collect(&mut self, way: Way, now: Instant, tag: &mut u64) -> u64 {
+        let mut taken = 0;
+        for index in self.desk.filled(way) {
+            if self.busy[index] {
+                // It was cancelled and filled again before we saw that: looked at once the old one is dropped.
+                self.jobs.retain(|job| job.index() != index);
+                self.busy[index] = false;
+            }
+            let Some((ticket, order)) = self.desk.take(way, index) else { continue };
+            let work = self.works.get(&order.handle).cloned();
+            *tag += 1;
+            match work.and_then(|work| Job::new(*tag, way == Way::Out, ticket, &order, work, now)) {
+                Some(job) => {
+                    self.busy[index] = true;
+                    self.jobs.push_back(job);
+                    taken += 1;
+                }
+                None => self.desk.finish(ticket, 0, Outcome::Stale),
+            }
+        }
+        taken
+    }
+
+    /// A transfer is over.
+    pub(super) fn ended(&mut self, index: usize) {
+        self.busy[index] = false;
+    }
+
+    /// So many bytes were moved.
+    pub(super) fn spend(&mut self, bytes: usize, tally: &Tally) {
+        self.deficit = self.deficit.saturating_sub(bytes);
+        tally.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+}

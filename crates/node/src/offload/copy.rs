@@ -1,0 +1,210 @@
+//! Who moves the bytes between a program's memory and a ring.
+
+use crosslane_shm::copy::Strategy;
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::remote::{Remote, RemoteError, Span};
+use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Bytes of one piece at most.
+pub(super) const PIECE: usize = 128 * 1024;
+/// Turns of the measurement that chooses.
+const TURNS: u32 = 8;
+
+/// Which way bytes are copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Whatever is fastest here, by a measurement of a few milliseconds at the start.
+    #[default]
+    Auto,
+    /// By way of a buffer of the engine's that stays in its processor's cache, with this kind of copy to or from the
+    /// ring: what suits a window whose stores are gathered.
+    Staged(Strategy),
+}
+
+/// Places in a slice: where, and how many bytes.
+pub(super) type Places<'a> = &'a [(usize, usize)];
+
+/// A way to copy pieces. One that is not done when it returns goes on by itself, and is asked later.
+pub trait CopyEngine: Send {
+    /// Its name, for people.
+    fn name(&self) -> &'static str;
+
+    /// Copies from a program into a ring; all or an error. `Pending`: it has begun, as number `tag`.
+    fn fetch(
+        &mut self,
+        tag: u64,
+        from: (&Remote, &[Span]),
+        to: (&Outbound, Places<'_>),
+    ) -> Poll<Result<(), RemoteError>>;
+
+    /// Copies from a ring into a program; the same.
+    fn store(
+        &mut self,
+        tag: u64,
+        from: (&Inbound, Places<'_>),
+        to: (&Remote, &[Span]),
+    ) -> Poll<Result<(), RemoteError>>;
+
+    /// How the copy with this number stands. Those that never leave anything pending are not asked.
+    fn poll(&mut self, tag: u64) -> Poll<Result<(), RemoteError>>;
+}
+
+/// The kernel copies, straight between the two.
+#[derive(Debug)]
+struct Straight;
+
+impl CopyEngine for Straight {
+    fn name(&self) -> &'static str {
+        "process-vm"
+    }
+
+    fn fetch(
+        &mut self,
+        _tag: u64,
+        from: (&Remote, &[Span]),
+        to: (&Outbound, Places<'_>),
+    ) -> Poll<Result<(), RemoteError>> {
+        Poll::Ready(from.0.fetch(from.1, to.0, to.1))
+    }
+
+    fn store(
+        &mut self,
+        _tag: u64,
+        from: (&Inbound, Places<'_>),
+        to: (&Remote, &[Span]),
+    ) -> Poll<Result<(), RemoteError>> {
+        Poll::Ready(to.0.store(from.1, from.0, to.1))
+    }
+
+    fn poll(&mut self, _tag: u64) -> Poll<Result<(), RemoteError>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The kernel copies between the program and a buffer, the processor between that and the ring.
+#[derive(Debug)]
+struct Staged {
+    strategy: Strategy,
+    buffer: Vec<u8>,
+}
+
+impl CopyEngine for Staged {
+    fn name(&self) -> &'static str {
+        self.strategy.name()
+    }
+
+    fn fetch(
+        &mut self,
+        _tag: u64,
+        from: (&Remote, &[Span]),
+        to: (&Outbound, Places<'_>),
+    ) -> Poll<Result<(), RemoteError>> {
+        let total: usize = to.1.iter().map(|place| place.1).sum();
+        let fetched = from.0.read_into(from.1, &mut self.buffer[..total]);
+        if fetched.is_ok() {
+            let mut done = 0;
+            for &(at, len) in to.1 {
+                to.0.write_by(self.strategy, at, &self.buffer[done..done + len]);
+                done += len;
+            }
+            crosslane_shm::copy::store_fence();
+        }
+        Poll::Ready(fetched)
+    }
+
+    fn store(
+        &mut self,
+        _tag: u64,
+        from: (&Inbound, Places<'_>),
+        to: (&Remote, &[Span]),
+    ) -> Poll<Result<(), RemoteError>> {
+        let mut done = 0;
+        for &(at, len) in from.1 {
+            from.0.read(at, &mut self.buffer[done..done + len]);
+            done += len;
+        }
+        Poll::Ready(to.0.write_from(&self.buffer[..done], to.1))
+    }
+
+    fn poll(&mut self, _tag: u64) -> Poll<Result<(), RemoteError>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn staged(strategy: Strategy) -> Box<dyn CopyEngine> {
+    Box::new(Staged { strategy, buffer: vec![0; PIECE] })
+}
+
+/// The engine that was chosen.
+pub(super) fn choose(choice: Choice) -> Box<dyn CopyEngine> {
+    match choice {
+        Choice::Staged(strategy) => staged(strategy),
+        Choice::Auto => fastest().unwrap_or_else(|_| Box::new(Straight)),
+    }
+}
+
+/// Each copies pieces from this process's memory into a slice and back; the one that takes least wins.
+fn fastest() -> Result<Box<dyn CopyEngine>, MapError> {
+    let len = PIECE as u64 * 2;
+    let fd = new_slice("crosslane-measure", len)?;
+    let (to, from) = (Outbound::map(&fd, len, Caching::WriteBack)?, Inbound::map(&fd, len)?);
+    let all = std::iter::once(Box::new(Straight) as Box<dyn CopyEngine>)
+        .chain(Strategy::ALL.into_iter().filter(|strategy| strategy.is_native()).map(staged));
+    let timed = all.map(|mut engine| (time(engine.as_mut(), &to, &from), engine));
+    let best = timed.min_by_key(|(time, _)| *time);
+    Ok(best.map_or_else(|| Box::new(Straight) as Box<dyn CopyEngine>, |(_, engine)| engine))
+}
+
+/// How long an engine takes for [`TURNS`] pieces there and back.
+fn time(engine: &mut dyn CopyEngine, to: &Outbound, from: &Inbound) -> Duration {
+    let (guard, mut bytes) = (Box::new(0_u64), vec![1_u8; PIECE]);
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let remote = Remote { pid, guard: core::ptr::from_ref(&*guard) as u64, nonce: 0 };
+    let spans = [Span { address: bytes.as_mut_ptr() as u64, len: PIECE }];
+    let places = [(0, PIECE / 2), (PIECE, PIECE / 2)];
+    let mut round = || {
+        let there = engine.fetch(0, (&remote, &spans), (to, &places));
+        let back = engine.store(0, (from, &places), (&remote, &spans));
+        matches!((there, back), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))))
+    };
+    let works = round();
+    let start = Instant::now();
+    let works = works && (0..TURNS).all(|_| round());
+    std::hint::black_box(&mut bytes);
+    if works { start.elapsed() } else { Duration::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_copies_what_it_is_told_and_nothing_else() {
+        let len = 4 * PIECE as u64;
+        let fd = new_slice("copy", len).unwrap();
+        let (to, from) =
+            (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
+        let guard = Box::new(7_u64);
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let remote = Remote { pid, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };
+        let source: Vec<u8> = (0..PIECE).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        let all = std::iter::once(Choice::Auto).chain(Strategy::ALL.map(Choice::Staged));
+        for mut engine in all.map(choose).chain([Box::new(Straight) as Box<dyn CopyEngine>]) {
+            to.write_by(Strategy::Cached, 0, &vec![0; 4 * PIECE]);
+            let places = [(64, PIECE - 1000), (2 * PIECE, 1000)];
+            let split = [(0, 5), (5, PIECE - 5)];
+            let spans = split.map(|(at, len)| Span { address: source[at..].as_ptr() as u64, len });
+            assert_eq!(engine.fetch(1, (&remote, &spans), (&to, &places)), Poll::Ready(Ok(())));
+            let mut target = vec![0; PIECE + 1];
+            let into = [Span { address: target.as_mut_ptr() as u64, len: PIECE }];
+            assert_eq!(engine.store(2, (&from, &places), (&remote, &into)), Poll::Ready(Ok(())));
+            let target = std::hint::black_box(&mut target);
+            assert!(target[..PIECE] == source && target[PIECE] == 0, "{}", engine.name());
+            let mut around = [9; 64];
+            from.read(0, &mut around);
+            assert_eq!(around, [0; 64], "{}", engine.name());
+        }
+    }
+}

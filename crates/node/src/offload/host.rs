@@ -1,0 +1,84 @@
+//! What programs ask of the daemon before they hand transfers over.
+
+use super::{Engines, Work};
+use crate::host::Host;
+use crate::part::life_of;
+use crate::random;
+use crate::session::SessionId;
+use core::sync::atomic::AtomicU32;
+use crosslane_shm::arena::ArenaDesk;
+use crosslane_shm::desk::Desk;
+use crosslane_shm::remote::Remote;
+use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_wire::CircuitId;
+use crosslane_wire::local::Reply;
+use crosslane_wire::slice::{PAGE, slice_len};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Where guards may lie: what every process of 47 bits of addresses has, without the ends where programs are put.
+const GUARDS: core::ops::Range<u64> = 0x100_0000_0000..0x7e00_0000_0000;
+
+impl Host {
+    /// `Offload`: the program consents.
+    pub fn offload(&mut self, id: SessionId, fds: Vec<OwnedFd>) -> Reply {
+        self.try_offload(id, fds).unwrap_or_else(|why| Reply::Error { text: format!("no offload: {why}") })
+    }
+
+    fn try_offload(&mut self, id: SessionId, fds: Vec<OwnedFd>) -> Result<Reply, String> {
+        let Ok([desk, out, into]) = <[OwnedFd; 3]>::try_from(fds) else {
+            return Err("three descriptors are due".to_owned());
+        };
+        let desk = Desk::open(&desk).map_err(|error| error.to_string())?;
+        if self.offload.is_none() {
+            let spin = std::time::Duration::from_micros(self.config.spin_us.into());
+            let started = Engines::start(&self.config.offload, spin).map_err(|error| error.to_string())?;
+            self.offload = Some(started);
+        }
+        let (Some(engines), Some(session)) = (&mut self.offload, self.sessions.get(&id)) else {
+            return Err("no session".to_owned());
+        };
+        let guard = GUARDS.start + random::u64() % (GUARDS.end - GUARDS.start) / PAGE * PAGE;
+        let remote = Remote { pid: session.pid, guard, nonce: random::u64() };
+        let socket = session.socket().try_clone_to_owned().map_err(|error| error.to_string())?;
+        if !engines.add(id, remote, desk, [out, into], &socket) {
+            return Err("asked before".to_owned());
+        }
+        Ok(Reply::Offload {
+            guard,
+            nonce: remote.nonce,
+            threads: engines.tids(),
+            least: self.config.offload.least,
+        })
+    }
+
+    /// `Engage`: the name of an end's rings; 0 if they are not for the engine.
+    pub fn engage(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> u32 {
+        if !self.shares(id, circuit) || !self.offload.as_ref().is_some_and(|engines| engines.has(id)) {
+            return 0;
+        }
+        let work = self.work_of(circuit, token, generation);
+        match (work, &mut self.offload) {
+            (Some(work), Some(engines)) => engines.engage(id, circuit, work),
+            _ => 0,
+        }
+    }
+
+    fn work_of(&self, circuit: CircuitId, token: u64, generation: u32) -> Option<Work> {
+        let parts = self.parts.get(&circuit).filter(|parts| parts.token == token)?;
+        let slices =
+            parts.slices.back().filter(|slices| slices.generation == generation && !slices.transit)?;
+        let len = slice_len(slices.ring_max);
+        Some(Work {
+            generation,
+            inbound: Inbound::map(&slices.inbound, len).ok()?,
+            outbound: Outbound::map(slices.outbound.as_ref()?, len, Caching::WriteBack).ok()?,
+            ring_max: slices.ring_max,
+            rx_key: slices.rx_key,
+            tx_key: slices.tx_key,
+            arena: Arc::new(ArenaDesk::map(&parts.arena.as_ref()?.fd).ok()?),
+            slot: parts.slot,
+            life: AtomicU32::new(life_of(self.circuits.get(circuit)?, parts.published)),
+        })
+    }
+}

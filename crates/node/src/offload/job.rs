@@ -1,0 +1,367 @@
+//! One transfer in the hands of an engine's thread: piece by piece, each planned on a copy of the ring's state, copied,
+//! and only then made true.
+
+use super::copy::{CopyEngine, PIECE};
+use super::work::Work;
+use super::worker::Tally;
+use core::cell::RefCell;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::account::{self, Function};
+use crosslane_shm::desk::{Desk, Order, Outcome, SPANS, Ticket};
+use crosslane_shm::remote::{PLACES, Remote, RemoteError, Span};
+use crosslane_shm::ring::{Consumer, Producer, Violation};
+use crosslane_shm::{Load, Store};
+use crosslane_wire::record::{Kind, MAX_PAYLOAD, span};
+use crosslane_wire::slice::{LINE, WANT_DATA, WANT_ROOM};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// Records of one piece at most.
+const RECORDS: usize = PLACES / 2;
+/// Longest transfer, bytes: a lie is cut to that.
+const LONGEST: usize = 1 << 30;
+/// Less room, or so few bytes behind others of the same call, are waited on a little: records are not to become small.
+const WORTHWHILE: usize = 16 * 1024;
+
+/// How long what was received waits for more of the same message, ns.
+const LINGER_NS: u32 = 10_000;
+
+/// What became of a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// So many bytes were moved.
+    Moved(usize),
+    /// Nothing can be done now.
+    Waits,
+    /// The transfer has ended, and the program knows it or does not want to.
+    Ended(usize),
+}
+
+/// The ring's state as it is before the piece under way.
+#[derive(Debug)]
+enum State {
+    Out(Producer),
+    In(Consumer),
+}
+
+/// A piece: what becomes true with it.
+#[derive(Debug)]
+struct Piece {
+    after: State,
+    marks: Marks,
+    places: Vec<(usize, usize)>,
+    bytes: usize,
+}
+
+/// Stores into the ring that come after the copy.
+#[derive(Debug, Default)]
+struct Marks(RefCell<Vec<(usize, u64)>>);
+
+/// A transfer.
+#[derive(Debug)]
+pub(super) struct Job {
+    ticket: Ticket,
+    spans: Vec<Span>,
+    rung: u64,
+    work: Arc<Work>,
+    state: State,
+    total: usize,
+    done: usize,
+    /// Room was given back.
+    gave: bool,
+    /// When something last moved, or it began.
+    pub(super) moved: Instant,
+    under_way: Option<Piece>,
+    tag: u64,
+}
+
+/// What a turn needs of its thread and of the program.
+pub(super) struct Hand<'a> {
+    pub(super) desk: &'a Desk,
+    pub(super) remote: &'a Remote,
+    pub(super) engine: &'a mut dyn CopyEngine,
+    pub(super) cpu: u16,
+    pub(super) tally: &'a Tally,
+}
+
+impl Job {
+    /// A transfer out of a program, or into it; `None` if the state of its ring makes no sense.
+    pub(super) fn new(
+        tag: u64,
+        out: bool,
+        ticket: Ticket,
+        order: &Order,
+        work: Arc<Work>,
+        now: Instant,
+    ) -> Option<Self> {
+        let state = if out { State::Out(work.producer()?) } else { State::In(work.consumer()?) };
+        let mut spans = Vec::with_capacity(SPANS);
+        let mut total = 0;
+        for span in order.spans.iter().take_while(|span| span.len > 0) {
+            let len = span.len.min(LONGEST - total);
+            spans.push(Span { address: span.address, len });
+            total += len;
+        }
+        let rung = order.rung;
+        Some(Self {
+            ticket,
+            spans,
+            rung,
+            work,
+            state,
+            total,
+            done: 0,
+            gave: false,
+            moved: now,
+            under_way: None,
+            tag,
+        })
+    }
+
+    /// The slot on the desk.
+    pub(super) fn index(&self) -> usize {
+        self.ticket.index()
+    }
+
+    /// Whether nothing has moved for longer than it pays to wait, `limit_ns` at most, or less if something was moved
+    /// before: the program may do with that.
+    pub(super) fn has_waited(&self, now: Instant, limit_ns: u32) -> bool {
+        if self.under_way.is_some() {
+            return false;
+        }
+        let waited = u64::try_from((now - self.moved).as_nanos()).unwrap_or(u64::MAX);
+        let patience = match self.state {
+            State::In(_) if self.done > 0 => LINGER_NS.min(limit_ns),
+            _ => limit_ns,
+        };
+        waited >= patience.into()
+    }
+
+    /// Moves a piece, if one can be moved.
+    pub(super) fn turn(&mut self, hand: &mut Hand<'_>) -> Step {
+        let (piece, copied) = match self.under_way.take() {
+            Some(piece) => {
+                let copied = hand.engine.poll(self.tag);
+                (piece, copied)
+            }
+            None => match self.begin(hand) {
+                Ok(begun) => begun,
+                Err(step) => return step,
+            },
+        };
+        match copied {
+            Poll::Pending => {
+                self.under_way = Some(piece);
+                Step::Waits
+            }
+            Poll::Ready(Ok(())) => self.take_effect(piece, hand.desk),
+            Poll::Ready(Err(error)) => {
+                let outcome = outcome(error);
+                if outcome == Outcome::Refused {
+                    hand.tally.refused.fetch_add(1, Relaxed);
+                }
+                self.end(hand.desk, outcome)
+            }
+        }
+    }
+
+    /// The transfer ends with what was moved.
+    pub(super) fn end(&mut self, desk: &Desk, outcome: Outcome) -> Step {
+        let outcome = if outcome == Outcome::Done && self.gave { Outcome::Credited } else { outcome };
+        desk.finish(self.ticket, self.done as u64, outcome);
+        Step::Ended(0)
+    }
+
+    fn begin(&mut self, hand: &mut Hand<'_>) -> Result<(Piece, Poll<Result<(), RemoteError>>), Step> {
+        if !self.work.lives() {
+            return Err(self.end(hand.desk, Outcome::Stale));
+        }
+        let piece = match self.plan(hand.cpu) {
+            Ok(Some(piece)) => piece,
+            // The far side sleeps: the program rings for it.
+            Ok(None) if self.done > 0 && self.is_wanted() => return Err(self.end(hand.desk, Outcome::Done)),
+            Ok(None) => return Err(Step::Waits),
+            // The program finds out by itself, and says so.
+            Err(_) => return Err(self.end(hand.desk, Outcome::Stale)),
+        };
+        if piece.bytes == 0 {
+            return Err(self.end(hand.desk, Outcome::Done));
+        }
+        if !hand.desk.claim(self.ticket) {
+            return Err(Step::Ended(0));
+        }
+        let spans = self.part(piece.bytes);
+        let copied = match &piece.after {
+            State::Out(_) => {
+                let _span = account::sending(Function::CopyIn);
+                hand.engine.fetch(self.tag, (hand.remote, &spans), (&self.work.outbound, &piece.places))
+            }
+            State::In(_) => {
+                let _span = account::receiving(Function::CopyOut);
+                hand.engine.store(self.tag, (&self.work.inbound, &piece.places), (hand.remote, &spans))
+            }
+        };
+        Ok((piece, copied))
+    }
+
+    /// What was copied is there: ring and arena say so, and the program hears it if that was all.
+    fn take_effect(&mut self, piece: Piece, desk: &Desk) -> Step {
+        let Piece { after, marks, bytes, .. } = piece;
+        if !desk.commit(self.ticket) {
+            return Step::Ended(0);
+        }
+        let Some((producer, consumer)) = self.work.rings() else { return Step::Ended(0) };
+        match &after {
+            State::Out(after) => {
+                marks.play(&self.work.outbound);
+                after.publish(producer);
+            }
+            State::In(after) => {
+                let _span = account::receiving(Function::Free);
+                after.publish(consumer);
+                let _span = account::receiving(Function::Acknowledge);
+                if after.give_credit(&self.work.outbound, false) {
+                    self.gave = true;
+                    after.publish(consumer);
+                }
+            }
+        }
+        self.state = after;
+        self.done += bytes;
+        if self.done == self.total || self.is_wanted() {
+            self.end(desk, Outcome::Done);
+            return Step::Ended(bytes);
+        }
+        if desk.go_on(self.ticket, self.done as u64) { Step::Moved(bytes) } else { Step::Ended(bytes) }
+    }
+
+    /// Whether the far side sleeps, and must be rung for.
+    fn is_wanted(&self) -> bool {
+        let word = match self.state {
+            State::Out(_) => WANT_DATA,
+            State::In(_) if !self.gave => return false,
+            State::In(_) => WANT_ROOM,
+        };
+        self.work.outbound.fence();
+        let want = self.work.inbound.load_u64(word);
+        want != 0 && want != self.rung
+    }
+
+    /// The next piece; `None` if there is no room, or no data, now. One of no bytes: what comes next is for the program.
+    fn plan(&self, cpu: u16) -> Result<Option<Piece>, Violation> {
+        let left = self.total - self.done;
+        match &self.state {
+            State::Out(producer) => {
+                let _span = account::sending(Function::Allot);
+                self.plan_out(producer, left, cpu)
+            }
+            State::In(consumer) => {
+                let _span = account::receiving(Function::HeaderCheck);
+                self.plan_in(consumer, left)
+            }
+        }
+    }
+
+    fn plan_out(&self, producer: &Producer, left: usize, cpu: u16) -> Result<Option<Piece>, Violation> {
+        let credits = &self.work.inbound;
+        let least = span(left.min(WORTHWHILE) as u64) + LINE;
+        if producer.room(credits, least)? < least && !producer.may_grow() {
+            return Ok(None);
+        }
+        let Some(after) = producer.checked(self.work.generation, self.work.ring_max, self.work.tx_key) else {
+            return Ok(None);
+        };
+        let (marks, mut places, mut bytes) = (Marks::default(), Vec::with_capacity(RECORDS), 0);
+        while places.len() < RECORDS && bytes < left.min(PIECE) {
+            let wanted = (left - bytes).min(PIECE - bytes);
+            let Some(offer) = after.offer(&marks, credits, wanted, cpu)? else { break };
+            after.commit(&marks, Kind::Data, offer, cpu);
+            places.push((offer.at, offer.len));
+            bytes += offer.len;
+        }
+        if bytes == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Piece { after: State::Out(after), marks, places, bytes }))
+    }
+
+    fn plan_in(&self, consumer: &Consumer, left: usize) -> Result<Option<Piece>, Violation> {
+        let ring = &self.work.inbound;
+        let Some(after) = consumer.checked(self.work.generation, self.work.ring_max, self.work.rx_key) else {
+            return Ok(None);
+        };
+        let (mut places, mut bytes, mut other) = (Vec::with_capacity(RECORDS), 0, false);
+        while places.len() < RECORDS && bytes < left.min(PIECE) {
+            let Some(head) = after.head_if(ring, || self.work.lives())? else { break };
+            if head.kind != Kind::Data || head.left == 0 {
+                other = true;
+                break;
+            }
+            let count = head.left.min(left - bytes).min(PIECE - bytes);
+            places.push((after.front(head), count));
+            after.skip(head, count)?;
+            bytes += count;
+        }
+        if bytes == 0 && !other {
+            return Ok(None);
+        }
+        Ok(Some(Piece { after: State::In(after), marks: Marks::default(), places, bytes }))
+    }
+
+    /// The next `bytes` of the program's buffer.
+    fn part(&self, bytes: usize) -> Vec<Span> {
+        let (mut skip, mut left, mut part) = (self.done, bytes, Vec::with_capacity(SPANS));
+        for span in &self.spans {
+            let len = span.len.saturating_sub(skip).min(left);
+            if len > 0 {
+                part.push(Span { address: span.address.wrapping_add(skip as u64), len });
+            }
+            skip = skip.saturating_sub(span.len);
+            left -= len;
+        }
+        part
+    }
+}
+
+fn outcome(error: RemoteError) -> Outcome {
+    match error {
+        RemoteError::Fault => Outcome::Fault,
+        RemoteError::Unguarded => Outcome::Stale,
+        RemoteError::Refused(_) => Outcome::Refused,
+    }
+}
+
+impl Marks {
+    /// In the order in which they were made.
+    fn play(&self, ring: &impl Store) {
+        for (at, value) in self.0.take() {
+            ring.store_fence();
+            ring.store_u64(at, value);
+        }
+    }
+}
+
+impl Store for Marks {
+    fn len(&self) -> usize {
+        usize::MAX
+    }
+
+    fn store_u32(&self, _offset: usize, _value: u32) {
+        unreachable!("records have words of 8 bytes");
+    }
+
+    fn store_u64(&self, offset: usize, value: u64) {
+        self.0.borrow_mut().push((offset, value));
+    }
+
+    fn write(&self, _offset: usize, _source: &[u8]) {
+        unreachable!("the payload is copied by the engine");
+    }
+
+    fn store_fence(&self) {}
+
+    fn fence(&self) {}
+}
+
+const _: () = assert!(PIECE as u64 <= RECORDS as u64 * MAX_PAYLOAD);

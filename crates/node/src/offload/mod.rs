@@ -1,0 +1,219 @@
+//! The offload engine (decision 15): one thread that sends and one that receives for all programs of this host that have
+//! consented. A program puts a description of its buffer on its desk and sleeps; the thread finds room, copies, checks
+//! headers, acknowledges and frees.
+//!
+//! ```text
+//!   program --Offload: desk, doors--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
+//!      |                                                          |
+//!      +--desk: Order ------------------------------------------->+--> Job --CopyEngine--> ring, arena
+//! ```
+//! All that a program says or keeps where it can write is copied once and checked, and a program that lies loses its own
+//! stream.
+
+mod client;
+mod copy;
+mod ears;
+mod host;
+mod job;
+mod work;
+mod worker;
+
+pub use copy::{Choice, CopyEngine};
+pub(crate) use work::Work;
+pub use worker::Tally;
+
+use crate::eventfd;
+use crate::session::SessionId;
+use client::Client;
+use crosslane_shm::desk::{Desk, Way};
+use crosslane_shm::remote::Remote;
+use crosslane_wire::CircuitId;
+use ears::Ears;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use worker::{Word, Worker};
+
+/// So many times as long as a program spins, an engine's thread looks around: it serves many.
+const PATIENCE: u32 = 4;
+
+/// How the engine is to work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Processors of the sending thread and of the receiving one; none: wherever the kernel puts them.
+    pub processors: Option<[usize; 2]>,
+    /// Who copies.
+    pub copy: Choice,
+    /// Least bytes of a call that waits which are worth it.
+    pub least: u64,
+}
+
+/// The daemon's hold on one thread.
+#[derive(Debug)]
+struct Thread {
+    words: Sender<Word>,
+    door: Arc<OwnedFd>,
+    tid: u32,
+    tally: Arc<Tally>,
+    handle: JoinHandle<()>,
+}
+
+/// Both threads. Dropping it ends them.
+#[derive(Debug)]
+pub struct Engines {
+    threads: Vec<Thread>,
+    /// Programs that have consented.
+    sessions: BTreeSet<SessionId>,
+    /// What was made known of each end, and to whom.
+    works: HashMap<CircuitId, Vec<(SessionId, u32, Arc<Work>)>>,
+    handle: u32,
+}
+
+impl Engines {
+    /// Starts both threads. They look around for up to some times `spin` while nothing moves, if that has paid lately.
+    ///
+    /// # Errors
+    /// There can be no threads, or no events.
+    pub fn start(settings: &Settings, spin: Duration) -> io::Result<Self> {
+        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+        let spin = if alone { Duration::ZERO } else { spin * PATIENCE };
+        let limit_ns = u32::try_from(spin.as_nanos()).unwrap_or(u32::MAX);
+        let threads = [Way::Out, Way::In].map(|way| Thread::start(way, settings, limit_ns));
+        let threads = threads.into_iter().collect::<io::Result<Vec<_>>>()?;
+        Ok(Self { threads, sessions: BTreeSet::new(), works: HashMap::new(), handle: 0 })
+    }
+
+    /// The kernel's numbers of the sending and the receiving thread.
+    pub fn tids(&self) -> [u32; 2] {
+        [0, 1].map(|at: usize| self.threads.get(at).map_or(0, |thread| thread.tid))
+    }
+
+    /// What the sending and the receiving thread have done.
+    pub fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.threads.iter().map(|thread| thread.tally.as_ref())
+    }
+
+    /// A program has consented; `doors` are rung by it, and its session's socket is kept open while a thread may work for
+    /// it. `false`: it had already, or cannot.
+    pub fn add(
+        &mut self,
+        session: SessionId,
+        remote: Remote,
+        desk: Desk,
+        doors: [OwnedFd; 2],
+        socket: &OwnedFd,
+    ) -> bool {
+        if !self.sessions.insert(session) {
+            return false;
+        }
+        let (desk, copies) = (Arc::new(desk), [socket.try_clone(), socket.try_clone()]);
+        let [Ok(one), Ok(other)] = copies else { return false };
+        for (at, (door, socket)) in doors.into_iter().zip([one, other]).enumerate() {
+            let client = Client::new(session, remote, desk.clone(), door, socket);
+            self.tell(at, Word::Client(Box::new(client)));
+        }
+        true
+    }
+
+    /// Whether a program has consented.
+    pub fn has(&self, session: SessionId) -> bool {
+        self.sessions.contains(&session)
+    }
+
+    /// A program may name these rings from now on, by the handle that is returned.
+    pub(crate) fn engage(&mut self, session: SessionId, circuit: CircuitId, work: Work) -> u32 {
+        self.handle = self.handle.wrapping_add(1).max(1);
+        let (handle, work) = (self.handle, Arc::new(work));
+        let known = self.works.entry(circuit).or_default();
+        // What the same program knew of earlier generations is of no more use to it.
+        let (old, kept) = std::mem::take(known).into_iter().partition(|(holder, ..)| *holder == session);
+        *known = kept;
+        known.push((session, handle, work.clone()));
+        self.forget_all(old);
+        for at in 0..self.threads.len() {
+            self.tell(at, Word::Engage(session, handle, work.clone()));
+        }
+        handle
+    }
+
+    /// Programs see this word for the end from now on. Must come before what arrived there is counted.
+    pub(crate) fn show(&self, circuit: CircuitId, life: u32) {
+        for (_, _, work) in self.works.get(&circuit).into_iter().flatten() {
+            work.set(life);
+        }
+    }
+
+    /// An end is gone.
+    pub(crate) fn free(&mut self, circuit: CircuitId) {
+        let known = self.works.remove(&circuit).unwrap_or_default();
+        known.iter().for_each(|(_, _, work)| work.end());
+        self.forget_all(known);
+    }
+
+    /// A program is gone.
+    pub fn remove(&mut self, session: SessionId) {
+        if self.sessions.remove(&session) {
+            for known in self.works.values_mut() {
+                known.retain(|(holder, ..)| *holder != session);
+            }
+            self.works.retain(|_, known| !known.is_empty());
+            for at in 0..self.threads.len() {
+                self.tell(at, Word::Remove(session));
+            }
+        }
+    }
+
+    fn forget_all(&self, known: Vec<(SessionId, u32, Arc<Work>)>) {
+        for (session, handle, _) in known {
+            for at in 0..self.threads.len() {
+                self.tell(at, Word::Forget(session, handle));
+            }
+        }
+    }
+
+    fn tell(&self, at: usize, word: Word) {
+        let Some(thread) = self.threads.get(at) else { return };
+        if thread.words.send(word).is_ok() {
+            eventfd::ring(thread.door.as_fd());
+        }
+    }
+}
+
+impl Thread {
+    fn start(way: Way, settings: &Settings, limit_ns: u32) -> io::Result<Self> {
+        let door = Arc::new(eventfd::new()?);
+        let (words, inbox) = channel();
+        let (told, tid) = channel();
+        let (tally, ears) = (Arc::new(Tally::default()), Ears::new(door.clone())?);
+        let (copy, processor) = (settings.copy, settings.processors.map(|both| both[way as usize]));
+        let counts = tally.clone();
+        let work = move || {
+            let engine = copy::choose(copy);
+            let _ = counts.copy.set(engine.name());
+            let bound = processor.is_none_or(worker::pin);
+            tracing::info!(?way, copy = engine.name(), bound, "offload engine runs");
+            let _ = told.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+            let clients = BTreeMap::new();
+            Worker { way, words: inbox, ears, engine, limit_ns, tally: counts, clients, tag: 0 }.run();
+        };
+        let name = if way == Way::Out { "offload-out" } else { "offload-in" };
+        let handle = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        let tid = tid.recv().map_err(|_| io::Error::other("an engine's thread ended"))?;
+        Ok(Self { words, door, tid, tally, handle })
+    }
+}
+
+impl Drop for Engines {
+    fn drop(&mut self) {
+        for Thread { words, door, handle, .. } in self.threads.drain(..) {
+            drop(words);
+            eventfd::ring(door.as_fd());
+            // One that panicked has ended too.
+            let _ = handle.join();
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What the engine's threads know of one end: its rings, mapped, and where its program keeps their state.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crosslane_shm::arena::ArenaDesk;
+use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::{Inbound, Outbound};
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, life_word};
+use std::sync::Arc;
+
+/// The rings of an end in one generation.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// Number of the generation.
+    pub(crate) generation: u32,
+    /// What is received.
+    pub(crate) inbound: Inbound,
+    /// Where is sent.
+    pub(crate) outbound: Outbound,
+    /// Bytes of each ring at most.
+    pub(crate) ring_max: u64,
+    /// Mark key of the ring that is read.
+    pub(crate) rx_key: u64,
+    /// Mark key of the ring that is written.
+    pub(crate) tx_key: u64,
+    /// The program's arena.
+    pub(crate) arena: Arc<ArenaDesk>,
+    /// The end's slot there.
+    pub(crate) slot: u32,
+    /// The end's word as programs see it in their life pages.
+    pub(crate) life: AtomicU32,
+}
+
+impl Work {
+    /// The state of sending, copied and checked.
+    pub(super) fn producer(&self) -> Option<Producer> {
+        self.arena.rings(self.slot)?.0.checked(self.generation, self.ring_max, self.tx_key)
+    }
+
+    /// The state of receiving, copied and checked.
+    pub(super) fn consumer(&self) -> Option<Consumer> {
+        self.arena.rings(self.slot)?.1.checked(self.generation, self.ring_max, self.rx_key)
+    }
+
+    /// Where the program keeps the state.
+    pub(super) fn rings(&self) -> Option<(&Producer, &Consumer)> {
+        self.arena.rings(self.slot)
+    }
+
+    /// Whether the stream goes by these rings, and what arrived is not being counted. To be asked after a record's mark
+    /// was seen.
+    #[inline]
+    pub(super) fn lives(&self) -> bool {
+        self.life.load(SeqCst) == life_word(self.generation, LIFE_ALIVE)
+    }
+
+    /// How the end stands now.
+    pub(crate) fn set(&self, life: u32) {
+        self.life.store(life, SeqCst);
+    }
+
+    /// The end is gone.
+    pub(crate) fn end(&self) {
+        self.life.store(life_word(self.generation, LIFE_CABLE), Relaxed);
+    }
+}

@@ -1,0 +1,222 @@
+//! An engine's thread: all programs in turns, a bounded piece of one transfer each; a look around for as long as that has
+//! paid lately, else sleep.
+//!
+//! ```text
+//!    desks --filled--> jobs --turn: plan, claim, copy, commit--> ring, arena, desk
+//!      ^                 |  waited too long, or all done
+//!      +---- asleep <----+---> the program goes on by itself
+//! ```
+
+use super::client::Client;
+use super::copy::{CopyEngine, PIECE};
+use super::ears::Ears;
+use super::job::{Hand, Step};
+use super::work::Work;
+use crate::session::SessionId;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::desk::{Outcome, Way};
+use crosslane_shm::wait::Budget;
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// Rounds between two looks at the clock and for new orders while something moves.
+const ROUNDS: u32 = 16;
+
+/// What the daemon's thread says to an engine's.
+#[derive(Debug)]
+pub(super) enum Word {
+    /// A program has consented.
+    Client(Box<Client>),
+    /// It may name these rings.
+    Engage(SessionId, u32, Arc<Work>),
+    /// Not any more.
+    Forget(SessionId, u32),
+    /// The program is gone.
+    Remove(SessionId),
+}
+
+/// What a thread has done, for people.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// The name of what copies.
+    pub copy: OnceLock<&'static str>,
+    /// Payload, bytes.
+    pub bytes: AtomicU64,
+    /// Transfers that were taken.
+    pub transfers: AtomicU64,
+    /// Those that the kernel refused.
+    pub refused: AtomicU64,
+    /// Times that the thread slept.
+    pub sleeps: AtomicU64,
+}
+
+/// The thread's state.
+pub(super) struct Worker {
+    pub(super) way: Way,
+    pub(super) words: Receiver<Word>,
+    pub(super) ears: Ears,
+    pub(super) engine: Box<dyn CopyEngine>,
+    pub(super) limit_ns: u32,
+    pub(super) tally: Arc<Tally>,
+    pub(super) clients: BTreeMap<SessionId, Client>,
+    pub(super) tag: u64,
+}
+
+/// Binds this thread to a processor; `false` if it may not run there.
+pub(super) fn pin(processor: usize) -> bool {
+    let mut set = CpuSet::new();
+    if processor >= CpuSet::MAX_CPU {
+        return false;
+    }
+    set.set(processor);
+    sched_setaffinity(None, &set).is_ok()
+}
+
+impl Worker {
+    /// Works until nobody can give orders any more.
+    pub(super) fn run(mut self) {
+        let budget = Budget::new();
+        let (mut quiet, mut rounds) = (Instant::now(), 0_u32);
+        while self.obey() {
+            let taken = self.collect();
+            let (moved, jobs) = self.round();
+            rounds = rounds.wrapping_add(1);
+            if taken || moved {
+                quiet = Instant::now();
+                continue;
+            }
+            core::hint::spin_loop();
+            if jobs > 0 {
+                if rounds.is_multiple_of(ROUNDS) {
+                    std::thread::yield_now();
+                }
+                continue;
+            }
+            let spun = quiet.elapsed().as_nanos();
+            if spun < u128::from(budget.ns(self.limit_ns)) {
+                continue;
+            }
+            if self.sleep() {
+                let slept =
+                    u64::try_from(quiet.elapsed().as_nanos().saturating_sub(spun)).unwrap_or(u64::MAX);
+                budget.slept(slept, self.limit_ns);
+            }
+            quiet = Instant::now();
+        }
+    }
+
+    /// Does what was ordered; `false` if nobody can order anything any more.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.words.try_recv() {
+                Ok(word) => self.follow(word),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn follow(&mut self, word: Word) {
+        match word {
+            Word::Client(client) => {
+                if self.ears.listen_to(client.session, client.door()) {
+                    self.clients.insert(client.session, *client);
+                }
+            }
+            Word::Engage(session, handle, work) => {
+                if let Some(client) = self.clients.get_mut(&session) {
+                    client.works.insert(handle, work);
+                }
+            }
+            Word::Forget(session, handle) => {
+                if let Some(client) = self.clients.get_mut(&session) {
+                    client.works.remove(&handle);
+                }
+            }
+            Word::Remove(session) => {
+                if let Some(client) = self.clients.remove(&session) {
+                    self.ears.forget(client.door());
+                }
+            }
+        }
+    }
+
+    /// Takes what programs have put on their desks; whether there was anything.
+    fn collect(&mut self) -> bool {
+        if !self.clients.values().any(|client| client.desk.is_filled(self.way)) {
+            return false;
+        }
+        // An order that makes a handle known was given before its program heard of it.
+        self.obey();
+        let now = Instant::now();
+        let mut taken = 0;
+        for client in self.clients.values_mut() {
+            taken += client.collect(self.way, now, &mut self.tag);
+        }
+        self.tally.transfers.fetch_add(taken, Relaxed);
+        taken > 0
+    }
+
+    /// A turn for each program; whether anything moved, and how many transfers are left.
+    fn round(&mut self) -> (bool, usize) {
+        let cpu = u16::try_from(sched_getcpu()).unwrap_or(0);
+        let (mut moved, mut jobs, mut now) = (false, 0, None);
+        for client in self.clients.values_mut().filter(|client| !client.jobs.is_empty()) {
+            client.deficit = (client.deficit + PIECE).min(2 * PIECE);
+            // Each of its transfers is looked at once at most.
+            for _ in 0..client.jobs.len() {
+                let Some(mut job) = client.jobs.pop_front() else { break };
+                let mut hand = Hand {
+                    desk: &client.desk,
+                    remote: &client.remote,
+                    engine: self.engine.as_mut(),
+                    cpu,
+                    tally: &self.tally,
+                };
+                match job.turn(&mut hand) {
+                    Step::Moved(bytes) => {
+                        job.moved = *now.get_or_insert_with(Instant::now);
+                        client.spend(bytes, &self.tally);
+                        client.jobs.push_back(job);
+                        moved = true;
+                    }
+                    Step::Waits => {
+                        let now = *now.get_or_insert_with(Instant::now);
+                        if job.has_waited(now, self.limit_ns) {
+                            job.end(&client.desk, Outcome::Done);
+                            client.ended(job.index());
+                        } else {
+                            client.jobs.push_back(job);
+                        }
+                    }
+                    Step::Ended(bytes) => {
+                        client.spend(bytes, &self.tally);
+                        client.ended(job.index());
+                        moved = true;
+                    }
+                }
+                if client.deficit == 0 {
+                    break;
+                }
+            }
+            jobs += client.jobs.len();
+        }
+        (moved, jobs)
+    }
+
+    /// Says so on all desks, looks once more, and sleeps until a door is rung. Whether it slept.
+    fn sleep(&mut self) -> bool {
+        self.clients.values().for_each(|client| client.desk.set_asleep(self.way, true));
+        let filled = self.clients.values().any(|client| client.desk.is_filled(self.way));
+        if !filled {
+            self.tally.sleeps.fetch_add(1, Relaxed);
+            self.ears.sleep();
+        }
+        self.clients.values().for_each(|client| client.desk.set_asleep(self.way, false));
+        !filled
+    }
+}

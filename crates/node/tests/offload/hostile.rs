@@ -1,0 +1,135 @@
+//! Programs that write anything they like where the engine looks.
+
+use crate::support::joined::{Joined, join as join_raw};
+use crate::support::{Client, Lab, until};
+use crate::{check_flow, join, pair};
+use crosslane_shm::arena;
+use crosslane_shm::desk::{Desk, Order, Way};
+use crosslane_shm::remote::Span;
+use crosslane_shm::{Caching, Outbound, Store};
+use crosslane_wire::local::{Reply, Request};
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A program that has consented, and whose rings the engine knows.
+struct Mad {
+    joined: Joined,
+    desk: Desk,
+    desk_fd: OwnedFd,
+    doors: [OwnedFd; 2],
+    handle: u32,
+}
+
+/// Numbers that look like any.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        // Small numbers and those around powers of two are the ones that get past checks.
+        match self.0 % 5 {
+            0 => self.0 >> 32 & 0xff,
+            1 => 1 << (self.0 >> 32 & 63),
+            2 => (1_u64 << (self.0 >> 32 & 63)).wrapping_sub(64),
+            3 => self.0 >> (self.0 & 63),
+            _ => self.0,
+        }
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).unwrap()
+    }
+}
+
+fn consent(client: &mut Client) -> (Desk, OwnedFd, [OwnedFd; 2]) {
+    let (desk, fd) = Desk::create().unwrap();
+    let doors = [(); 2].map(|()| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
+    let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd()];
+    let (reply, _) = client.ask(&Request::Offload, &fds);
+    assert!(matches!(reply, Reply::Offload { .. }), "{reply:?}");
+    (desk, fd, doors)
+}
+
+fn mad(lab: &Lab) -> Mad {
+    let mut joined = join_raw(lab, 2);
+    let (desk, desk_fd, doors) = consent(&mut joined.client);
+    let request = Request::Engage { circuit: joined.near.id, token: joined.near.token, generation: 0 };
+    let (reply, _) = joined.client.ask(&request, &[]);
+    let Reply::Engaged { handle } = reply else { panic!("{reply:?}") };
+    assert_ne!(handle, 0);
+    Mad { joined, desk, desk_fd, doors, handle }
+}
+
+fn submit(mad: &Mad, way: Way, index: usize, order: &Order) {
+    mad.desk.submit(way, index, order);
+    rustix::io::write(&mad.doors[way as usize], &1_u64.to_ne_bytes()).unwrap();
+}
+
+#[test]
+fn a_program_without_a_guard_gets_nothing_moved() {
+    let lab = pair();
+    let mad = mad(&lab);
+    let bytes = vec![7; 100_000];
+    let spans = [Span { address: bytes.as_ptr() as u64, len: bytes.len() }; 4];
+    let order = Order { handle: mad.handle, spans, rung: 0 };
+    for way in [Way::Out, Way::In] {
+        let (ticket, _) = mad.desk.submit(way, 3, &order);
+        rustix::io::write(&mad.doors[way as usize], &1_u64.to_ne_bytes()).unwrap();
+        until("it ends", || mad.desk.has_ended(ticket).then_some(()));
+        assert_eq!(mad.desk.result(ticket).0, 0);
+    }
+}
+
+#[test]
+fn whatever_a_program_writes_to_desk_and_arena_others_are_served() {
+    let mut lab = pair();
+    let (client, server) = join(&lab, 1, 2);
+    let mad = mad(&lab);
+    let desk_len = u64::try_from(rustix::fs::fstat(&mad.desk_fd).unwrap().st_size).unwrap();
+    let desk = Outbound::map(&mad.desk_fd, desk_len, Caching::WriteBack).unwrap();
+    let arena = Outbound::map(&mad.joined.arena_fd, arena::LEN, Caching::WriteBack).unwrap();
+    let slot = mad.joined.near.slot as usize * arena::SLOT;
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    for round in 0..3000 {
+        for _ in 0..8 {
+            arena.store_u64(slot + dice.below(arena::SLOT / 8) * 8, dice.next());
+        }
+        for _ in 0..4 {
+            let spans = [(); 4].map(|()| Span { address: dice.next(), len: dice.below(1 << 20) });
+            let handle = if dice.below(4) == 0 { u32::try_from(dice.below(9)).unwrap() } else { mad.handle };
+            let way = if dice.below(2) == 0 { Way::Out } else { Way::In };
+            submit(&mad, way, dice.below(8), &Order { handle, spans, rung: dice.next() });
+        }
+        for _ in 0..16 {
+            desk.store_u64(dice.below(usize::try_from(desk_len).unwrap() / 8) * 8, dice.next());
+        }
+        // The ring's marks and credits, too.
+        mad.joined.far.outbound.store_u64(dice.below(512) * 8, dice.next());
+        if round % 1000 == 0 {
+            check_flow(&client, &server, round, &[300_000; 4], 1 << 20);
+        }
+    }
+    check_flow(&client, &server, 1, &[1 << 20; 4], 1 << 20);
+    drop(mad);
+    check_flow(&server, &client, 2, &[1 << 20; 4], 1 << 20);
+    assert!(lab.daemon(1).try_wait().unwrap().is_none() && !lab.log(1).contains("panicked"));
+}
+
+#[test]
+fn others_circuits_are_not_engaged() {
+    let lab = pair();
+    let mine = mad(&lab);
+    let mut stranger = Client::hello(&lab.control(1), "stranger", None);
+    let _kept = consent(&mut stranger);
+    let near = &mine.joined.near;
+    for (circuit, token, generation) in
+        [(near.id, near.token, 0), (near.id, near.token + 1, 0), (near.id, near.token, 1)]
+    {
+        let (reply, _) = stranger.ask(&Request::Engage { circuit, token, generation }, &[]);
+        assert_eq!(reply, Reply::Engaged { handle: 0 });
+    }
+    let (reply, _) = stranger.ask(&Request::Offload, &[]);
+    assert!(matches!(reply, Reply::Error { .. }), "{reply:?}");
+}

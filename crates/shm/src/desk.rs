@@ -1,0 +1,441 @@
+//! What a program and its daemon share where one hands transfers to the other: a slot for each transfer that is under
+//! way, and a bit for each slot that was filled since the daemon looked.
+//!
+//! ```text
+//!   program:  FREE --fill, submit--> READY ---cancel---> CANCELLED         (it has its buffer back)
+//!   daemon:                          READY --claim--> COPYING --commit--> COMMITTING --go on--> READY, or DONE
+//! ```
+//! A piece is copied between claim and commit and takes effect in ring and arena between commit and the next step. A
+//! program gets its buffer back by [`Desk::cancel`] between two pieces, when it is told that all is done, or when the
+//! daemon can copy no more and did not come to commit ([`Desk::revoke`]). Each change is a compare-exchange of one word
+//! that has the transfer's number in it, so whoever comes late changes nothing. All other words are plain, have one
+//! writer at a time, and the daemon believes none: it copies them once, and loses at most the transfer.
+
+use crate::MapError;
+use crate::mem::{Mapping, new_slice};
+use crate::remote::Span;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
+use rustix::thread::{Timespec, futex};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Transfers of one process under way at a time, each direction.
+pub const SLOTS: usize = 1024;
+/// Places in the program's memory of one transfer.
+pub const SPANS: usize = 4;
+/// Words of bits.
+const WORDS: usize = SLOTS / 64;
+/// Bytes of a desk.
+const LEN: u64 = (size_of::<Head>() + 2 * SLOTS * size_of::<Slot>()) as u64;
+
+const FREE: u32 = 0;
+const READY: u32 = 1;
+const COPYING: u32 = 2;
+const COMMITTING: u32 = 3;
+const DONE: u32 = 4;
+const CANCELLED: u32 = 5;
+const PHASES: u32 = 8;
+/// Transfers are told apart by this much of their number.
+const NUMBERS: u32 = 1 << 28;
+/// In the word of what was done: the bytes, above them the outcome, above that the transfer's number, so that what comes
+/// late is not taken for a later transfer's.
+const OUTCOME_AT: u32 = 33;
+const NUMBER_AT: u32 = 36;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the program into a ring.
+    Out = 0,
+    /// From a ring into the program.
+    In = 1,
+}
+
+/// A transfer, as the program describes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// The daemon's name for the stream's rings.
+    pub handle: u32,
+    /// The program's buffer; those of no length end the list.
+    pub spans: [Span; SPANS],
+    /// The far side's request for a bell that was answered last: at another one the transfer ends early.
+    pub rung: u64,
+}
+
+/// Why a transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Outcome {
+    /// All is done, or what could be in the time that the daemon waits; or a look by the program is due.
+    Done = 1,
+    /// The buffer is not there.
+    Fault = 2,
+    /// The daemon cannot do it: not this time.
+    Stale = 3,
+    /// The kernel does not let the daemon reach the program: never.
+    Refused = 4,
+    /// As [`Self::Done`], and room was given back to the far side, which may sleep for it.
+    Credited = 5,
+}
+
+/// What became of a wish to have a transfer back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// The buffer is the program's again.
+    Yes,
+    /// A piece is being moved now.
+    Busy {
+        /// It has not come to taking effect.
+        copying: bool,
+    },
+    /// It ended by itself.
+    Ended,
+}
+
+/// One transfer.
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+struct Slot {
+    /// Its number, and how it stands.
+    state: AtomicU32,
+    /// 1 once it has ended: what the program sleeps on.
+    ended: AtomicU32,
+    /// Not 0: somebody sleeps.
+    waited: AtomicU32,
+    handle: AtomicU32,
+    /// Number, outcome, bytes.
+    done: AtomicU64,
+    rung: AtomicU64,
+    spans: [[AtomicU64; 2]; SPANS],
+}
+
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+struct Side {
+    filled: [AtomicU64; WORDS],
+    /// Not 0: the daemon's thread sleeps, and must be rung for.
+    asleep: AtomicU32,
+}
+
+#[repr(C, align(4096))]
+#[derive(Debug, Default)]
+struct Head {
+    sides: [Side; 2],
+}
+
+/// A desk, mapped.
+#[derive(Debug)]
+pub struct Desk(Mapping);
+
+/// A transfer that the program handed over, or the daemon took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    way: Way,
+    index: usize,
+    number: u32,
+}
+
+impl Ticket {
+    /// Its slot.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    fn at(self, phase: u32) -> u32 {
+        self.number.wrapping_mul(PHASES) | phase
+    }
+
+    fn done(self, outcome: u32, bytes: u64) -> u64 {
+        u64::from(self.number) << NUMBER_AT
+            | u64::from(outcome) << OUTCOME_AT
+            | bytes & ((1 << OUTCOME_AT) - 1)
+    }
+}
+
+impl Desk {
+    /// Makes a desk; the descriptor is for the daemon.
+    pub fn create() -> Result<(Self, OwnedFd), MapError> {
+        let fd = new_slice("crosslane-desk", LEN)?;
+        Ok((Self(Mapping::new(&fd, LEN)?), fd))
+    }
+
+    /// Maps a desk that a program made, after checking its length and seals.
+    pub fn open(fd: impl AsFd) -> Result<Self, MapError> {
+        Mapping::new(fd, LEN).map(Self)
+    }
+
+    fn side(&self, way: Way) -> &Side {
+        // SAFETY: in range, aligned to a page, mapped as long as `self`; all fields are atomics, for which all bytes are
+        // valid.
+        let head = unsafe { &*self.0.at(0, size_of::<Head>()).cast::<Head>() };
+        &head.sides[way as usize]
+    }
+
+    fn slot(&self, way: Way, index: usize) -> &Slot {
+        let at = size_of::<Head>() + (way as usize * SLOTS + index % SLOTS) * size_of::<Slot>();
+        // SAFETY: as in `side`.
+        unsafe { &*self.0.at(at, size_of::<Slot>()).cast::<Slot>() }
+    }
+
+    fn step(&self, ticket: Ticket, from: u32, to: u32) -> bool {
+        let state = &self.slot(ticket.way, ticket.index).state;
+        state.compare_exchange(ticket.at(from), ticket.at(to), AcqRel, Acquire).is_ok()
+    }
+
+    /// Program: hands a transfer over in a slot that no other thread uses. Whether the daemon's thread must be rung for.
+    pub fn submit(&self, way: Way, index: usize, order: &Order) -> (Ticket, bool) {
+        let slot = self.slot(way, index);
+        let number = (slot.state.load(Relaxed) / PHASES + 1) % NUMBERS;
+        let ticket = Ticket { way, index, number };
+        slot.ended.store(0, Relaxed);
+        slot.waited.store(0, Relaxed);
+        slot.handle.store(order.handle, Relaxed);
+        slot.done.store(ticket.done(0, 0), Relaxed);
+        slot.rung.store(order.rung, Relaxed);
+        for (words, span) in slot.spans.iter().zip(&order.spans) {
+            words[0].store(span.address, Relaxed);
+            words[1].store(span.len as u64, Relaxed);
+        }
+        slot.state.store(ticket.at(READY), Release);
+        let side = self.side(way);
+        side.filled[index / 64 % WORDS].fetch_or(1 << (index % 64), SeqCst);
+        fence(SeqCst);
+        let asleep = side.asleep.load(Relaxed) != 0;
+        if asleep {
+            side.asleep.store(0, Relaxed);
+        }
+        (ticket, asleep)
+    }
+
+    /// Program: whether the transfer has ended.
+    #[inline]
+    pub fn has_ended(&self, ticket: Ticket) -> bool {
+        self.slot(ticket.way, ticket.index).ended.load(Acquire) != 0
+    }
+
+    /// Program: sleeps until the transfer has ended, at most for `timeout`; whether it has.
+    pub fn sleep(&self, ticket: Ticket, timeout: &Timespec) -> bool {
+        let slot = self.slot(ticket.way, ticket.index);
+        slot.waited.store(1, SeqCst);
+        if slot.ended.load(SeqCst) == 0 {
+            let _ = futex::wait(&slot.ended, futex::Flags::empty(), 0, Some(timeout));
+        }
+        slot.ended.load(Acquire) != 0
+    }
+
+    /// Program: bytes moved so far, and why it ended if it has.
+    pub fn result(&self, ticket: Ticket) -> (u64, Option<Outcome>) {
+        let word = self.slot(ticket.way, ticket.index).done.load(Acquire);
+        if word >> NUMBER_AT != u64::from(ticket.number) {
+            return (0, None);
+        }
+        let outcome = match word >> OUTCOME_AT & 7 {
+            1 => Some(Outcome::Done),
+            2 => Some(Outcome::Fault),
+            3 => Some(Outcome::Stale),
+            4 => Some(Outcome::Refused),
+            5 => Some(Outcome::Credited),
+            _ => None,
+        };
+        (word & ((1 << OUTCOME_AT) - 1), outcome)
+    }
+
+    /// Program: wants its buffer back.
+    pub fn cancel(&self, ticket: Ticket) -> Cancelled {
+        if self.step(ticket, READY, CANCELLED) {
+            return Cancelled::Yes;
+        }
+        let state = self.slot(ticket.way, ticket.index).state.load(Acquire);
+        if state == ticket.at(COPYING) || state == ticket.at(READY) {
+            Cancelled::Busy { copying: true }
+        } else if state == ticket.at(COMMITTING) {
+            Cancelled::Busy { copying: false }
+        } else {
+            Cancelled::Ended
+        }
+    }
+
+    /// Program: takes a piece back that was being copied. Only once nothing copies any more, nor can.
+    pub fn revoke(&self, ticket: Ticket) -> bool {
+        self.step(ticket, COPYING, CANCELLED)
+    }
+
+    /// Daemon: the slots that were filled since the last look.
+    pub fn filled(&self, way: Way) -> impl Iterator<Item = usize> + use<> {
+        let side = self.side(way);
+        let words = core::array::from_fn::<u64, WORDS, _>(|at| match side.filled[at].load(Relaxed) {
+            0 => 0,
+            _ => side.filled[at].swap(0, AcqRel),
+        });
+        words.into_iter().enumerate().flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
+        })
+    }
+
+    /// Daemon: whether anything was filled.
+    #[inline]
+    pub fn is_filled(&self, way: Way) -> bool {
+        self.side(way).filled.iter().any(|word| word.load(Relaxed) != 0)
+    }
+
+    /// Daemon: says that its thread is about to sleep, or awake. A look must follow the former.
+    pub fn set_asleep(&self, way: Way, asleep: bool) {
+        self.side(way).asleep.store(asleep.into(), Relaxed);
+        fence(SeqCst);
+    }
+
+    /// Daemon: what is in a slot that was filled, copied once; `None` if nothing is.
+    pub fn take(&self, way: Way, index: usize) -> Option<(Ticket, Order)> {
+        let slot = self.slot(way, index);
+        let state = slot.state.load(Acquire);
+        let ticket = Ticket { way, index: index % SLOTS, number: state / PHASES };
+        if state != ticket.at(READY) {
+            return None;
+        }
+        let spans = core::array::from_fn(|at| Span {
+            address: slot.spans[at][0].load(Relaxed),
+            len: usize::try_from(slot.spans[at][1].load(Relaxed)).unwrap_or(usize::MAX),
+        });
+        Some((ticket, Order { handle: slot.handle.load(Relaxed), spans, rung: slot.rung.load(Relaxed) }))
+    }
+
+    /// Daemon: begins a piece; `false` if the transfer is the program's again.
+    pub fn claim(&self, ticket: Ticket) -> bool {
+        self.step(ticket, READY, COPYING)
+    }
+
+    /// Daemon: the piece takes effect now; `false` if it must not.
+    pub fn commit(&self, ticket: Ticket) -> bool {
+        self.step(ticket, COPYING, COMMITTING)
+    }
+
+    /// Daemon: the piece is moved; `done` bytes are in all. More is to come.
+    pub fn go_on(&self, ticket: Ticket, done: u64) -> bool {
+        self.slot(ticket.way, ticket.index).done.store(ticket.done(0, done), Relaxed);
+        self.step(ticket, COMMITTING, READY)
+    }
+
+    /// Daemon: the transfer has ended, by a piece that took effect or before one was begun, and whoever sleeps for it is
+    /// woken.
+    pub fn finish(&self, ticket: Ticket, done: u64, outcome: Outcome) {
+        let slot = self.slot(ticket.way, ticket.index);
+        if ![READY, COPYING, COMMITTING].iter().any(|phase| slot.state.load(Relaxed) == ticket.at(*phase)) {
+            return;
+        }
+        slot.done.store(ticket.done(outcome as u32, done), Relaxed);
+        let ended = [READY, COPYING, COMMITTING].into_iter().any(|phase| self.step(ticket, phase, DONE));
+        if ended {
+            slot.ended.store(1, SeqCst);
+            if slot.waited.load(SeqCst) != 0 {
+                let _ = futex::wake(&slot.ended, futex::Flags::empty(), 1);
+            }
+        }
+    }
+
+    /// Program: the slot is not used any more.
+    pub fn free(&self, ticket: Ticket) {
+        self.slot(ticket.way, ticket.index).state.store(ticket.at(FREE), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(len: usize) -> Order {
+        let mut order = Order { handle: 3, rung: 9, ..Order::default() };
+        order.spans[0] = Span { address: 4096, len };
+        order
+    }
+
+    fn pair() -> (Desk, Desk) {
+        let (program, fd) = Desk::create().unwrap();
+        (program, Desk::open(&fd).unwrap())
+    }
+
+    #[test]
+    fn a_transfer_goes_there_and_its_end_comes_back() {
+        let (program, daemon) = pair();
+        let (ticket, asleep) = program.submit(Way::Out, 70, &order(5));
+        assert!(!asleep && daemon.filled(Way::In).next().is_none());
+        assert!(daemon.is_filled(Way::Out));
+        assert!(daemon.filled(Way::Out).eq([70]) && !daemon.is_filled(Way::Out));
+        let (taken, said) = daemon.take(Way::Out, 70).unwrap();
+        assert_eq!((taken, said), (ticket, order(5)));
+        assert!(daemon.claim(taken) && !daemon.claim(taken) && daemon.commit(taken));
+        assert!(daemon.go_on(taken, 3) && daemon.claim(taken) && daemon.commit(taken));
+        assert_eq!((program.has_ended(ticket), program.result(ticket)), (false, (3, None)));
+        daemon.finish(taken, 5, Outcome::Done);
+        assert!(program.sleep(ticket, &Timespec { tv_sec: 9, tv_nsec: 0 }));
+        assert_eq!(program.result(ticket), (5, Some(Outcome::Done)));
+        assert_eq!(program.cancel(ticket), Cancelled::Ended);
+    }
+
+    #[test]
+    fn a_buffer_that_was_taken_back_is_not_touched_again() {
+        let (program, daemon) = pair();
+        let (ticket, _) = program.submit(Way::In, 1, &order(5));
+        let (taken, _) = daemon.take(Way::In, 1).unwrap();
+        assert_eq!(program.cancel(ticket), Cancelled::Yes);
+        assert!(!daemon.claim(taken) && daemon.take(Way::In, 1).is_none());
+        daemon.finish(taken, 1, Outcome::Done);
+        assert!(!program.has_ended(ticket));
+        // The same slot again: the daemon's hold on the old transfer is of no use.
+        let (next, _) = program.submit(Way::In, 1, &order(6));
+        assert!(!daemon.claim(taken) && !daemon.commit(taken) && !daemon.go_on(taken, 1));
+        daemon.finish(taken, 1, Outcome::Done);
+        assert_eq!((program.has_ended(next), program.result(next)), (false, (0, None)));
+    }
+
+    #[test]
+    fn a_piece_can_be_revoked_until_it_takes_effect() {
+        let (program, daemon) = pair();
+        let (ticket, _) = program.submit(Way::In, 0, &order(5));
+        let (taken, _) = daemon.take(Way::In, 0).unwrap();
+        assert!(!program.revoke(ticket) && daemon.claim(taken));
+        assert_eq!(program.cancel(ticket), Cancelled::Busy { copying: true });
+        assert!(program.revoke(ticket) && !daemon.commit(taken));
+        let (ticket, _) = program.submit(Way::In, 0, &order(5));
+        let (taken, _) = daemon.take(Way::In, 0).unwrap();
+        assert!(daemon.claim(taken) && daemon.commit(taken));
+        assert_eq!(program.cancel(ticket), Cancelled::Busy { copying: false });
+        assert!(!program.revoke(ticket));
+    }
+
+    #[test]
+    fn a_sleeping_daemon_is_rung_for_once() {
+        let (program, daemon) = pair();
+        daemon.set_asleep(Way::Out, true);
+        assert!(program.submit(Way::Out, 0, &order(1)).1);
+        assert!(!program.submit(Way::Out, 1, &order(1)).1);
+        assert!(daemon.filled(Way::Out).eq([0, 1]));
+    }
+
+    #[test]
+    fn a_desk_of_another_length_is_refused() {
+        let fd = new_slice("desk", LEN + 1).unwrap();
+        assert!(Desk::open(&fd).is_err());
+    }
+
+    #[test]
+    fn whatever_lies_in_a_desk_the_daemon_survives_it() {
+        use crate::{Caching, Outbound, Store};
+        let (_, fd) = Desk::create().unwrap();
+        let (daemon, scribbler) =
+            (Desk::open(&fd).unwrap(), Outbound::map(&fd, LEN, Caching::WriteBack).unwrap());
+        for fill in [0xff, 0x01, 0x09, 0x55] {
+            scribbler.write(0, &vec![fill; usize::try_from(LEN).unwrap()]);
+            for way in [Way::Out, Way::In] {
+                let mut seen = 0;
+                for index in daemon.filled(way) {
+                    seen += 1;
+                    let Some((ticket, _)) = daemon.take(way, index) else { continue };
+                    let claimed = daemon.claim(ticket) && daemon.commit(ticket);
+                    daemon.finish(ticket, 7, Outcome::Done);
+                    assert!(claimed && !daemon.claim(ticket));
+                }
+                assert!(seen <= SLOTS && !daemon.is_filled(way));
+            }
+        }
+    }
+}

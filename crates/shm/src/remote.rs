@@ -1,0 +1,217 @@
+//! The memory of a program that has consented to have it copied by its daemon: `process_vm_readv` and `process_vm_writev`
+//! between the program's buffers and rings that are mapped here.
+//!
+//! A process number says nothing of who has it when the call is made. So the program keeps a *guard*: a page at an address
+//! that the daemon chose at random, which begins with a number that it chose too. Each call names the guard first: the
+//! kernel finds the process once in a call and goes through its places in order, so in any other process, and after the
+//! program took its consent back by unmapping the page, the call ends before the first byte of a buffer.
+
+use crate::{Inbound, Outbound};
+use libc::{c_ulong, c_void, iovec};
+use thiserror::Error;
+
+/// Places in a buffer, and in a ring, of one call at most.
+pub const PLACES: usize = 8;
+/// Bytes of the guard that each call names.
+const GUARD: usize = 8;
+
+/// Bytes of a program's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Where they begin in the program. Anything may be said here: the kernel looks whether it is there.
+    pub address: u64,
+    /// How many.
+    pub len: usize,
+}
+
+/// Why nothing, or not all, was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RemoteError {
+    /// The guard is not there: the process is another one, or has taken its consent back.
+    #[error("the program's guard page is not there")]
+    Unguarded,
+    /// The program's memory ends before the bytes do, or is not mapped.
+    #[error("the program's buffer is not mapped")]
+    Fault,
+    /// The kernel does not allow it.
+    #[error("the kernel refuses to reach the program's memory: {0}")]
+    Refused(rustix::io::Errno),
+}
+
+/// A process that has consented.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    /// Its number.
+    pub pid: i32,
+    /// Where its guard is.
+    pub guard: u64,
+    /// What the guard begins with.
+    pub nonce: u64,
+}
+
+impl Remote {
+    /// Copies what lies in `from`, in that order, to `places` of a ring: bytes from the slice's start, and how many. Both
+    /// are [`PLACES`] at most and of one length; it is all or an error.
+    pub fn fetch(&self, from: &[Span], to: &Outbound, places: &[(usize, usize)]) -> Result<(), RemoteError> {
+        let local = places.iter().map(|&(at, len)| io(to.at(at, len).cast(), len));
+        self.read(from, local)
+    }
+
+    /// The same into private memory of as many bytes.
+    pub fn read_into(&self, from: &[Span], to: &mut [u8]) -> Result<(), RemoteError> {
+        self.read(from, core::iter::once(io(to.as_mut_ptr().cast(), to.len())))
+    }
+
+    /// Copies from `places` of a ring into `to`, in that order.
+    pub fn store(&self, places: &[(usize, usize)], from: &Inbound, to: &[Span]) -> Result<(), RemoteError> {
+        let local = places.iter().map(|&(at, len)| io(from.at(at, len).cast_mut().cast(), len));
+        self.write(local, to)
+    }
+
+    /// The same from private memory.
+    pub fn write_from(&self, from: &[u8], to: &[Span]) -> Result<(), RemoteError> {
+        self.write(core::iter::once(io(from.as_ptr().cast_mut().cast(), from.len())), to)
+    }
+
+    fn read(&self, from: &[Span], local: impl Iterator<Item = iovec>) -> Result<(), RemoteError> {
+        let mut nonce = 0_u64;
+        let local = Places::of(io((&raw mut nonce).cast(), GUARD), local);
+        let remote = self.guarded(from);
+        // SAFETY: the local places are memory of ours, of which nobody holds references but those that the caller gave
+        // up for the call; the kernel checks the others.
+        let count = unsafe {
+            libc::process_vm_readv(self.pid, local.ptr(), local.count(), remote.ptr(), remote.count(), 0)
+        };
+        let whole = outcome(count, local.bytes());
+        if whole != Err(RemoteError::Unguarded) && count > 0 && nonce != self.nonce {
+            return Err(RemoteError::Unguarded);
+        }
+        whole
+    }
+
+    fn write(&self, local: impl Iterator<Item = iovec>, to: &[Span]) -> Result<(), RemoteError> {
+        let mut nonce = self.nonce;
+        let local = Places::of(io((&raw mut nonce).cast(), GUARD), local);
+        let remote = self.guarded(to);
+        // SAFETY: the local places are only read; the kernel checks the others, the guard first.
+        let count = unsafe {
+            libc::process_vm_writev(self.pid, local.ptr(), local.count(), remote.ptr(), remote.count(), 0)
+        };
+        outcome(count, local.bytes())
+    }
+
+    fn guarded(&self, spans: &[Span]) -> Places {
+        let spans = spans.iter().map(|span| io(address(span.address), span.len));
+        Places::of(io(address(self.guard), GUARD), spans)
+    }
+}
+
+/// Places of one call, the guard's first.
+struct Places {
+    places: [iovec; PLACES + 1],
+    count: usize,
+}
+
+impl Places {
+    fn of(guard: iovec, others: impl Iterator<Item = iovec>) -> Self {
+        let mut made = Self { places: [guard; PLACES + 1], count: 1 };
+        for place in others.take(PLACES) {
+            made.places[made.count] = place;
+            made.count += 1;
+        }
+        made
+    }
+
+    fn ptr(&self) -> *const iovec {
+        self.places.as_ptr()
+    }
+
+    fn count(&self) -> c_ulong {
+        self.count as c_ulong
+    }
+
+    fn bytes(&self) -> usize {
+        self.places[..self.count].iter().map(|place| place.iov_len).sum()
+    }
+}
+
+fn io(base: *mut c_void, len: usize) -> iovec {
+    iovec { iov_base: base, iov_len: len }
+}
+
+/// An address of another process; never used as one of ours.
+fn address(of: u64) -> *mut c_void {
+    core::ptr::without_provenance_mut(usize::try_from(of).unwrap_or(usize::MAX))
+}
+
+fn outcome(count: isize, wanted: usize) -> Result<(), RemoteError> {
+    match usize::try_from(count) {
+        Ok(count) if count == wanted => Ok(()),
+        Ok(count) if count < GUARD => Err(RemoteError::Unguarded),
+        Ok(_) => Err(RemoteError::Fault),
+        Err(_) => match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::EFAULT | libc::ESRCH) => Err(RemoteError::Unguarded),
+            errno => {
+                Err(RemoteError::Refused(rustix::io::Errno::from_raw_os_error(errno.unwrap_or(libc::EIO))))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use crate::{Caching, Load, Store, mem::new_slice};
+
+    const NONCE: u64 = 0x1234_5678_9abc_def0;
+
+    fn remote(guard: &mut u64) -> Remote {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        Remote { pid, guard: core::ptr::from_mut(guard) as u64, nonce: NONCE }
+    }
+
+    fn span(bytes: &[u8]) -> Span {
+        Span { address: bytes.as_ptr() as u64, len: bytes.len() }
+    }
+
+    #[test]
+    fn bytes_go_to_places_of_a_ring_and_back_and_nowhere_else() {
+        let fd = new_slice("remote", 8192).unwrap();
+        let (out, inb) =
+            (Outbound::map(&fd, 8192, Caching::WriteBack).unwrap(), Inbound::map(&fd, 8192).unwrap());
+        let (mut guard, source) = (Box::new(NONCE), b"hello, world".to_vec());
+        let remote = remote(&mut guard);
+        remote.fetch(&[span(&source[..3]), span(&source[3..])], &out, &[(100, 5), (200, 7)]).unwrap();
+        let mut bytes = [0; 6];
+        inb.read(99, &mut bytes);
+        assert_eq!(&bytes, b"\0hello");
+        let mut target = vec![0; 13];
+        remote.store(&[(100, 5), (200, 7)], &inb, &[span(&target[..12])]).unwrap();
+        assert_eq!(std::hint::black_box(&mut target), b"hello, world\0");
+        assert_eq!(Store::len(&out), 8192);
+    }
+
+    #[test]
+    fn nothing_is_copied_without_the_guard_or_with_another_number_in_it() {
+        let (mut guard, source) = (Box::new(NONCE + 1), [7; 8]);
+        let mut target = [0; 8];
+        assert_eq!(remote(&mut guard).read_into(&[span(&source)], &mut target), Err(RemoteError::Unguarded));
+        let gone = Remote { guard: 8, ..remote(&mut guard) };
+        let mut into = [9; 8];
+        assert_eq!(gone.read_into(&[span(&source)], &mut into), Err(RemoteError::Unguarded));
+        assert_eq!(into, [9; 8]);
+        assert_eq!(gone.write_from(&[1; 8], &[span(&into)]), Err(RemoteError::Unguarded));
+        assert_eq!(std::hint::black_box(into), [9; 8]);
+    }
+
+    #[test]
+    fn a_buffer_that_is_not_there_is_told_from_a_guard_that_is_not() {
+        let mut guard = Box::new(NONCE);
+        let mut target = [0; 8];
+        let nowhere = Span { address: 4096, len: 8 };
+        assert_eq!(remote(&mut guard).read_into(&[nowhere], &mut target), Err(RemoteError::Fault));
+        let nobody = Remote { pid: i32::MAX, ..remote(&mut guard) };
+        assert_eq!(nobody.read_into(&[nowhere], &mut target), Err(RemoteError::Unguarded));
+    }
+}
