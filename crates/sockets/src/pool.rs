@@ -1,20 +1,23 @@
 //! Buffers for `libcrosslane_malloc.so`, and how this process keeps their descriptors.
 
 use crate::{own, process};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crosslane_shm::buffer::{self, Keeper, Kind};
 
 static KEEPER: Keeper =
     Keeper { hide: own::hide, close: own::close, may_call: || !process::sandboxed() && process::is_owner() };
 
+static STARTED: AtomicBool = AtomicBool::new(false);
+
 /// At load: from now on there may be buffers.
 pub fn start() {
     buffer::keep_by(&KEEPER);
+    STARTED.store(true, Relaxed);
 }
 
 /// Memory for a large `malloc`: its start, and whether it holds zeros.
 pub fn alloc(size: usize) -> Option<(*mut u8, bool)> {
-    // Before the start, and in a child that borrows our memory, there is no owner.
-    if !process::is_owner() {
+    if !STARTED.load(Relaxed) {
         return None;
     }
     let block = buffer::alloc(size as u64, Kind::Malloc).ok()?;

@@ -213,14 +213,14 @@ impl Slot {
         }
         self.kind.store(kind as u32, Relaxed);
         self.fd.store((keeper().hide)(fd), Relaxed);
+        self.id.store(new_id(), Relaxed);
+        self.shared.store(false, Relaxed);
         self.renew();
         self.at().ok_or(Errno::NOMEM)
     }
 
-    /// A new name, and no uses.
+    /// Not used yet. The name may stay, of one that was told nobody.
     pub(super) fn renew(&self) {
-        self.id.store(new_id(), Relaxed);
-        self.shared.store(false, Relaxed);
         self.uses.store(0, Relaxed);
     }
 
