@@ -2,7 +2,7 @@
 
 use crate::{PATIENCE, package, program, wait_for};
 use anyhow::{Context, Result, ensure};
-use crosslane_lab::{Lab, LabError, Options, Preload, Topology};
+use crosslane_lab::{Lab, LabError, Options, Preload, Topology, malloc_library, preload_list};
 use serde_json::Value;
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -21,6 +21,7 @@ pub struct Rig {
     pub lab: Lab,
     folder: TempDir,
     port: Cell<u16>,
+    malloc: Cell<bool>,
 }
 
 /// What the daemon of one host has counted, and what it holds.
@@ -82,7 +83,7 @@ impl Rig {
         // Programs that drop their rights must still get through.
         let folder = tempfile::Builder::new().prefix("crosslane-e2e.").tempdir()?;
         open_folder(folder.path())?;
-        Ok(Some(Self { lab, folder, port: Cell::new(FIRST_PORT) }))
+        Ok(Some(Self { lab, folder, port: Cell::new(FIRST_PORT), malloc: Cell::new(false) }))
     }
 
     /// Folder of this test, open to all users.
@@ -107,7 +108,18 @@ impl Rig {
     /// # Errors
     /// There is no such host, or no socket library.
     pub fn command(&self, host: &str, program: impl AsRef<OsStr>) -> Result<Command> {
-        Ok(self.lab.command(host, Preload::On, program)?)
+        let mut command = self.lab.command(host, Preload::On, program)?;
+        if self.malloc.get() {
+            let malloc = malloc_library(self.lab.state().program.parent())?;
+            let sockets = self.lab.state().sockets.as_ref().context("the socket library was not built")?;
+            command.env("LD_PRELOAD", preload_list(sockets, Some(&malloc))).env("CROSSLANE_MALLOC", "64K");
+        }
+        Ok(command)
+    }
+
+    /// From now on accelerated programs run as under `crosslane run --malloc 64K`.
+    pub fn large_allocations_are_buffers(&self) {
+        self.malloc.set(true);
     }
 
     /// A program in a host that meets only the kernel.

@@ -34,8 +34,19 @@ fn redis_fifty_clients() -> Result<()> {
 
 #[test]
 fn redis_big_values() -> Result<()> {
+    big_values(|_| {})
+}
+
+/// Its allocator is jemalloc, which gets what is not large.
+#[test]
+fn redis_big_values_from_buffers() -> Result<()> {
+    big_values(Rig::large_allocations_are_buffers)
+}
+
+fn big_values(prepare: impl FnOnce(&Rig)) -> Result<()> {
     let Some(redis) = Redis::find() else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
+    prepare(&rig);
     let to = rig.address("h2")?.to_string();
     let measure = rig.measure(&["h1", "h2"])?;
     let port = rig.port();

@@ -9,9 +9,20 @@ use crosslane_lab::Options;
 
 /// Echo from `from` to `to`, by its address there or another name for it.
 fn echo_with(script: Script, from: &str, to: &str, address: Option<&str>, connections: u32) -> Result<()> {
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    echo_in(rig, script, from, to, address, connections)
+}
+
+fn echo_in(
+    rig: Rig,
+    script: Script,
+    from: &str,
+    to: &str,
+    address: Option<&str>,
+    connections: u32,
+) -> Result<()> {
     const BYTES: usize = 5_000_000;
     let Some(python) = package::python() else { return Ok(()) };
-    let Some(rig) = Rig::pair()? else { return Ok(()) };
     let fabric = rig.address(to)?.to_string();
     let measure = rig.measure(&if from == to { vec![from] } else { vec![from, to] })?;
     let port = rig.port();
@@ -38,6 +49,16 @@ fn echo_v6() -> Result<()> {
 #[test]
 fn echo_many() -> Result<()> {
     echo_with(Script::Echo, "h2", "h1", None, 16)
+}
+
+#[test]
+fn echo_from_buffers() -> Result<()> {
+    for (from, to) in [("h1", "h2"), ("h1", "h1")] {
+        let Some(rig) = Rig::pair()? else { return Ok(()) };
+        rig.large_allocations_are_buffers();
+        echo_in(rig, Script::Echo, from, to, None, 8)?;
+    }
+    Ok(())
 }
 
 #[test]
