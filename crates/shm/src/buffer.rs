@@ -21,7 +21,7 @@ mod fork;
 mod owned;
 mod slots;
 
-pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
+pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork, make_private};
 pub use owned::{Buffer, OpenBuffer};
 
 use core::ptr::NonNull;

@@ -4,15 +4,26 @@ use crate::{own, process};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crosslane_shm::buffer::{self, Keeper, Kind};
 
-static KEEPER: Keeper =
-    Keeper { hide: own::hide, close: own::close, may_call: || !process::sandboxed() && process::is_owner() };
+static KEEPER: Keeper = Keeper {
+    hide: own::hide,
+    close: own::close,
+    may_call: || !CONFINED.load(Relaxed) && process::is_owner(),
+};
 
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// A system call filter is on: no buffer is made any more, and of one that is freed only the mapping goes.
+static CONFINED: AtomicBool = AtomicBool::new(false);
 
 /// At load: from now on there may be buffers.
 pub fn start() {
     buffer::keep_by(&KEEPER);
     STARTED.store(true, Relaxed);
+}
+
+/// A system call filter comes on, which may forbid what only we do: what a later `fork` would need is done now.
+pub fn confine() {
+    CONFINED.store(true, Relaxed);
+    buffer::make_private();
 }
 
 /// Memory for a large `malloc`: its start, and whether it holds zeros.

@@ -58,6 +58,12 @@ pub fn after_fork_in_parent() {
     FORKING.fetch_sub(1, SeqCst);
 }
 
+/// What `malloc` gave out is private from now on, though nobody forks.
+pub fn make_private() {
+    before_fork();
+    after_fork_in_parent();
+}
+
 /// We are the child, with one thread: what others were about to free is freed.
 pub fn after_fork_in_child() {
     for slot in &ALL {

@@ -6,7 +6,7 @@
 
 use super::hook;
 use crate::table::{self, Kind};
-use crate::{attach, confined, process, real, waiters};
+use crate::{attach, confined, pool, process, real, waiters};
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 
@@ -60,6 +60,9 @@ fn needs_daemon() -> bool {
 /// Before a system call filter comes on. Whoever listens behind it cannot ask whether a connection was announced, so
 /// none is announced to it any more.
 pub fn before_filter() {
+    if process::is_owner() {
+        pool::confine();
+    }
     if !needs_daemon() {
         return;
     }

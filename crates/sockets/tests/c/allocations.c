@@ -1,7 +1,11 @@
 /* Large allocations are buffers: memory that the far end may map. They behave as all memory of malloc's does: every call
  * that makes, changes or frees it, threads, fork by every name, vfork and exec, too many of them, and sends from them. */
 #include "quirk.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -267,6 +271,45 @@ static void spawns(void)
     free(at);
 }
 
+/* Behind a system call filter that kills whoever makes or changes files. */
+static void confined(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ftruncate, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog filter = {sizeof code / sizeof *code, code};
+    char *before = malloc(LARGE);
+    pid_t child = fork();
+    if (child == 0) {
+        char *own = malloc(LARGE);
+        CHECK(is_buffer(own) == buffers);
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+            _exit(0);
+        char *at = malloc(LARGE);
+        CHECK(at && !is_buffer(at));
+        pid_t inner = fork();
+        if (inner == 0) {
+            memset(own, 2, LARGE), free(own);
+            _exit(0);
+        }
+        reap(inner);
+        free(at), free(own), free(before);
+        at = calloc(1, 3 * LARGE);
+        CHECK(is_zero(at, 3 * LARGE));
+        at = realloc(at, 9 * LARGE);
+        memset(at, 1, 9 * LARGE);
+        free(at);
+        _exit(0);
+    }
+    reap(child);
+    free(before);
+}
+
 struct sink {
     int fd;
     size_t total;
@@ -328,6 +371,7 @@ int main(void)
             child_has_a_copy(ways[way]);
     forks_in_threads();
     spawns();
+    confined();
     sends();
     return 0;
 }
