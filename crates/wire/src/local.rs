@@ -390,11 +390,6 @@ pub enum Reply {
         /// Whether the waiter exists and can be rung directly.
         found: bool,
     },
-    /// Answer to [`Request::WantBuffer`]. Descriptor: the memory, if there is any.
-    Buffer {
-        /// Bytes of the buffer, and what may be done with it; `None` if it is not open to this circuit.
-        shape: Option<(u64, Reach)>,
-    },
     /// A part of a text; the last one says so.
     Text {
         /// The part, UTF-8.
@@ -408,5 +403,10 @@ pub enum Reply {
         round_trip_ns: Option<u64>,
         /// Cables on the way.
         hops: u8,
+    },
+    /// Answer to [`Request::WantBuffer`]. Descriptor: the memory, if there is any.
+    Buffer {
+        /// Bytes of the buffer, and what may be done with it; `None` if it is not open to this circuit.
+        shape: Option<(u64, Reach)>,
     },
 }
