@@ -21,11 +21,15 @@ use crosslane_shm::guard::Guard;
 use crosslane_wire::local::{Reply, Request};
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::time::{ClockId, clock_gettime};
 use stall::{Stall, Stalled};
 use std::time::{Duration, Instant};
 
 /// Sleep of a call between two looks at a transfer that does not end.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How long an engine is left alone that did not come to a transfer, ns.
+const REST_NS: u64 = 1_000_000_000;
 
 /// What a process shares with the engine. It belongs to one session, and stays until the process ends.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ pub struct Offload {
     least: usize,
     /// It is of no use any more.
     over: AtomicBool,
+    /// Nothing is handed over before: ns of the monotonic clock; 0 as a rule.
+    rest: AtomicU64,
 }
 
 /// What came of a transfer.
@@ -89,13 +95,33 @@ impl Offload {
         let guard = Guard::put(guard, nonce)?;
         let taken = [const { [const { AtomicU64::new(0) }; SLOTS / 64] }; 2];
         let least = usize::try_from(least).unwrap_or(usize::MAX);
-        Ok(Self { desk, taken, doors: doors.map(keep), guard, stall, least, over: AtomicBool::new(false) })
+        Ok(Self {
+            desk,
+            taken,
+            doors: doors.map(keep),
+            guard,
+            stall,
+            least,
+            over: AtomicBool::new(false),
+            rest: AtomicU64::new(0),
+        })
     }
 
     /// Whether a call of so many bytes is worth handing over.
     #[inline]
     pub fn is_worth(&self, bytes: usize) -> bool {
-        bytes >= self.least && !self.over.load(Relaxed)
+        bytes >= self.least && !self.over.load(Relaxed) && (self.rest.load(Relaxed) == 0 || self.has_rested())
+    }
+
+    /// An engine that did not come to a transfer in time is left alone for a while: it has too much to do, or is held up by
+    /// another program's memory.
+    #[cold]
+    fn has_rested(&self) -> bool {
+        let rested = now_ns() >= self.rest.load(Relaxed);
+        if rested {
+            self.rest.store(0, Relaxed);
+        }
+        rested
     }
 
     /// Hands a transfer over and sleeps until it has ended. Only within [`allowed`], until whose end signals wait: no
@@ -127,7 +153,10 @@ impl Offload {
             } else {
                 match self.stall.look(&self.desk, ticket, way, begun.elapsed(), &self.guard) {
                     Stalled::No => {}
-                    Stalled::Back => return self.back(ticket),
+                    Stalled::Back => {
+                        self.rest.store(now_ns() + REST_NS, Relaxed);
+                        return self.back(ticket);
+                    }
                     Stalled::Gone => {
                         self.over.store(true, Relaxed);
                         return self.back(ticket);
@@ -180,4 +209,9 @@ impl Offload {
     fn free_slot(&self, way: Way, index: usize) {
         self.taken[way as usize][index / 64].fetch_and(!(1 << (index % 64)), AcqRel);
     }
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
