@@ -5,8 +5,9 @@
 
 mod memory;
 
+use crosslane_shm::arena::{self, Arena, ArenaDesk};
 use crosslane_shm::ring::{Consumer, Producer, Violation};
-use crosslane_shm::{Load, Store};
+use crosslane_shm::{Caching, Load, Outbound, Store};
 use crosslane_wire::record::{BULK, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark};
 use crosslane_wire::slice::{CREDIT, LINE, RING, slice_len};
 use std::cell::Cell;
@@ -262,4 +263,52 @@ fn more_than_the_credit_allows_is_refused() {
     ring.store_u64(RING + 8, header.to_word());
     ring.store_u64(RING, mark(KEY, 4096));
     assert_eq!(consumer.head(&data), Err(Violation::Overrun { over: LINE }));
+}
+
+/// A daemon works on states that lie where their program can write: see the offload engine.
+#[cfg(not(miri))]
+#[test]
+fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
+    const RING_MAX: u64 = 1 << 18;
+    const WORDS: u64 = 48;
+    let (arena, fd) = Arena::create().unwrap();
+    let slot = arena.allot().unwrap();
+    let program = Outbound::map(&fd, arena::LEN, Caching::WriteBack).unwrap();
+    let desk = ArenaDesk::map(&fd).unwrap();
+    let held = std::panic::AssertUnwindSafe((program, desk));
+    bolero::check!().for_each(move |input: &[u8]| {
+        let (program, desk) = &*held;
+        let choices = Choices(Cell::new(input));
+        let (producer, consumer) = desk.rings(slot).unwrap();
+        producer.resume(3, 1 << 16, RING_MAX, KEY, 77);
+        consumer.resume(3, 1 << 16, RING_MAX, KEY, 77);
+        for _ in 0..choices.byte() % 4 {
+            let word = u64::from(choices.byte()) % WORDS;
+            let value = match choices.byte() % 4 {
+                0 => choices.word(),
+                1 => 1 << (choices.byte() % 64),
+                2 => LINE * u64::from(choices.byte()),
+                _ => choices.record(),
+            };
+            let at = slot as usize * arena::SLOT + 64 + usize::try_from(word * 8).unwrap();
+            program.store_u64(at, value);
+        }
+        let ((ring, _), (_, credits)) = (memory::slice(slice_len(RING_MAX)), memory::slice(slice_len(64)));
+        if let Some(copy) = producer.checked(3, RING_MAX, KEY) {
+            let bytes = vec![7; 140_000];
+            for _ in 0..8 {
+                if produce(&copy, &ring, &credits, &choices, &bytes).is_err() {
+                    break;
+                }
+            }
+            copy.publish(producer);
+            assert!(copy.cap() <= RING_MAX);
+        }
+        if let Some(copy) = consumer.checked(3, RING_MAX, KEY) {
+            let len = usize::try_from(slice_len(RING_MAX)).unwrap();
+            let memory = Shifting { choices: &choices, position: Cell::new(0), len };
+            let _ = consume(&copy, &memory);
+            copy.publish(consumer);
+        }
+    });
 }

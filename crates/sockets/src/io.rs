@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{Failure, offload};
 use crosslane_shm::account::{self, Function, Span};
 use crosslane_shm::wait::spin;
+use crosslane_stream::Transfer;
 use crosslane_wire::WaiterId;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
@@ -50,7 +51,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     let (mut done, mut awaited) = (0, false);
     look_now_and_then(fd, end);
     if let [bytes] = buffers
-        && !end.offload()
+        && (!end.offload() || end.transfer() != Transfer::Auto)
         && zcopy::is_wanted(end, bytes)
         && !must_not_wait(end, flags)
     {
