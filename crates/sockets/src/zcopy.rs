@@ -134,28 +134,25 @@ fn await_fetch(
     deadline: Option<Instant>,
 ) -> Result<Sent, Failure> {
     let _span = account::sending(Function::WaitSpace);
-    let mut before = 0;
+    let (mut before, mut stalled) = (0, false);
     loop {
+        let now = Instant::now();
         match end.stand(thread::tid(), open)? {
             Stand::Over(count) => return Ok(Sent::Bytes(count)),
-            Stand::Unwanted => return end.withdraw(thread::tid(), open).map(Sent::Bytes),
-            Stand::Open(_) => {}
-        }
-        let until = Instant::now() + STALL;
-        let until = deadline.map_or(until, |deadline| until.min(deadline));
-        let errno = match wait::wait(fd, end, For::Answer(*open), Some(until)) {
-            Ok(()) => continue,
-            Err(libc::EAGAIN) => {
-                let now = end.stand(thread::tid(), open)?;
-                if let Stand::Open(fetched) = now
-                    && fetched > before
-                    && deadline.is_none_or(|deadline| Instant::now() < deadline)
-                {
-                    before = fetched;
-                    continue;
+            Stand::Open(fetched) => {
+                let late = deadline.is_some_and(|deadline| now >= deadline);
+                if stalled && (late || fetched == before) {
+                    return end.withdraw(thread::tid(), open).map(Sent::Bytes);
                 }
-                return end.withdraw(thread::tid(), open).map(Sent::Bytes);
+                before = fetched;
             }
+            Stand::Unwanted => return end.withdraw(thread::tid(), open).map(Sent::Bytes),
+        }
+        let until = deadline.map_or(now + STALL, |deadline| deadline.min(now + STALL));
+        let waited = wait::wait(fd, end, For::Answer(*open), Some(until));
+        stalled = waited == Err(libc::EAGAIN);
+        let errno = match waited {
+            Ok(()) | Err(libc::EAGAIN) => continue,
             // The limit of time was ours, not the program's.
             Err(libc::EINTR) => match wait::interrupted(deadline.is_some()) {
                 Ok(()) => continue,
