@@ -41,8 +41,8 @@ impl End {
         let (bytes, wake) = {
             let _guard = sending.lock.lock(tid)?;
             self.may_send(Kind::Data)?;
-            self.take_back_open(tid)?;
-            if !self.is_settled() && !self.may_go_on(tid, Has::Sending)? {
+            let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
+            if !(goes_on && self.take_back_open(tid)?) {
                 sending.blocked.fetch_add(1, Relaxed);
                 return Err(Failure::WouldBlock);
             }
@@ -74,8 +74,10 @@ impl End {
     pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
         let _guard = self.shared.sending.lock.lock(tid)?;
         let next = self.may_send(kind)?;
-        self.take_back_open(tid)?;
         let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
+        if !self.take_back_open(tid)? {
+            return Err(Failure::WouldBlock);
+        }
         let (tx, sent) = (self.generations.tx(), self.sent());
         let mut wake = None;
         if goes_on {

@@ -47,6 +47,10 @@ pub struct Consumer {
     elsewhere: AtomicU64,
     /// The same behind it.
     announced: AtomicU64,
+    /// Bytes from elsewhere that are counted, and do not count if the source says [`Self::doubt`]; 0 if it cannot.
+    pending: AtomicU64,
+    /// The verdict on what was announced that makes `pending` bytes void.
+    doubt: AtomicU64,
     /// Which of the stream's rings this is.
     generation: AtomicU32,
 }
@@ -79,6 +83,8 @@ impl Consumer {
             (&self.units, units),
             (&self.elsewhere, 0),
             (&self.announced, 0),
+            (&self.pending, 0),
+            (&self.doubt, 0),
         ] {
             word.store(value, Relaxed);
         }
@@ -283,16 +289,25 @@ impl Consumer {
         self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
     }
 
-    /// Counts `bytes` that came from elsewhere as consumed.
-    pub fn count(&self, bytes: u64) {
+    /// Counts `bytes` that came from elsewhere as consumed; until they are [`Self::confirm`]ed they do not count if the
+    /// source's verdict is `doubt`.
+    pub fn count(&self, bytes: u64, doubt: u64) {
+        self.doubt.store(doubt, Relaxed);
+        self.pending.store(bytes, Release);
         self.count_apart(bytes);
         self.elsewhere.store(self.elsewhere().saturating_sub(bytes), Relaxed);
+    }
+
+    /// What was counted last counts.
+    pub fn confirm(&self) {
+        self.pending.store(0, Relaxed);
     }
 
     /// Takes [`Self::count`] of `bytes` back, and nothing more comes from elsewhere.
     pub fn discount(&self, bytes: u64) {
         self.units.store(self.units.load(Relaxed).saturating_sub(bytes), Relaxed);
         self.end_elsewhere();
+        self.pending.store(0, Release);
     }
 
     /// As [`Self::take`] of `count` bytes, at most what is left, that the caller has copied from [`Self::front`].
@@ -389,6 +404,8 @@ impl Consumer {
             key: self.key.load(Relaxed),
             units: self.units.load(Relaxed),
             gap: self.elsewhere.load(Relaxed) > 0,
+            pending: self.pending.load(Relaxed),
+            doubt: self.doubt.load(Relaxed),
             generation: self.generation.load(Relaxed),
         }
     }

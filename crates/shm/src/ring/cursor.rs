@@ -4,7 +4,7 @@ use super::{Violation, address};
 use crate::Load;
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_GROW, Header, Kind, mark, stamp, units};
-use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF};
+use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF, VERDICT};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,9 @@ pub struct Cursor {
     pub(super) units: u64,
     /// Bytes of the stream come before the record here that are not in the ring.
     pub(super) gap: bool,
+    /// Bytes of `units` that do not count if the source has taken them back by the verdict `doubt`.
+    pub(super) pending: u64,
+    pub(super) doubt: u64,
     pub(super) generation: u32,
 }
 
@@ -31,6 +34,8 @@ impl Cursor {
             key,
             units,
             gap: false,
+            pending: 0,
+            doubt: 0,
             generation: 0,
         }
     }
@@ -52,6 +57,9 @@ impl Cursor {
     /// taken back.
     pub fn arrived(mut self, ring: &impl Load) -> u64 {
         let start = self.position;
+        if self.pending > 0 && ring.load_u64(SRC_OFF) != 0 && ring.load_u64(VERDICT) == self.doubt {
+            self.units = self.units.saturating_sub(self.pending);
+        }
         while self.position - start < self.cap {
             self.gap &= ring.load_u64(SRC_OFF) == 0;
             let Ok(Some(header)) = self.look(ring) else { break };
@@ -68,6 +76,21 @@ impl Cursor {
     /// The same place, as if nothing came before it that is not in the ring.
     pub fn past_gap(self) -> Self {
         Self { gap: false, ..self }
+    }
+
+    /// Whether a record lies here, or behind others, that is more than an announcement; at most once round.
+    pub fn has_more(self, ring: &impl Load) -> bool {
+        let (start, mut at) = (self.position, self.past_gap());
+        while at.position - start < at.cap {
+            match at.look(ring) {
+                Ok(Some(header)) if header.kind == Kind::Filler => at.pass(header),
+                Ok(Some(header)) if header.kind == Kind::SrcAvail && header.bytes() == 0 => at.pass(header),
+                Ok(None) => return false,
+                Ok(Some(_)) | Err(_) => return true,
+            }
+            at.gap = false;
+        }
+        false
     }
 
     /// Number of the ring that this is a place in.

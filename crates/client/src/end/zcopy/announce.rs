@@ -127,10 +127,8 @@ impl End {
         if rest.len() < LEAST || !self.may_announce() || self.gone() || self.owes() {
             return Ok(Attempt::Ring);
         }
-        if mode == Mode::Combined {
-            self.take_back_open(tid)?;
-        }
-        if !self.is_past_cancel()? {
+        let behind_none = mode != Mode::Combined || self.take_back_open(tid)?;
+        if !behind_none || !self.is_past_cancel()? {
             return Ok(Attempt::Ring);
         }
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
@@ -247,7 +245,7 @@ impl End {
     /// call's bytes do.
     pub fn withdraw(&self, tid: u32, open: &Announcement) -> Result<usize, Failure> {
         let _guard = self.shared.sending.lock.lock(tid)?;
-        if self.shared.zcopy.open().find(open.what.sequence).is_some() {
+        while self.shared.zcopy.open().find(open.what.sequence).is_some() {
             let tx = self.generations.tx();
             if tx.number() != open.generation || self.has_moved(tx) {
                 // The daemons count what has arrived.
@@ -259,23 +257,31 @@ impl End {
         self.counted(open)
     }
 
-    /// With the lock of sending: takes back whatever is announced. While the stream moves that may have to wait, and
-    /// nothing can be sent meanwhile.
-    pub(in super::super) fn take_back_open(&self, tid: u32) -> Result<(), Failure> {
+    /// With the lock of sending: takes back whatever is announced. `Ok(false)`: the stream moves, something is announced
+    /// still, and nothing can be sent behind it now.
+    pub(in super::super) fn take_back_open(&self, tid: u32) -> Result<bool, Failure> {
         let all = self.shared.zcopy.open();
         if all.count() == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let tx = self.generations.tx();
         if self.has_moved(tx) && self.dead().is_none() {
-            return self.catch_up(tid, Has::Sending);
+            self.catch_up(tid, Has::Sending)?;
+            return Ok(self.shared.zcopy.open().count() == 0);
         }
         self.shared.zcopy.off_at.store(self.shared.producer.position(), Relaxed);
         self.shared.zcopy.off.store(1, Relaxed);
         let mut cancel = Cancel::new(all, 0);
         let progress = self.run(tx, |loaded| cancel.step(loaded));
-        self.close_open(self.guarded(progress)?);
-        Ok(())
+        let progress = self.guarded(progress)?;
+        tx.slices.outbound.fence();
+        if self.has_moved(tx) && self.await_next(tx)?.is_some() {
+            // The daemons may have counted before they could see that it was taken back.
+            self.catch_up(tid, Has::Sending)?;
+            return Ok(self.shared.zcopy.open().count() == 0);
+        }
+        self.close_open(progress);
+        Ok(true)
     }
 
     /// With the lock of sending: nothing is announced any more, and what counts of it is `progress`.

@@ -75,20 +75,26 @@ impl End {
         }
         self.shared.zcopy.refusals.store(0, Relaxed);
         // Counted first: once the source is told that it has been read, the daemons must not say otherwise.
-        consumer.count(wanted);
+        consumer.count(wanted, word(sequence, done));
         if !self.still_counts(wanted)? {
             return Ok(0);
         }
         let after = done + u32::try_from(wanted).unwrap_or(0);
         let mut confirm = Confirm::new(sequence, done, after);
-        match self.run(rx, |loaded| confirm.step(loaded))? {
-            Fetched::Counts => source.done.store(after, Relaxed),
-            Fetched::CountsAndEnds => consumer.end_elsewhere(),
-            Fetched::Void => {
-                consumer.discount(wanted);
-                return Ok(0);
-            }
+        let fetched = self.run(rx, |loaded| confirm.step(loaded))?;
+        rx.slices.outbound.fence();
+        let said = fetched != Fetched::Void;
+        // The daemons' count goes before the source's word.
+        let moved = fetched != Fetched::Counts && !self.is_settled() && !self.counts(rx);
+        if !(if moved { self.was_counted(said)?.unwrap_or(said) } else { said }) {
+            consumer.discount(wanted);
+            return Ok(0);
         }
+        match fetched {
+            Fetched::Counts => source.done.store(after, Relaxed),
+            Fetched::CountsAndEnds | Fetched::Void => consumer.end_elsewhere(),
+        }
+        consumer.confirm();
         if consumer.elsewhere() == 0 && source.units.load(Relaxed) != 0 {
             self.shared.zcopy.bell.store(1, Relaxed);
         }
@@ -101,25 +107,29 @@ impl End {
     pub(super) fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let rx = self.generations.rx();
         rx.slices.outbound.fence();
-        Ok(self.is_settled() || self.counts(rx) || self.was_counted(bytes)?)
+        let counts = self.is_settled() || self.counts(rx) || self.was_counted(false)?.unwrap_or(true);
+        if !counts {
+            self.shared.consumer.discount(bytes);
+        }
+        Ok(counts)
     }
 
-    /// With the lock of receiving: the stream began to move while `bytes` were fetched. Waits until it is known whether
-    /// they count; if not they come again.
+    /// With the lock of receiving: the stream began to move while bytes were fetched. Waits until it is known whether they
+    /// count, if the daemons have counted at all; if not they come again. `said`: what the source says, if it took the
+    /// announcement back.
     #[cold]
-    fn was_counted(&self, bytes: u64) -> Result<bool, Failure> {
+    fn was_counted(&self, said: bool) -> Result<Option<bool>, Failure> {
         let (start, consumer) = (Instant::now(), &self.shared.consumer);
         while start.elapsed() < PATIENCE {
             match self.standing() {
-                Standing::Dead => return Ok(true),
+                Standing::Dead => return Ok(None),
                 Standing::Lives(generation) => {
                     self.fetch_slices(generation)?;
-                    let limit = self.generations.rx().next().map(|next| next.limit);
-                    if limit.is_some_and(|limit| limit < consumer.units()) {
-                        consumer.discount(bytes);
-                        return Ok(false);
-                    }
-                    return Ok(true);
+                    let rx = self.generations.rx();
+                    let Some(limit) = rx.next().map(|next| next.limit) else { return Ok(None) };
+                    // More lies behind only if the source took the rest back before the daemons counted.
+                    let behind = consumer.cursor().has_more(&rx.slices.inbound);
+                    return Ok(Some(if behind { said } else { consumer.units() <= limit }));
                 }
                 Standing::Moving => std::thread::sleep(Duration::from_micros(100)),
             }
