@@ -25,7 +25,7 @@ pub struct Tally {
     pub received: u64,
     /// Bytes that it copied to receive them.
     pub copied_out: u64,
-    /// Records with payload and messages without, of both directions.
+    /// Records with payload and messages without, of both ends.
     pub messages: u64,
 }
 
@@ -45,7 +45,10 @@ impl Tally {
 
     fn read(sender: &Value, receiver: &Value) -> Self {
         let number = |value: &Value| value.as_u64().unwrap_or(0);
-        let messages = |end: &Value| number(&end["sent"]["records"]) + number(&end["sent"]["control"]);
+        let messages = |end: &Value| {
+            let of = |way: &str, what: &str| number(&end[way][what]);
+            of("sent", "records") + of("sent", "control") + of("received", "control")
+        };
         Self {
             by_mode: MODES.map(|(_, counter)| number(&sender["sent"][counter])),
             copied_in: number(&sender["sent"]["copied"]),
@@ -114,7 +117,7 @@ mod tests {
         let before = Tally::read(&end(0, 100), &end(0, 100));
         let between = Tally::read(&end(900, 100), &end(900, 1000)) - before;
         assert_eq!((between.bytes(), between.share("read-zcopy"), between.share("bcopy")), (900, 1.0, 0.0));
-        assert_eq!((between.copies(), before.copies(), before.messages), (1.0, 2.0, 8));
+        assert_eq!((between.copies(), before.copies(), before.messages), (1.0, 2.0, 10));
     }
 
     #[test]

@@ -34,6 +34,7 @@ impl End {
             }
             let rx = self.generations.rx();
             let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false) | self.was_credited();
+            add(&self.shared.received.control, usize::from(gave));
             let bell = &self.shared.zcopy.bell;
             let ended = bell.load(Relaxed) != 0 && bell.swap(0, Relaxed) != 0;
             (bytes, (gave || ended).then_some(rx))
@@ -98,6 +99,7 @@ impl End {
                 } else {
                     consumer.take(&self.generations.rx().slices.inbound, &mut buffer[at..])?
                 };
+                add(&self.shared.received.records, usize::from(consumer.taken() == 0));
                 (at, done) = (at + taken, done + taken);
             }
         }

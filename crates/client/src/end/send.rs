@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
 use crosslane_stream::{Direction, handle_send};
 use crosslane_wire::WaiterId;
-use crosslane_wire::record::Kind;
+use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::slice::{ORDER, RING_MIN};
 use std::io::IoSlice;
 
@@ -176,6 +176,10 @@ impl End {
                 return Ok((done, None));
             }
             let wake = self.data_bell(tx);
+            add(
+                &self.shared.sent.records,
+                pushed.div_ceil(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX)),
+            );
             if !self.has_moved(tx) {
                 return Ok((done + pushed, wake));
             }

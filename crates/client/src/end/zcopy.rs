@@ -1,6 +1,6 @@
 //! Zero copy: what `crosslane_stream::zcopy` rules, on the slices of an end.
 //!
-//! [`announce`] is the source of Read Zcopy, [`fetch`] its sink; [`offer`] the sink of Write Zcopy and Transactions, [`write`]
+//! [`announce`] is the source of Read Zcopy, `fetch` its sink; [`offer`] the sink of Write Zcopy and Transactions, `write`
 //! their source. Only between two programs of one machine, by a circuit of
 //! a single cable or none; all else goes by the ring.
 

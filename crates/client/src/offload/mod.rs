@@ -4,7 +4,7 @@
 //! ```text
 //!   attach: desk, doors, consent (guard page) --> run: fill a slot, ring if the engine sleeps, sleep --> how much, or why not
 //! ```
-//! A transfer that does not end is taken back, see [`stall`]. Nobody gets a buffer back that the engine may still touch.
+//! A transfer that does not end is taken back, see `stall`. Nobody gets a buffer back that the engine may still touch.
 
 mod signals;
 mod stall;

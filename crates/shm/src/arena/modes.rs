@@ -17,7 +17,7 @@ pub struct Modes {
     pub spared: AtomicU64,
     /// Records with payload.
     pub records: AtomicU64,
-    /// Messages without payload: announcements, completions, refusals, cancels.
+    /// Messages without payload, of this end for this direction: announcements, completions, credit.
     pub control: AtomicU64,
     /// Announcements that were taken back or refused.
     pub cancelled: AtomicU64,

@@ -98,6 +98,7 @@ impl End {
         if consumer.elsewhere() == 0 && source.units.load(Relaxed) != 0 {
             self.shared.zcopy.bell.store(1, Relaxed);
         }
+        super::super::add(&self.shared.received.control, 1);
         super::super::add(&self.shared.received.read_zcopy, count);
         Ok(count)
     }

@@ -57,6 +57,8 @@ impl End {
         }
         add(&self.shared.counters.tx_bytes, request.len());
         add(&self.shared.sent.transaction, request.len());
+        let carries = !request.is_empty();
+        add(if carries { &self.shared.sent.records } else { &self.shared.sent.control }, 1);
         Ok(Some(wake))
     }
 

@@ -47,6 +47,7 @@ impl End {
             return Ok(Some((usize::try_from(counted).unwrap_or(0), wake)));
         }
         add(&self.shared.sent.write_zcopy, done);
+        add(&self.shared.sent.control, 1);
         Ok(Some((done, wake)))
     }
 }
