@@ -1,5 +1,6 @@
 //! Streams whose circuit changes under them: no byte is lost, none comes twice, and lies end the stream.
 
+mod forged;
 mod hammer;
 mod lies;
 mod offers;

@@ -8,7 +8,7 @@ use crosslane_client::buffers::OpenBuffer;
 const RING_MAX: u64 = 1 << 20;
 
 /// An offer of `answer` with `request`, which must be possible.
-fn offer(end: &End, request: &[u8], answer: &OpenBuffer) {
+pub(crate) fn offer(end: &End, request: &[u8], answer: &OpenBuffer) {
     let place = answer.locate(0, answer.len()).unwrap();
     end.refresh(tid());
     end.share(&place).unwrap();

@@ -9,7 +9,9 @@ use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_word};
+use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{LANDED, RETENTION, slice_len};
+use crosslane_wire::zcopy::DESCRIPTOR;
 use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId};
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -229,6 +231,16 @@ impl Rig {
         let hosts = [Host::new(true, shelf), Host::new(false, shelf)];
         add(hosts, 0, ring_max, retained, [0, 0]);
         Self { ends: hosts.map(Host::begin), hosts, moves: 0 }
+    }
+
+    /// Pushes an announcement of the client's, whatever it says, behind its other records.
+    pub(crate) fn announce(&self, kind: Kind, descriptor: &[u8; DESCRIPTOR as usize], carried: &[u8]) {
+        let [near, far] = self.hosts.map(|host| host.generations.lock().unwrap());
+        let (near, far) = (near.last().unwrap(), far.last().unwrap());
+        let ring = Outbound::map(&far.inbound, slice_len(far.ring_max), Caching::WriteBack).unwrap();
+        let credits = Inbound::map(&near.inbound, slice_len(near.ring_max)).unwrap();
+        let producer = &self.ends[0].shared().producer;
+        assert!(producer.push_announcement(&ring, &credits, kind, descriptor, carried, 0).unwrap());
     }
 
     /// Another handle to what moves, for a thread.

@@ -29,7 +29,7 @@ fn opened(attempt: Attempt) -> Announcement {
     }
 }
 
-fn announce(end: &End, bytes: &[u8]) -> Announcement {
+pub(crate) fn announce(end: &End, bytes: &[u8]) -> Announcement {
     opened(end.announce(tid(), bytes, place(bytes), Behind::Nothing).unwrap())
 }
 

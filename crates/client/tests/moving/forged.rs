@@ -1,0 +1,317 @@
+//! Words and descriptors of zero copy that a peer forges: the stream ends, or goes on by the ring, soon; nothing else
+//! happens.
+
+use crate::offers::offer;
+use crate::rig::{Dice, Rig, bytes, receive, send, tid};
+use crate::zcopy::{announce, buffer, check, drain, place};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::Failure;
+use crosslane_client::buffers::{Located, OpenBuffer, locate_bytes};
+use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
+use crosslane_shm::process;
+use crosslane_wire::record::Kind;
+use crosslane_wire::slice::{MODE, RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM, WR_DONE};
+use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, word};
+use std::io::IoSliceMut;
+use std::time::{Duration, Instant};
+
+const RING_MAX: u64 = 1 << 20;
+/// What a source or a sink that stays away holds a call up for, at most, with time to spare.
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn more_was_fetched_than_was_announced_or_less_than_before() {
+    for (first, then) in [(None, 100_001), (None, u32::MAX), (Some(5000), 4999), (Some(5000), 0)] {
+        let rig = Rig::new(RING_MAX, false);
+        let (client, forge) = (&rig.ends[0], |value| rig.mover().forge(0, RD_DONE, word(1, value)));
+        let source = bytes(0, 100_064);
+        let mut open = announce(client, &source);
+        if let Some(first) = first {
+            forge(first);
+            assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Open(first)));
+        }
+        forge(then);
+        assert!(matches!(client.stand(tid(), &mut open), Err(Failure::Lie(_))), "{first:?} {then}");
+        assert_eq!(send(client, b"x"), Err(Failure::Reset));
+        assert!(client.ready(tid()).error);
+    }
+}
+
+#[test]
+fn words_about_other_announcements_say_nothing() {
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    let source = bytes(0, 100_000);
+    let mut open = announce(client, &source);
+    for sequence in [0, 2, 3, 1000, u32::MAX] {
+        rig.mover().forge(0, RD_DONE, word(sequence, 7));
+        rig.mover().forge(0, SEND_SM, word(sequence, 7));
+        assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Open(0)), "{sequence}");
+    }
+    assert_eq!(drain(server, 10_000), source);
+    assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Over(100_000)));
+}
+
+/// The bytes of a descriptor.
+fn described(whose: Whose, at: u64, len: u32) -> Descriptor {
+    Descriptor { sequence: 1, len, whose, at, units: 1 }
+}
+
+fn buffer_of(located: &Located) -> Whose {
+    Whose::Buffer(located.id.0)
+}
+
+#[test]
+fn memory_that_is_none_comes_by_the_ring() {
+    let me = process::identity().unwrap();
+    let of = |pid, proof, proof_at| Whose::Process { pid, proof, proof_at };
+    let (loads, stores, unshared) = (buffer(0, 8192), OpenBuffer::new(8192).unwrap(), buffer(0, 8192));
+    let (loads, stores) = (locate_bytes(&loads).unwrap(), stores.locate(0, 8192).unwrap());
+    let unshared = locate_bytes(&unshared).unwrap();
+    for (whose, at, len) in [
+        (buffer_of(&loads), 8192, 4096),
+        (buffer_of(&loads), 4097, 8192),
+        (buffer_of(&loads), u64::MAX - u64::from(LONGEST), LONGEST),
+        (buffer_of(&stores), 0, 4096),
+        (buffer_of(&unshared), 0, 4096),
+        (Whose::Buffer(0), 0, 4096),
+        (Whose::Buffer(u64::MAX), 0, 4096),
+        (of(me.pid, me.proof, me.proof_at), 4096, 4096),
+        (of(me.pid, me.proof ^ 2, me.proof_at), loads.offset, 4096),
+        (of(me.pid, me.proof, 1), 4096, 4096),
+        (of(0, me.proof, me.proof_at), 4096, 4096),
+        (of(1, me.proof, me.proof_at), me.proof_at, 4096),
+        (of(u32::MAX, me.proof, me.proof_at), me.proof_at, LONGEST),
+    ] {
+        let rig = Rig::new(RING_MAX, false);
+        let [client, server] = &rig.ends;
+        client.share(&loads).unwrap();
+        client.share(&stores).unwrap();
+        rig.announce(Kind::SrcAvail, &described(whose, at, len).encode(), b"carried");
+        assert_eq!(receive(server, 100_000).unwrap(), b"carried", "{whose:?} {at}");
+        assert_eq!(receive(server, 100_000), Err(Failure::WouldBlock));
+        assert!(!server.ready(tid()).readable && !server.stirred());
+        rig.mover().forge(1, SRC_OFF, word(1, 0));
+        send(client, b"behind").unwrap();
+        assert_eq!(receive(server, 100_000).unwrap(), b"behind", "{whose:?} {at}");
+    }
+}
+
+#[test]
+fn descriptors_that_cannot_be_end_the_stream() {
+    let good = described(Whose::Buffer(1), 0, 4096).encode();
+    let changed = |at: usize, value: u64| {
+        let mut bytes = good;
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        bytes
+    };
+    let (process, pid) = (u64::from(4096 | 1u32 << 31) << 32 | 1, 1u64 << 40);
+    let mut no_pid = changed(0, process);
+    no_pid[8..16].copy_from_slice(&pid.to_le_bytes());
+    for bytes in [
+        changed(0, 4096 << 32),
+        changed(0, 1),
+        changed(0, u64::from(LONGEST + 1) << 32 | 1),
+        changed(16, u64::MAX - 4094),
+        no_pid,
+        [0xff; 48],
+        [0; 48],
+    ] {
+        for kind in [Kind::SrcAvail, Kind::SinkAvail] {
+            let rig = Rig::new(RING_MAX, false);
+            rig.announce(kind, &bytes, b"");
+            let outcome = receive(&rig.ends[1], 100);
+            assert!(matches!(outcome, Err(Failure::Violation(_))), "{kind:?} {bytes:?} {outcome:?}");
+            assert_eq!(receive(&rig.ends[1], 100), Err(Failure::Reset));
+        }
+    }
+}
+
+#[test]
+fn a_source_that_takes_back_and_says_nothing_or_nonsense_is_given_up() {
+    for verdict in [None, Some(word(1, 4999)), Some(word(1, 5001)), Some(word(1, u32::MAX)), Some(word(2, 0))]
+    {
+        let rig = Rig::new(RING_MAX, false);
+        let [client, server] = &rig.ends;
+        let source = bytes(0, 100_000);
+        announce(client, &source);
+        // 64 of them lie in the record.
+        check(&receive(server, 5064).unwrap(), 0);
+        if let Some(verdict) = verdict {
+            rig.mover().forge(1, VERDICT, verdict);
+        }
+        rig.mover().forge(1, SRC_OFF, word(1, 0));
+        let start = Instant::now();
+        let outcome = receive(server, 100);
+        assert!(matches!(outcome, Err(Failure::Reset | Failure::Lie(_))), "{verdict:?} {outcome:?}");
+        assert!(start.elapsed() < SOON);
+        assert_eq!(receive(server, 100), Err(Failure::Reset));
+    }
+}
+
+#[test]
+fn more_was_written_than_was_offered() {
+    for takes_back in [false, true] {
+        let rig = Rig::new(RING_MAX, false);
+        let (client, answer) = (&rig.ends[0], OpenBuffer::new(4096).unwrap());
+        offer(client, b"request", &answer);
+        let sequence = client.shared().zcopy.offered.load(Relaxed);
+        for nothing in [word(sequence + 1, 9), word(sequence - 1, 9), word(u32::MAX, 9)] {
+            rig.mover().forge(0, WR_DONE, nothing);
+            assert_eq!(client.take_landed(tid()), Ok(None), "{nothing:x}");
+        }
+        rig.mover().forge(0, WR_DONE, word(sequence, 4097));
+        let outcome = if takes_back { client.take_back(tid()) } else { client.take_landed(tid()) };
+        assert!(matches!(outcome, Err(Failure::Lie(_))), "{outcome:?}");
+        assert_eq!(receive(client, 1), Err(Failure::Reset));
+    }
+}
+
+#[test]
+fn a_claim_that_is_never_given_back_holds_up_for_a_while_only() {
+    let rig = Rig::new(RING_MAX, false);
+    let (client, answer) = (&rig.ends[0], OpenBuffer::new(4096).unwrap());
+    offer(client, b"request", &answer);
+    rig.mover().forge(0, WR_CLAIM, word(1, 0));
+    let start = Instant::now();
+    assert_eq!(client.take_back(tid()), Err(Failure::Reset));
+    assert!(start.elapsed() < SOON);
+    assert_eq!(receive(client, 1), Err(Failure::Reset));
+}
+
+#[test]
+fn places_that_are_none_are_not_written_and_the_answer_comes_by_the_ring() {
+    let (loads, stores) = (buffer(0, 8192), OpenBuffer::new(8192).unwrap());
+    let (loads, stores) = (locate_bytes(&loads).unwrap(), stores.locate(0, 8192).unwrap());
+    let me = process::identity().unwrap();
+    for (whose, at, len) in [
+        (buffer_of(&loads), 0, 4096),
+        (buffer_of(&stores), 8192, 4096),
+        (buffer_of(&stores), 8190, LONGEST),
+        (Whose::Buffer(77), 0, 4096),
+        (Whose::Process { pid: me.pid, proof: me.proof, proof_at: me.proof_at }, 4096, 4096),
+    ] {
+        let rig = Rig::new(RING_MAX, false);
+        let [client, server] = &rig.ends;
+        client.refresh(tid());
+        client.share(&loads).unwrap();
+        client.share(&stores).unwrap();
+        let units = client.shared().consumer.units();
+        let descriptor = Descriptor { units, ..described(whose, at, len) };
+        rig.announce(Kind::SinkAvail, &descriptor.encode(), b"request");
+        assert_eq!(receive(server, 100).unwrap(), b"request");
+        assert_eq!(send(server, b"answer"), Ok(6), "{whose:?} {at}");
+        assert_eq!(drain(client, 100), b"answer", "{whose:?} {at}");
+    }
+}
+
+#[test]
+fn a_sink_that_wants_the_ring_gets_it() {
+    for mode in [1, u64::MAX] {
+        let rig = Rig::new(RING_MAX, false);
+        rig.mover().forge(0, MODE, mode);
+        let source = bytes(0, 50_000);
+        let attempt = rig.ends[0].announce(tid(), &source, place(&source), Behind::Nothing).unwrap();
+        assert!(matches!(attempt, Attempt::Ring), "{attempt:?}");
+    }
+}
+
+/// A word that may mean something, or nothing.
+fn forged(dice: &mut Dice) -> u64 {
+    let sequence = u32::try_from(dice.below(6)).unwrap();
+    match dice.below(4) {
+        0 => word(sequence, 0),
+        1 => word(sequence, u32::try_from(dice.below(70_000)).unwrap()),
+        2 => word(sequence, u32::MAX),
+        _ => dice.below(1 << 31) << 33 | dice.below(1 << 31),
+    }
+}
+
+/// A fuzzed stream.
+struct Fuzzed {
+    rig: Rig,
+    dice: Dice,
+    source: Vec<u8>,
+    place: OpenBuffer,
+    opens: Vec<(usize, Announcement)>,
+}
+
+impl Fuzzed {
+    /// One call, any, whose outcome must only be possible.
+    fn call(&mut self) -> Result<(), Failure> {
+        let (index, size) = (usize::try_from(self.dice.below(2)).unwrap(), self.dice.size());
+        let end = &self.rig.ends[index];
+        match self.dice.below(9) {
+            0 => send(end, &bytes(0, size)).map(drop),
+            1 => receive(end, size).map(drop),
+            2 => end.try_peek(tid(), &mut [IoSliceMut::new(&mut [0; 5000])]).map(drop),
+            3 => end.unread(tid()).map(drop),
+            4 => {
+                end.ready(tid());
+                end.arrivals(&mut None);
+                Ok(())
+            }
+            5 => {
+                let attempt = end.announce(tid(), &self.source, place(&self.source), Behind::Nothing)?;
+                if let Attempt::Open(open, _) = attempt {
+                    self.opens.push((index, open));
+                }
+                Ok(())
+            }
+            6 => {
+                let located = self.place.locate(0, self.place.len()).unwrap();
+                let _ = end.share(&located);
+                end.offer(tid(), b"request", &located, self.place.len()).map(drop)
+            }
+            7 => {
+                let landed = end.take_landed(tid())?.unwrap_or(0);
+                assert!(landed <= self.place.len());
+                let back = if size % 4 == 0 { end.take_back(tid())? } else { None };
+                assert!(back.unwrap_or(0) <= self.place.len());
+                Ok(())
+            }
+            _ => {
+                let Some((index, mut open)) = self.opens.pop() else { return Ok(()) };
+                let end = &self.rig.ends[index];
+                let count = match end.stand(tid(), &mut open)? {
+                    Stand::Over(count) => count,
+                    _ => end.withdraw(tid(), &open)?,
+                };
+                assert!(count <= self.source.len());
+                Ok(())
+            }
+        }
+    }
+}
+
+#[test]
+fn any_words_at_any_time() {
+    let words = [RD_DONE, SEND_SM, SINK_OFF, MODE, VERDICT, WR_DONE, SRC_OFF, WR_CLAIM];
+    let (mut over, runs) = (0, 200);
+    for seed in 0..runs {
+        // With the last two somebody may have to be waited for.
+        let words = if seed % 25 == 0 { &words[..] } else { &words[..6] };
+        let mut fuzzed = Fuzzed {
+            rig: Rig::new(1 << 17, false),
+            dice: Dice(seed),
+            source: bytes(0, 20_000),
+            place: OpenBuffer::new(8192).unwrap(),
+            opens: Vec::new(),
+        };
+        let start = Instant::now();
+        for _ in 0..200 {
+            if fuzzed.dice.below(6) == 0 {
+                let at = words[usize::try_from(fuzzed.dice.below(words.len() as u64)).unwrap()];
+                let (end, value) = (usize::try_from(fuzzed.dice.below(2)).unwrap(), forged(&mut fuzzed.dice));
+                fuzzed.rig.mover().forge(end, at, value);
+            }
+            let outcome = fuzzed.call();
+            assert!(start.elapsed() < SOON, "seed {seed}");
+            if matches!(outcome, Err(failure) if failure.is_violation() || failure == Failure::Reset) {
+                over += 1;
+                break;
+            }
+        }
+    }
+    assert!(over > runs / 10 && over < runs, "{over} of {runs} streams ended");
+}
