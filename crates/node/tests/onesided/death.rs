@@ -58,7 +58,7 @@ impl Program {
         kill_process(Pid::from_child(&self.0), Signal::CONT).unwrap();
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -120,7 +120,7 @@ fn program() {
                 region.store(0, hoard.len() as u64).unwrap();
             }
         }
-        _ => panic!("{role}"),
+        role => super::zcopy::program(role, &fabric, &words[2..]),
     }
 }
 

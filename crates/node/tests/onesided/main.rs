@@ -10,6 +10,7 @@ mod hostile;
 mod operations;
 mod rights;
 mod streams;
+mod zcopy;
 
 use crosslane_client::memory::{Memory, Peer};
 use crosslane_client::native::Fabric;

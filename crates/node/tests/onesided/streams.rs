@@ -11,7 +11,7 @@ fn byte(at: usize) -> u8 {
     u8::try_from(at % 251).unwrap()
 }
 
-fn pair(client: Fabric, server: Fabric, host: usize) -> (Stream, Stream) {
+pub(crate) fn pair(client: Fabric, server: Fabric, host: usize) -> (Stream, Stream) {
     let listener = server.listen(address(host)).unwrap();
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| listener.accept().unwrap());
