@@ -359,22 +359,6 @@ pub enum Reply {
         /// Whether the stream has a retention ring.
         retained: bool,
     },
-    /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there.
-    Offload {
-        /// Where the program puts its guard page, an address that the daemon chose at random.
-        guard: u64,
-        /// What the page begins with.
-        nonce: u64,
-        /// The daemon's threads that copy: the sending one and the receiving one.
-        threads: [u32; 2],
-        /// Least bytes of a call that are worth it.
-        least: u64,
-    },
-    /// Answer to [`Request::Engage`].
-    Engaged {
-        /// The name of the end's rings on the desk; 0 if they cannot be offloaded.
-        handle: u32,
-    },
     /// The connection stays plain TCP.
     Plain {
         /// Why.
@@ -408,5 +392,21 @@ pub enum Reply {
     Buffer {
         /// Bytes of the buffer, and what may be done with it; `None` if it is not open to this circuit.
         shape: Option<(u64, Reach)>,
+    },
+    /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there.
+    Offload {
+        /// Where the program puts its guard page, an address that the daemon chose at random.
+        guard: u64,
+        /// What the page begins with.
+        nonce: u64,
+        /// The daemon's threads that copy: the sending one and the receiving one.
+        threads: [u32; 2],
+        /// Least bytes of a call that are worth it.
+        least: u64,
+    },
+    /// Answer to [`Request::Engage`].
+    Engaged {
+        /// The name of the end's rings on the desk; 0 if they cannot be offloaded.
+        handle: u32,
     },
 }
