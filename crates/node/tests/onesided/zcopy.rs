@@ -3,10 +3,12 @@
 
 use super::death::Program;
 use super::streams::pair;
-use super::support::Lab;
+use super::support::{Client, Lab};
 use super::{address, chain, fabric};
 use crosslane_client::buffers::{Buffer, OpenBuffer};
 use crosslane_client::native::{Error, Fabric, Stream};
+use crosslane_wire::local::{Reply, Request};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const LEN: usize = 300_000;
@@ -73,6 +75,53 @@ fn posted_buffers_arrive_at_any_distance_and_over_two_cables_by_the_ring() {
     }
 }
 
+/// Cuts and mends the cable between hosts 1 and 2 until `over`, at times that differ.
+fn cut_and_mend(lab: &Lab, over: &AtomicBool) {
+    let mut client = Client::hello(&lab.control(1), "lab", None);
+    for round in 0.. {
+        let port = || "c12".to_owned();
+        assert_eq!(client.ask(&Request::Cut { port: port() }, &[]).0, Reply::Done);
+        std::thread::sleep(Duration::from_millis(150 + 37 * (round % 5)));
+        assert_eq!(client.ask(&Request::Mend { port: port() }, &[]).0, Reply::Done);
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(400 + 53 * (round % 5)));
+    }
+}
+
+#[test]
+fn posted_buffers_arrive_while_the_cable_is_cut_and_mended() {
+    let lab = Lab::ring();
+    let (client, server) = pair(fabric(&lab, 1), fabric(&lab, 2), 2);
+    let (over, start) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| cut_and_mend(&lab, &over));
+        let sender = scope.spawn(|| {
+            let mut sent = 0;
+            while start.elapsed() < Duration::from_secs(4) {
+                post_all(&client, sent, 40).unwrap();
+                sent += 40 * LEN;
+            }
+            client.finish().unwrap();
+            sent
+        });
+        let (mut bytes, mut got) = (vec![0; 200_000], 0);
+        loop {
+            let count = server.receive(&mut bytes).unwrap();
+            if count == 0 {
+                break;
+            }
+            check(&bytes[..count], got);
+            got += count;
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(sender.join().unwrap(), got);
+    });
+    let moved = client.statistics();
+    assert!(moved.sent.read_zcopy > 0 && moved.tx_bytes > moved.sent.read_zcopy, "{moved:?}");
+}
+
 /// Answers requests, each of which says how long its answer is to be, until the stream ends.
 fn answer_all(stream: &Stream) -> Result<(), Error> {
     let (mut request, mut bytes) = ([0; 8], vec![0; 1 << 20]);
@@ -116,9 +165,12 @@ fn answers_of_any_length_arrive_at_any_distance() {
 
 /// What another program does, as `death::program` says: connects to us and does so until it is killed.
 pub(crate) fn program(role: &str, fabric: &Fabric, words: &[&str]) {
-    let stream = fabric.connect(words[0].parse().unwrap()).unwrap();
+    let (stream, mut from) = (fabric.connect(words[0].parse().unwrap()).unwrap(), 0);
     match role {
-        "poster" => (0..).for_each(|round| post_all(&stream, round * 40 * LEN, 40).unwrap()),
+        "poster" => loop {
+            post_all(&stream, from, 40).unwrap();
+            from += 40 * LEN;
+        },
         "answerer" => answer_all(&stream).unwrap(),
         "reader" => receive_all(&stream, usize::MAX, 77_777),
         _ => panic!("{role}"),
