@@ -225,6 +225,29 @@ fn a_writer_that_was_killed_writes_nothing_into_memory_that_is_given_back() {
 }
 
 #[test]
+fn a_writer_that_is_frozen_holds_up_no_call_and_writes_nothing_when_it_goes_on() {
+    let lab = Lab::pair();
+    for round in 1..=5 {
+        let (program, stream) = with_program(&lab, "answerer", 1 + usize::from(round % 2 == 0));
+        let (answer, start) = (OpenBuffer::new(LEN).unwrap(), Instant::now());
+        stream.set_receive_timeout(Some(SHORT));
+        let freezer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(20_000 + 777 * round));
+            program.freeze();
+            program
+        });
+        while ask(&stream, &answer, LEN).is_ok() {}
+        assert!(start.elapsed() < SOON);
+        answer.write(0, &vec![GARBAGE; answer.len()]).unwrap();
+        freezer.join().unwrap().thaw();
+        std::thread::sleep(Duration::from_millis(50));
+        let mut bytes = vec![0; answer.len()];
+        answer.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == GARBAGE), "round {round}");
+    }
+}
+
+#[test]
 fn a_reader_that_is_frozen_holds_up_no_call_and_gets_all_when_it_goes_on() {
     let lab = Lab::pair();
     let (mut program, stream) = with_program(&lab, "reader", 2);
