@@ -18,6 +18,9 @@ pub struct Identity {
     pub proof_at: u64,
 }
 
+/// Bytes that [`can_read`] has the kernel read at a time.
+const PIECE: usize = 64 * 1024;
+
 static PROOF: AtomicU64 = AtomicU64::new(0);
 /// The process that [`PROOF`] was drawn for; a child of `fork` draws its own.
 static DRAWN_BY: AtomicU32 = AtomicU32::new(0);
@@ -65,6 +68,17 @@ pub fn read(whose: Identity, from: u64, target: &mut [u8]) -> Result<(), Errno> 
     }
 }
 
+/// Whether these bytes of this process can still be read: another thread may have unmapped them, whatever a reference says.
+/// The kernel reads them, in pieces; if it may not, they are taken to be there.
+pub fn can_read(bytes: &[u8]) -> bool {
+    let Some(me) = identity() else { return true };
+    let mut piece = vec![0; bytes.len().min(PIECE)];
+    bytes.chunks(PIECE).all(|part| {
+        let target = &mut piece[..part.len()];
+        read(me, part.as_ptr().expose_provenance() as u64, target) != Err(Errno::FAULT)
+    })
+}
+
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
@@ -97,6 +111,10 @@ mod tests {
         let me = identity().unwrap();
         assert_eq!(read(me, base as u64, &mut vec![0; page + 1]), Err(Errno::FAULT));
         assert_eq!(read(me, base as u64, &mut vec![0; page]), Ok(()));
+        // SAFETY: nothing is read through the reference: that is what is shown here.
+        assert!(!can_read(unsafe { core::slice::from_raw_parts(base.cast(), 2 * page) }));
+        // SAFETY: the first page is mapped.
+        assert!(can_read(unsafe { core::slice::from_raw_parts(base.cast(), page) }));
         // SAFETY: mapped above and not used any more.
         unsafe { libc::munmap(base, page) };
     }

@@ -124,7 +124,15 @@ pub fn send(fd: c_int, end: &Held, bytes: &[u8], deadline: Option<Instant>) -> R
         Attempt::Open(open, wake) => (open, wake),
     };
     waiters::ring(end, wake);
-    await_fetch(fd, end, &mut open, deadline)
+    let sent = await_fetch(fd, end, &mut open, deadline)?;
+    if let Sent::Bytes(count) = sent
+        && let Some(rest) = bytes.get(count..)
+        && !process::can_read(rest)
+    {
+        // It was not fetched since it is not there any more, and would be no better by the ring.
+        return Ok(Sent::Ended(count, libc::EFAULT));
+    }
+    Ok(sent)
 }
 
 fn await_fetch(
