@@ -1,0 +1,101 @@
+//! The sink of Read Zcopy: what becomes of what it has fetched.
+
+use super::{Action, Lie, PIPELINE, Word, is_off};
+use crosslane_wire::zcopy::{bytes_of, sequence_of, word};
+
+/// What became of a piece that was fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// It counts.
+    Counts,
+    /// It counts, and is the last one: the rest comes by the ring.
+    CountsAndEnds,
+    /// It came too late: what was copied is not to be used, and all comes by the ring.
+    Void,
+}
+
+/// The step of [`Confirm`] with which it begins that only waits for the verdict.
+const AWAITING: u8 = 100;
+
+/// The sink has fetched a piece and says so (RdmaRdCompl).
+#[derive(Clone, Copy, Debug)]
+pub struct Confirm {
+    sequence: u32,
+    before: u32,
+    after: u32,
+    at: u8,
+}
+
+impl Confirm {
+    /// Of announcement `sequence`, `before` bytes were confirmed, and `after` bytes are fetched now.
+    pub fn new(sequence: u32, before: u32, after: u32) -> Self {
+        Self { sequence, before, after, at: 0 }
+    }
+
+    /// Of announcement `sequence`, which was taken back, `confirmed` bytes were confirmed, at least one: waits for the
+    /// verdict. Where none were, none count, whatever the verdict is.
+    pub fn awaiting(sequence: u32, confirmed: u32) -> Self {
+        Self { sequence, before: confirmed, after: confirmed, at: AWAITING - 1 }
+    }
+
+    /// The next action; `loaded` is what the last one loaded.
+    ///
+    /// # Errors
+    /// The source's verdict cannot be.
+    pub fn step(&mut self, loaded: u64) -> Result<Action<Fetched>, Lie> {
+        self.at += 1;
+        Ok(match self.at {
+            1 => Action::Store(Word::RdDone, word(self.sequence, self.after)),
+            2 => Action::Fence,
+            3 => Action::Load(Word::SrcOff),
+            4 if !is_off(loaded, self.sequence) => Action::Done(Fetched::Counts),
+            4 | AWAITING => self.await_verdict(),
+            _ => match bytes_of(loaded, self.sequence) {
+                // The verdict is on a later one: this one was fetched in full.
+                None if is_later(loaded, self.sequence) => Action::Done(Fetched::Counts),
+                None => self.await_verdict(),
+                Some(bytes) if bytes == self.after => Action::Done(Fetched::CountsAndEnds),
+                Some(bytes) if bytes == self.before => Action::Done(Fetched::Void),
+                Some(got) => {
+                    let Self { sequence, before: least, after: most, .. } = *self;
+                    return Err(Lie { sequence, got, least, most });
+                }
+            },
+        })
+    }
+}
+
+/// Whether a verdict speaks of an announcement after `sequence`, among those that can be open with it.
+fn is_later(verdict: u64, sequence: u32) -> bool {
+    let distance = sequence_of(verdict).wrapping_sub(sequence) as usize;
+    sequence_of(verdict) != 0 && (1..=PIPELINE).contains(&distance)
+}
+
+impl Confirm {
+    fn await_verdict(&mut self) -> Action<Fetched> {
+        self.at = AWAITING;
+        Action::Await(Word::Verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_what_was_confirmed_before_or_now() {
+        for (verdict, outcome) in [(10, Some(Fetched::Void)), (20, Some(Fetched::CountsAndEnds)), (15, None)]
+        {
+            let mut confirm = Confirm::new(7, 10, 20);
+            for _ in 0..3 {
+                assert!(confirm.step(0).is_ok());
+            }
+            assert_eq!(confirm.step(word(7, 0)), Ok(Action::Await(Word::Verdict)));
+            for _ in 0..1000 {
+                assert_eq!(confirm.step(word(6, 10)), Ok(Action::Await(Word::Verdict)));
+            }
+            let last = confirm.step(word(7, verdict));
+            assert_eq!(last.ok(), outcome.map(Action::Done));
+        }
+    }
+}
