@@ -34,7 +34,9 @@ impl End {
             }
             let rx = self.generations.rx();
             let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false) | self.was_credited();
-            add(&self.shared.received.control, usize::from(gave));
+            if gave {
+                add(&self.shared.received.control, 1);
+            }
             let bell = &self.shared.zcopy.bell;
             let ended = bell.load(Relaxed) != 0 && bell.swap(0, Relaxed) != 0;
             (bytes, (gave || ended).then_some(rx))

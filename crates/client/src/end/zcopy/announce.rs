@@ -259,12 +259,14 @@ impl End {
 
     /// With the lock of sending: takes back whatever is announced. `Ok(false)`: the stream moves, something is announced
     /// still, and nothing can be sent behind it now.
+    #[inline]
     pub(in super::super) fn take_back_open(&self, tid: u32) -> Result<bool, Failure> {
-        let all = self.shared.zcopy.open();
-        if all.count() == 0 {
-            return Ok(true);
-        }
-        let tx = self.generations.tx();
+        if self.shared.zcopy.open.load(Relaxed) == 0 { Ok(true) } else { self.take_all_back(tid) }
+    }
+
+    #[cold]
+    fn take_all_back(&self, tid: u32) -> Result<bool, Failure> {
+        let (all, tx) = (self.shared.zcopy.open(), self.generations.tx());
         if self.has_moved(tx) && self.dead().is_none() {
             self.catch_up(tid, Has::Sending)?;
             return Ok(self.shared.zcopy.open().count() == 0);

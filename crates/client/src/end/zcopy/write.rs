@@ -13,7 +13,20 @@ use std::io::IoSlice;
 impl End {
     /// With the lock of sending: writes as much of `buffers`, from their byte `skip` on, as was offered room for. `Ok(None)`:
     /// nothing is offered, or not for this.
+    #[inline]
     pub(in super::super) fn write_offered(
+        &self,
+        tid: u32,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Result<Option<(usize, Option<WaiterId>)>, Failure> {
+        match self.shared.zcopy.sink.sequence.load(Relaxed) {
+            0 => Ok(None),
+            _ => self.write_there(tid, buffers, skip),
+        }
+    }
+
+    fn write_there(
         &self,
         tid: u32,
         buffers: &[IoSlice<'_>],
