@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// Slots of an arena; slot 0 is never given out.
-pub const SLOTS: u32 = 65536;
+pub const SLOTS: u32 = 32768;
 /// References of a slot that nobody refers to and that is not free yet.
 pub const ENDING: u32 = 1 << 31;
 /// Bytes of one slot.
