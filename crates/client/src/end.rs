@@ -10,6 +10,7 @@
 
 pub mod chosen;
 mod exchange;
+pub(crate) mod flight;
 mod generations;
 mod keeping;
 mod moving;

@@ -7,6 +7,8 @@
 //! The far end may be on this host, a neighbour, or any other host of the fabric; it may be a native stream too, or a
 //! program under `crosslane run`. A connection that would be plain TCP fails, with the reason.
 //!
+//! Bulk is sent and received with little processor time by a [`queue::Queue`].
+//!
 //! Calls wait for ever unless they are told otherwise ([`Stream::set_receive_timeout`], [`Stream::set_send_timeout`],
 //! [`Listener::accept_within`]), but for [`Fabric::connect`].
 //!
@@ -31,6 +33,7 @@ mod attachment;
 mod bell;
 mod fabric;
 mod listener;
+pub mod queue;
 mod stream;
 mod wait;
 
@@ -91,6 +94,9 @@ pub enum Error {
         /// What had been moved by the call before, bytes.
         done: usize,
     },
+    /// The program took it back before it was done.
+    #[error("taken back by the program")]
+    Cancelled,
     /// The far end sends or takes no more.
     #[error("the far end has closed the stream")]
     Closed,

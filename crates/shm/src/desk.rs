@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Transfers of one process under way at a time, each direction.
 pub const SLOTS: usize = 1024;
 /// Places in the program's memory of one transfer.
-pub const SPANS: usize = 4;
+pub const SPANS: usize = 30;
 /// Words of bits.
 const WORDS: usize = SLOTS / 64;
 /// Bytes of a desk.
@@ -35,6 +35,10 @@ const COMMITTING: u32 = 3;
 const DONE: u32 = 4;
 const CANCELLED: u32 = 5;
 const PHASES: u32 = 8;
+/// Somebody sleeps on the slot.
+const ASLEEP: u32 = 1;
+/// The program's bell is to be rung.
+const BELL: u32 = 2;
 /// Transfers are told apart by this much of their number.
 const NUMBERS: u32 = 1 << 28;
 /// In the word of what was done: the bytes, above them the outcome, above that the transfer's number, so that what comes
@@ -100,7 +104,7 @@ struct Slot {
     state: AtomicU32,
     /// 1 once it has ended: what the program sleeps on.
     ended: AtomicU32,
-    /// Not 0: somebody sleeps.
+    /// Whether somebody sleeps, and how: [`ASLEEP`], [`BELL`].
     waited: AtomicU32,
     handle: AtomicU32,
     /// Number, outcome, bytes.
@@ -195,6 +199,9 @@ impl Desk {
         for (words, span) in slot.spans.iter().zip(&order.spans) {
             words[0].store(span.address, Relaxed);
             words[1].store(span.len as u64, Relaxed);
+            if span.len == 0 {
+                break;
+            }
         }
         slot.state.store(ticket.at(READY), Release);
         let side = self.side(way);
@@ -216,11 +223,18 @@ impl Desk {
     /// Program: sleeps until the transfer has ended, at most for `timeout`; whether it has.
     pub fn sleep(&self, ticket: Ticket, timeout: &Timespec) -> bool {
         let slot = self.slot(ticket.way, ticket.index);
-        slot.waited.store(1, SeqCst);
+        slot.waited.store(ASLEEP, SeqCst);
         if slot.ended.load(SeqCst) == 0 {
             let _ = futex::wait(&slot.ended, futex::Flags::empty(), 0, Some(timeout));
         }
         slot.ended.load(Acquire) != 0
+    }
+
+    /// Program: its bell is to be rung when the transfer ends; whether it has ended already.
+    pub fn want_bell(&self, ticket: Ticket) -> bool {
+        let slot = self.slot(ticket.way, ticket.index);
+        slot.waited.store(BELL, SeqCst);
+        slot.ended.load(SeqCst) != 0
     }
 
     /// Program: bytes moved so far, and why it ended if it has.
@@ -292,10 +306,14 @@ impl Desk {
         if state != ticket.at(READY) {
             return None;
         }
-        let spans = core::array::from_fn(|at| Span {
-            address: slot.spans[at][0].load(Relaxed),
-            len: usize::try_from(slot.spans[at][1].load(Relaxed)).unwrap_or(usize::MAX),
-        });
+        let mut spans = [Span::default(); SPANS];
+        for (span, words) in spans.iter_mut().zip(&slot.spans) {
+            let len = usize::try_from(words[1].load(Relaxed)).unwrap_or(usize::MAX);
+            if len == 0 {
+                break;
+            }
+            *span = Span { address: words[0].load(Relaxed), len };
+        }
         Some((ticket, Order { handle: slot.handle.load(Relaxed), spans, rung: slot.rung.load(Relaxed) }))
     }
 
@@ -316,20 +334,27 @@ impl Desk {
     }
 
     /// Daemon: the transfer has ended, by a piece that took effect or before one was begun, and whoever sleeps for it is
-    /// woken.
-    pub fn finish(&self, ticket: Ticket, done: u64, outcome: Outcome) {
+    /// woken; `true`: the program's bell must be rung.
+    #[must_use]
+    pub fn finish(&self, ticket: Ticket, done: u64, outcome: Outcome) -> bool {
         let slot = self.slot(ticket.way, ticket.index);
         if ![READY, COPYING, COMMITTING].iter().any(|phase| slot.state.load(Relaxed) == ticket.at(*phase)) {
-            return;
+            return false;
         }
         slot.done.store(ticket.done(outcome as u32, done), Relaxed);
         let ended = [READY, COPYING, COMMITTING].into_iter().any(|phase| self.step(ticket, phase, DONE));
-        if ended {
-            slot.ended.store(1, SeqCst);
-            if slot.waited.load(SeqCst) != 0 {
+        if !ended {
+            return false;
+        }
+        slot.ended.store(1, SeqCst);
+        match slot.waited.load(SeqCst) {
+            0 => {}
+            BELL => return true,
+            _ => {
                 let _ = futex::wake(&slot.ended, futex::Flags::empty(), 1);
             }
         }
+        false
     }
 
     /// Program: the slot is not used any more.
@@ -365,7 +390,7 @@ mod tests {
         assert!(daemon.claim(taken) && !daemon.claim(taken) && daemon.commit(taken));
         assert!(daemon.go_on(taken, 3) && daemon.claim(taken) && daemon.commit(taken));
         assert_eq!((program.has_ended(ticket), program.result(ticket)), (false, (3, None)));
-        daemon.finish(taken, 5, Outcome::Done);
+        let _ = daemon.finish(taken, 5, Outcome::Done);
         assert!(program.sleep(ticket, &Timespec { tv_sec: 9, tv_nsec: 0 }));
         assert_eq!(program.result(ticket), (5, Some(Outcome::Done)));
         assert_eq!(program.cancel(ticket), Cancelled::Ended);
@@ -378,12 +403,12 @@ mod tests {
         let (taken, _) = daemon.take(Way::In, 1).unwrap();
         assert_eq!(program.cancel(ticket), Cancelled::Yes);
         assert!(!daemon.claim(taken) && daemon.take(Way::In, 1).is_none());
-        daemon.finish(taken, 1, Outcome::Done);
+        let _ = daemon.finish(taken, 1, Outcome::Done);
         assert!(!program.has_ended(ticket));
         // The same slot again: the daemon's hold on the old transfer is of no use.
         let (next, _) = program.submit(Way::In, 1, &order(6));
         assert!(!daemon.claim(taken) && !daemon.commit(taken) && !daemon.go_on(taken, 1));
-        daemon.finish(taken, 1, Outcome::Done);
+        let _ = daemon.finish(taken, 1, Outcome::Done);
         assert_eq!((program.has_ended(next), program.result(next)), (false, (0, None)));
     }
 
@@ -412,6 +437,18 @@ mod tests {
     }
 
     #[test]
+    fn whoever_wants_a_bell_gets_one_at_the_end() {
+        let (program, daemon) = pair();
+        for wanted in [true, false] {
+            let (ticket, _) = program.submit(Way::In, 0, &order(5));
+            assert!(!wanted || !program.want_bell(ticket));
+            let (taken, _) = daemon.take(Way::In, 0).unwrap();
+            assert_eq!(daemon.finish(taken, 5, Outcome::Done), wanted);
+            assert!(!daemon.finish(taken, 5, Outcome::Done) && program.want_bell(ticket));
+        }
+    }
+
+    #[test]
     fn a_desk_of_another_length_is_refused() {
         let fd = new_slice("desk", LEN + 1).unwrap();
         assert!(Desk::open(&fd).is_err());
@@ -431,7 +468,7 @@ mod tests {
                     seen += 1;
                     let Some((ticket, _)) = daemon.take(way, index) else { continue };
                     let claimed = daemon.claim(ticket) && daemon.commit(ticket);
-                    daemon.finish(ticket, 7, Outcome::Done);
+                    let _ = daemon.finish(ticket, 7, Outcome::Done);
                     assert!(claimed && !daemon.claim(ticket));
                 }
                 assert!(seen <= SLOTS && !daemon.is_filled(way));

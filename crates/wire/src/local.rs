@@ -154,8 +154,9 @@ pub enum Request {
         /// Why.
         why: Plain,
     },
-    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptors: its desk, and two
-    /// eventfds that are rung when something to send, or to receive, was put there while the daemon's thread slept.
+    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptors: its desk, two
+    /// eventfds that are rung when something to send, or to receive, was put there while the daemon's thread slept, and
+    /// one that the daemon rings at the end of transfers whose program wants that.
     /// Answer: [`Reply::Offload`], or [`Reply::Error`] if the daemon does not do that.
     Offload,
     /// "I may hand over transfers of this end." Answer: [`Reply::Engaged`].

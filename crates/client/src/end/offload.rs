@@ -47,7 +47,10 @@ impl End {
         skip: usize,
     ) -> Result<usize, Failure> {
         let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
-        let Some((engine, mut order)) = self.order(tx, spans, skip) else { return Ok(0) };
+        if !self.offload() || !offload::is_allowed() {
+            return Ok(0);
+        }
+        let Some((engine, mut order)) = self.order(tx, spans, skip, LONGEST) else { return Ok(0) };
         order.rung = self.shared.sending.rung.load(Relaxed);
         self.handed(engine.run(Way::Out, &order), &self.shared.sent)
     }
@@ -56,14 +59,22 @@ impl End {
     pub(super) fn hand_in(&self, tid: u32, buffers: &[IoSliceMut<'_>]) -> Result<usize, Failure> {
         let rx = self.generations.rx();
         let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
-        let Some((engine, mut order)) = self.order(rx, spans, 0) else { return Ok(0) };
+        if !self.offload() || !offload::is_allowed() {
+            return Ok(0);
+        }
+        let Some((engine, mut order)) = self.order(rx, spans, 0, LONGEST) else { return Ok(0) };
         if !self.expects_bulk(tid)? || self.rx() != Direction::Open || !self.is_settled() {
             return Ok(0);
         }
         order.rung = self.shared.receiving.rung.load(Relaxed);
         let moved = self.handed(engine.run(Way::In, &order), &self.shared.received);
-        self.engaged.bulk.store(moved.is_ok_and(engine_sized), Relaxed);
+        self.note_bulk(moved.unwrap_or(0));
         moved
+    }
+
+    /// The engine has received so much: whether that tells of more.
+    pub(super) fn note_bulk(&self, bytes: usize) {
+        self.engaged.bulk.store(bytes >= BULK, Relaxed);
     }
 
     /// Whether the engine has waited for the far side since this was last asked: to spin would be in vain.
@@ -83,13 +94,14 @@ impl End {
 
     /// What is handed over, if anything may be.
     #[inline]
-    fn order(
+    pub(super) fn order(
         &self,
         at: &Generation,
         spans: impl Iterator<Item = (u64, usize)> + Clone,
         skip: usize,
+        longest: usize,
     ) -> Option<(&'static Offload, Order)> {
-        if !self.offload() || at.slices.transit || !offload::is_allowed() || !self.is_settled() {
+        if at.slices.transit || !self.is_settled() {
             return None;
         }
         let total = spans.clone().map(|(_, len)| len).sum::<usize>() - skip;
@@ -101,7 +113,7 @@ impl End {
             return None;
         }
         let handle = self.handle(at, engine)?;
-        Some((engine, Order { handle, spans: place(spans, skip), rung: 0 }))
+        Some((engine, Order { handle, spans: place(spans, skip, longest), rung: 0 }))
     }
 
     /// The engine's name for the rings of this generation.
@@ -135,7 +147,7 @@ impl End {
     }
 
     /// Whether much lies at the front, or is on its way as before.
-    fn expects_bulk(&self, tid: u32) -> Result<bool, Failure> {
+    pub(super) fn expects_bulk(&self, tid: u32) -> Result<bool, Failure> {
         if !self.settle(tid)? {
             return Ok(self.is_bulk());
         }
@@ -144,7 +156,7 @@ impl End {
         Ok(head.is_some_and(|head| head.kind == Kind::Data && (head.left >= BULK || self.is_bulk())))
     }
 
-    fn handed(&self, handed: Handed, modes: &Modes) -> Result<usize, Failure> {
+    pub(super) fn handed(&self, handed: Handed, modes: &Modes) -> Result<usize, Failure> {
         let moved = self.outcome(handed);
         if let Ok(bytes) = moved {
             modes.offloaded.fetch_add(bytes as u64, Relaxed);
@@ -177,14 +189,9 @@ impl End {
     }
 }
 
-/// Whether a receive of this many bytes tells of more.
-fn engine_sized(bytes: usize) -> bool {
-    bytes >= BULK
-}
-
 /// The first bytes behind `skip`, as many as are handed over at once.
-fn place(spans: impl Iterator<Item = (u64, usize)>, mut skip: usize) -> [Span; SPANS] {
-    let (mut placed, mut count, mut left) = ([Span::default(); SPANS], 0, LONGEST);
+fn place(spans: impl Iterator<Item = (u64, usize)>, mut skip: usize, longest: usize) -> [Span; SPANS] {
+    let (mut placed, mut count, mut left) = ([Span::default(); SPANS], 0, longest);
     for (address, len) in spans {
         let before = skip.min(len);
         skip -= before;

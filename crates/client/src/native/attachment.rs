@@ -213,6 +213,11 @@ impl Attachment {
         self.socket.as_fd()
     }
 
+    /// What the engine rings for transfers that nobody waits for; `None` if there is no engine.
+    pub(super) fn engine_bell(&self) -> Option<BorrowedFd<'static>> {
+        self.offload().map(Offload::bell)
+    }
+
     /// Longest spin, ns; 0 with one processor.
     pub(crate) fn spin_ns(&self) -> u32 {
         self.spin_ns

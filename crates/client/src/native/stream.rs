@@ -98,6 +98,10 @@ impl Stream {
         self.end.statistics()
     }
 
+    pub(super) fn attachment(&self) -> &'static Attachment {
+        self.attachment
+    }
+
     pub(super) fn end(&self) -> &End {
         &self.end
     }
@@ -291,14 +295,14 @@ impl Stream {
     }
 
     #[inline]
-    fn ring(&self, waiter: Option<WaiterId>) {
+    pub(super) fn ring(&self, waiter: Option<WaiterId>) {
         if let Some(waiter) = waiter {
             self.bells.ring(self.attachment, &self.end, waiter);
         }
     }
 
     #[cold]
-    fn failed(&self, failure: Failure) -> Error {
+    pub(super) fn failed(&self, failure: Failure) -> Error {
         match failure {
             Failure::Ended => Error::Closed,
             Failure::Tcp => Error::Downgraded,

@@ -6,9 +6,11 @@
 //! ```
 //! A transfer that does not end is taken back, see `stall`. Nobody gets a buffer back that the engine may still touch.
 
+mod flight;
 mod signals;
 mod stall;
 
+pub(crate) use flight::Flight;
 pub(crate) use signals::is_allowed;
 pub use signals::{allowed, take_interrupted};
 
@@ -38,6 +40,8 @@ pub struct Offload {
     /// Slots in use, each way.
     taken: [[AtomicU64; SLOTS / 64]; 2],
     doors: [BorrowedFd<'static>; 2],
+    /// Rung at the end of a transfer for which [`Flight::want_bell`] asked. Nobody reads it.
+    bell: BorrowedFd<'static>,
     guard: Guard,
     stall: Stall,
     least: usize,
@@ -81,7 +85,8 @@ impl Offload {
         let (desk, fd) = Desk::create()?;
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let doors = [rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?];
-        let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd()];
+        let bell = rustix::event::eventfd(0, flags)?;
+        let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd(), bell.as_fd()];
         let (guard, nonce, threads, least) = match session.request(&Request::Offload, &fds)?.0 {
             Reply::Offload { guard, nonce, threads, least } => (guard, nonce, threads, least),
             Reply::Error { text } => return Err(SessionError::Refused(text)),
@@ -98,7 +103,8 @@ impl Offload {
         Ok(Self {
             desk,
             taken,
-            doors: doors.map(keep),
+            doors: doors.map(&keep),
+            bell: keep(bell),
             guard,
             stall,
             least,
@@ -129,18 +135,28 @@ impl Offload {
     pub fn run(&self, way: Way, order: &Order) -> Handed {
         let Some(index) = self.take_slot(way) else { return Handed::Declined { bytes: 0 } };
         signals::mask();
+        let ticket = self.submit(way, index, order);
+        let handed = self.wait(ticket, way);
+        let wanted: usize = order.spans.iter().map(|span| span.len).sum();
+        signals::set_partly(!matches!(handed, Handed::Moved { bytes, .. } if bytes == wanted));
+        self.give_back(ticket, way, handed);
+        handed
+    }
+
+    fn submit(&self, way: Way, index: usize, order: &Order) -> Ticket {
         let (ticket, asleep) = self.desk.submit(way, index, order);
         if asleep {
             self.ring(way);
         }
-        let handed = self.wait(ticket, way);
-        let wanted: usize = order.spans.iter().map(|span| span.len).sum();
-        signals::set_partly(!matches!(handed, Handed::Moved { bytes, .. } if bytes == wanted));
+        ticket
+    }
+
+    /// The slot is free, unless the engine may still write there.
+    fn give_back(&self, ticket: Ticket, way: Way, handed: Handed) {
         if handed != Handed::Lost {
             self.desk.free(ticket);
-            self.free_slot(way, index);
+            self.free_slot(way, ticket.index());
         }
-        handed
     }
 
     fn wait(&self, ticket: Ticket, way: Way) -> Handed {
@@ -150,24 +166,34 @@ impl Offload {
             let (done, _) = self.desk.result(ticket);
             if done != before {
                 (begun, before) = (Instant::now(), done);
-            } else {
-                match self.stall.look(&self.desk, ticket, way, begun.elapsed(), &self.guard) {
-                    Stalled::No => {}
-                    Stalled::Back => {
-                        self.rest.store(now_ns() + REST_NS, Relaxed);
-                        return self.back(ticket);
-                    }
-                    Stalled::Gone => {
-                        self.over.store(true, Relaxed);
-                        return self.back(ticket);
-                    }
-                    Stalled::Lost => {
-                        self.over.store(true, Relaxed);
-                        return Handed::Lost;
-                    }
-                }
+            } else if let Some(handed) = self.look(ticket, way, begun.elapsed()) {
+                return handed;
             }
         }
+        self.ended(ticket)
+    }
+
+    /// Looks at a transfer that has made no progress for `still`: what came of it, if it was taken back.
+    fn look(&self, ticket: Ticket, way: Way, still: Duration) -> Option<Handed> {
+        match self.stall.look(&self.desk, ticket, way, still, &self.guard) {
+            Stalled::No => None,
+            Stalled::Back => {
+                self.rest.store(now_ns() + REST_NS, Relaxed);
+                Some(self.back(ticket))
+            }
+            Stalled::Gone => {
+                self.over.store(true, Relaxed);
+                Some(self.back(ticket))
+            }
+            Stalled::Lost => {
+                self.over.store(true, Relaxed);
+                Some(Handed::Lost)
+            }
+        }
+    }
+
+    /// What came of a transfer that has ended.
+    fn ended(&self, ticket: Ticket) -> Handed {
         let (done, outcome) = self.desk.result(ticket);
         let bytes = usize::try_from(done).unwrap_or(0);
         match outcome {

@@ -3,21 +3,39 @@
 use super::job::Job;
 use super::work::Work;
 use super::worker::Tally;
+use crate::eventfd;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::desk::{Desk, Outcome, SLOTS, Way};
+use crosslane_shm::desk::{Desk, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::remote::Remote;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// A program's desk, and how the program is woken.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) desk: Arc<Desk>,
+    /// Rung for transfers whose program wants that.
+    pub(super) bell: OwnedFd,
+}
+
+impl Table {
+    /// The transfer has ended.
+    pub(super) fn finish(&self, ticket: Ticket, done: u64, outcome: Outcome) {
+        if self.desk.finish(ticket, done, outcome) {
+            eventfd::ring(self.bell.as_fd());
+        }
+    }
+}
+
 /// A program. It is dropped by the thread that works for it, between two pieces.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) session: SessionId,
     pub(super) remote: Remote,
-    pub(super) desk: Arc<Desk>,
+    pub(super) table: Table,
     /// Rung by the program; nobody else has it.
     pub(super) door: OwnedFd,
     /// The session's socket: the program sees its end only once no thread of ours works for it any more.
@@ -34,14 +52,14 @@ impl Client {
     pub(super) fn new(
         session: SessionId,
         remote: Remote,
-        desk: Arc<Desk>,
+        table: Table,
         door: OwnedFd,
         socket: OwnedFd,
     ) -> Self {
         Self {
             session,
             remote,
-            desk,
+            table,
             door,
             _socket: socket,
             works: HashMap::new(),
@@ -58,13 +76,13 @@ impl Client {
     /// Takes what lies on its desk; how many transfers.
     pub(super) fn collect(&mut self, way: Way, now: Instant, tag: &mut u64) -> u64 {
         let mut taken = 0;
-        for index in self.desk.filled(way) {
+        for index in self.table.desk.filled(way) {
             if self.busy[index] {
                 // It was cancelled and filled again before we saw that: looked at once the old one is dropped.
                 self.jobs.retain(|job| job.index() != index);
                 self.busy[index] = false;
             }
-            let Some((ticket, order)) = self.desk.take(way, index) else { continue };
+            let Some((ticket, order)) = self.table.desk.take(way, index) else { continue };
             let work = self.works.get(&order.handle).cloned();
             *tag += 1;
             match work.and_then(|work| Job::new(*tag, way == Way::Out, ticket, &order, work, now)) {
@@ -73,7 +91,7 @@ impl Client {
                     self.jobs.push_back(job);
                     taken += 1;
                 }
-                None => self.desk.finish(ticket, 0, Outcome::Stale),
+                None => self.table.finish(ticket, 0, Outcome::Stale),
             }
         }
         taken

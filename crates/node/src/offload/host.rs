@@ -26,8 +26,8 @@ impl Host {
     }
 
     fn try_offload(&mut self, id: SessionId, fds: Vec<OwnedFd>) -> Result<Reply, String> {
-        let Ok([desk, out, into]) = <[OwnedFd; 3]>::try_from(fds) else {
-            return Err("three descriptors are due".to_owned());
+        let Ok([desk, out, into, bell]) = <[OwnedFd; 4]>::try_from(fds) else {
+            return Err("four descriptors are due".to_owned());
         };
         let desk = Desk::open(&desk).map_err(|error| error.to_string())?;
         if self.offload.is_none() {
@@ -41,7 +41,7 @@ impl Host {
         let guard = GUARDS.start + random::u64() % (GUARDS.end - GUARDS.start) / PAGE * PAGE;
         let remote = Remote { pid: session.pid, guard, nonce: random::u64() };
         let socket = session.socket().try_clone_to_owned().map_err(|error| error.to_string())?;
-        if !engines.add(id, remote, desk, [out, into], &socket) {
+        if !engines.add(id, remote, desk, [out, into], &bell, &socket) {
             return Err("asked before".to_owned());
         }
         Ok(Reply::Offload {

@@ -1,13 +1,14 @@
 //! One transfer in the hands of an engine's thread: piece by piece, each planned on a copy of the ring's state, copied,
 //! and only then made true.
 
+use super::client::Table;
 use super::copy::{CopyEngine, PIECE};
 use super::work::Work;
 use super::worker::Tally;
 use core::cell::RefCell;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::account::{self, Function};
-use crosslane_shm::desk::{Desk, Order, Outcome, SPANS, Ticket};
+use crosslane_shm::desk::{Order, Outcome, SPANS, Ticket};
 use crosslane_shm::remote::{PLACES, Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Producer, Violation};
 use crosslane_shm::{Load, Store};
@@ -78,7 +79,7 @@ pub(super) struct Job {
 
 /// What a turn needs of its thread and of the program.
 pub(super) struct Hand<'a> {
-    pub(super) desk: &'a Desk,
+    pub(super) table: &'a Table,
     pub(super) remote: &'a Remote,
     pub(super) engine: &'a mut dyn CopyEngine,
     pub(super) cpu: u16,
@@ -155,40 +156,40 @@ impl Job {
                 self.under_way = Some(piece);
                 Step::Waits
             }
-            Poll::Ready(Ok(())) => self.take_effect(piece, hand.desk),
+            Poll::Ready(Ok(())) => self.take_effect(piece, hand.table),
             Poll::Ready(Err(error)) => {
                 let outcome = outcome(error);
                 if outcome == Outcome::Refused {
                     hand.tally.refused.fetch_add(1, Relaxed);
                 }
-                self.end(hand.desk, outcome)
+                self.end(hand.table, outcome)
             }
         }
     }
 
     /// The transfer ends with what was moved.
-    pub(super) fn end(&mut self, desk: &Desk, outcome: Outcome) -> Step {
+    pub(super) fn end(&mut self, table: &Table, outcome: Outcome) -> Step {
         let outcome = if outcome == Outcome::Done && self.gave { Outcome::Credited } else { outcome };
-        desk.finish(self.ticket, self.done as u64, outcome);
+        table.finish(self.ticket, self.done as u64, outcome);
         Step::Ended(0)
     }
 
     fn begin(&mut self, hand: &mut Hand<'_>) -> Result<(Piece, Poll<Result<(), RemoteError>>), Step> {
         if !self.work.lives() {
-            return Err(self.end(hand.desk, Outcome::Stale));
+            return Err(self.end(hand.table, Outcome::Stale));
         }
         let piece = match self.plan(hand.cpu) {
             Ok(Some(piece)) => piece,
             // The far side sleeps: the program rings for it.
-            Ok(None) if self.done > 0 && self.is_wanted() => return Err(self.end(hand.desk, Outcome::Done)),
+            Ok(None) if self.done > 0 && self.is_wanted() => return Err(self.end(hand.table, Outcome::Done)),
             Ok(None) => return Err(Step::Waits),
             // The program finds out by itself, and says so.
-            Err(_) => return Err(self.end(hand.desk, Outcome::Stale)),
+            Err(_) => return Err(self.end(hand.table, Outcome::Stale)),
         };
         if piece.bytes == 0 {
-            return Err(self.end(hand.desk, Outcome::Done));
+            return Err(self.end(hand.table, Outcome::Done));
         }
-        if !hand.desk.claim(self.ticket) {
+        if !hand.table.desk.claim(self.ticket) {
             return Err(Step::Ended(0));
         }
         let spans = self.part(piece.bytes);
@@ -206,9 +207,9 @@ impl Job {
     }
 
     /// What was copied is there: ring and arena say so, and the program hears it if that was all.
-    fn take_effect(&mut self, piece: Piece, desk: &Desk) -> Step {
+    fn take_effect(&mut self, piece: Piece, table: &Table) -> Step {
         let Piece { after, marks, bytes, .. } = piece;
-        if !desk.commit(self.ticket) {
+        if !table.desk.commit(self.ticket) {
             return Step::Ended(0);
         }
         let Some((producer, consumer)) = self.work.rings() else { return Step::Ended(0) };
@@ -230,10 +231,10 @@ impl Job {
         self.state = after;
         self.done += bytes;
         if self.done == self.total || self.is_wanted() {
-            self.end(desk, Outcome::Done);
+            self.end(table, Outcome::Done);
             return Step::Ended(bytes);
         }
-        if desk.go_on(self.ticket, self.done as u64) { Step::Moved(bytes) } else { Step::Ended(bytes) }
+        if table.desk.go_on(self.ticket, self.done as u64) { Step::Moved(bytes) } else { Step::Ended(bytes) }
     }
 
     /// Whether the far side sleeps, and must be rung for.
@@ -250,7 +251,7 @@ impl Job {
 
     /// The next piece; `None` if there is no room, or no data, now. One of no bytes: what comes next is for the program.
     fn plan(&self, cpu: u16) -> Result<Option<Piece>, Violation> {
-        let left = self.total - self.done;
+        let left = self.reach();
         match &self.state {
             State::Out(producer) => {
                 let _span = account::sending(Function::Allot);
@@ -307,6 +308,17 @@ impl Job {
             return Ok(None);
         }
         Ok(Some(Piece { after: State::In(after), marks: Marks::default(), places, bytes }))
+    }
+
+    /// Bytes of the next places in the program that one call reaches.
+    fn reach(&self) -> usize {
+        let mut skip = self.done;
+        let rest = self.spans.iter().map(|span| {
+            let len = span.len.saturating_sub(skip);
+            skip = skip.saturating_sub(span.len);
+            len
+        });
+        rest.filter(|len| *len > 0).take(PLACES).sum()
     }
 
     /// The next `bytes` of the program's buffer.

@@ -24,7 +24,7 @@ pub use worker::Tally;
 
 use crate::eventfd;
 use crate::session::SessionId;
-use client::Client;
+use client::{Client, Table};
 use crosslane_shm::desk::{Desk, Way};
 use crosslane_shm::remote::Remote;
 use crosslane_wire::CircuitId;
@@ -97,7 +97,7 @@ impl Engines {
         self.threads.iter().map(|thread| thread.tally.as_ref())
     }
 
-    /// A program has consented; `doors` are rung by it, and its session's socket is kept open while a thread may work for
+    /// A program has consented; `doors` are rung by it, `bell` for it, and its session's socket is kept open while a thread may work for
     /// it. `false`: it had already, or cannot.
     pub fn add(
         &mut self,
@@ -105,15 +105,16 @@ impl Engines {
         remote: Remote,
         desk: Desk,
         doors: [OwnedFd; 2],
+        bell: &OwnedFd,
         socket: &OwnedFd,
     ) -> bool {
         if !self.sessions.insert(session) {
             return false;
         }
-        let (desk, copies) = (Arc::new(desk), [socket.try_clone(), socket.try_clone()]);
-        let [Ok(one), Ok(other)] = copies else { return false };
-        for (at, (door, socket)) in doors.into_iter().zip([one, other]).enumerate() {
-            let client = Client::new(session, remote, desk.clone(), door, socket);
+        let desk = Arc::new(desk);
+        for (at, door) in doors.into_iter().enumerate() {
+            let (Ok(bell), Ok(socket)) = (bell.try_clone(), socket.try_clone()) else { return false };
+            let client = Client::new(session, remote, Table { desk: desk.clone(), bell }, door, socket);
             self.tell(at, Word::Client(Box::new(client)));
         }
         true

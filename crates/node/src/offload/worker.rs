@@ -147,7 +147,7 @@ impl Worker {
 
     /// Takes what programs have put on their desks; whether there was anything.
     fn collect(&mut self) -> bool {
-        if !self.clients.values().any(|client| client.desk.is_filled(self.way)) {
+        if !self.clients.values().any(|client| client.table.desk.is_filled(self.way)) {
             return false;
         }
         // An order that makes a handle known was given before its program heard of it.
@@ -171,7 +171,7 @@ impl Worker {
             for _ in 0..client.jobs.len() {
                 let Some(mut job) = client.jobs.pop_front() else { break };
                 let mut hand = Hand {
-                    desk: &client.desk,
+                    table: &client.table,
                     remote: &client.remote,
                     engine: self.engine.as_mut(),
                     cpu,
@@ -187,7 +187,7 @@ impl Worker {
                     Step::Waits => {
                         let now = *now.get_or_insert_with(Instant::now);
                         if job.has_waited(now, self.limit_ns) {
-                            job.end(&client.desk, Outcome::Done);
+                            job.end(&client.table, Outcome::Done);
                             client.ended(job.index());
                         } else {
                             client.jobs.push_back(job);
@@ -210,13 +210,13 @@ impl Worker {
 
     /// Says so on all desks, looks once more, and sleeps until a door is rung. Whether it slept.
     fn sleep(&mut self) -> bool {
-        self.clients.values().for_each(|client| client.desk.set_asleep(self.way, true));
-        let filled = self.clients.values().any(|client| client.desk.is_filled(self.way));
+        self.clients.values().for_each(|client| client.table.desk.set_asleep(self.way, true));
+        let filled = self.clients.values().any(|client| client.table.desk.is_filled(self.way));
         if !filled {
             self.tally.sleeps.fetch_add(1, Relaxed);
             self.ears.sleep();
         }
-        self.clients.values().for_each(|client| client.desk.set_asleep(self.way, false));
+        self.clients.values().for_each(|client| client.table.desk.set_asleep(self.way, false));
         !filled
     }
 }

@@ -33,14 +33,14 @@ fn child() {
     }
 }
 
-fn start(control: &std::path::Path, address: SocketAddr, what: &str) -> Child {
+pub(crate) fn start(control: &std::path::Path, address: SocketAddr, what: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "faults::child"]);
     command.env(CHILD, format!("{} {address} {what}", control.display()));
     command.stdout(Stdio::null()).spawn().unwrap()
 }
 
-fn kill(mut child: Child) {
+pub(crate) fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -124,7 +124,7 @@ fn acquaint(client: &Stream, server: &Stream) {
 }
 
 /// However a test ends, what it stopped runs again, and its threads end.
-struct Resume<'a>(&'a [Pid], &'a AtomicBool);
+pub(crate) struct Resume<'a>(pub(crate) &'a [Pid], pub(crate) &'a AtomicBool);
 
 impl Drop for Resume<'_> {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@ use crate::support::joined::{Joined, join as join_raw};
 use crate::support::{Client, Lab, until};
 use crate::{check_flow, join, pair};
 use crosslane_shm::arena;
-use crosslane_shm::desk::{Desk, Order, Way};
+use crosslane_shm::desk::{Desk, Order, SPANS, Way};
 use crosslane_shm::remote::Span;
 use crosslane_shm::{Caching, Outbound, Store};
 use crosslane_wire::local::{Reply, Request};
@@ -16,7 +16,7 @@ struct Mad {
     joined: Joined,
     desk: Desk,
     desk_fd: OwnedFd,
-    doors: [OwnedFd; 2],
+    doors: [OwnedFd; 3],
     handle: u32,
 }
 
@@ -43,10 +43,10 @@ impl Dice {
     }
 }
 
-fn consent(client: &mut Client) -> (Desk, OwnedFd, [OwnedFd; 2]) {
+fn consent(client: &mut Client) -> (Desk, OwnedFd, [OwnedFd; 3]) {
     let (desk, fd) = Desk::create().unwrap();
-    let doors = [(); 2].map(|()| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
-    let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd()];
+    let doors = [(); 3].map(|()| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
+    let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd(), doors[2].as_fd()];
     let (reply, _) = client.ask(&Request::Offload, &fds);
     assert!(matches!(reply, Reply::Offload { .. }), "{reply:?}");
     (desk, fd, doors)
@@ -72,7 +72,7 @@ fn a_program_without_a_guard_gets_nothing_moved() {
     let lab = pair();
     let mad = mad(&lab);
     let bytes = vec![7; 100_000];
-    let spans = [Span { address: bytes.as_ptr() as u64, len: bytes.len() }; 4];
+    let spans = [Span { address: bytes.as_ptr() as u64, len: bytes.len() }; SPANS];
     let order = Order { handle: mad.handle, spans, rung: 0 };
     for way in [Way::Out, Way::In] {
         let (ticket, _) = mad.desk.submit(way, 3, &order);
@@ -97,7 +97,7 @@ fn whatever_a_program_writes_to_desk_and_arena_others_are_served() {
             arena.store_u64(slot + dice.below(arena::SLOT / 8) * 8, dice.next());
         }
         for _ in 0..4 {
-            let spans = [(); 4].map(|()| Span { address: dice.next(), len: dice.below(1 << 20) });
+            let spans = [(); SPANS].map(|()| Span { address: dice.next(), len: dice.below(1 << 20) });
             let handle = if dice.below(4) == 0 { u32::try_from(dice.below(9)).unwrap() } else { mad.handle };
             let way = if dice.below(2) == 0 { Way::Out } else { Way::In };
             submit(&mad, way, dice.below(8), &Order { handle, spans, rung: dice.next() });

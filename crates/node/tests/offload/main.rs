@@ -6,6 +6,7 @@ mod support;
 mod crowd;
 mod faults;
 mod hostile;
+mod queue;
 mod transfers;
 
 use crosslane_client::native::{Fabric, Listener, Stream};
@@ -37,16 +38,20 @@ fn listen(fabric: &Fabric, host: usize) -> Listener {
 
 /// A stream from host `from` to host `to`, both of whose ends are offloaded.
 fn join(lab: &Lab, from: usize, to: usize) -> (Stream, Stream) {
-    let (near, far) = (fabric(lab, from), fabric(lab, to));
-    let listener = listen(&far, to);
-    let client = near.connect(listener.address()).unwrap();
-    let server = listener.accept().unwrap();
+    let (client, server) = join_plain(&fabric(lab, from), &fabric(lab, to), to);
     for stream in [&client, &server] {
         stream.set_offload(true);
         stream.set_receive_timeout(Some(PATIENCE));
         stream.set_send_timeout(Some(PATIENCE));
     }
     (client, server)
+}
+
+/// A stream between programs, of which nothing is said; `far` is on host `to`.
+fn join_plain(near: &Fabric, far: &Fabric, to: usize) -> (Stream, Stream) {
+    let listener = listen(far, to);
+    let client = near.connect(listener.address()).unwrap();
+    (client, listener.accept().unwrap())
 }
 
 /// Byte `at` of what these tests send.

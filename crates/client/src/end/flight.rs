@@ -1,0 +1,132 @@
+//! Bulk that the daemon's engine moves while nobody waits: the lock of the direction is kept until it has landed.
+
+use super::{End, Failure, Moved, add};
+use crate::offload::{Flight, Handed};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::desk::Way;
+use crosslane_shm::lock::Guard;
+use crosslane_stream::Direction;
+use crosslane_wire::record::Kind;
+
+/// Most that is handed over at once, bytes.
+const LONGEST: usize = 32 << 20;
+
+/// A transfer under way, and the lock of its direction. To be landed or recalled before the end or the buffers go.
+#[derive(Debug)]
+pub(crate) struct Aloft {
+    flight: Flight,
+    way: Way,
+    /// Units that were sent before.
+    begin: u64,
+    _guard: Guard<'static>,
+}
+
+impl Aloft {
+    /// The engine's bell is to ring when it ends; `true` if it has ended already.
+    pub(crate) fn want_bell(&self) -> bool {
+        self.flight.want_bell()
+    }
+}
+
+impl End {
+    /// Hands memory over that stays as it is, and is nobody else's, until it has landed: addresses and lengths in bytes.
+    /// `None`: not for the engine now.
+    ///
+    /// # Errors
+    /// The direction is over.
+    pub(crate) fn launch(
+        &self,
+        tid: u32,
+        way: Way,
+        spans: impl Iterator<Item = (u64, usize)> + Clone,
+    ) -> Result<Option<Aloft>, Failure> {
+        let lock = match way {
+            Way::Out => &self.shared.sending.lock,
+            Way::In => &self.shared.receiving.lock,
+        };
+        // Whichever thread lands it: the lock is this process's as long as that lives.
+        let Some(guard) = lock.try_lock(own_number()) else { return Ok(None) };
+        let (generation, rung) = match way {
+            Way::Out if self.may_fly_out(tid)? => (self.generations.tx(), &self.shared.sending.rung),
+            Way::In if self.may_fly_in(tid)? => (self.generations.rx(), &self.shared.receiving.rung),
+            _ => return Ok(None),
+        };
+        let Some((engine, mut order)) = self.order(generation, spans, 0, LONGEST) else { return Ok(None) };
+        order.rung = rung.load(Relaxed);
+        let begin = self.shared.producer.units();
+        let flight = engine.launch(way, &order);
+        Ok(flight.map(|flight| Aloft { flight, way, begin, _guard: guard }))
+    }
+
+    fn may_fly_out(&self, tid: u32) -> Result<bool, Failure> {
+        self.may_send(Kind::Data)?;
+        if !self.is_settled() || self.gone() || !self.take_back_open(tid)? {
+            return Ok(false);
+        }
+        self.stamp(self.generations.tx());
+        Ok(true)
+    }
+
+    fn may_fly_in(&self, tid: u32) -> Result<bool, Failure> {
+        let bulk = self.guarded(self.expects_bulk(tid))?;
+        Ok(bulk && self.rx() == Direction::Open && self.is_settled())
+    }
+
+    /// What came of it if it has ended, or has stood still and was taken back; else it is given back.
+    ///
+    /// # Errors
+    /// The stream is over.
+    pub(crate) fn land(&self, tid: u32, mut aloft: Aloft) -> Result<Result<Moved, Failure>, Aloft> {
+        match aloft.flight.land() {
+            Some(handed) => Ok(self.settle_flight(tid, &aloft, handed)),
+            None => Err(aloft),
+        }
+    }
+
+    /// Takes it back, and says how far it came; waits while a piece of it is being copied.
+    ///
+    /// # Errors
+    /// The stream is over.
+    pub(crate) fn recall(&self, tid: u32, mut aloft: Aloft) -> Result<Moved, Failure> {
+        let handed = aloft.flight.recall();
+        self.settle_flight(tid, &aloft, handed)
+    }
+
+    fn settle_flight(&self, tid: u32, aloft: &Aloft, handed: Handed) -> Result<Moved, Failure> {
+        match aloft.way {
+            Way::Out => self.guarded(self.settle_out(tid, aloft.begin, handed)),
+            Way::In => self.guarded(self.settle_in(handed)),
+        }
+    }
+
+    fn settle_out(&self, tid: u32, begin: u64, handed: Handed) -> Result<Moved, Failure> {
+        let tx = self.generations.tx();
+        let mut bytes = self.handed(handed, &self.shared.sent)?;
+        if bytes == 0 {
+            return Ok(Moved { bytes, wake: None });
+        }
+        let wake = self.data_bell(tx);
+        if self.has_moved(tx) {
+            bytes = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(bytes);
+        }
+        add(&self.shared.counters.tx_bytes, bytes);
+        Ok(Moved { bytes, wake })
+    }
+
+    fn settle_in(&self, handed: Handed) -> Result<Moved, Failure> {
+        let bytes = self.handed(handed, &self.shared.received)?;
+        self.note_bulk(bytes);
+        if bytes == 0 {
+            return Ok(Moved { bytes, wake: None });
+        }
+        let rx = self.generations.rx();
+        let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false) | self.was_credited();
+        add(&self.shared.counters.rx_bytes, bytes);
+        Ok(Moved { bytes, wake: if gave { self.room_bell(rx) } else { None } })
+    }
+}
+
+/// The kernel's number of this process, and of its first thread.
+fn own_number() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().unsigned_abs()
+}

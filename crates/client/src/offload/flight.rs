@@ -1,0 +1,85 @@
+//! A transfer that nobody waits for: its program looks at it from time to time.
+
+use super::{Handed, LOOK, Offload};
+use crosslane_shm::desk::{Cancelled, Order, Ticket, Way};
+use rustix::fd::BorrowedFd;
+use rustix::thread::Timespec;
+use std::time::Instant;
+
+/// A transfer under way. It must be landed or recalled before its buffers go elsewhere.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Flight {
+    engine: &'static Offload,
+    ticket: Ticket,
+    way: Way,
+    /// When it was last seen to have moved, and how far it was.
+    moved: (Instant, u64),
+}
+
+impl Offload {
+    /// Hands a transfer over; `None`: not now.
+    pub(crate) fn launch(&'static self, way: Way, order: &Order) -> Option<Flight> {
+        let index = self.take_slot(way)?;
+        let ticket = self.submit(way, index, order);
+        Some(Flight { engine: self, ticket, way, moved: (Instant::now(), 0) })
+    }
+
+    /// Rung for flights that want it; to be heard by edges, since nobody reads it.
+    pub(crate) fn bell(&self) -> BorrowedFd<'static> {
+        self.bell
+    }
+}
+
+impl Flight {
+    fn has_ended(&self) -> bool {
+        self.engine.desk.has_ended(self.ticket)
+    }
+
+    /// Its end is to be told by the bell; `true` if it has ended already.
+    pub(crate) fn want_bell(&self) -> bool {
+        self.engine.desk.want_bell(self.ticket)
+    }
+
+    /// What came of it, if it has ended, or has stood still and could be taken back.
+    pub(crate) fn land(&mut self) -> Option<Handed> {
+        if self.has_ended() {
+            return Some(self.over(self.engine.ended(self.ticket)));
+        }
+        let done = self.engine.desk.result(self.ticket).0;
+        if done != self.moved.1 {
+            self.moved = (Instant::now(), done);
+            return None;
+        }
+        let still = self.moved.0.elapsed();
+        if still < LOOK {
+            return None;
+        }
+        let handed = self.engine.look(self.ticket, self.way, still)?;
+        Some(self.over(handed))
+    }
+
+    /// Takes it back; waits while a piece of it is being copied.
+    pub(crate) fn recall(&mut self) -> Handed {
+        let (pause, begun) = (Timespec { tv_sec: 0, tv_nsec: 1_000_000 }, Instant::now());
+        loop {
+            match self.engine.desk.cancel(self.ticket) {
+                Cancelled::Yes => return self.over(self.engine.back(self.ticket)),
+                Cancelled::Ended if self.has_ended() => {
+                    return self.over(self.engine.ended(self.ticket));
+                }
+                Cancelled::Ended | Cancelled::Busy { .. } => {}
+            }
+            if !self.engine.desk.sleep(self.ticket, &pause)
+                && let Some(handed) = self.engine.look(self.ticket, self.way, begun.elapsed())
+            {
+                return self.over(handed);
+            }
+        }
+    }
+
+    fn over(&self, handed: Handed) -> Handed {
+        self.engine.give_back(self.ticket, self.way, handed);
+        handed
+    }
+}
