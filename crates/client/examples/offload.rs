@@ -1,6 +1,6 @@
 //! What a program's own threads pay for bulk: kernel TCP on loopback, blocking sends, and queues whose bytes the daemon's
 //! engine copies, by turns. `serve` at one host (its control socket in `CROSSLANE_SOCKET`), then
-//! `send NATIVE_ADDRESS LENGTH [TURNS]` at another; docs/sdp.md shows it in a lab.
+//! `send NATIVE_ADDRESS LENGTH UNDER_WAY [TURNS]` at another; docs/sdp.md shows it in a lab.
 
 use crosslane_client::native::queue::{Member, Queue};
 use crosslane_client::native::{Fabric, Stream};
@@ -13,10 +13,6 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// How long one measurement takes.
 const TIME: Duration = Duration::from_millis(500);
-/// Messages under way in a queue.
-const DEPTH: usize = 30;
-/// Bytes under way in a queue at most.
-const UNDER_WAY: usize = 8 << 20;
 /// The ways that are measured.
 const WAYS: [&str; 4] = ["tcp", "direct", "offload", "queue"];
 
@@ -24,28 +20,30 @@ fn main() -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve", address] => serve(address.parse()?),
-        ["send", address, len] => compare(address.parse()?, len.parse()?, 5),
-        ["send", address, len, turns] => compare(address.parse()?, len.parse()?, turns.parse()?),
-        _ => Err("usage: offload serve ADDRESS | send ADDRESS LENGTH [TURNS]".into()),
+        ["send", address, len, depth] => compare(address.parse()?, [len.parse()?, depth.parse()?], 5),
+        ["send", address, len, depth, turns] => {
+            compare(address.parse()?, [len.parse()?, depth.parse()?], turns.parse()?)
+        }
+        _ => Err("usage: offload serve ADDRESS | send ADDRESS LENGTH UNDER_WAY [TURNS]".into()),
     }
 }
 
-/// Receives by the way that a sender's first 16 bytes name, and tells the processor time that took, in ns.
+/// Receives by the way, in the lengths and with the depth that a sender's 24 bytes name, and tells the processor time that took, in ns.
 fn serve(address: SocketAddr) -> Outcome {
     let fabric = Fabric::open()?;
     let listener = fabric.listen(address)?;
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, address.port()))?;
     loop {
         let control = listener.accept()?;
-        let mut head = [0; 16];
+        let mut head = [0; 24];
         while control.receive_all(&mut head).is_ok() {
-            let [way, len] =
-                [&head[..8], &head[8..]].map(|half| u64::from_le_bytes(half.try_into().unwrap()));
+            let [way, len, depth] =
+                [0, 8, 16].map(|at| head[at..at + 8].try_into().map_or(0, u64::from_le_bytes));
             let (way, len) =
                 (WAYS[usize::try_from(way)? % WAYS.len()], usize::try_from(len)?.clamp(1, 1 << 26));
             let spent = match way {
                 "tcp" => drain_tcp(tcp.accept()?.0, len)?,
-                "queue" => drain_queue(&fabric, listener.accept()?, len)?,
+                "queue" => drain_queue(&fabric, listener.accept()?, len, depth.clamp(1, 1000))?,
                 way => drain(&listener.accept()?, len, way == "offload")?,
             };
             control.send(&u64::try_from(spent.as_nanos())?.to_le_bytes())?;
@@ -66,9 +64,9 @@ fn drain(stream: &Stream, len: usize, offload: bool) -> Outcome<Duration> {
     Ok(cpu() - began)
 }
 
-fn drain_queue(fabric: &Fabric, stream: Stream, len: usize) -> Outcome<Duration> {
+fn drain_queue(fabric: &Fabric, stream: Stream, len: usize, depth: u64) -> Outcome<Duration> {
     let (mut queue, member) = queue(fabric, stream)?;
-    (0..depth(len)).for_each(|tag| queue.receive(member, tag, vec![0; len]));
+    (0..depth).for_each(|tag| queue.receive(member, tag, vec![0; len]));
     let began = cpu();
     while let Some(done) = queue.wait()? {
         done.outcome?;
@@ -83,7 +81,7 @@ fn drain_queue(fabric: &Fabric, stream: Stream, len: usize) -> Outcome<Duration>
 /// What was seen in one measurement: GB/s, and ns of a byte at the sender and at the receiver.
 type Seen = [f64; 3];
 
-fn compare(address: SocketAddr, len: usize, turns: usize) -> Outcome {
+fn compare(address: SocketAddr, [len, depth]: [usize; 2], turns: usize) -> Outcome {
     let fabric = Fabric::open()?;
     let control = fabric.connect(address)?;
     let mut seen: [Vec<Seen>; WAYS.len()] = Default::default();
@@ -91,11 +89,12 @@ fn compare(address: SocketAddr, len: usize, turns: usize) -> Outcome {
         for (at, way) in WAYS.iter().enumerate() {
             let mut head = (at as u64).to_le_bytes().to_vec();
             head.extend((len as u64).to_le_bytes());
+            head.extend((depth as u64).to_le_bytes());
             control.send(&head)?;
-            seen[at].push(measure(&fabric, &control, address, len, way)?);
+            seen[at].push(measure(&fabric, &control, address, [len, depth], way)?);
         }
     }
-    println!("{len} bytes, {turns} turns, medians; load {}", load());
+    println!("{len} bytes, {depth} under way, medians of {turns}; load {}", load());
     for (way, seen) in WAYS.iter().zip(&seen) {
         let [rate, sender, receiver] = [0, 1, 2].map(|what| median(seen.iter().map(|seen| seen[what])));
         println!("{way:8} {rate:6.2} GB/s  {sender:.4} ns a byte to send, {receiver:.4} to receive");
@@ -103,7 +102,13 @@ fn compare(address: SocketAddr, len: usize, turns: usize) -> Outcome {
     Ok(())
 }
 
-fn measure(fabric: &Fabric, control: &Stream, to: SocketAddr, len: usize, way: &str) -> Outcome<Seen> {
+fn measure(
+    fabric: &Fabric,
+    control: &Stream,
+    to: SocketAddr,
+    [len, depth]: [usize; 2],
+    way: &str,
+) -> Outcome<Seen> {
     let (began, spent, sent);
     match way {
         "tcp" => {
@@ -114,7 +119,7 @@ fn measure(fabric: &Fabric, control: &Stream, to: SocketAddr, len: usize, way: &
         }
         "queue" => {
             let (mut queue, member) = queue(fabric, fabric.connect(to)?)?;
-            let mut free: Vec<Vec<u8>> = (0..depth(len)).map(|_| vec![7; len]).collect();
+            let mut free: Vec<Vec<u8>> = (0..depth).map(|_| vec![7; len]).collect();
             (began, spent) = (Instant::now(), cpu());
             sent = until_over(began, len, || {
                 let buffer = match free.pop() {
@@ -158,11 +163,6 @@ fn queue(fabric: &Fabric, stream: Stream) -> Outcome<(Queue, Member)> {
     let mut queue = Queue::new(fabric)?;
     let member = queue.add(stream)?;
     Ok((queue, member))
-}
-
-/// Messages of this length under way.
-fn depth(len: usize) -> u64 {
-    (UNDER_WAY / len).clamp(2, DEPTH) as u64
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

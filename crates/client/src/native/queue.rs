@@ -38,6 +38,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+pub use crate::end::chosen::Statistics;
 pub use crosslane_shm::desk::Way;
 
 /// A stream of a queue.
@@ -194,9 +195,9 @@ impl Queue {
         self.len() == 0
     }
 
-    /// The stream, as long as nothing is under way in the direction that is used.
-    pub fn stream(&self, member: Member) -> Option<&Stream> {
-        self.entries.get(member.0)?.as_ref().map(|entry| &entry.stream)
+    /// What a stream has moved so far, and how; `None` once it was removed.
+    pub fn statistics(&self, member: Member) -> Option<Statistics> {
+        self.entries.get(member.0)?.as_ref().map(|entry| entry.stream.statistics())
     }
 
     /// Takes back all that is under way on a stream: it is done with [`Error::Cancelled`]. Waits for a piece that is being
@@ -249,7 +250,7 @@ impl Queue {
             }
             let [out, into] = lanes;
             self.sleep.arm(at, stream, into.is_blocked(), out.is_blocked());
-            aloft |= lanes.iter().any(|lane| lane.want_bell());
+            aloft |= lanes.iter().any(|lane| lane.want_bell() || lane.is_unsure());
         }
         if aloft {
             self.sleep.tick();

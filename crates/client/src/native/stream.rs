@@ -102,6 +102,11 @@ impl Stream {
         self.attachment
     }
 
+    /// Whether what was posted is to be sent before anything else.
+    pub(super) fn has_posts(&self) -> bool {
+        !self.posts.is_empty()
+    }
+
     pub(super) fn end(&self) -> &End {
         &self.end
     }

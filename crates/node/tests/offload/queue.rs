@@ -88,7 +88,7 @@ fn all_arrives_in_order_by_the_engine() {
     });
     assert!(near.0.is_empty() && far.0.is_empty());
     assert!(near.0.wait().unwrap().is_none() && near.0.try_next().unwrap().is_none());
-    let statistics = [&near, &far].map(|(queue, member)| queue.stream(*member).unwrap().statistics());
+    let statistics = [&near, &far].map(|(queue, member)| queue.statistics(*member).unwrap());
     assert_eq!((statistics[0].tx_bytes, statistics[1].rx_bytes), (total as u64, total as u64));
     let (out, into) = (moved(&lab, 1).0, moved(&lab, 2).1);
     assert!(out > total as u64 / 2 && into > total as u64 / 2, "the engine did it: {out} {into} of {total}");

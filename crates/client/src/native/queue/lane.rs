@@ -25,13 +25,23 @@ pub(super) struct Lane {
     launched: usize,
     /// Nothing could be moved: the far side is waited for.
     blocked: bool,
+    /// There was something to look at, and nothing to move: nobody may ring when there is.
+    unsure: bool,
     /// The engine moved nothing: the program tries by itself first.
     by_hand: bool,
 }
 
 impl Lane {
     pub(super) fn new(way: Way) -> Self {
-        Self { way, under_way: VecDeque::new(), aloft: None, launched: 0, blocked: false, by_hand: false }
+        Self {
+            way,
+            under_way: VecDeque::new(),
+            aloft: None,
+            launched: 0,
+            blocked: false,
+            unsure: false,
+            by_hand: false,
+        }
     }
 
     pub(super) fn push(&mut self, transfer: Transfer) {
@@ -48,6 +58,11 @@ impl Lane {
 
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked && !self.under_way.is_empty()
+    }
+
+    /// Whether it is to be looked at again after a while.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.unsure && self.is_blocked()
     }
 
     /// The engine's bell is to ring for what is aloft, if anything is.
@@ -81,10 +96,7 @@ impl Lane {
                 Ok(None) => {
                     self.by_hand = false;
                     self.blocked = true;
-                    if !stream.is_ready(self.what()) {
-                        return;
-                    }
-                    stream.look_at_kernel();
+                    self.unsure = stream.is_ready(self.what());
                     return;
                 }
                 Err(error) => self.complete(member, Err(error), done),
@@ -144,6 +156,9 @@ impl Lane {
 
     /// Hands all that is under way to the engine, if that takes it. Whether there is nothing more to do here now.
     fn launch(&mut self, stream: &Stream, member: Member, done: &mut VecDeque<Completion>) -> bool {
+        if self.way == Way::Out && stream.has_posts() {
+            return false;
+        }
         let spans = self.under_way.iter_mut().map(|transfer| {
             let rest = &mut transfer.buffer[transfer.done..];
             (rest.as_mut_ptr() as u64, rest.len())
