@@ -95,6 +95,18 @@ fn all_arrives_in_order_by_the_engine() {
 }
 
 #[test]
+fn what_is_too_little_for_the_engine_is_copied_by_the_program() {
+    let lab = pair();
+    let [mut near, mut far] = queues(&lab, 2);
+    let lengths = vec![1000; 5000];
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_all(&mut near.0, near.1, &lengths, |_| ()).unwrap());
+        scope.spawn(|| receive_all(&mut far.0, far.1, &lengths, |_| ()).unwrap());
+    });
+    assert_eq!((moved(&lab, 1).0, moved(&lab, 2).1), (0, 0));
+}
+
+#[test]
 fn many_streams_of_one_queue_and_both_ways_within_one_host() {
     let lab = pair();
     let (near, far) = (fabric(&lab, 1), fabric(&lab, 1));
