@@ -32,8 +32,8 @@ use crosslane_shm::account::{self, Function};
 use crosslane_shm::arena::Arena;
 use crosslane_shm::buffer::Located;
 use crosslane_shm::lock::Reentered;
-use crosslane_shm::ring::Violation;
-use crosslane_shm::{FarBuffer, Load, Store};
+use crosslane_shm::ring::{Duplex, Violation};
+use crosslane_shm::{FarBuffer, Inbound, Load, Store};
 use crosslane_stream::zcopy::Lie;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
@@ -376,6 +376,13 @@ impl End {
         if status.reset.swap(1, Relaxed) == 0 {
             status.error.store(errno.unsigned_abs(), Relaxed);
         }
+    }
+
+    /// The other direction of the channel that `tx` is, as the sender wants it: credit rides along with records, both
+    /// ways, unless a host between is there.
+    #[inline]
+    fn credits<'a>(&'a self, tx: &'a Generation) -> Duplex<'a, Inbound> {
+        Duplex { words: &tx.slices.inbound, consumer: &self.shared.consumer, rides: !tx.slices.transit }
     }
 
     /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data

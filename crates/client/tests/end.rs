@@ -215,6 +215,21 @@ fn credit_wakes_a_sender_that_waits_for_room() {
 }
 
 #[test]
+fn requests_and_replies_need_no_message_for_credit() {
+    let pair = pair();
+    for _ in 0..5000 {
+        assert_eq!(send(&pair.client, &[1; 40]), Ok(40));
+        assert_eq!(receive(&pair.server, 100).unwrap().len(), 40);
+        assert_eq!(send(&pair.server, &[2; 1000]), Ok(1000));
+        assert_eq!(receive(&pair.client, 2000).unwrap().len(), 1000);
+    }
+    for end in [&pair.client, &pair.server] {
+        assert_eq!(end.shared().consumer.credits(), 0);
+        assert!(end.shared().producer.rides() > 0);
+    }
+}
+
+#[test]
 fn edges_are_seen_once_for_each_arrival() {
     let pair = pair();
     let mut seen = None;

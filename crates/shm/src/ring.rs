@@ -13,10 +13,12 @@
 //! ```
 
 mod consumer;
+mod credit;
 mod cursor;
 mod producer;
 
 pub use consumer::{Consumer, Head};
+pub use credit::{Credits, Duplex};
 pub use cursor::Cursor;
 pub use producer::{ANNOUNCED, EASY, Offer, Producer};
 

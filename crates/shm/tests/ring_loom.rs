@@ -4,7 +4,7 @@
 //! which notice a copy that races with a store. Each property is also tried with one ordering weakened, and must
 //! then fail: else the test would prove nothing.
 
-use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::ring::{Consumer, Duplex, Producer};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{CREDIT, LINE, RING, WANT_DATA, WANT_ROOM};
@@ -27,16 +27,25 @@ struct Strength {
 
 const REAL: Strength = Strength { release: true, acquire: true, full_fence: true };
 
-/// One slice: the words beside the ring, and lines of mark, word and payload.
+/// One slice: the words beside the ring, and lines of mark, word and payload, or credit that rides behind a shorter one.
 struct Slice {
     words: [AtomicU64; 3],
-    lines: Vec<(AtomicU64, AtomicU64, UnsafeCell<[u8; PAYLOAD]>)>,
+    lines: Vec<Line>,
     strength: Strength,
+}
+
+struct Line {
+    mark: AtomicU64,
+    word: AtomicU64,
+    credit: AtomicU64,
+    payload: UnsafeCell<[u8; PAYLOAD]>,
 }
 
 impl Slice {
     fn new(strength: Strength, lines: usize) -> Arc<Self> {
-        let line = |_| (AtomicU64::new(0), AtomicU64::new(0), UnsafeCell::new([0; PAYLOAD]));
+        let zero = || AtomicU64::new(0);
+        let payload = || UnsafeCell::new([0; PAYLOAD]);
+        let line = |_| Line { mark: zero(), word: zero(), credit: zero(), payload: payload() };
         let words = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
         Arc::new(Self { words, lines: (0..lines).map(line).collect(), strength })
     }
@@ -46,15 +55,16 @@ impl Slice {
             CREDIT => &self.words[0],
             WANT_DATA => &self.words[1],
             WANT_ROOM => &self.words[2],
-            _ if offset.is_multiple_of(64) => &self.lines[(offset - RING) / 64].0,
-            _ if offset % 64 == 8 => &self.lines[(offset - RING) / 64].1,
+            _ if offset.is_multiple_of(64) => &self.lines[(offset - RING) / 64].mark,
+            _ if offset % 64 == 8 => &self.lines[(offset - RING) / 64].word,
+            _ if offset % 64 == 56 => &self.lines[(offset - RING) / 64].credit,
             _ => panic!("no word at {offset}"),
         }
     }
 
     fn payload(&self, offset: usize) -> &UnsafeCell<[u8; PAYLOAD]> {
         assert_eq!(offset % 64, 16);
-        &self.lines[(offset - RING) / 64].2
+        &self.lines[(offset - RING) / 64].payload
     }
 }
 
@@ -249,6 +259,56 @@ fn reuse(strength: Strength) {
     });
 }
 
+/// One end of two rings.
+struct End {
+    producer: Producer,
+    consumer: Consumer,
+    out: Out,
+    inb: In,
+}
+
+impl End {
+    fn new(out: &Arc<Slice>, inb: &Arc<Slice>) -> Self {
+        let (producer, consumer) = (Producer::default(), Consumer::default());
+        producer.reset(4 * CAP, 4 * CAP, 9);
+        consumer.reset(4 * CAP, 4 * CAP, 9);
+        Self { producer, consumer, out: Out(out.clone()), inb: In(inb.clone()) }
+    }
+
+    fn push(&self, bytes: &[u8]) -> usize {
+        let credits = Duplex { words: &self.inb, consumer: &self.consumer, rides: true };
+        self.producer.push(&self.out, &credits, Kind::Data, bytes, 0).unwrap()
+    }
+
+    fn take(&self) -> Option<u8> {
+        self.consumer.head(&self.inb).unwrap()?;
+        let mut bytes = [0; PAYLOAD];
+        self.consumer.take(&self.inb, &mut bytes).unwrap();
+        Some(bytes[0])
+    }
+}
+
+/// The same where the credit comes along with an answer.
+fn reuse_by_ride(strength: Strength) {
+    loom::model(move || {
+        let (there, back) = (Slice::new(strength, 4 * LINES), Slice::new(strength, 4 * LINES));
+        let (client, server) = (End::new(&there, &back), End::new(&back, &there));
+        while client.push(&[1; PAYLOAD]) > 0 {}
+        let thread = loom::thread::spawn(move || {
+            assert_eq!((server.take(), server.take()), (Some(1), Some(1)));
+            assert!(
+                !server.consumer.give_or_offer(&server.out, &server.inb),
+                "an eighth is for the next record"
+            );
+            assert_eq!((server.push(&[9]), server.producer.rides()), (1, 1));
+        });
+        if client.take().is_some() {
+            assert_eq!((client.push(&[2; PAYLOAD]), client.push(&[3; PAYLOAD])), (PAYLOAD, PAYLOAD));
+        }
+        thread.join().unwrap();
+    });
+}
+
 /// A reader that goes to sleep while a record is published is woken.
 fn sleep_for_data(strength: Strength) {
     loom::model(move || {
@@ -299,6 +359,17 @@ fn a_line_is_reused_only_after_it_was_copied() {
 #[should_panic(expected = "Causality violation")]
 fn without_release_of_the_credit_a_line_is_reused_too_early() {
     reuse(Strength { release: false, ..REAL });
+}
+
+#[test]
+fn a_line_is_reused_only_after_it_was_copied_when_the_credit_rode() {
+    reuse_by_ride(REAL);
+}
+
+#[test]
+#[should_panic(expected = "record kind")]
+fn without_release_an_answer_with_credit_is_torn() {
+    reuse_by_ride(Strength { release: false, ..REAL });
 }
 
 #[test]

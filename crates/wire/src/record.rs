@@ -30,8 +30,13 @@ pub const MAX_MESSAGE: u64 = max_message(crate::slice::RING_MIN);
 pub const MAX_PACKET: u64 = MAX_PAYLOAD + 128;
 /// Payload that fits one cache line together with the header, bytes.
 pub const INLINE: u64 = crate::slice::LINE - HEADER;
+/// Bytes of a credit that rides on a record.
+const CREDIT_BYTES: u64 = 8;
 /// Flag: the ring continues behind this record at its present end and is twice as long from here on.
 pub const FLAG_GROW: u8 = 1;
+/// Flag: the record's last 8 bytes, behind the payload, are the position up to which its writer has consumed the other
+/// direction, as [`crate::slice::CREDIT`] has it.
+pub const FLAG_CREDIT: u8 = 2;
 /// Processors are told apart by this much of their number.
 pub const CPU_MASK: u16 = 0x3ff;
 /// Where the parts of a record's word begin, and the bits of its length.
@@ -131,7 +136,7 @@ pub struct Header {
     pub len: u32,
     /// What it carries.
     pub kind: Kind,
-    /// [`FLAG_GROW`] or 0.
+    /// Any of [`FLAG_GROW`] and [`FLAG_CREDIT`].
     pub flags: u8,
     /// The processor that the writer ran on, [`CPU_MASK`] of it, so that a reader on the same one does not spin.
     pub cpu: u16,
@@ -165,7 +170,8 @@ impl Header {
         if u64::from(header.len) > longest || header.len < header.kind.prefix() || header.span() > room {
             return Err(DecodeError::Range("record length"));
         }
-        if flags & !FLAG_GROW != 0 {
+        let lacks_room = flags & FLAG_CREDIT != 0 && header.credit_at().is_none();
+        if flags & !(FLAG_GROW | FLAG_CREDIT) != 0 || lacks_room {
             return Err(DecodeError::Range("record flags"));
         }
         Ok(header)
@@ -174,6 +180,12 @@ impl Header {
     /// Bytes of ring that the record takes, header and padding included.
     pub fn span(self) -> u64 {
         span(u64::from(self.len))
+    }
+
+    /// Where credit can ride, bytes from the record's start: nowhere if the payload fills its last line.
+    pub fn credit_at(self) -> Option<u64> {
+        let at = self.span() - CREDIT_BYTES;
+        (self.payload_at() + u64::from(self.len) <= at).then_some(at)
     }
 
     /// Where the payload begins, with what stands in front of the stream's bytes; bytes from the record's start.
@@ -300,7 +312,14 @@ mod tests {
         assert!(Header::from_word(word(BULK, 1, 0), BULK + 64).is_ok());
         assert!(Header::from_word(word(48, 1, 0), 64).is_ok());
         assert!(Header::from_word(word(1, 0, 0), 64).is_err());
-        assert!(Header::from_word(word(1, 1, 2), 64).is_err());
+        assert!(Header::from_word(word(1, 1, 4), 64).is_err());
+        for (len, rides) in [(40, true), (41, false), (104, true), (105, false), (BULK, false)] {
+            assert_eq!(
+                Header::from_word(word(len, 1, u64::from(FLAG_CREDIT)), 1 << 20).is_ok(),
+                rides,
+                "{len}"
+            );
+        }
         for kind in [Kind::SrcAvail as u64, Kind::SinkAvail as u64] {
             assert!(Header::from_word(word(u64::from(zcopy::DESCRIPTOR), kind, 0), 64).is_ok());
             assert!(Header::from_word(word(u64::from(zcopy::DESCRIPTOR) - 1, kind, 0), 64).is_err());

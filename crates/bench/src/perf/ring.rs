@@ -4,9 +4,9 @@ use super::link::{Link, RING_BYTES};
 use super::transport::{Transport, Wait};
 use crate::affinity;
 use anyhow::Result;
-use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::ring::{Consumer, Duplex, Producer};
 use crosslane_shm::wait::{Budget, spin};
-use crosslane_shm::{Load, Store};
+use crosslane_shm::{Inbound, Load, Store};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{CREDIT, RING_MIN, WANT_DATA, WANT_ROOM};
 use std::time::Instant;
@@ -49,11 +49,16 @@ impl<'a> Ring<'a> {
         if self.link.inb.load_u64(want) != 0 { self.link.ring() } else { Ok(()) }
     }
 
+    fn credits(&self) -> Duplex<'_, Inbound> {
+        Duplex { words: &self.link.inb, consumer: &self.consumer, rides: true }
+    }
+
     fn ready(&self, wait: Wait) -> bool {
         let inb = &self.link.inb;
         let data = wait != Wait::Room && self.consumer.arrived(inb);
         // A credit that breaks the rules is "ready" too: the next try reports it.
-        let full = || self.producer.room(inb, self.producer.cap() / 4).is_ok_and(|room| room < 128);
+        let full =
+            || self.producer.room(&self.credits(), self.producer.cap() / 4).is_ok_and(|room| room < 128);
         data || (wait != Wait::Data && !full())
     }
 
@@ -81,7 +86,7 @@ impl<'a> Ring<'a> {
 impl Transport for Ring<'_> {
     #[inline]
     fn try_send(&mut self, bytes: &[u8]) -> Result<usize> {
-        let count = self.producer.push(&self.link.out, &self.link.inb, Kind::Data, bytes, self.cpu)?;
+        let count = self.producer.push(&self.link.out, &self.credits(), Kind::Data, bytes, self.cpu)?;
         if count > 0 {
             self.published(WANT_DATA)?;
         }
@@ -97,7 +102,7 @@ impl Transport for Ring<'_> {
                 break;
             }
             done += count;
-            if self.consumer.give_credit(&self.link.out, false) {
+            if self.consumer.give_or_offer(&self.link.out, &self.link.inb) {
                 self.published(WANT_ROOM)?;
             }
         }

@@ -58,7 +58,7 @@ impl End {
     ) -> Result<usize, Failure> {
         let (producer, slices) = (&self.shared.producer, &tx.slices);
         let unit = producer.units();
-        let pushed = producer.push(&slices.outbound, &slices.inbound, Kind::Data, piece, cpu)?;
+        let pushed = producer.push(&slices.outbound, &self.credits(tx), Kind::Data, piece, cpu)?;
         kept.keep(self.keeping_cap(), unit, &piece[..pushed]);
         self.note_kept(unit, pushed as u64);
         Ok(pushed)

@@ -96,9 +96,9 @@ impl End {
         if !self.is_settled() && !self.may_go_on(tid, Has::Nothing).unwrap_or(false) {
             return false;
         }
-        let (producer, tx) = (&self.shared().producer, &self.generations.tx().slices);
+        let (producer, credits) = (&self.shared().producer, self.credits(self.generations.tx()));
         let in_ring =
-            if producer.may_grow() { producer.glance(&tx.inbound, LINE) >= LINE } else { self.has_credit() };
+            if producer.may_grow() { producer.glance(&credits, LINE) >= LINE } else { self.has_credit() };
         in_ring && self.can_keep()
     }
 
@@ -109,7 +109,7 @@ impl End {
         }
         let producer = &self.shared().producer;
         let growth = if producer.may_grow() { producer.cap() } else { 0 };
-        let room = producer.glance(&self.generations.tx().slices.inbound, u64::MAX) + growth;
+        let room = producer.glance(&self.credits(self.generations.tx()), u64::MAX) + growth;
         let room = room.saturating_sub(room / 256 + 256).min(self.keeping_glance());
         usize::try_from(room).unwrap_or(0)
     }

@@ -33,7 +33,8 @@ impl End {
                 return Err(self.nothing_left(fin));
             }
             let rx = self.generations.rx();
-            let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false) | self.was_credited();
+            let (consumer, slices) = (&self.shared.consumer, &rx.slices);
+            let gave = consumer.give_or_offer(&slices.outbound, &slices.inbound) | self.was_credited();
             if gave {
                 add(&self.shared.received.control, 1);
             }

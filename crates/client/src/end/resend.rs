@@ -26,7 +26,7 @@ impl End {
     /// Whether there is room for some of them.
     pub(super) fn can_resend(&self) -> bool {
         let tx = self.generations.newest();
-        self.shared.producer.glance(&tx.slices.inbound, 2 * LINE) >= 2 * LINE
+        self.shared.producer.glance(&self.credits(tx), 2 * LINE) >= 2 * LINE
     }
 
     /// With the lock of sending, when not all is settled: whether something new may be sent now. An error if
@@ -96,7 +96,7 @@ impl End {
     /// Sends the next record again; returns how many units that was.
     fn resend_some(&self, tx: &Generation) -> Result<u64, Failure> {
         let (producer, slices) = (&self.shared.producer, &tx.slices);
-        let (ring, credits) = (&slices.outbound, &slices.inbound);
+        let (ring, credits) = (&slices.outbound, &self.credits(tx));
         let (unit, sent) = (producer.units(), self.shared.kept.owed.load(Relaxed));
         let kind = self.kind_of(unit, sent);
         if kind != Kind::Data {

@@ -82,8 +82,8 @@ impl End {
         let mut wake = None;
         if goes_on {
             self.stamp(tx);
-            let (ring, credits) = (&tx.slices.outbound, &tx.slices.inbound);
-            let pushed = self.shared.producer.push_control(ring, credits, kind, 0).map_err(Failure::from);
+            let (ring, credits) = (&tx.slices.outbound, self.credits(tx));
+            let pushed = self.shared.producer.push_control(ring, &credits, kind, 0).map_err(Failure::from);
             if !self.guarded(pushed)? {
                 return Err(Failure::WouldBlock);
             }
@@ -112,8 +112,7 @@ impl End {
     /// Whether a quarter of the ring in use is free, and of what keeps what is sent.
     pub fn has_credit(&self) -> bool {
         let wanted = self.shared.producer.cap() / 4;
-        self.shared.producer.glance(&self.generations.tx().slices.inbound, wanted) >= wanted
-            && self.can_keep()
+        self.shared.producer.glance(&self.credits(self.generations.tx()), wanted) >= wanted && self.can_keep()
     }
 
     /// Bytes of ring that the far side has not confirmed to have consumed, and those that wait to be sent again
@@ -121,7 +120,7 @@ impl End {
     pub fn unconfirmed(&self) -> u64 {
         let producer = &self.shared.producer;
         let owed = self.sent() - producer.units().min(self.sent());
-        producer.unconfirmed(&self.generations.tx().slices.inbound).unwrap_or(0) + owed
+        producer.unconfirmed(&self.credits(self.generations.tx())).unwrap_or(0) + owed
     }
 
     /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
@@ -205,7 +204,7 @@ impl End {
             };
             skip = 0;
             let pushed = match slices.keeping() {
-                None => producer.push(&slices.outbound, &slices.inbound, Kind::Data, rest, cpu)?,
+                None => producer.push(&slices.outbound, &self.credits(tx), Kind::Data, rest, cpu)?,
                 Some(kept) => self.push_kept(tx, kept, rest, cpu)?,
             };
             done += pushed;

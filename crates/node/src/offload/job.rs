@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::desk::{Order, Outcome, SPANS, Ticket};
 use crosslane_shm::remote::{PLACES, Remote, RemoteError, Span};
-use crosslane_shm::ring::{Consumer, Producer, Violation};
+use crosslane_shm::ring::{Consumer, Duplex, Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::record::{Kind, MAX_PAYLOAD, span};
 use crosslane_wire::slice::{LINE, WANT_DATA, WANT_ROOM};
@@ -222,10 +222,7 @@ impl Job {
                 let _span = account::receiving(Function::Free);
                 after.publish(consumer);
                 let _span = account::receiving(Function::Acknowledge);
-                if after.give_credit(&self.work.outbound, false) {
-                    self.gave = true;
-                    after.publish(consumer);
-                }
+                self.gave |= consumer.give_credit(&self.work.outbound, false);
             }
         }
         self.state = after;
@@ -265,7 +262,8 @@ impl Job {
     }
 
     fn plan_out(&self, producer: &Producer, left: usize, cpu: u16) -> Result<Option<Piece>, Violation> {
-        let credits = &self.work.inbound;
+        let Some((_, consumer)) = self.work.rings() else { return Ok(None) };
+        let credits = &Duplex { words: &self.work.inbound, consumer, rides: false };
         let least = span(left.min(WORTHWHILE) as u64) + LINE;
         if producer.room(credits, least)? < least && !producer.may_grow() {
             return Ok(None);
@@ -277,7 +275,7 @@ impl Job {
         while places.len() < RECORDS && bytes < left.min(PIECE) {
             let wanted = (left - bytes).min(PIECE - bytes);
             let Some(offer) = after.offer(&marks, credits, wanted, cpu)? else { break };
-            after.commit(&marks, Kind::Data, offer, cpu);
+            after.commit(&marks, credits, Kind::Data, offer, cpu);
             places.push((offer.at, offer.len));
             bytes += offer.len;
         }
@@ -292,6 +290,9 @@ impl Job {
         let Some(after) = consumer.checked(self.work.generation, self.work.ring_max, self.work.rx_key) else {
             return Ok(None);
         };
+        if let Some((_, theirs)) = self.work.rings() {
+            after.heed(theirs);
+        }
         let (mut places, mut bytes, mut other) = (Vec::with_capacity(RECORDS), 0, false);
         while places.len() < RECORDS && bytes < left.min(PIECE) {
             let Some(head) = after.head_if(ring, || self.work.lives())? else { break };

@@ -1,13 +1,13 @@
 //! The end that reads records.
 
+use super::credit::tagged;
 use super::{Cursor, Violation, address};
+use crate::Load;
 use crate::account::{self, Function};
-use crate::{Load, Store};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{FLAG_GROW, Header, Kind, mark, payload_at};
-use crosslane_wire::slice::CREDIT;
+use crosslane_wire::record::{FLAG_CREDIT, FLAG_GROW, Header, Kind, mark, payload_at};
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Looks at a front that moves, before a thread without the lock gives up.
@@ -24,40 +24,59 @@ pub struct Head {
     pub cpu: u16,
 }
 
-/// The consuming end's state.
+/// The consuming end's state: a line that changes with every record, then one that seldom does and that the sender of the
+/// other direction looks at.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Consumer {
-    position: AtomicU64,
+    pub(super) position: AtomicU64,
     offset: AtomicU64,
     /// The mark that the next record will have; kept, since it is looked for far more often than found. 0 while the
     /// front moves: threads that look without the lock see by it that what they saw was a mixture.
     expected: AtomicU64,
-    cap: AtomicU64,
     /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
     word: AtomicU64,
     /// Bytes of the stream of the current record that were taken.
     taken: AtomicU64,
-    returned: AtomicU64,
-    key: AtomicU64,
-    ring_max: AtomicU64,
     /// Units of the stream up to `position`.
     units: AtomicU64,
     /// Bytes of the stream that come before the record at the front and are not in the ring.
     elsewhere: AtomicU64,
-    /// The same behind it.
+    key: AtomicU64,
+    pub(super) cap: AtomicU64,
+    pub(super) ring_max: AtomicU64,
+    /// See [`super::credit`]: all credit that left, as [`tagged`] has it;
+    pub(super) given: AtomicU64,
+    /// what rode in;
+    pub(super) ridden: AtomicU64,
+    /// where in the other direction the last credit rode away that asks for an answer;
+    pub(super) rode_at: AtomicU64,
+    /// up to where the peer surely knows of credit, in lines.
+    pub(super) sure: AtomicU32,
+    /// Credits stored by themselves since [`Self::reset`].
+    pub(super) credits: AtomicU32,
+    /// Not 0: the next record of the other direction is to take credit along.
+    pub(super) offered: AtomicU32,
+    /// Which of the stream's rings this is.
+    pub(super) generation: AtomicU32,
+    /// Bytes of the stream that come behind the record at the front and are not in the ring.
     announced: AtomicU64,
+    /// The credit that rode away there, as [`tagged`] has it, until it is answered; else 0.
+    pub(super) asked: AtomicU64,
+    /// The last one that asked, in lines.
+    pub(super) asked_last: AtomicU32,
+    /// What rode in when that asked for an answer last.
+    answered: AtomicU64,
     /// Bytes from elsewhere that are counted, and do not count if the source says [`Self::doubt`]; 0 if it cannot.
     pending: AtomicU64,
     /// The verdict on what was announced that makes `pending` bytes void.
     doubt: AtomicU64,
-    /// Which of the stream's rings this is.
-    generation: AtomicU32,
 }
 
 impl Consumer {
     /// Begins a new ring; see [`Producer::reset`](super::Producer::reset).
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
+        self.credits.store(0, Relaxed);
         self.resume(0, cap, ring_max, key, 0);
     }
 
@@ -70,6 +89,8 @@ impl Consumer {
     /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were consumed.
     pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
         self.expected.store(0, Relaxed);
+        // From here on nothing of the old ring rides away any more.
+        self.given.store(tagged(generation, 0), Relaxed);
         fence(Release);
         for (word, value) in [
             (&self.position, 0),
@@ -77,7 +98,9 @@ impl Consumer {
             (&self.cap, cap),
             (&self.word, 0),
             (&self.taken, 0),
-            (&self.returned, 0),
+            (&self.ridden, 0),
+            (&self.asked, 0),
+            (&self.answered, 0),
             (&self.ring_max, ring_max),
             (&self.key, key),
             (&self.units, units),
@@ -88,7 +111,10 @@ impl Consumer {
         ] {
             word.store(value, Relaxed);
         }
-        self.generation.store(generation, Relaxed);
+        self.sure.store(0, Relaxed);
+        self.asked_last.store(0, Relaxed);
+        self.offered.store(0, Relaxed);
+        self.generation.store(generation, Release);
         self.expected.store(mark(key, 0), Release);
     }
 
@@ -98,9 +124,9 @@ impl Consumer {
     pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
         let cursor = self.glance()?.checked(ring_max, key)?;
         let (word, taken) = (self.word.load(Relaxed), self.taken.load(Relaxed));
-        let returned = self.returned.load(Relaxed);
+        let (ridden, answered) = (self.ridden.load(Relaxed), self.answered.load(Relaxed));
         let elsewhere = self.elsewhere() | self.announced.load(Relaxed);
-        if cursor.generation != generation || returned > cursor.position || cursor.units > u64::MAX / 4 {
+        if cursor.generation != generation || answered > ridden || cursor.units > u64::MAX / 4 {
             return None;
         }
         let begun_ok = if word == 0 {
@@ -120,16 +146,24 @@ impl Consumer {
             (&copy.offset, cursor.offset),
             (&copy.word, word),
             (&copy.taken, taken),
-            (&copy.returned, returned),
+            (&copy.ridden, ridden),
+            (&copy.answered, answered),
             (&copy.expected, mark(key, cursor.position)),
         ] {
             to.store(value, Relaxed);
         }
+        copy.heed(self);
         Some(copy)
     }
 
-    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of. Must come before credit is
-    /// given back for it.
+    /// Takes over what credit has left according to `of`, the state that this is a copy of: the sender of the other
+    /// direction may have let some ride.
+    pub fn heed(&self, of: &Self) {
+        self.given.store(of.given.load(Acquire), Relaxed);
+    }
+
+    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of, but for credit, which the
+    /// sender of the other direction may be changing: that is given back by [`Self::give_credit`] of `to`, after this.
     pub fn publish(&self, to: &Self) {
         to.expected.store(0, Relaxed);
         fence(Release);
@@ -139,10 +173,14 @@ impl Consumer {
             (&self.units, &to.units),
             (&self.word, &to.word),
             (&self.taken, &to.taken),
-            (&self.returned, &to.returned),
+            (&self.ridden, &to.ridden),
+            (&self.answered, &to.answered),
         ];
         for (from, to) in words {
             to.store(from.load(Relaxed), Relaxed);
+        }
+        if self.offered.load(Relaxed) != 0 {
+            to.offer();
         }
         to.offset.store(self.offset.load(Relaxed), Release);
         to.expected.store(self.expected.load(Relaxed), Release);
@@ -209,6 +247,7 @@ impl Consumer {
             let cursor = self.cursor();
             let header = cursor.check(ring)?;
             self.check_credit(&cursor, header)?;
+            self.note_ride(ring, header)?;
             word = header.to_word();
             self.word.store(word, Relaxed);
         }
@@ -334,7 +373,9 @@ impl Consumer {
         fence(Release);
         self.position.store(cursor.position, Relaxed);
         self.offset.store(cursor.offset, Release);
-        self.cap.store(cursor.cap, Relaxed);
+        if header.flags & FLAG_GROW != 0 {
+            self.cap.store(cursor.cap, Relaxed);
+        }
         self.units.store(cursor.units, Relaxed);
         self.word.store(0, Relaxed);
         self.taken.store(0, Relaxed);
@@ -348,31 +389,42 @@ impl Consumer {
     /// A peer that sends without credit could keep us busy for ever, and would overwrite what was not consumed.
     #[inline]
     fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
-        let used = cursor.position + header.span() - self.returned.load(Relaxed);
+        let used = cursor.position + header.span() - self.given();
         match used.checked_sub(cursor.cap) {
             None | Some(0) => Ok(()),
             Some(over) => Err(Violation::Overrun { over }),
         }
     }
 
-    /// Gives back credit if a quarter of the ring is due, or anything at all if `all`. Returns whether it did: then
-    /// a peer that sleeps for room must be rung.
+    /// Credit that rides on the record at the front is kept for the sender to check, but for what shows here: there is
+    /// never less of it.
     #[inline]
-    pub fn give_credit(&self, peer: &impl Store, all: bool) -> bool {
-        let (position, returned) = (self.position.load(Relaxed), self.returned.load(Relaxed));
-        let due = position - returned;
-        if due == 0 || (!all && due < self.cap.load(Relaxed) / 4) {
-            return false;
+    fn note_ride(&self, ring: &impl Load, header: Header) -> Result<(), Violation> {
+        if header.flags & FLAG_CREDIT == 0 {
+            return Ok(());
         }
-        let _span = account::receiving(Function::Acknowledge);
-        peer.store_u64(CREDIT, position);
-        self.returned.store(position, Relaxed);
-        true
+        let at = header.credit_at().ok_or(DecodeError::Range("record flags"))?;
+        let got = ring.load_u64(address(self.offset.load(Relaxed) + at));
+        let least = self.ridden.load(Relaxed);
+        if got < least {
+            return Err(Violation::Credit { got, least, most: u64::MAX });
+        }
+        self.ridden.store(got, Release);
+        if got - self.answered.load(Relaxed) >= self.step() {
+            self.answered.store(got, Relaxed);
+            self.offer();
+        }
+        Ok(())
     }
 
     /// Bytes of ring consumed since the start.
     pub fn position(&self) -> u64 {
         self.position.load(Relaxed)
+    }
+
+    /// Credits stored by themselves since [`Self::reset`].
+    pub fn credits(&self) -> u64 {
+        self.credits.load(Relaxed).into()
     }
 
     /// Units of the stream that were consumed; of the front record, none.

@@ -1,15 +1,16 @@
 //! The end that writes records.
 
-use super::{Violation, address};
+use super::{Credits, Violation, address};
 use crate::account::{self, Function};
-use crate::{Inbound, Load, Outbound, Store, clock};
+use crate::{Inbound, Outbound, Store, clock};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
-    FLAG_GROW, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_at, payload_of, span, stamped, units,
+    FLAG_CREDIT, FLAG_GROW, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_at, payload_of, span,
+    stamped, units,
 };
-use crosslane_wire::slice::{CREDIT, LINE, RING_MIN};
+use crosslane_wire::slice::{LINE, RING_MIN};
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
@@ -45,6 +46,7 @@ pub struct Producer {
     position: AtomicU64,
     offset: AtomicU64,
     cap: AtomicU64,
+    /// What came back by either way.
     credit: AtomicU64,
     ring_max: AtomicU64,
     key: AtomicU64,
@@ -56,14 +58,21 @@ pub struct Producer {
     stamping: AtomicU32,
     /// Units of the stream up to `position`.
     units: AtomicU64,
+    /// The peer's credit word when it was looked at last.
+    stored: AtomicU64,
+    /// Records that took credit along since [`Self::reset`].
+    rides: AtomicU64,
     /// Which of the stream's rings this is.
     generation: AtomicU32,
 }
+
+const _: () = assert!(size_of::<Producer>() == 128);
 
 impl Producer {
     /// Begins a new ring with mark key `key`, `cap` bytes of which are used at first, `ring_max` at most (powers of
     /// two, checked by the caller). Both ends must say the same.
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
+        self.rides.store(0, Relaxed);
         self.resume(0, cap, ring_max, key, 0);
     }
 
@@ -74,6 +83,7 @@ impl Producer {
             (&self.offset, 0),
             (&self.cap, cap),
             (&self.credit, 0),
+            (&self.stored, 0),
             (&self.ring_max, ring_max),
             (&self.key, key),
             (&self.barrier, 0),
@@ -92,11 +102,12 @@ impl Producer {
         let word = |word: &AtomicU64| word.load(Relaxed);
         let (position, offset, cap) = (word(&self.position), word(&self.offset), word(&self.cap));
         let (credit, barrier, units) = (word(&self.credit), word(&self.barrier), word(&self.units));
+        let stored = word(&self.stored);
         let limit = word(&self.ring_max);
         let limit_ok = limit.is_power_of_two() && cap <= limit && limit <= ring_max;
         let cap_ok = cap.is_power_of_two() && cap >= RING_MIN.min(ring_max);
         let place_ok = offset < cap && offset.is_multiple_of(LINE) && position < u64::MAX / 4;
-        let past_ok = credit <= position && barrier <= position && units < u64::MAX / 4;
+        let past_ok = [credit, stored, barrier].iter().all(|&past| past <= position) && units < u64::MAX / 4;
         if !(limit_ok && cap_ok && place_ok && past_ok) || self.generation() != generation {
             return None;
         }
@@ -106,6 +117,7 @@ impl Producer {
             (&copy.position, position),
             (&copy.offset, offset),
             (&copy.credit, credit),
+            (&copy.stored, stored),
             (&copy.barrier, barrier),
         ] {
             to.store(value, Relaxed);
@@ -120,6 +132,7 @@ impl Producer {
         let words = [
             (&self.cap, &to.cap),
             (&self.credit, &to.credit),
+            (&self.stored, &to.stored),
             (&self.barrier, &to.barrier),
             (&self.units, &to.units),
         ];
@@ -157,6 +170,11 @@ impl Producer {
     /// Units of the stream that were ever sent.
     pub fn units(&self) -> u64 {
         self.units.load(Relaxed)
+    }
+
+    /// Records that took credit along since [`Self::reset`].
+    pub fn rides(&self) -> u64 {
+        self.rides.load(Relaxed)
     }
 
     /// Bytes of the ring in use at present.
@@ -197,26 +215,25 @@ impl Producer {
     }
 
     /// Bytes of ring that were pushed and not yet consumed, as far as returned credits tell. Needs no lock.
-    pub fn unconfirmed(&self, credits: &impl Load) -> Result<u64, Violation> {
+    pub fn unconfirmed(&self, credits: &impl Credits) -> Result<u64, Violation> {
         let got = self.look_at_credit(credits)?;
-        self.credit.fetch_max(got, Relaxed);
-        Ok(self.position().saturating_sub(got))
+        Ok(self.position().saturating_sub(self.credit.fetch_max(got, Relaxed).max(got)))
     }
 
     /// Bytes of ring that may be used, as far as that can be told while another thread is sending. Changes nothing;
     /// a lie of the peer's is left for the sender to find.
     #[inline]
-    pub fn glance(&self, credits: &impl Load, wanted: u64) -> u64 {
+    pub fn glance(&self, credits: &impl Credits, wanted: u64) -> u64 {
         let (position, credit) = (self.position.load(Acquire), self.credit.load(Relaxed));
         let known = self.room_at(position, credit);
         if known >= wanted {
             return known;
         }
-        self.room_at(position, credits.load_u64(CREDIT).max(credit))
+        self.room_at(position, credits.stored().max(credits.ridden(self.generation())).max(credit))
     }
 
     /// Bytes of ring that may be used now. Looks at the peer's credit only if less than `wanted` is known of.
-    pub fn room(&self, credits: &impl Load, wanted: u64) -> Result<u64, Violation> {
+    pub fn room(&self, credits: &impl Credits, wanted: u64) -> Result<u64, Violation> {
         let known = self.known_room();
         if known >= wanted {
             return Ok(known);
@@ -230,7 +247,7 @@ impl Producer {
     pub fn push(
         &self,
         ring: &impl Store,
-        credits: &impl Load,
+        credits: &impl Credits,
         kind: Kind,
         bytes: &[u8],
         cpu: u16,
@@ -242,7 +259,7 @@ impl Producer {
     pub fn forward(
         &self,
         ring: &Outbound,
-        credits: &impl Load,
+        credits: &impl Credits,
         (from, from_offset): (&Inbound, usize),
         len: usize,
         cpu: u16,
@@ -258,7 +275,7 @@ impl Producer {
     fn push_parts(
         &self,
         ring: &impl Store,
-        credits: &impl Load,
+        credits: &impl Credits,
         kind: Kind,
         len: usize,
         cpu: u16,
@@ -275,7 +292,7 @@ impl Producer {
     fn push_counted<const COUNTED: bool>(
         &self,
         ring: &impl Store,
-        credits: &impl Load,
+        credits: &impl Credits,
         kind: Kind,
         len: usize,
         cpu: u16,
@@ -286,7 +303,7 @@ impl Producer {
         while done < len
             && let Some(offer) = self.offer(ring, credits, len - done, cpu)?
         {
-            self.put(ring, kind, offer.len as u64, cpu, |at| {
+            self.put(ring, credits, kind, offer.len as u64, cpu, |at| {
                 let _span = COUNTED.then(|| account::sending(Function::CopyIn));
                 fill(at, done..done + offer.len);
             });
@@ -301,7 +318,7 @@ impl Producer {
     pub fn offer(
         &self,
         ring: &impl Store,
-        credits: &impl Load,
+        credits: &impl Credits,
         left: usize,
         cpu: u16,
     ) -> Result<Option<Offer>, Violation> {
@@ -314,7 +331,7 @@ impl Producer {
                 if whole < LINE || !self.grows_now() {
                     return Ok(None);
                 }
-                self.jump(ring, cpu);
+                self.jump(ring, credits, cpu);
                 continue;
             }
             if room + LINE < wanted {
@@ -327,8 +344,8 @@ impl Producer {
     }
 
     /// Pushes the record of what [`Self::offer`] offered last, whose payload lies there already.
-    pub fn commit(&self, ring: &impl Store, kind: Kind, offer: Offer, cpu: u16) {
-        self.put(ring, kind, offer.len as u64, cpu, |_| {});
+    pub fn commit(&self, ring: &impl Store, credits: &impl Credits, kind: Kind, offer: Offer, cpu: u16) {
+        self.put(ring, credits, kind, offer.len as u64, cpu, |_| {});
     }
 
     /// Pushes one whole message as one record, or nothing if there is no room for it now: `Ok(false)`.
@@ -336,7 +353,7 @@ impl Producer {
     pub fn push_message(
         &self,
         ring: &impl Store,
-        credits: &impl Load,
+        credits: &impl Credits,
         bytes: &[u8],
         cpu: u16,
     ) -> Result<bool, Violation> {
@@ -351,9 +368,9 @@ impl Producer {
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, Kind::Filler, payload_of(filler), cpu, |_| {});
+            self.put(ring, credits, Kind::Filler, payload_of(filler), cpu, |_| {});
         }
-        self.put(ring, Kind::Message, bytes.len() as u64, cpu, |at| ring.write(at, bytes));
+        self.put(ring, credits, Kind::Message, bytes.len() as u64, cpu, |at| ring.write(at, bytes));
         Ok(true)
     }
 
@@ -362,7 +379,7 @@ impl Producer {
     pub fn push_announcement(
         &self,
         ring: &impl Store,
-        credits: &impl Load,
+        credits: &impl Credits,
         kind: Kind,
         descriptor: &[u8; DESCRIPTOR as usize],
         bytes: &[u8],
@@ -378,9 +395,9 @@ impl Producer {
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, Kind::Filler, payload_of(filler), cpu, |_| {});
+            self.put(ring, credits, Kind::Filler, payload_of(filler), cpu, |_| {});
         }
-        self.put(ring, kind, len as u64, cpu, |at| {
+        self.put(ring, credits, kind, len as u64, cpu, |at| {
             ring.write(at, descriptor);
             ring.write(at + descriptor.len(), bytes);
         });
@@ -401,14 +418,14 @@ impl Producer {
     pub fn push_control(
         &self,
         ring: &impl Store,
-        credits: &impl Load,
+        credits: &impl Credits,
         kind: Kind,
         cpu: u16,
     ) -> Result<bool, Violation> {
         if self.room(credits, LINE)? < LINE {
             return Ok(false);
         }
-        self.put(ring, kind, 0, cpu, |_| {});
+        self.put(ring, credits, kind, 0, cpu, |_| {});
         Ok(true)
     }
 
@@ -425,18 +442,23 @@ impl Producer {
         if credit < barrier { room.min((barrier + cap / 2).saturating_sub(position)) } else { room }
     }
 
-    fn reload_credit(&self, credits: &impl Load) -> Result<(), Violation> {
+    fn reload_credit(&self, credits: &impl Credits) -> Result<(), Violation> {
         let got = self.look_at_credit(credits)?;
-        self.credit.store(got, Relaxed);
+        self.credit.fetch_max(got, Relaxed);
         Ok(())
     }
 
-    /// In this order an honest peer's credit passes even while another thread sends.
-    fn look_at_credit(&self, credits: &impl Load) -> Result<u64, Violation> {
-        let least = self.credit.load(Relaxed);
-        let got = credits.load_u64(CREDIT);
-        let most = self.position();
-        if got < least || got > most { Err(Violation::Credit { got, least, most }) } else { Ok(got) }
+    /// What came back by either way, checked. In this order an honest peer's credit passes even while another thread
+    /// sends.
+    fn look_at_credit(&self, credits: &impl Credits) -> Result<u64, Violation> {
+        let least = self.stored.load(Relaxed);
+        let (stored, ridden) = (credits.stored(), credits.ridden(self.generation()));
+        let (got, most) = (stored.max(ridden), self.position());
+        if stored < least || got > most {
+            return Err(Violation::Credit { got: if got > most { got } else { stored }, least, most });
+        }
+        self.stored.fetch_max(stored, Relaxed);
+        Ok(got)
     }
 
     /// Payload of the longest record that fits `room` and the way to the ring's end.
@@ -447,28 +469,43 @@ impl Producer {
 
     /// Writes a record, growing or wrapping if it ends where the ring does. `fill` stores the payload at an offset.
     #[inline]
-    fn put(&self, ring: &impl Store, kind: Kind, len: u64, cpu: u16, fill: impl FnOnce(usize)) {
+    fn put(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        kind: Kind,
+        len: u64,
+        cpu: u16,
+        fill: impl FnOnce(usize),
+    ) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let header = Header { len, kind, flags: 0, cpu };
         let at_end = self.offset.load(Relaxed) + header.span() == self.cap();
         let grow = at_end && self.grows_now();
-        self.write(ring, header, grow, fill);
+        self.write(ring, credits, header, grow, fill);
     }
 
     /// Goes on behind the ring's present end, which must be below the limit, by the line that was kept back: a
     /// program that sends more than the ring holds to one that reads late is not held up before the limit.
-    fn jump(&self, ring: &impl Store, cpu: u16) {
-        self.write(ring, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, true, |_| {});
+    fn jump(&self, ring: &impl Store, credits: &impl Credits, cpu: u16) {
+        self.write(ring, credits, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, true, |_| {});
     }
 
     /// Stores payload, word, mark, in that order (law 4), and moves on.
     #[inline]
-    fn write(&self, ring: &impl Store, mut header: Header, grow: bool, fill: impl FnOnce(usize)) {
+    fn write(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        mut header: Header,
+        grow: bool,
+        fill: impl FnOnce(usize),
+    ) {
         let (offset, cap, position) = (self.offset.load(Relaxed), self.cap(), self.position());
         let (end, after) = (offset + header.span(), position + header.span());
         let mut next = if end == cap { 0 } else { end };
         if grow {
-            header.flags = FLAG_GROW;
+            header.flags |= FLAG_GROW;
             next = cap;
             self.cap.store(cap * 2, Relaxed);
             if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {
@@ -477,6 +514,13 @@ impl Producer {
             self.demand.store(CONTENT, Relaxed);
         }
         let at = address(offset);
+        if let Some(place) = header.credit_at()
+            && let Some(credit) = credits.ride(self.generation(), after)
+        {
+            header.flags |= FLAG_CREDIT;
+            ring.store_u64(address(offset + place), credit);
+            self.rides.store(self.rides.load(Relaxed) + 1, Relaxed);
+        }
         fill(address(offset + header.payload_at()));
         let word = header.to_word();
         let word = match self.stamping.load(Relaxed) {

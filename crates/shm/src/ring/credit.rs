@@ -1,0 +1,219 @@
+//! Credit of one direction that rides on the records of the other.
+//!
+//! A line that is sent anyway takes it along for nothing, while a store of the credit word costs both sides a line. But
+//! a peer that sleeps or spins for room reads no records, so what rode is *sure* only when a credit that rode back
+//! shows that its record was consumed, and nobody was asleep for room then. Until that, the credit word is stored as if
+//! nothing had ridden: at a quarter of the ring.
+//!
+//! So that each such ride is answered by one, and not that one by another for ever, only one that brings an
+//! eighth of the smallest ring more than the last such asks for an answer. Both ends know by that which do.
+//!
+//! Each direction has a lock and no thread takes both, and for a moment the two may be in different generations of
+//! rings. So what one direction tells the other is tagged by the generation, and counts if it is that of the asker:
+//!
+//! ```text
+//!   given    written by both, tagged: all credit that ever left. The sender raises it before it stores the record, so
+//!            that whatever the peer sends on the strength of it is in order
+//!   ridden   written by the receiver: the highest credit that rode in; the sender checks it as the credit word
+//! ```
+
+use super::Consumer;
+use crate::account::{self, Function};
+use crate::{Load, Store};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::fence;
+use crosslane_wire::slice::{CREDIT, LINE, RING_MIN, WANT_ROOM};
+
+/// What a producer hears of the other direction of its channel, and tells it. Any view of the peer's words will do if
+/// nothing is to ride.
+pub trait Credits {
+    /// The peer's credit word. It may be a lie.
+    fn stored(&self) -> u64;
+
+    /// The highest credit that rode on the peer's records, in the channel of this generation; 0 if none. It may be a lie.
+    fn ridden(&self, _generation: u32) -> u64 {
+        0
+    }
+
+    /// The credit that is to ride on the record that ends at position `end` of the ring of this generation; it counts
+    /// as given from now on.
+    fn ride(&self, _generation: u32, _end: u64) -> Option<u64> {
+        None
+    }
+}
+
+impl<T: Load> Credits for T {
+    #[inline]
+    fn stored(&self) -> u64 {
+        self.load_u64(CREDIT)
+    }
+}
+
+/// The other direction of a channel between two ends that let credit ride.
+#[derive(Debug)]
+pub struct Duplex<'a, L> {
+    /// The words that the peer keeps for us.
+    pub words: &'a L,
+    /// Our state of the other direction.
+    pub consumer: &'a Consumer,
+    /// Whether the peer takes credit that rides.
+    pub rides: bool,
+}
+
+impl<L: Load> Credits for Duplex<'_, L> {
+    #[inline]
+    fn stored(&self) -> u64 {
+        self.words.load_u64(CREDIT)
+    }
+
+    #[inline]
+    fn ridden(&self, generation: u32) -> u64 {
+        self.consumer.ridden(generation)
+    }
+
+    #[inline]
+    fn ride(&self, generation: u32, end: u64) -> Option<u64> {
+        if self.rides { self.consumer.ride(generation, end) } else { None }
+    }
+}
+
+/// The word of what was given. Never more than a ring behind what was consumed, so a part of the count is enough.
+pub(super) fn tagged(generation: u32, position: u64) -> u64 {
+    u64::from(generation) << 32 | u64::from(lines(position))
+}
+
+/// Lines up to `position`, without the upper bits.
+fn lines(position: u64) -> u32 {
+    low(position / LINE)
+}
+
+/// The lower half.
+fn low(word: u64) -> u32 {
+    u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+/// The place so many lines from the start that is at or before `position`, and less than 2^32 lines.
+fn before(position: u64, so_many: u32) -> u64 {
+    position.saturating_sub(u64::from(lines(position).wrapping_sub(so_many)) * LINE)
+}
+
+impl Consumer {
+    /// Credit that has left by any way. The caller has the lock of receiving.
+    #[inline]
+    pub(super) fn given(&self) -> u64 {
+        before(self.position.load(Relaxed), low(self.given.load(Acquire)))
+    }
+
+    /// Credit that the peer surely knows of, with `position` consumed.
+    #[inline]
+    fn sure(&self, position: u64) -> u64 {
+        before(position, self.sure.load(Relaxed))
+    }
+
+    /// Gives back credit if a quarter of the ring is due, or anything at all if `all`. Returns whether it did: then
+    /// a peer that sleeps for room must be rung.
+    #[inline]
+    pub fn give_credit(&self, peer: &impl Store, all: bool) -> bool {
+        let position = self.position.load(Relaxed);
+        let due = position - self.sure(position);
+        if due == 0 || (!all && due < self.cap.load(Relaxed) / 4) {
+            return false;
+        }
+        let _span = account::receiving(Function::Acknowledge);
+        peer.store_u64(CREDIT, position);
+        self.asked.store(0, Relaxed);
+        self.given.store(tagged(self.generation.load(Relaxed), position), Release);
+        self.sure.store(lines(position), Relaxed);
+        self.credits.store(self.credits.load(Relaxed).wrapping_add(1), Relaxed);
+        true
+    }
+
+    /// As [`Self::give_credit`] of a quarter of the ring, where credit may ride: what has surely arrived that way is not
+    /// due, and an eighth is left for the next record to take along. `words` is what the peer keeps for us.
+    #[inline]
+    pub fn give_or_offer(&self, peer: &impl Store, words: &impl Load) -> bool {
+        let (position, cap) = (self.position.load(Relaxed), self.cap.load(Relaxed));
+        if position - self.sure(position) >= cap / 4 {
+            self.count_rides(peer, words);
+        }
+        if self.give_credit(peer, false) {
+            return true;
+        }
+        if position - self.given() >= cap / 8 {
+            self.offer();
+        }
+        false
+    }
+
+    /// What rode is sure if it was consumed, and nobody sleeps for room: whoever goes to sleep for it later looks at
+    /// what rode in once more, behind a full fence.
+    #[cold]
+    fn count_rides(&self, peer: &impl Store, words: &impl Load) {
+        // Cleared with each credit that is stored by itself, so it is never more than a ring behind.
+        let asked = self.asked.load(Acquire);
+        if asked != 0
+            && asked >> 32 == u64::from(self.generation.load(Relaxed))
+            && self.ridden.load(Relaxed) >= self.rode_at.load(Relaxed)
+        {
+            peer.fence();
+            if words.load_u64(WANT_ROOM) == 0 {
+                self.sure.store(low(asked), Relaxed);
+                self.asked.store(0, Relaxed);
+            }
+        }
+    }
+
+    /// The next record that has room is to take credit along: enough is due, or the peer's took much, whose arrival it
+    /// wants to know of.
+    #[inline]
+    pub(super) fn offer(&self) {
+        if self.offered.load(Relaxed) == 0 {
+            self.offered.store(1, Relaxed);
+        }
+    }
+
+    /// What may ride on a record of this generation that ends at `end`. The caller has the lock of sending: another
+    /// thread may be receiving, or going on to the next ring, which this tells by the tag.
+    #[inline]
+    fn ride(&self, generation: u32, end: u64) -> Option<u64> {
+        if self.offered.load(Relaxed) == 0 {
+            return None;
+        }
+        let given = self.given.load(Acquire);
+        // Acquire: our copies out of the ring up to there are done.
+        let position = self.position.load(Acquire);
+        let wanted = tagged(generation, position);
+        if given >> 32 != u64::from(generation) || given == wanted {
+            return None;
+        }
+        let base = self.asked_last.load(Relaxed);
+        let asks = u64::from(low(wanted).wrapping_sub(base)) * LINE >= self.step();
+        if asks {
+            // First where it rides, then that it does: so the place is never taken for that of an earlier ride.
+            self.rode_at.store(end, Relaxed);
+        }
+        self.given.compare_exchange(given, wanted, AcqRel, Relaxed).ok()?;
+        if asks {
+            self.asked_last.store(low(wanted), Relaxed);
+            self.asked.store(wanted, Release);
+        }
+        self.offered.store(0, Relaxed);
+        Some(position)
+    }
+
+    /// Bytes of ring from which on credit that rides asks for an answer.
+    #[inline]
+    pub(super) fn step(&self) -> u64 {
+        RING_MIN.min(self.ring_max.load(Relaxed)) / 8
+    }
+
+    /// What rode in, if receiving goes by the ring of this generation.
+    #[inline]
+    fn ridden(&self, generation: u32) -> u64 {
+        let before = self.generation.load(Acquire);
+        let ridden = self.ridden.load(Acquire);
+        fence(Acquire);
+        let after = self.generation.load(Relaxed);
+        if before == generation && after == generation { ridden } else { 0 }
+    }
+}
