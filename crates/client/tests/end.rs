@@ -8,7 +8,7 @@ use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::EASY;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{CREDIT, RING, slice_len};
+use crosslane_wire::slice::{CREDIT, LINE, RING, slice_len};
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
 use std::io::{IoSlice, IoSliceMut};
 
@@ -242,6 +242,67 @@ fn edges_are_seen_once_for_each_arrival() {
     assert!(pair.server.arrivals(&mut seen));
     receive(&pair.server, 10).unwrap();
     assert!(!pair.server.arrivals(&mut seen));
+}
+
+/// Falls behind until small sends are gathered; returns how many bytes lie unread.
+fn fall_behind(pair: &Pair) -> usize {
+    let producer = &pair.client.shared().producer;
+    (0..)
+        .map_while(|_| {
+            (producer.position() < producer.cap() / 2).then(|| send(&pair.client, &[0; 40]).unwrap())
+        })
+        .sum()
+}
+
+#[test]
+fn gathered_sends_are_edges_and_bells_and_can_be_peeked_at() {
+    let pair = pair();
+    let lines = fall_behind(&pair);
+    let (before, mut seen) = (pair.client.shared().producer.position(), None);
+    send(&pair.client, b"abc").unwrap();
+    assert!(pair.server.arrivals(&mut seen) && !pair.server.arrivals(&mut seen));
+    assert_eq!(pair.server.unread(TID), Ok(lines + 3));
+    assert_eq!(receive(&pair.server, lines + 1).unwrap().last(), Some(&b'a'));
+    send(&pair.client, b"de").unwrap();
+    assert!(pair.server.arrivals(&mut seen), "appended bytes are an edge");
+    assert!(!pair.server.arrivals(&mut seen));
+    assert_eq!(pair.server.unread(TID), Ok(4));
+    let mut peeked = [0; 9];
+    let (one, two) = peeked.split_at_mut(1);
+    let both = &mut [IoSliceMut::new(one), IoSliceMut::new(two)];
+    assert_eq!(pair.server.try_peek(TID, both), Ok(4));
+    assert_eq!(&peeked[..4], b"bcde");
+    let mark = pair.server.bell_mark();
+    assert_eq!(receive(&pair.server, 9).unwrap(), b"bcde");
+    assert_ne!(pair.server.bell_mark(), mark, "what was read must be asked for anew");
+    assert_eq!(pair.client.shared().producer.position() - before, LINE, "one record");
+
+    // All is taken, and nothing says otherwise until there is more.
+    assert!(!pair.server.has_data(TID) && !pair.server.stirred() && !pair.server.ready(TID).readable);
+    assert_eq!((pair.server.unread(TID), receive(&pair.server, 9)), (Ok(0), Err(Failure::WouldBlock)));
+    let wake = |bytes| pair.client.try_send(TID, &[IoSlice::new(bytes)], 0).unwrap().wake;
+    assert_eq!(wake(b"f"), None);
+    assert!(pair.server.has_data(TID) && pair.server.stirred() && pair.server.arrivals(&mut seen));
+    assert_eq!(receive(&pair.server, 9).unwrap(), b"f");
+    // A sleeper is rung, and gets a record of its own.
+    assert!(pair.server.want_data(WaiterId(5)));
+    assert_eq!(wake(b"g"), Some(WaiterId(5)));
+    assert!(pair.server.has_data(TID) && pair.server.arrivals(&mut seen));
+    assert_eq!(receive(&pair.server, 9).unwrap(), b"g");
+    pair.server.unwant_data(WaiterId(5));
+}
+
+#[test]
+fn the_end_comes_after_what_was_gathered() {
+    let pair = pair();
+    let lines = fall_behind(&pair);
+    for _ in 0..300 {
+        send(&pair.client, b"12345").unwrap();
+    }
+    pair.client.turn(TID, Kind::DisConn).unwrap();
+    let all = receive(&pair.server, 1 << 20).unwrap();
+    assert_eq!(all[lines..], b"12345".repeat(300));
+    assert_eq!(receive(&pair.server, 9), Err(Failure::Ended));
 }
 
 #[test]

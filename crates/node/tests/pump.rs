@@ -8,7 +8,7 @@ use crosslane_shm::{Load, Store};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{self, Kind};
 use crosslane_wire::slice::{
-    CREDIT, LANDED, ORDER, RING, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM,
+    CREDIT, LANDED, LINE, ORDER, RING, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM,
 };
 use pumping::{Between, Chain, Channel, Dice, Program, byte, hosts, until};
 use std::sync::Arc;
@@ -65,6 +65,34 @@ fn bytes_arrive_in_order_both_ways_through_one_two_and_three_pumps() {
             let (hosts, board) = hosts(count, spin);
             both_ways(&Chain::through(&hosts, &board, ring_max), 30_000_000);
         }
+    }
+}
+
+#[test]
+fn small_sends_that_are_gathered_go_through_pumps() {
+    const TOTAL: u64 = 2_000_000;
+    for count in [1, 2] {
+        let (hosts, board) = hosts(count, 20);
+        let chain = Chain::through(&hosts, &board, RING_MIN);
+        let [client, server] = &chain.programs;
+        let (lines, sends) = std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let (mut dice, mut at, mut sends) = (Dice(1), 0, 0);
+                while at < TOTAL {
+                    let piece: Vec<u8> = (at..TOTAL).take(dice.below(40) + 1).map(|at| byte(1, at)).collect();
+                    client.send(&piece);
+                    at += piece.len() as u64;
+                    sends += 1;
+                }
+                client.turn(Kind::DisConn);
+                (client.end.shared().producer.position() / LINE, sends)
+            });
+            // All rings are full before the first byte is read.
+            until("the sender waits", || client.sleeps.load(Relaxed) > 0);
+            receive_stream(server, 1, TOTAL);
+            sender.join().unwrap()
+        });
+        assert!(lines + 1000 < sends, "{lines} lines for {sends} sends");
     }
 }
 

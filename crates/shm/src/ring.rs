@@ -15,6 +15,7 @@
 mod consumer;
 mod credit;
 mod cursor;
+mod open;
 mod producer;
 
 pub use consumer::{Consumer, Head};

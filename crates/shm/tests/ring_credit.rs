@@ -4,7 +4,7 @@ mod memory;
 
 use crosslane_shm::ring::{Consumer, Duplex, Producer, Violation};
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, mem};
-use crosslane_wire::record::{FLAG_CREDIT, Header, Kind, mark};
+use crosslane_wire::record::{BULK, FLAG_CREDIT, Header, Kind, mark};
 use crosslane_wire::slice::{CREDIT, LINE, RING, WANT_ROOM, slice_len};
 use proptest::prelude::*;
 use std::thread;
@@ -243,7 +243,8 @@ proptest! {
                     got[peer] += count as u64;
                     if count < len {
                         let room = ends[peer].producer.room(&ends[peer].credits(), u64::MAX).unwrap();
-                        prop_assert!(room > CAP * 3 / 4, "{room} bytes of room in an empty ring");
+                        // Of an open record nothing is given back, though all of it was taken.
+                        prop_assert!(room > CAP * 3 / 4 - BULK, "{room} bytes of room in an empty ring");
                     }
                 }
             }

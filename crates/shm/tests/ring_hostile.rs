@@ -51,7 +51,7 @@ impl Choices<'_> {
         // The lowest bit of each part of the word, from words that have one more or less there.
         let kind = word(Kind::Hello) - word(Kind::Data);
         let flag = Header { len: 0, kind: Kind::Data, flags: 1, cpu: 0 }.to_word() - word(Kind::Data);
-        (len % kind) + kind * u64::from(self.byte() % 12) + flag * u64::from(self.byte() % 3)
+        (len % kind) + kind * u64::from(self.byte() % 12) + flag * u64::from(self.byte() % 16)
     }
 }
 

@@ -16,6 +16,8 @@ use loom::sync::{Arc, Notify};
 const LINES: usize = 4;
 const CAP: u64 = LINES as u64 * LINE;
 const PAYLOAD: usize = 48;
+/// Bytes that are stored and read together.
+const CHUNK: usize = 16;
 
 /// How strong the modelled memory is; the real one has all four.
 #[derive(Clone, Copy)]
@@ -38,13 +40,13 @@ struct Line {
     mark: AtomicU64,
     word: AtomicU64,
     credit: AtomicU64,
-    payload: UnsafeCell<[u8; PAYLOAD]>,
+    payload: [UnsafeCell<[u8; CHUNK]>; PAYLOAD / CHUNK],
 }
 
 impl Slice {
     fn new(strength: Strength, lines: usize) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
-        let payload = || UnsafeCell::new([0; PAYLOAD]);
+        let payload = || [(); PAYLOAD / CHUNK].map(|()| UnsafeCell::new([0; CHUNK]));
         let line = |_| Line { mark: zero(), word: zero(), credit: zero(), payload: payload() };
         let words = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
         Arc::new(Self { words, lines: (0..lines).map(line).collect(), strength })
@@ -62,9 +64,10 @@ impl Slice {
         }
     }
 
-    fn payload(&self, offset: usize) -> &UnsafeCell<[u8; PAYLOAD]> {
-        assert_eq!(offset % 64, 16);
-        &self.lines[(offset - RING) / 64].payload
+    fn chunk(&self, offset: usize) -> &UnsafeCell<[u8; CHUNK]> {
+        let (line, at) = ((offset - RING) / 64, (offset - RING) % 64);
+        assert!(at.is_multiple_of(CHUNK) && at > 0, "no payload at {offset}");
+        &self.lines[line].payload[at / CHUNK - 1]
     }
 }
 
@@ -86,11 +89,9 @@ impl Store for Out {
     }
 
     fn write(&self, offset: usize, source: &[u8]) {
-        if !source.is_empty() {
+        for (at, part) in (offset..).step_by(CHUNK).zip(source.chunks(CHUNK)) {
             // SAFETY: loom gives a valid pointer and fails the model if another thread uses the cell now.
-            self.0
-                .payload(offset)
-                .with_mut(|line| unsafe { (&mut *line)[..source.len()].copy_from_slice(source) });
+            self.0.chunk(at).with_mut(|chunk| unsafe { (&mut *chunk)[..part.len()].copy_from_slice(part) });
         }
     }
 
@@ -123,9 +124,9 @@ impl Load for In {
     }
 
     fn read(&self, offset: usize, target: &mut [u8]) {
-        if !target.is_empty() {
+        for (at, part) in (offset..).step_by(CHUNK).zip(target.chunks_mut(CHUNK)) {
             // SAFETY: loom gives a valid pointer and fails the model if another thread stores into the cell now.
-            self.0.payload(offset).with(|line| target.copy_from_slice(unsafe { &(&*line)[..target.len()] }));
+            self.0.chunk(at).with(|chunk| part.copy_from_slice(unsafe { &(&*chunk)[..part.len()] }));
         }
     }
 }
@@ -309,6 +310,69 @@ fn reuse_by_ride(strength: Strength) {
     });
 }
 
+/// A sender and its receiver, which has taken all, also of the open record that came last.
+fn caught_up(strength: Strength) -> (End, End, Arc<Notify>) {
+    let (there, back) = (Slice::new(strength, 16 * LINES), Slice::new(strength, 0));
+    let end = |out, inb| {
+        let end = End::new(out, inb);
+        end.producer.reset(16 * CAP, 16 * CAP, 9);
+        end.consumer.reset(16 * CAP, 16 * CAP, 9);
+        end
+    };
+    let (sender, receiver) = (end(&there, &back), end(&back, &there));
+    for _ in 0..12 * LINES {
+        assert_eq!(sender.push(&[1; PAYLOAD]), PAYLOAD);
+        assert_eq!(receiver.take(), Some(1));
+    }
+    let before = sender.producer.position();
+    assert_eq!((sender.push(&[1; CHUNK]), sender.push(&[1; CHUNK])), (CHUNK, CHUNK));
+    assert_eq!(sender.producer.position() - before, LINE, "one open record");
+    assert_eq!((receiver.take(), receiver.take()), (Some(1), None));
+    (sender, receiver, Arc::new(Notify::new()))
+}
+
+/// Bytes that are appended are whole when they are seen, and so is what comes after.
+fn append(strength: Strength) {
+    loom::model(move || {
+        let (sender, receiver, _) = caught_up(strength);
+        let thread = loom::thread::spawn(move || {
+            assert_eq!(sender.push(&[2; CHUNK]), CHUNK);
+            assert_eq!(sender.producer.push_control(&sender.out, &sender.inb, Kind::DisConn, 0), Ok(true));
+        });
+        let seen: Vec<u8> = (0..3).filter_map(|_| receiver.take()).collect();
+        assert!([&[][..], &[2], &[2, 0]].contains(&&seen[..]), "saw {seen:?}");
+        thread.join().unwrap();
+    });
+}
+
+/// A reader that goes to sleep while bytes are appended is woken.
+fn sleep_for_more(strength: Strength) {
+    loom::model(move || {
+        let (sender, receiver, bell) = caught_up(strength);
+        let rings = bell.clone();
+        let thread = loom::thread::spawn(move || {
+            assert_eq!(sender.push(&[7; CHUNK]), CHUNK);
+            sender.out.fence();
+            if sender.inb.load_u64(WANT_DATA) != 0 {
+                rings.notify();
+            }
+        });
+        let seen = loop {
+            if let Some(byte) = receiver.take() {
+                break byte;
+            }
+            receiver.out.store_u64(WANT_DATA, 1);
+            receiver.out.fence();
+            if let Some(byte) = receiver.take() {
+                break byte;
+            }
+            bell.wait();
+        };
+        assert_eq!(seen, 7);
+        thread.join().unwrap();
+    });
+}
+
 /// A reader that goes to sleep while a record is published is woken.
 fn sleep_for_data(strength: Strength) {
     loom::model(move || {
@@ -370,6 +434,34 @@ fn a_line_is_reused_only_after_it_was_copied_when_the_credit_rode() {
 #[should_panic(expected = "record kind")]
 fn without_release_an_answer_with_credit_is_torn() {
     reuse_by_ride(Strength { release: false, ..REAL });
+}
+
+#[test]
+fn bytes_that_are_appended_are_whole() {
+    append(REAL);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn without_release_appended_bytes_are_torn() {
+    append(Strength { release: false, ..REAL });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn without_acquire_appended_bytes_are_torn() {
+    append(Strength { acquire: false, ..REAL });
+}
+
+#[test]
+fn no_wake_up_for_appended_bytes_is_lost() {
+    sleep_for_more(REAL);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_fence_a_wake_up_for_appended_bytes_is_lost() {
+    sleep_for_more(Strength { full_fence: false, ..REAL });
 }
 
 #[test]

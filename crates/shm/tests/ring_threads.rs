@@ -102,7 +102,7 @@ fn those_who_look_without_the_lock_miss_nothing_and_change_nothing() {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 assert!(consumer.arrived(&data), "the ring is never empty");
-                if let Some(cursor) = consumer.glance() {
+                if let Some(mut cursor) = consumer.glance() {
                     let seen = cursor.look(&data);
                     let passed = consumer.position() > cursor.position();
                     assert!(passed || matches!(seen, Ok(Some(_))), "{seen:?} at the front");

@@ -37,6 +37,13 @@ pub const FLAG_GROW: u8 = 1;
 /// Flag: the record's last 8 bytes, behind the payload, are the position up to which its writer has consumed the other
 /// direction, as [`crate::slice::CREDIT`] has it.
 pub const FLAG_CREDIT: u8 = 2;
+/// Flag: bytes of the stream may still be appended to this record, until its word comes with [`FLAG_GATHERED`] instead.
+/// Either is only on [`Kind::Data`] of 1 to [`LONGEST_OPEN`] bytes, and with no other flag.
+pub const FLAG_OPEN: u8 = 4;
+/// Flag: this record was open.
+pub const FLAG_GATHERED: u8 = 8;
+/// Longest payload of a record that ever was open, bytes: all of it begins behind the header.
+pub const LONGEST_OPEN: u64 = BULK - HEADER;
 /// Processors are told apart by this much of their number.
 pub const CPU_MASK: u16 = 0x3ff;
 /// Where the parts of a record's word begin, and the bits of its length.
@@ -44,6 +51,8 @@ const KIND_AT: u32 = 18;
 const FLAGS_AT: u32 = 22;
 const CPU_AT: u32 = 26;
 const LEN_MASK: u64 = (1 << KIND_AT) - 1;
+const OPEN: u64 = (FLAG_OPEN as u64) << FLAGS_AT;
+const GATHERED: u64 = (FLAG_GATHERED as u64) << FLAGS_AT;
 /// Where the stamp begins in a record's word, and its bits.
 const STAMP_AT: u32 = 36;
 const STAMP_MASK: u32 = 0x0fff_ffff;
@@ -136,7 +145,7 @@ pub struct Header {
     pub len: u32,
     /// What it carries.
     pub kind: Kind,
-    /// Any of [`FLAG_GROW`] and [`FLAG_CREDIT`].
+    /// Any of [`FLAG_GROW`] and [`FLAG_CREDIT`], or one of [`FLAG_OPEN`] and [`FLAG_GATHERED`].
     pub flags: u8,
     /// The processor that the writer ran on, [`CPU_MASK`] of it, so that a reader on the same one does not spin.
     pub cpu: u16,
@@ -170,11 +179,36 @@ impl Header {
         if u64::from(header.len) > longest || header.len < header.kind.prefix() || header.span() > room {
             return Err(DecodeError::Range("record length"));
         }
-        let lacks_room = flags & FLAG_CREDIT != 0 && header.credit_at().is_none();
-        if flags & !(FLAG_GROW | FLAG_CREDIT) != 0 || lacks_room {
+        let known = match flags {
+            FLAG_OPEN | FLAG_GATHERED => {
+                header.kind == Kind::Data && (1..=LONGEST_OPEN).contains(&header.len.into())
+            }
+            _ => flags & !(FLAG_GROW | FLAG_CREDIT) == 0,
+        };
+        if !known || (flags & FLAG_CREDIT != 0 && header.credit_at().is_none()) {
             return Err(DecodeError::Range("record flags"));
         }
         Ok(header)
+    }
+
+    /// Checks the word of this record, which was open, as it is later: still open or closed, and not shorter. `room` as
+    /// in [`Self::from_word`].
+    pub fn reread(self, word: u64, room: u64) -> Result<Self, DecodeError> {
+        let next = Self::from_word(word, room)?;
+        if !next.was_open() || next.len < self.len {
+            return Err(DecodeError::Range("word of an open record"));
+        }
+        Ok(next)
+    }
+
+    /// Whether more may be appended.
+    pub fn is_open(self) -> bool {
+        self.flags & FLAG_OPEN != 0
+    }
+
+    /// Whether it is open or was.
+    pub fn was_open(self) -> bool {
+        self.flags & (FLAG_OPEN | FLAG_GATHERED) != 0
     }
 
     /// Bytes of ring that the record takes, header and padding included.
@@ -202,6 +236,24 @@ impl Header {
     pub fn bytes(self) -> u32 {
         self.len.saturating_sub(self.kind.prefix())
     }
+}
+
+/// Whether a word is that of a record to which more may be appended.
+#[inline]
+pub fn is_open(word: u64) -> bool {
+    word & OPEN != 0
+}
+
+/// The word of the same record when no more is appended.
+#[inline]
+pub fn closed(word: u64) -> u64 {
+    word & !OPEN | GATHERED
+}
+
+/// The payload's length in a word, bytes.
+#[inline]
+pub fn length(word: u64) -> u64 {
+    word & LEN_MASK
 }
 
 /// Where a payload of `len` bytes begins, bytes from the record's start.
@@ -312,7 +364,43 @@ mod tests {
         assert!(Header::from_word(word(BULK, 1, 0), BULK + 64).is_ok());
         assert!(Header::from_word(word(48, 1, 0), 64).is_ok());
         assert!(Header::from_word(word(1, 0, 0), 64).is_err());
-        assert!(Header::from_word(word(1, 1, 4), 64).is_err());
+        assert!(Header::from_word(word(1, 1, 12), 64).is_err());
+        for (len, kind, flags, good) in [
+            (1, 1, 4, true),
+            (LONGEST_OPEN, 1, 4, true),
+            (0, 1, 4, false),
+            (LONGEST_OPEN + 1, 1, 4, false),
+            (LONGEST_OPEN, 1, 8, true),
+            (LONGEST_OPEN + 1, 1, 8, false),
+            (1, 2, 8, false),
+            (1, 1, 10, false),
+            (1, 1, 5, false),
+            (1, 1, 6, false),
+            (1, 8, 4, false),
+            (100, 9, 4, false),
+        ] {
+            assert_eq!(
+                Header::from_word(word(len, kind, flags), 1 << 20).is_ok(),
+                good,
+                "{len} {kind} {flags}"
+            );
+        }
+        let open = Header { len: 10, kind: Kind::Data, flags: FLAG_OPEN, cpu: 0 };
+        for (len, kind, flags, good) in [
+            (10, 1, 4, true),
+            (10, 1, 8, true),
+            (11, 1, 4, true),
+            (LONGEST_OPEN, 1, 8, true),
+            (9, 1, 4, false),
+            (9, 1, 8, false),
+            (10, 1, 0, false),
+            (LONGEST_OPEN + 1, 1, 8, false),
+            (10, 1, 1, false),
+            (10, 1, 2, false),
+            (10, 8, 8, false),
+        ] {
+            assert_eq!(open.reread(word(len, kind, flags), 1 << 20).is_ok(), good, "{len} {kind} {flags}");
+        }
         for (len, rides) in [(40, true), (41, false), (104, true), (105, false), (BULK, false)] {
             assert_eq!(
                 Header::from_word(word(len, 1, u64::from(FLAG_CREDIT)), 1 << 20).is_ok(),

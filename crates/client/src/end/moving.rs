@@ -140,7 +140,7 @@ impl End {
                 if known < told {
                     break;
                 }
-                if known > told || consumer.taken() > 0 {
+                if known > told {
                     return Err(Failure::Discontinued { told, known });
                 }
             }
@@ -169,11 +169,14 @@ impl End {
             return Ok(consumer.head_if(ring, || consumer.is_begun() || self.counts(rx))?);
         };
         // All that counts lies here: it was counted where it lies.
+        consumer.head(ring)?;
+        consumer.clip(next.limit)?;
         let head = consumer.head(ring)?;
-        let bytes = head.map_or(0, |head| head.left + consumer.taken());
-        let len = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let record = head.map_or(0, |head| units(head.kind, len.saturating_add(head.kind.prefix())));
-        let known = consumer.units() + record;
+        let left = |head: Head| {
+            let len = u32::try_from(head.left).unwrap_or(u32::MAX);
+            units(head.kind, len.saturating_add(head.kind.prefix()))
+        };
+        let known = consumer.units() + head.map_or(0, left);
         if head.is_none() || known > next.limit {
             return Err(Failure::Discontinued { told: next.limit, known });
         }

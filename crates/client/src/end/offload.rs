@@ -52,6 +52,7 @@ impl End {
         }
         let Some((engine, mut order)) = self.order(tx, spans, skip, LONGEST) else { return Ok(0) };
         order.rung = self.shared.sending.rung.load(Relaxed);
+        self.shared.producer.close(&tx.slices.outbound);
         self.handed(engine.run(Way::Out, &order), &self.shared.sent)
     }
 
@@ -146,14 +147,16 @@ impl End {
         }
     }
 
-    /// Whether much lies at the front, or is on its way as before.
+    /// Whether much lies at the front, or is on its way as before. The engine leaves open records alone.
     pub(super) fn expects_bulk(&self, tid: u32) -> Result<bool, Failure> {
-        if !self.settle(tid)? {
-            return Ok(self.is_bulk());
-        }
-        let ring = &self.generations.rx().slices.inbound;
-        let head = self.shared.consumer.head(ring)?;
-        Ok(head.is_some_and(|head| head.kind == Kind::Data && (head.left >= BULK || self.is_bulk())))
+        let consumer = &self.shared.consumer;
+        let comes = if self.settle(tid)? {
+            let head = consumer.head(&self.generations.rx().slices.inbound)?;
+            head.is_some_and(|head| head.kind == Kind::Data && (head.left >= BULK || self.is_bulk()))
+        } else {
+            self.is_bulk()
+        };
+        Ok(comes && !consumer.is_open())
     }
 
     pub(super) fn handed(&self, handed: Handed, modes: &Modes) -> Result<usize, Failure> {

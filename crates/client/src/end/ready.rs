@@ -130,7 +130,7 @@ impl End {
         let Some(mut walk) = self.walk(start).map(Walk::through) else { return true };
         while let Ok(Some(header)) = walk.look() {
             any = true;
-            if (consumer.generation(), consumer.position()) > place(&walk.cursor()) {
+            if (consumer.generation(), consumer.position(), 0) > place(&walk.cursor()) {
                 // Consumed meanwhile: what was read may belong to a later lap.
                 *seen = consumer.glance().map(note);
                 return true;
@@ -144,7 +144,8 @@ impl End {
     /// A number that changes when the far side must be asked again for the bell at the next data: with the ring, and with
     /// what was read of it.
     pub fn bell_mark(&self) -> (u32, u64) {
-        (self.generations.newest().number(), self.shared().consumer.position())
+        let consumer = &self.shared().consumer;
+        (self.generations.newest().number(), consumer.position() + consumer.taken() as u64)
     }
 
     /// Asks the far side to stamp what it sends from now on; see [`Self::stamp_of_front`].
@@ -210,8 +211,8 @@ impl End {
 }
 
 /// Places of a stream's rings in their order.
-fn place(cursor: &Cursor) -> (u32, u64) {
-    (cursor.generation(), cursor.position())
+fn place(cursor: &Cursor) -> (u32, u64, usize) {
+    (cursor.generation(), cursor.position(), cursor.taken())
 }
 
 /// Whether the far side's last record came from the processor that we run on: then spinning keeps it from running.

@@ -67,13 +67,15 @@ impl End {
         while let Some(header) = self.guarded(walk.look().map_err(Failure::from))? {
             match header.kind {
                 Kind::Filler => {}
-                kind if kind.has_bytes() => bytes += header.bytes() as usize,
+                kind if kind.has_bytes() => {
+                    bytes += (header.bytes() as usize).saturating_sub(walk.cursor().taken());
+                }
                 _ => break,
             }
             walk.pass(header);
         }
         let elsewhere = usize::try_from(consumer.elsewhere()).unwrap_or(0);
-        Ok(bytes.saturating_sub(consumer.taken()) + elsewhere)
+        Ok(bytes + elsewhere)
     }
 
     /// Handles records that are not the program's: greetings, turns. Takes no lock by force: if another thread holds
@@ -131,7 +133,6 @@ impl End {
 
     fn peek_all(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
         let (consumer, mut done) = (&self.shared.consumer, 0);
-        let mut skip = consumer.taken();
         let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };
         for buffer in buffers {
             let mut at = 0;
@@ -145,14 +146,12 @@ impl End {
                     kind if kind.has_bytes() => {}
                     _ => return Ok(done),
                 }
+                let skip = walk.cursor().taken();
                 let left = (header.bytes() as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);
                 walk.cursor().read(walk.ring(), header, skip, &mut buffer[at..at + count]);
-                (at, done, skip) = (at + count, done + count, skip + count);
-                if count == left {
-                    walk.pass(header);
-                    skip = 0;
-                }
+                (at, done) = (at + count, done + count);
+                if count == left { walk.pass(header) } else { walk.take(count) }
             }
         }
         Ok(done)

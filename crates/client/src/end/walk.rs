@@ -3,7 +3,7 @@
 use super::{End, Generation};
 use crosslane_shm::Inbound;
 use crosslane_shm::ring::{Cursor, Violation};
-use crosslane_wire::record::{Header, units};
+use crosslane_wire::record::Header;
 
 /// A place that moves over unread records and consumes nothing.
 pub(super) struct Walk<'a> {
@@ -52,11 +52,11 @@ impl<'a> Walk<'a> {
         if self.cursor.position() - self.began >= self.cursor.cap() {
             return Ok(None);
         }
-        let header = self.cursor.look(self.ring())?;
-        Ok(header.filter(|header| match limit {
-            Some(limit) => units(header.kind, header.len) <= limit - self.cursor.units(),
-            None => self.end.counts(self.at),
-        }))
+        let Some(header) = self.cursor.look(self.ring())? else { return Ok(None) };
+        Ok(match limit {
+            Some(limit) => self.cursor.clip(header, limit),
+            None => self.end.counts(self.at).then_some(header),
+        })
     }
 
     /// Goes on at the start of the next ring.
@@ -67,7 +67,12 @@ impl<'a> Walk<'a> {
         (self.at, self.began) = (next, 0);
     }
 
-    /// Moves behind the record here.
+    /// Moves over so many bytes of the record here, fewer than are left of it.
+    pub(super) fn take(&mut self, count: usize) {
+        self.cursor.take(count);
+    }
+
+    /// Moves behind the record here, or behind what it has so far if it is open.
     pub(super) fn pass(&mut self, header: Header) {
         self.cursor.pass(header);
         if self.through {

@@ -206,7 +206,8 @@ impl Host {
         let last = all.last().unwrap();
         let ring = Inbound::map(&last.inbound, slice_len(last.ring_max)).unwrap();
         let mut cursor = self.place(last).unwrap();
-        cursor.pass(cursor.look(&ring).unwrap().unwrap());
+        let header = cursor.look(&ring).unwrap().unwrap();
+        cursor.pass(header);
         cursor.units()
     }
 

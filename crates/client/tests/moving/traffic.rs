@@ -19,6 +19,19 @@ struct Run {
     longer: u64,
     /// Processes at each end.
     processes: usize,
+    /// Longest send and receive, bytes. With short ones receivers rest now and then, so that they fall behind.
+    longest: usize,
+}
+
+/// The usual runs.
+fn usual(seed: u64, ring_max: u64, longer: u64) -> Run {
+    let total = 8_000_000;
+    Run { start: Instant::now(), seed, total, ring_max, longer, processes: 1, longest: usize::MAX }
+}
+
+/// Runs of sends that are gathered.
+fn small(seed: u64, longer: u64) -> Run {
+    Run { total: 1_000_000, longest: 60, ..usual(seed, 1 << 17, longer) }
 }
 
 /// To be asked in each loop that waits for other threads: one of them may have failed.
@@ -37,7 +50,7 @@ fn sender(ends: &[End], run: Run, moved: &AtomicU32, mut dice: Dice) {
             goes_on(run);
         }
         let end = &ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
-        let count = dice.size().min(usize::try_from(run.total - sent).unwrap());
+        let count = dice.size().min(run.longest).min(usize::try_from(run.total - sent).unwrap());
         match send(end, &bytes(sent, count)) {
             Ok(count) => sent += count as u64,
             Err(Failure::WouldBlock) => {
@@ -60,7 +73,10 @@ fn receiver(ends: &[End], run: Run, mut dice: Dice) {
     let (mut got, mut seen) = (0, None);
     loop {
         let end = &ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
-        let count = dice.size();
+        let count = dice.size().min(run.longest.saturating_mul(10));
+        if run.longest < 100 && dice.below(256) == 0 {
+            std::thread::sleep(Duration::from_micros(dice.below(1000)));
+        }
         if dice.below(8) == 0 {
             let mut peeked = vec![0; count];
             let count = end.try_peek(tid(), &mut [IoSliceMut::new(&mut peeked)]).unwrap_or(0);
@@ -139,35 +155,30 @@ fn go(run: Run) {
 
 #[test]
 fn on_single_cables_nothing_is_kept_and_nothing_lost() {
-    for seed in 1..4 {
-        go(Run { start: Instant::now(), seed, total: 8_000_000, ring_max: 1 << 20, longer: 0, processes: 1 });
-    }
+    (1..4).for_each(|seed| go(usual(seed, 1 << 20, 0)));
 }
 
 #[test]
 fn on_longer_ways_what_was_under_way_is_sent_again() {
-    for seed in 4..7 {
-        go(Run {
-            start: Instant::now(),
-            seed,
-            total: 8_000_000,
-            ring_max: 1 << 19,
-            longer: 10,
-            processes: 1,
-        });
-    }
+    (4..7).for_each(|seed| go(usual(seed, 1 << 19, 10)));
 }
 
 #[test]
 fn from_longer_to_shorter_ways_and_back() {
-    for seed in 7..10 {
-        go(Run { start: Instant::now(), seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 1 });
-    }
+    (7..10).for_each(|seed| go(usual(seed, 1 << 18, 5)));
 }
 
 #[test]
 fn several_processes_hold_the_ends() {
-    for seed in 10..13 {
-        go(Run { start: Instant::now(), seed, total: 8_000_000, ring_max: 1 << 18, longer: 5, processes: 3 });
+    (10..13).for_each(|seed| go(Run { processes: 3, ..usual(seed, 1 << 18, 5) }));
+}
+
+#[test]
+fn small_sends_are_gathered_and_nothing_is_lost() {
+    for seed in 13..17 {
+        for longer in [0, 5, 10] {
+            go(small(seed, longer));
+        }
     }
+    go(Run { processes: 3, ..small(17, 5) });
 }

@@ -7,7 +7,7 @@ use crate::account::{self, Function};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{FLAG_CREDIT, FLAG_GROW, Header, Kind, mark, payload_at};
+use crosslane_wire::record::{FLAG_CREDIT, FLAG_GROW, Header, Kind, is_open, length, mark, payload_at};
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Looks at a front that moves, before a thread without the lock gives up.
@@ -30,16 +30,16 @@ pub struct Head {
 #[derive(Debug, Default)]
 pub struct Consumer {
     pub(super) position: AtomicU64,
-    offset: AtomicU64,
+    pub(super) offset: AtomicU64,
     /// The mark that the next record will have; kept, since it is looked for far more often than found. 0 while the
     /// front moves: threads that look without the lock see by it that what they saw was a mixture.
     expected: AtomicU64,
     /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
-    word: AtomicU64,
+    pub(super) word: AtomicU64,
     /// Bytes of the stream of the current record that were taken.
-    taken: AtomicU64,
+    pub(super) taken: AtomicU64,
     /// Units of the stream up to `position`.
-    units: AtomicU64,
+    pub(super) units: AtomicU64,
     /// Bytes of the stream that come before the record at the front and are not in the ring.
     elsewhere: AtomicU64,
     key: AtomicU64,
@@ -136,7 +136,7 @@ impl Consumer {
             let grows = header.flags & FLAG_GROW != 0;
             header.kind == Kind::Data && taken <= header.len.into() && !(grows && cursor.cap * 2 > ring_max)
         };
-        if elsewhere != 0 || !begun_ok {
+        if elsewhere != 0 || !begun_ok || is_open(word) {
             return None;
         }
         let copy = Self::default();
@@ -197,10 +197,17 @@ impl Consumer {
     #[inline]
     pub fn arrived(&self, ring: &impl Load) -> bool {
         let expected = self.expected.load(Acquire);
-        expected == 0
-            || self.word.load(Relaxed) != 0
-            || ring.load_u64(address(self.offset.load(Acquire))) == expected
-            || self.expected.load(Relaxed) != expected
+        if expected == 0 {
+            return true;
+        }
+        let (word, at) = (self.word.load(Relaxed), address(self.offset.load(Acquire)));
+        let there = match word {
+            0 => ring.load_u64(at) == expected,
+            word if is_open(word) => self.has_more(ring, word),
+            _ => true,
+        };
+        fence(Acquire);
+        there || self.expected.load(Relaxed) != expected
     }
 
     /// The record at the front, if one has arrived.
@@ -211,11 +218,7 @@ impl Consumer {
 
     /// As [`Self::head`]; whether a record is to be believed, `believed` says, after its mark was seen.
     #[inline]
-    pub fn head_if(
-        &self,
-        ring: &impl Load,
-        believed: impl FnOnce() -> bool,
-    ) -> Result<Option<Head>, Violation> {
+    pub fn head_if(&self, ring: &impl Load, believed: impl Fn() -> bool) -> Result<Option<Head>, Violation> {
         if account::is_on() {
             self.look_at::<true>(ring, believed)
         } else {
@@ -227,9 +230,15 @@ impl Consumer {
     fn look_at<const COUNTED: bool>(
         &self,
         ring: &impl Load,
-        believed: impl FnOnce() -> bool,
+        believed: impl Fn() -> bool,
     ) -> Result<Option<Head>, Violation> {
         let mut word = self.word.load(Relaxed);
+        if is_open(word) && self.taken.load(Relaxed) >= length(word) {
+            if !self.look_again(ring, &believed)? {
+                return Ok(None);
+            }
+            word = self.word.load(Relaxed);
+        }
         let _span = (COUNTED && word == 0).then(|| account::receiving(Function::HeaderCheck));
         if word == 0 {
             let expected = self.expected.load(Relaxed);
@@ -257,10 +266,11 @@ impl Consumer {
         Ok(Some(Head { kind: header.kind, left, cpu: header.cpu }))
     }
 
-    /// Whether the record at the front was believed already.
+    /// Whether there is a record at the front that was believed already, and not all of it was taken.
     #[inline]
     pub fn is_begun(&self) -> bool {
-        self.word.load(Relaxed) != 0
+        let word = self.word.load(Relaxed);
+        word != 0 && !(is_open(word) && self.taken.load(Relaxed) >= length(word))
     }
 
     /// Copies the next bytes of the front record's payload and returns how many; consumes the record with its last
@@ -359,7 +369,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Consumes the front record, whatever is left of it.
+    /// Consumes the front record, whatever is left of it; of one that is open, what it has so far.
     pub fn consume(&self) -> Result<(), Violation> {
         if account::is_on() { self.pass_front::<true>() } else { self.pass_front::<false>() }
     }
@@ -367,6 +377,10 @@ impl Consumer {
     fn pass_front<const COUNTED: bool>(&self) -> Result<(), Violation> {
         let _span = COUNTED.then(|| account::receiving(Function::Free));
         let header = Header::from_word(self.word.load(Relaxed), u64::MAX)?;
+        if header.is_open() {
+            self.taken.store(header.len.into(), Relaxed);
+            return Ok(());
+        }
         let mut cursor = self.cursor();
         cursor.pass(header);
         self.expected.store(0, Relaxed);
@@ -388,7 +402,7 @@ impl Consumer {
 
     /// A peer that sends without credit could keep us busy for ever, and would overwrite what was not consumed.
     #[inline]
-    fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
+    pub(super) fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
         let used = cursor.position + header.span() - self.given();
         match used.checked_sub(cursor.cap) {
             None | Some(0) => Ok(()),
@@ -427,9 +441,9 @@ impl Consumer {
         self.credits.load(Relaxed).into()
     }
 
-    /// Units of the stream that were consumed; of the front record, none.
+    /// Units of the stream that were taken.
     pub fn units(&self) -> u64 {
-        self.units.load(Relaxed)
+        self.units.load(Relaxed) + self.taken.load(Relaxed)
     }
 
     /// Like [`Self::cursor`], for threads without the lock. `None` if the front moves all the time.
@@ -455,6 +469,7 @@ impl Consumer {
             ring_max: self.ring_max.load(Relaxed),
             key: self.key.load(Relaxed),
             units: self.units.load(Relaxed),
+            taken: self.taken.load(Relaxed),
             gap: self.elsewhere.load(Relaxed) > 0,
             pending: self.pending.load(Relaxed),
             doubt: self.doubt.load(Relaxed),

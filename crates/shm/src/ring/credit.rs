@@ -22,7 +22,7 @@ use crate::account::{self, Function};
 use crate::{Load, Store};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
-use crosslane_wire::slice::{CREDIT, LINE, RING_MIN, WANT_ROOM};
+use crosslane_wire::slice::{CREDIT, LINE, RING_MIN, WANT_DATA, WANT_ROOM};
 
 /// What a producer hears of the other direction of its channel, and tells it. Any view of the peer's words will do if
 /// nothing is to ride.
@@ -33,6 +33,11 @@ pub trait Credits {
     /// The highest credit that rode on the peer's records, in the channel of this generation; 0 if none. It may be a lie.
     fn ridden(&self, _generation: u32) -> u64 {
         0
+    }
+
+    /// Whether the peer is awake and takes bytes that are appended to a record: then small sends may be gathered.
+    fn gathers(&self) -> bool {
+        false
     }
 
     /// The credit that is to ride on the record that ends at position `end` of the ring of this generation; it counts
@@ -69,6 +74,11 @@ impl<L: Load> Credits for Duplex<'_, L> {
     #[inline]
     fn ridden(&self, generation: u32) -> u64 {
         self.consumer.ridden(generation)
+    }
+
+    #[inline]
+    fn gathers(&self) -> bool {
+        self.words.load_u64(WANT_DATA) == 0
     }
 
     #[inline]

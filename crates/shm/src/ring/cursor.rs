@@ -3,7 +3,7 @@
 use super::{Violation, address};
 use crate::Load;
 use crosslane_wire::DecodeError;
-use crosslane_wire::record::{FLAG_GROW, Header, Kind, mark, stamp, units};
+use crosslane_wire::record::{FLAG_GATHERED, FLAG_GROW, Header, Kind, mark, stamp, units};
 use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF, VERDICT};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
@@ -15,6 +15,8 @@ pub struct Cursor {
     pub(super) ring_max: u64,
     pub(super) key: u64,
     pub(super) units: u64,
+    /// Bytes of the stream of the record here that were taken, or passed while it was open.
+    pub(super) taken: u64,
     /// Bytes of the stream come before the record here that are not in the ring.
     pub(super) gap: bool,
     /// Bytes of `units` that do not count if the source has taken them back by the verdict `doubt`.
@@ -33,6 +35,7 @@ impl Cursor {
             ring_max,
             key,
             units,
+            taken: 0,
             gap: false,
             pending: 0,
             doubt: 0,
@@ -60,17 +63,39 @@ impl Cursor {
         if self.pending > 0 && ring.load_u64(SRC_OFF) != 0 && ring.load_u64(VERDICT) == self.doubt {
             self.units = self.units.saturating_sub(self.pending);
         }
+        self.taken = 0;
         while self.position - start < self.cap {
             self.gap &= ring.load_u64(SRC_OFF) == 0;
             let Ok(Some(header)) = self.look(ring) else { break };
             self.pass(header);
         }
-        self.units
+        self.units()
     }
 
-    /// Units of the stream from its start to here.
+    /// Units of the stream from its start to here, with what was taken of the record here.
     pub fn units(&self) -> u64 {
-        self.units
+        self.units.saturating_add(self.taken)
+    }
+
+    /// Bytes of the stream of the record here that were taken, or passed.
+    pub fn taken(&self) -> usize {
+        usize::try_from(self.taken).unwrap_or(usize::MAX)
+    }
+
+    /// Moves over so many bytes of the record here, fewer than are left of it.
+    pub fn take(&mut self, count: usize) {
+        self.taken += count as u64;
+    }
+
+    /// What of the record here, which [`Self::look`] returned, lies before unit `limit` of the stream, if it begins there:
+    /// one that was open when units were counted has become longer since. Any other lies on one side of the limit.
+    pub fn clip(&self, header: Header, limit: u64) -> Option<Header> {
+        let before = limit.checked_sub(self.units)?;
+        if units(header.kind, header.len) <= before {
+            return Some(header);
+        }
+        let len = u32::try_from(before).unwrap_or(u32::MAX);
+        (header.was_open() && before > 0).then_some(Header { len, flags: FLAG_GATHERED, ..header })
     }
 
     /// The same place, as if nothing came before it that is not in the ring.
@@ -111,15 +136,22 @@ impl Cursor {
         stamp(ring.load_u64(address(self.offset) + 8))
     }
 
-    /// The record here, checked, if it has arrived, and nothing comes before it that is not in the ring.
-    pub fn look(&self, ring: &impl Load) -> Result<Option<Header>, Violation> {
-        if self.gap {
-            return Ok(None);
+    /// The record here, checked, if it has arrived and there is more of it than was taken, and nothing comes before it
+    /// that is not in the ring.
+    pub fn look(&mut self, ring: &impl Load) -> Result<Option<Header>, Violation> {
+        loop {
+            if self.gap || ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
+                return Ok(None);
+            }
+            let header = self.check(ring)?;
+            if self.taken == 0 || u64::from(header.bytes()) > self.taken {
+                return Ok(Some(header));
+            }
+            if header.is_open() {
+                return Ok(None);
+            }
+            self.pass(header);
         }
-        if ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
-            return Ok(None);
-        }
-        self.check(ring).map(Some)
     }
 
     /// The word of the record here, whose mark was seen.
@@ -143,8 +175,13 @@ impl Cursor {
         ring.read(address(self.offset + header.bytes_at()) + skip, target);
     }
 
-    /// Moves behind the record here, which [`Self::look`] returned. What it announces comes before the next one.
+    /// Moves behind the record here, which [`Self::look`] returned, or to the end of what it has so far if it is open. What
+    /// it announces comes before the next one.
     pub fn pass(&mut self, header: Header) {
+        self.taken = if header.is_open() { header.len.into() } else { 0 };
+        if header.is_open() {
+            return;
+        }
         self.gap |= header.kind == Kind::SrcAvail;
         let end = self.offset + header.span();
         self.position += header.span();

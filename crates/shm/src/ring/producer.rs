@@ -1,5 +1,6 @@
 //! The end that writes records.
 
+use super::open::GATHERED;
 use super::{Credits, Violation, address};
 use crate::account::{self, Function};
 use crate::{Inbound, Outbound, Store, clock};
@@ -7,8 +8,8 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
-    FLAG_CREDIT, FLAG_GROW, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_at, payload_of, span,
-    stamped, units,
+    FLAG_CREDIT, FLAG_GROW, FLAG_OPEN, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_at, payload_of,
+    span, stamped, units,
 };
 use crosslane_wire::slice::{LINE, RING_MIN};
 use crosslane_wire::zcopy::DESCRIPTOR;
@@ -27,7 +28,7 @@ const FULL: u32 = 1;
 const PRESSED: u32 = 2;
 
 /// What records are stamped with: nothing, the time when they are written, else this stamp.
-const NO_STAMP: u32 = 0;
+pub(super) const NO_STAMP: u32 = 0;
 const OWN_TIME: u32 = u32::MAX;
 
 /// A place for the payload of a record.
@@ -43,11 +44,11 @@ pub struct Offer {
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Producer {
-    position: AtomicU64,
-    offset: AtomicU64,
+    pub(super) position: AtomicU64,
+    pub(super) offset: AtomicU64,
     cap: AtomicU64,
     /// What came back by either way.
-    credit: AtomicU64,
+    pub(super) credit: AtomicU64,
     ring_max: AtomicU64,
     key: AtomicU64,
     /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
@@ -55,11 +56,13 @@ pub struct Producer {
     /// [`CONTENT`], [`FULL`] or [`PRESSED`].
     demand: AtomicU32,
     /// [`NO_STAMP`], [`OWN_TIME`], or somebody else's stamp.
-    stamping: AtomicU32,
+    pub(super) stamping: AtomicU32,
     /// Units of the stream up to `position`.
-    units: AtomicU64,
+    pub(super) units: AtomicU64,
     /// The peer's credit word when it was looked at last.
     stored: AtomicU64,
+    /// The word of the last record if more may be appended to it, else 0. It does not end where the ring does.
+    pub(super) open: AtomicU64,
     /// Records that took credit along since [`Self::reset`].
     rides: AtomicU64,
     /// Which of the stream's rings this is.
@@ -84,6 +87,7 @@ impl Producer {
             (&self.cap, cap),
             (&self.credit, 0),
             (&self.stored, 0),
+            (&self.open, 0),
             (&self.ring_max, ring_max),
             (&self.key, key),
             (&self.barrier, 0),
@@ -97,7 +101,8 @@ impl Producer {
     }
 
     /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring
-    /// number `generation`, with at most `ring_max` bytes and this key. What the copy does stays within those.
+    /// number `generation`, with at most `ring_max` bytes and this key, or its last record is open. What the copy does stays
+    /// within those.
     pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
         let word = |word: &AtomicU64| word.load(Relaxed);
         let (position, offset, cap) = (word(&self.position), word(&self.offset), word(&self.cap));
@@ -108,7 +113,8 @@ impl Producer {
         let cap_ok = cap.is_power_of_two() && cap >= RING_MIN.min(ring_max);
         let place_ok = offset < cap && offset.is_multiple_of(LINE) && position < u64::MAX / 4;
         let past_ok = [credit, stored, barrier].iter().all(|&past| past <= position) && units < u64::MAX / 4;
-        if !(limit_ok && cap_ok && place_ok && past_ok) || self.generation() != generation {
+        let is_open = word(&self.open) != 0;
+        if !(limit_ok && cap_ok && place_ok && past_ok) || is_open || self.generation() != generation {
             return None;
         }
         let copy = Self::default();
@@ -252,7 +258,12 @@ impl Producer {
         bytes: &[u8],
         cpu: u16,
     ) -> Result<usize, Violation> {
-        self.push_parts(ring, credits, kind, bytes.len(), cpu, |at, part| ring.write(at, &bytes[part]))
+        let gathers = kind == Kind::Data && bytes.len() as u64 <= GATHERED && self.may_gather(credits)?;
+        if gathers && self.append(ring, credits, bytes)? {
+            return Ok(bytes.len());
+        }
+        let fill = |at, part| ring.write(at, &bytes[part]);
+        self.push_parts(ring, credits, (kind, gathers), bytes.len(), cpu, fill)
     }
 
     /// As [`Self::push`] of the `len` bytes at `from_offset` of what has arrived in another ring.
@@ -264,27 +275,27 @@ impl Producer {
         len: usize,
         cpu: u16,
     ) -> Result<usize, Violation> {
-        self.push_parts(ring, credits, Kind::Data, len, cpu, |at, part| {
+        self.push_parts(ring, credits, (Kind::Data, false), len, cpu, |at, part| {
             ring.copy_from(at, from, from_offset + part.start, part.len());
         })
     }
 
-    /// Pushes records for as much of `len` bytes as there is room for; `fill` copies a part of them to an offset of
-    /// the slice.
+    /// Pushes records for as much of `len` bytes as there is room for, which stay open if `gathers`; `fill` copies a part
+    /// of them to an offset of the slice.
     #[inline]
     fn push_parts(
         &self,
         ring: &impl Store,
         credits: &impl Credits,
-        kind: Kind,
+        (kind, gathers): (Kind, bool),
         len: usize,
         cpu: u16,
         fill: impl Fn(usize, Range<usize>),
     ) -> Result<usize, Violation> {
         if account::is_on() {
-            self.push_counted::<true>(ring, credits, kind, len, cpu, fill)
+            self.push_counted::<true>(ring, credits, (kind, gathers), len, cpu, fill)
         } else {
-            self.push_counted::<false>(ring, credits, kind, len, cpu, fill)
+            self.push_counted::<false>(ring, credits, (kind, gathers), len, cpu, fill)
         }
     }
 
@@ -293,7 +304,7 @@ impl Producer {
         &self,
         ring: &impl Store,
         credits: &impl Credits,
-        kind: Kind,
+        (kind, gathers): (Kind, bool),
         len: usize,
         cpu: u16,
         fill: impl Fn(usize, Range<usize>),
@@ -303,7 +314,7 @@ impl Producer {
         while done < len
             && let Some(offer) = self.offer(ring, credits, len - done, cpu)?
         {
-            self.put(ring, credits, kind, offer.len as u64, cpu, |at| {
+            self.put(ring, credits, (kind, gathers), offer.len as u64, cpu, |at| {
                 let _span = COUNTED.then(|| account::sending(Function::CopyIn));
                 fill(at, done..done + offer.len);
             });
@@ -345,7 +356,7 @@ impl Producer {
 
     /// Pushes the record of what [`Self::offer`] offered last, whose payload lies there already.
     pub fn commit(&self, ring: &impl Store, credits: &impl Credits, kind: Kind, offer: Offer, cpu: u16) {
-        self.put(ring, credits, kind, offer.len as u64, cpu, |_| {});
+        self.put(ring, credits, (kind, false), offer.len as u64, cpu, |_| {});
     }
 
     /// Pushes one whole message as one record, or nothing if there is no room for it now: `Ok(false)`.
@@ -368,9 +379,9 @@ impl Producer {
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, credits, Kind::Filler, payload_of(filler), cpu, |_| {});
+            self.put(ring, credits, (Kind::Filler, false), payload_of(filler), cpu, |_| {});
         }
-        self.put(ring, credits, Kind::Message, bytes.len() as u64, cpu, |at| ring.write(at, bytes));
+        self.put(ring, credits, (Kind::Message, false), bytes.len() as u64, cpu, |at| ring.write(at, bytes));
         Ok(true)
     }
 
@@ -395,9 +406,9 @@ impl Producer {
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, credits, Kind::Filler, payload_of(filler), cpu, |_| {});
+            self.put(ring, credits, (Kind::Filler, false), payload_of(filler), cpu, |_| {});
         }
-        self.put(ring, credits, kind, len as u64, cpu, |at| {
+        self.put(ring, credits, (kind, false), len as u64, cpu, |at| {
             ring.write(at, descriptor);
             ring.write(at + descriptor.len(), bytes);
         });
@@ -425,7 +436,7 @@ impl Producer {
         if self.room(credits, LINE)? < LINE {
             return Ok(false);
         }
-        self.put(ring, credits, kind, 0, cpu, |_| {});
+        self.put(ring, credits, (kind, false), 0, cpu, |_| {});
         Ok(true)
     }
 
@@ -442,9 +453,11 @@ impl Producer {
         if credit < barrier { room.min((barrier + cap / 2).saturating_sub(position)) } else { room }
     }
 
-    fn reload_credit(&self, credits: &impl Credits) -> Result<(), Violation> {
+    pub(super) fn reload_credit(&self, credits: &impl Credits) -> Result<(), Violation> {
         let got = self.look_at_credit(credits)?;
-        self.credit.fetch_max(got, Relaxed);
+        if got > self.credit.load(Relaxed) {
+            self.credit.store(got, Relaxed);
+        }
         Ok(())
     }
 
@@ -457,7 +470,9 @@ impl Producer {
         if stored < least || got > most {
             return Err(Violation::Credit { got: if got > most { got } else { stored }, least, most });
         }
-        self.stored.fetch_max(stored, Relaxed);
+        if stored > least {
+            self.stored.store(stored, Relaxed);
+        }
         Ok(got)
     }
 
@@ -473,15 +488,18 @@ impl Producer {
         &self,
         ring: &impl Store,
         credits: &impl Credits,
-        kind: Kind,
+        (kind, gathers): (Kind, bool),
         len: u64,
         cpu: u16,
         fill: impl FnOnce(usize),
     ) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let header = Header { len, kind, flags: 0, cpu };
+        let mut header = Header { len, kind, flags: 0, cpu };
         let at_end = self.offset.load(Relaxed) + header.span() == self.cap();
         let grow = at_end && self.grows_now();
+        if gathers && !at_end {
+            header.flags = FLAG_OPEN;
+        }
         self.write(ring, credits, header, grow, fill);
     }
 
@@ -514,7 +532,9 @@ impl Producer {
             self.demand.store(CONTENT, Relaxed);
         }
         let at = address(offset);
-        if let Some(place) = header.credit_at()
+        self.close(ring);
+        if !header.is_open()
+            && let Some(place) = header.credit_at()
             && let Some(credit) = credits.ride(self.generation(), after)
         {
             header.flags |= FLAG_CREDIT;
@@ -533,6 +553,9 @@ impl Producer {
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
         let sent = self.units() + units(header.kind, header.len);
         self.units.store(sent, Relaxed);
+        if header.is_open() {
+            self.open.store(word, Relaxed);
+        }
         self.position.store(after, Release);
         self.offset.store(next, Relaxed);
     }

@@ -144,7 +144,7 @@ impl End {
         let descriptor = Descriptor { sequence, len, whose, at, units: u64::from(rings) }.encode();
         let (begin, slices, cpu) = (producer.units(), &tx.slices, self.processor());
         self.stamp(tx);
-        let (ring, credits) = (&slices.outbound, &slices.inbound);
+        let (ring, credits) = (&slices.outbound, &self.credits(tx));
         let pushed = producer.push_announcement(ring, credits, Kind::SrcAvail, &descriptor, carried, cpu);
         if !self.guarded(pushed.map_err(Failure::from))? {
             return Ok(Attempt::Ring);

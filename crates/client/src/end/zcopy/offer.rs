@@ -45,7 +45,7 @@ impl End {
         zcopy.offered_in.store(tx.number(), Relaxed);
         zcopy.offered.store(sequence, Relaxed);
         self.stamp(tx);
-        let (ring, credits) = (&tx.slices.outbound, &tx.slices.inbound);
+        let (ring, credits) = (&tx.slices.outbound, &self.credits(tx));
         let cpu = self.processor();
         let pushed = producer.push_announcement(ring, credits, Kind::SinkAvail, &descriptor, request, cpu);
         let pushed = self.guarded(pushed.map_err(Failure::from))?;

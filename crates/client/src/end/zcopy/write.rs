@@ -50,6 +50,7 @@ impl End {
         }
         let most = (sink.len.load(Relaxed) as usize).min(total(buffers) - skip);
         let done = write(&far, sink.at.load(Relaxed), buffers, skip, most);
+        producer.close(&tx.slices.outbound);
         producer.count(done as u64);
         tx.slices.outbound.store_fence();
         let mut written = Written::new(sequence, u32::try_from(done).unwrap_or(0));

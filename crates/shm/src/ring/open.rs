@@ -1,0 +1,134 @@
+//! Open records: small sends that find the receiver awake and surely behind are appended to the last record, instead of a
+//! line each.
+//!
+//! The sender stores the bytes, then the record's word with the new length. Whatever comes next closes it first: the word
+//! once more, with another flag. A receiver that has taken all of an open record looks at its word again: there is more of
+//! it, or it is closed and the next record follows, or it waits as for a record. So that the receiver is behind is a guess
+//! that only says whether appending pays.
+
+use super::producer::NO_STAMP;
+use super::{Consumer, Credits, Producer, Violation, address};
+use crate::account::{self, Function};
+use crate::{Load, Store};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use crosslane_wire::record::{HEADER, Header, Kind, LONGEST_OPEN, closed, is_open, length, span};
+use crosslane_wire::slice::LINE;
+
+/// Longest send that is gathered, bytes: from there on a line more or less makes no difference.
+pub(super) const GATHERED: u64 = 128;
+/// A receiver withholds less than a quarter of a ring of credit. If this much more is out, it is behind, bytes.
+const BEHIND: u64 = 32 * LINE;
+
+impl Producer {
+    /// Whether a small send is appended, or left open for the next one.
+    #[inline]
+    pub(super) fn may_gather(&self, credits: &impl Credits) -> Result<bool, Violation> {
+        let is_behind = || self.position() - self.credit.load(Relaxed) >= self.cap() / 4 + BEHIND;
+        if !is_behind() {
+            return Ok(false);
+        }
+        self.reload_credit(credits)?;
+        Ok(is_behind() && self.stamping.load(Relaxed) == NO_STAMP && credits.gathers())
+    }
+
+    /// Appends all of `bytes` to the last record, if that is open and there is room; else nothing: `Ok(false)`.
+    #[inline]
+    pub(super) fn append(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        bytes: &[u8],
+    ) -> Result<bool, Violation> {
+        let (word, offset, count) = (self.open.load(Relaxed), self.offset.load(Relaxed), bytes.len() as u64);
+        let (before, after) = (length(word), length(word) + count);
+        let more = span(after) - span(before);
+        if word == 0 || after > LONGEST_OPEN || offset + more >= self.cap() {
+            return Ok(false);
+        }
+        let wanted = more + LINE;
+        if more > 0 && self.room(credits, wanted)? < wanted {
+            return Ok(false);
+        }
+        let start = offset - span(before);
+        {
+            let _span = account::is_on().then(|| account::sending(Function::CopyIn));
+            ring.write(address(start + HEADER + before), bytes);
+        }
+        // Our own state first: whoever takes over from a sender that is killed here goes on behind these bytes.
+        self.open.store(word + count, Relaxed);
+        self.units.store(self.units() + count, Relaxed);
+        self.position.store(self.position() + more, Release);
+        self.offset.store(offset + more, Relaxed);
+        ring.store_fence();
+        ring.store_u64(address(start) + 8, word + count);
+        Ok(true)
+    }
+
+    /// Nothing more is appended to the last record: before the next one, and before bytes that go by another way than the
+    /// ring.
+    #[inline]
+    pub fn close(&self, ring: &impl Store) {
+        let word = self.open.load(Relaxed);
+        if word != 0 {
+            let start = self.offset.load(Relaxed) - span(length(word));
+            ring.store_u64(address(start) + 8, closed(word));
+            self.open.store(0, Relaxed);
+        }
+    }
+}
+
+impl Consumer {
+    /// Whether the record at the front was open when it was looked at last.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        is_open(self.word.load(Relaxed))
+    }
+
+    /// Whether the open record at the front, whose word was `word`, has more than was taken, or is closed.
+    #[inline]
+    pub(super) fn has_more(&self, ring: &impl Load, word: u64) -> bool {
+        let now = ring.load_u64(address(self.offset.load(Relaxed)) + 8);
+        self.taken.load(Relaxed) < length(word) || length(now) != length(word) || !is_open(now)
+    }
+
+    /// Looks at the word of an open record again, all of which was taken, and consumes the record if it is closed.
+    /// Whether anything changed that is to be believed.
+    #[inline(never)]
+    pub(super) fn look_again(
+        &self,
+        ring: &impl Load,
+        believed: &impl Fn() -> bool,
+    ) -> Result<bool, Violation> {
+        let before = Header::from_word(self.word.load(Relaxed), u64::MAX)?;
+        let cursor = self.cursor();
+        let word = ring.load_u64(address(cursor.offset) + 8);
+        let header = before.reread(word, cursor.cap.saturating_sub(cursor.offset));
+        let is_same = header.as_ref().is_ok_and(|header| header.len == before.len && header.is_open());
+        // In a ring that is no longer read there may be anything here.
+        if is_same || !believed() {
+            return Ok(false);
+        }
+        let header = header?;
+        self.check_credit(&cursor, header)?;
+        self.word.store(header.to_word(), Relaxed);
+        if !header.is_open() && self.taken.load(Relaxed) >= header.len.into() {
+            self.consume()?;
+        }
+        Ok(true)
+    }
+
+    /// With the lock of receiving: of the front record, if it was open when the stream's units were counted, what lies
+    /// behind unit `limit` does not count.
+    pub fn clip(&self, limit: u64) -> Result<(), Violation> {
+        let word = self.word.load(Relaxed);
+        if word == 0 {
+            return Ok(());
+        }
+        let header = Header::from_word(word, u64::MAX)?;
+        if let Some(clipped) = self.cursor().clip(header, limit).filter(|clipped| clipped.kind == Kind::Data)
+        {
+            self.word.store(clipped.to_word(), Relaxed);
+        }
+        Ok(())
+    }
+}
