@@ -179,16 +179,21 @@ impl Header {
         if u64::from(header.len) > longest || header.len < header.kind.prefix() || header.span() > room {
             return Err(DecodeError::Range("record length"));
         }
-        let known = match flags {
-            FLAG_OPEN | FLAG_GATHERED => {
-                header.kind == Kind::Data && (1..=LONGEST_OPEN).contains(&header.len.into())
-            }
-            _ => flags & !(FLAG_GROW | FLAG_CREDIT) == 0,
-        };
-        if !known || (flags & FLAG_CREDIT != 0 && header.credit_at().is_none()) {
+        if flags & !FLAG_GROW != 0 && !header.may_have_flags() {
             return Err(DecodeError::Range("record flags"));
         }
         Ok(header)
+    }
+
+    /// Whether a record of this kind and length can have these flags.
+    #[cold]
+    fn may_have_flags(self) -> bool {
+        match self.flags {
+            FLAG_OPEN | FLAG_GATHERED => {
+                self.kind == Kind::Data && (1..=LONGEST_OPEN).contains(&self.len.into())
+            }
+            flags => flags & !(FLAG_GROW | FLAG_CREDIT) == 0 && self.credit_at().is_some(),
+        }
     }
 
     /// Checks the word of this record, which was open, as it is later: still open or closed, and not shorter. `room` as

@@ -40,11 +40,15 @@ pub struct Consumer {
     pub(super) taken: AtomicU64,
     /// Units of the stream up to `position`.
     pub(super) units: AtomicU64,
-    /// Bytes of the stream that come before the record at the front and are not in the ring.
-    elsewhere: AtomicU64,
+    /// Up to this position no credit is due: see [`Self::give_or_offer`].
+    pub(super) due_at: AtomicU64,
+    /// Credit that has left, when [`Self::given`] was looked at last.
+    seen_given: AtomicU64,
     key: AtomicU64,
     pub(super) cap: AtomicU64,
     pub(super) ring_max: AtomicU64,
+    /// Bytes of the stream that come before the record at the front and are not in the ring.
+    elsewhere: AtomicU64,
     /// See [`super::credit`]: all credit that left, as [`tagged`] has it;
     pub(super) given: AtomicU64,
     /// what rode in;
@@ -98,6 +102,8 @@ impl Consumer {
             (&self.cap, cap),
             (&self.word, 0),
             (&self.taken, 0),
+            (&self.due_at, 0),
+            (&self.seen_given, 0),
             (&self.ridden, 0),
             (&self.asked, 0),
             (&self.answered, 0),
@@ -160,6 +166,7 @@ impl Consumer {
     /// direction may have let some ride.
     pub fn heed(&self, of: &Self) {
         self.given.store(of.given.load(Acquire), Relaxed);
+        self.seen_given.store(self.given(), Relaxed);
     }
 
     /// Stores what has changed since [`Self::checked`] into the state that this is a copy of, but for credit, which the
@@ -256,7 +263,9 @@ impl Consumer {
             let cursor = self.cursor();
             let header = cursor.check(ring)?;
             self.check_credit(&cursor, header)?;
-            self.note_ride(ring, header)?;
+            if header.flags & FLAG_CREDIT != 0 {
+                self.note_ride(ring, header)?;
+            }
             word = header.to_word();
             self.word.store(word, Relaxed);
         }
@@ -403,8 +412,18 @@ impl Consumer {
     /// A peer that sends without credit could keep us busy for ever, and would overwrite what was not consumed.
     #[inline]
     pub(super) fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
-        let used = cursor.position + header.span() - self.given();
-        match used.checked_sub(cursor.cap) {
+        let end = cursor.position + header.span();
+        if end - self.seen_given.load(Relaxed) <= cursor.cap {
+            return Ok(());
+        }
+        self.check_given(end, cursor.cap)
+    }
+
+    #[inline(never)]
+    fn check_given(&self, end: u64, cap: u64) -> Result<(), Violation> {
+        let given = self.given();
+        self.seen_given.store(given, Relaxed);
+        match (end - given).checked_sub(cap) {
             None | Some(0) => Ok(()),
             Some(over) => Err(Violation::Overrun { over }),
         }
@@ -412,11 +431,9 @@ impl Consumer {
 
     /// Credit that rides on the record at the front is kept for the sender to check, but for what shows here: there is
     /// never less of it.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn note_ride(&self, ring: &impl Load, header: Header) -> Result<(), Violation> {
-        if header.flags & FLAG_CREDIT == 0 {
-            return Ok(());
-        }
         let at = header.credit_at().ok_or(DecodeError::Range("record flags"))?;
         let got = ring.load_u64(address(self.offset.load(Relaxed) + at));
         let least = self.ridden.load(Relaxed);

@@ -40,8 +40,13 @@ pub trait Credits {
         false
     }
 
-    /// The credit that is to ride on the record that ends at position `end` of the ring of this generation; it counts
-    /// as given from now on.
+    /// Whether the next record is to take credit along.
+    fn is_offered(&self) -> bool {
+        false
+    }
+
+    /// If [`Self::is_offered`], the credit that is to ride on the record that ends at position `end` of the ring of this
+    /// generation; it counts as given from now on.
     fn ride(&self, _generation: u32, _end: u64) -> Option<u64> {
         None
     }
@@ -82,8 +87,12 @@ impl<L: Load> Credits for Duplex<'_, L> {
     }
 
     #[inline]
+    fn is_offered(&self) -> bool {
+        self.rides && self.consumer.offered.load(Relaxed) != 0
+    }
+
     fn ride(&self, generation: u32, end: u64) -> Option<u64> {
-        if self.rides { self.consumer.ride(generation, end) } else { None }
+        self.consumer.ride(generation, end)
     }
 }
 
@@ -142,6 +151,21 @@ impl Consumer {
     /// due, and an eighth is left for the next record to take along. `words` is what the peer keeps for us.
     #[inline]
     pub fn give_or_offer(&self, peer: &impl Store, words: &impl Load) -> bool {
+        self.position.load(Relaxed) >= self.due_at.load(Relaxed) && self.give_due(peer, words)
+    }
+
+    /// As [`Self::give_or_offer`], and decides when to look at it again: before that, nothing can be due.
+    #[inline(never)]
+    fn give_due(&self, peer: &impl Store, words: &impl Load) -> bool {
+        let gave = self.give_or_offer_now(peer, words);
+        let (position, cap) = (self.position.load(Relaxed), self.cap.load(Relaxed));
+        let next = self.given() + cap / 8;
+        let last = self.sure(position) + cap / 4;
+        self.due_at.store(if next > position { next.min(last) } else { last }, Relaxed);
+        gave
+    }
+
+    fn give_or_offer_now(&self, peer: &impl Store, words: &impl Load) -> bool {
         let (position, cap) = (self.position.load(Relaxed), self.cap.load(Relaxed));
         if position - self.sure(position) >= cap / 4 {
             self.count_rides(peer, words);
@@ -186,9 +210,6 @@ impl Consumer {
     /// thread may be receiving, or going on to the next ring, which this tells by the tag.
     #[inline]
     fn ride(&self, generation: u32, end: u64) -> Option<u64> {
-        if self.offered.load(Relaxed) == 0 {
-            return None;
-        }
         let given = self.given.load(Acquire);
         // Acquire: our copies out of the ring up to there are done.
         let position = self.position.load(Acquire);

@@ -20,15 +20,16 @@ pub(super) const GATHERED: u64 = 128;
 const BEHIND: u64 = 32 * LINE;
 
 impl Producer {
-    /// Whether a small send is appended, or left open for the next one.
+    /// Whether the receiver is surely behind, by the credit that was looked at last.
     #[inline]
+    pub(super) fn is_behind(&self) -> bool {
+        self.position() - self.credit.load(Relaxed) >= self.cap() / 4 + BEHIND
+    }
+
+    /// Whether a small send to a receiver that seemed behind is appended, or left open for the next one.
     pub(super) fn may_gather(&self, credits: &impl Credits) -> Result<bool, Violation> {
-        let is_behind = || self.position() - self.credit.load(Relaxed) >= self.cap() / 4 + BEHIND;
-        if !is_behind() {
-            return Ok(false);
-        }
         self.reload_credit(credits)?;
-        Ok(is_behind() && self.stamping.load(Relaxed) == NO_STAMP && credits.gathers())
+        Ok(self.is_behind() && self.stamping.load(Relaxed) == NO_STAMP && credits.gathers())
     }
 
     /// Appends all of `bytes` to the last record, if that is open and there is room; else nothing: `Ok(false)`.
@@ -70,10 +71,15 @@ impl Producer {
     pub fn close(&self, ring: &impl Store) {
         let word = self.open.load(Relaxed);
         if word != 0 {
-            let start = self.offset.load(Relaxed) - span(length(word));
-            ring.store_u64(address(start) + 8, closed(word));
-            self.open.store(0, Relaxed);
+            self.close_open(ring, word);
         }
+    }
+
+    #[cold]
+    fn close_open(&self, ring: &impl Store, word: u64) {
+        let start = self.offset.load(Relaxed) - span(length(word));
+        ring.store_u64(address(start) + 8, closed(word));
+        self.open.store(0, Relaxed);
     }
 }
 

@@ -258,12 +258,28 @@ impl Producer {
         bytes: &[u8],
         cpu: u16,
     ) -> Result<usize, Violation> {
-        let gathers = kind == Kind::Data && bytes.len() as u64 <= GATHERED && self.may_gather(credits)?;
+        if bytes.len() as u64 <= GATHERED && self.is_behind() && kind == Kind::Data {
+            return self.push_behind(ring, credits, bytes, cpu);
+        }
+        let fill = |at, part| ring.write(at, &bytes[part]);
+        self.push_parts(ring, credits, (kind, false), bytes.len(), cpu, fill)
+    }
+
+    /// As [`Self::push`] of a small send to a receiver that is behind, as far as is known.
+    #[inline(never)]
+    fn push_behind(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<usize, Violation> {
+        let gathers = self.may_gather(credits)?;
         if gathers && self.append(ring, credits, bytes)? {
             return Ok(bytes.len());
         }
         let fill = |at, part| ring.write(at, &bytes[part]);
-        self.push_parts(ring, credits, (kind, gathers), bytes.len(), cpu, fill)
+        self.push_parts(ring, credits, (Kind::Data, gathers), bytes.len(), cpu, fill)
     }
 
     /// As [`Self::push`] of the `len` bytes at `from_offset` of what has arrived in another ring.
@@ -509,6 +525,21 @@ impl Producer {
         self.write(ring, credits, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, true, |_| {});
     }
 
+    /// Stores credit into the record that is written next, if any is to ride and there is a place for it.
+    #[cold]
+    #[inline(never)]
+    fn load_credit(&self, ring: &impl Store, credits: &impl Credits, header: &mut Header) {
+        let (offset, after) = (self.offset.load(Relaxed), self.position() + header.span());
+        if !header.is_open()
+            && let Some(place) = header.credit_at()
+            && let Some(credit) = credits.ride(self.generation(), after)
+        {
+            header.flags |= FLAG_CREDIT;
+            ring.store_u64(address(offset + place), credit);
+            self.rides.store(self.rides.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
     /// Stores payload, word, mark, in that order (law 4), and moves on.
     #[inline]
     fn write(
@@ -533,13 +564,8 @@ impl Producer {
         }
         let at = address(offset);
         self.close(ring);
-        if !header.is_open()
-            && let Some(place) = header.credit_at()
-            && let Some(credit) = credits.ride(self.generation(), after)
-        {
-            header.flags |= FLAG_CREDIT;
-            ring.store_u64(address(offset + place), credit);
-            self.rides.store(self.rides.load(Relaxed) + 1, Relaxed);
+        if credits.is_offered() {
+            self.load_credit(ring, credits, &mut header);
         }
         fill(address(offset + header.payload_at()));
         let word = header.to_word();
