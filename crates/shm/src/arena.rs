@@ -18,7 +18,7 @@ pub const SLOTS: u32 = 32768;
 /// References of a slot that nobody refers to and that is not free yet.
 pub const ENDING: u32 = 1 << 31;
 /// Bytes of one slot.
-pub const SLOT: usize = 2048;
+pub const SLOT: usize = 1280;
 /// Bytes of an arena. Sparse: only slots that were used take memory.
 pub const LEN: u64 = SLOTS as u64 * SLOT as u64;
 
@@ -189,14 +189,14 @@ impl Arena {
     }
 
     fn front(&self, slot: u32) -> &Front {
-        // SAFETY: `at` is in range and aligned to 2048; all-zero bytes are a valid front; all fields are atomics.
+        // SAFETY: `at` is in range and aligned to 64; all-zero bytes are a valid front; all fields are atomics.
         unsafe { &*self.at(slot).cast::<Front>() }
     }
 
     /// The counters of a slot.
     #[inline]
     pub fn counters(&self, slot: u32) -> &Counters {
-        // SAFETY: `at` is in range and aligned to 2048; all-zero bytes are valid counters; all fields are atomics.
+        // SAFETY: `at` is in range and aligned to 64; all-zero bytes are valid counters; all fields are atomics.
         unsafe { &*self.at(slot).cast::<Counters>() }
     }
 

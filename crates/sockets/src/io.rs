@@ -283,6 +283,10 @@ fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>)
 }
 
 fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
+    if done > 0 && failure.is_violation() {
+        // The next call fails; who was to blame is told now.
+        end_of_life::violated(end, failure.to_string());
+    }
     match failure {
         _ if done > 0 => Outcome::Bytes(done),
         Failure::Tcp => Outcome::Kernel,

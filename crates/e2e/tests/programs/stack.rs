@@ -62,7 +62,7 @@ fn a_run_that_is_killed_leaves_nothing() -> Result<()> {
     wait_for("it measures", PATIENCE, || {
         let names = crosslane_lab::list(&crosslane_lab::default_base());
         let up = names.iter().filter(|name| name.starts_with(&labs)).count();
-        if up == 3 && !arguments_with(&labs, middle).is_empty() {
+        if up == 5 && !arguments_with(&labs, middle).is_empty() {
             Ok(())
         } else {
             Err(format!("{up}; {}", program.tail()))
