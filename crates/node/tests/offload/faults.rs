@@ -12,9 +12,8 @@ use std::time::Duration;
 /// Names what [`child`] does: the control socket, the address, and `send` or `receive`.
 const CHILD: &str = "OFFLOAD_CHILD";
 
-/// Not a test of its own: the program that others start and kill.
+/// Not a test of its own, and nothing to do unless told: the program that others start and kill.
 #[test]
-#[ignore = "started by other tests"]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let words: Vec<&str> = told.split(' ').collect();
@@ -35,7 +34,7 @@ fn child() {
 
 pub(crate) fn start(control: &std::path::Path, address: SocketAddr, what: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "faults::child"]);
+    command.args(["--exact", "faults::child"]);
     command.env(CHILD, format!("{} {address} {what}", control.display()));
     command.stdout(Stdio::null()).spawn().unwrap()
 }
