@@ -1,4 +1,4 @@
-//! Circuits that programs of this host ask for: `Connect`, `Accept`, `Adopt`, `Close`, and what becomes of them.
+//! Circuits that programs of this host ask for: `Connect`, `Adopt`, `Close`, and what becomes of them.
 
 use crate::address::plain;
 use crate::host::Host;
@@ -44,34 +44,6 @@ impl Host {
             self.connect_there(session, tuple, slot, hurried)
         };
         outcome.err()
-    }
-
-    /// `Accept`: an answer if it stays plain TCP.
-    pub fn accept(&mut self, session: SessionId, slot: u32, socket: OwnedFd) -> Option<Plain> {
-        let Ok(names) = proof::connected(socket.as_fd()) else { return Some(Plain::System) };
-        let scope = self.scope_of(socket.as_fd());
-        drop(socket);
-        let tuple = Tuple { client: names.remote, server: names.local };
-        self.forget_untaken(&tuple, scope);
-        let Some(circuit) = self.circuits.accept(&tuple, scope) else {
-            return Some(Plain::NotAnnounced);
-        };
-        self.own(session, circuit, slot);
-        self.grant(session, circuit, false)
-    }
-
-    /// An announced end whose circuit was lost before its greeting came: most likely its program never had the circuit, and
-    /// made the connection by TCP.
-    fn forget_untaken(&mut self, tuple: &Tuple, scope: Scope) {
-        let Some(circuit) = self.circuits.find(tuple, Role::Server, scope) else { return };
-        let lost = self
-            .circuits
-            .get(circuit)
-            .is_some_and(|end| end.state == State::Pending && end.moving.is_some() && end.hops > 1);
-        if lost && self.count_arrived(circuit) == Some(0) {
-            self.close_end(circuit, true);
-            self.run_circuits();
-        }
     }
 
     /// `Adopt`: an answer if there is no such stream.

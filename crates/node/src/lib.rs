@@ -2,10 +2,11 @@
 //!
 //! One thread, one epoll ([`engine`]), over one struct that holds everything ([`host`]). It sets cables up over the
 //! scratchpads ([`cable`]), speaks with its neighbours through message channels ([`channel`], [`neighbour`]), gives
-//! programs their slices of circuits ([`request`], [`circuit`], [`dial`], [`answer`], [`part`]) and wake events ([`bell`]), carries IP ([`tun`],
+//! programs their slices of circuits ([`request`], [`circuit`], [`dial`], [`accept`], [`answer`], [`part`]) and wake events ([`bell`]), carries IP ([`tun`],
 //! [`ip`]), and tells about itself ([`status`], [`metrics`]). Who is where and what becomes of a circuit is decided
 //! in `crosslane_fabric`, which is pure.
 
+pub mod accept;
 pub mod address;
 pub mod answer;
 pub mod bell;

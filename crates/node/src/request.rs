@@ -98,6 +98,12 @@ impl Host {
                 Waiting::Bell { .. } => self.answer_bell(session, None),
                 Waiting::Buffer { .. } => self.answer_buffer(session, None),
                 Waiting::Echo { .. } => self.answer_echo(session, None, 0),
+                Waiting::Accept(accepting) => {
+                    if let Some(why) = self.try_accept(session, accepting) {
+                        self.refuse(session, why);
+                    }
+                    self.publish_announced();
+                }
                 Waiting::Circuit(_) => {}
             }
         }
@@ -288,6 +294,7 @@ fn waits_until(waiting: Waiting) -> Option<Duration> {
         Waiting::Bell { until, .. } | Waiting::Buffer { until, .. } | Waiting::Echo { until, .. } => {
             Some(until)
         }
+        Waiting::Accept(accepting) => Some(accepting.until),
         Waiting::Circuit(_) => None,
     }
 }

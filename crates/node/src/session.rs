@@ -1,5 +1,6 @@
 //! One program's (or tool's) session on the control socket.
 
+use crate::accept::Accepting;
 use crate::buffer::Opened;
 use crate::life::LifePage;
 use crate::packet;
@@ -43,6 +44,8 @@ pub struct ProgramArena {
 pub enum Waiting {
     /// A neighbour's answer about this circuit.
     Circuit(CircuitId),
+    /// The greeting of a stream that it accepts, or the end of it.
+    Accept(Accepting),
     /// A neighbour's answer about its waiter.
     Bell {
         /// The neighbour's port.

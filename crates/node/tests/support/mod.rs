@@ -263,6 +263,11 @@ impl Client {
         packet::send(&self.socket, &codec::encode(request).unwrap(), fds).unwrap();
     }
 
+    /// The control connection.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     pub fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> (Reply, Vec<OwnedFd>) {
         self.tell(request, fds);
         self.answer()

@@ -1,0 +1,97 @@
+//! `Accept`: the stream that an accepted connection is, if its far program took it for one.
+//!
+//! The far program gets its circuit before it sends its SYN, or goes by plain TCP; its greeting, the first unit of the
+//! stream, says that it has the circuit. The SYN may be here first: a host between may be slow, or a cable was cut and the
+//! greeting is sent again by another way. Nobody can tell then which of the two it is, so the answer waits: until the
+//! greeting comes, or the far daemon breaks off a circuit that its program never had.
+
+use crate::host::Host;
+use crate::proof;
+use crate::session::{SessionId, Waiting};
+use crosslane_fabric::circuit::{Role, Scope, State};
+use crosslane_wire::local::Plain;
+use crosslane_wire::{CircuitId, Tuple};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Longest that an answer waits for a circuit that was lost, if streams may look for another so long: less than a program
+/// waits for its daemon.
+const LOST: Duration = Duration::from_millis(1500);
+/// Longest that an answer waits for a greeting on a circuit that lives.
+const SLOW: Duration = Duration::from_millis(200);
+/// Pauses between two looks for it.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
+
+/// An `Accept` that was not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepting {
+    tuple: Tuple,
+    scope: Scope,
+    slot: u32,
+    since: Duration,
+    pause: Duration,
+    /// When it is looked at again.
+    pub until: Duration,
+}
+
+impl Accepting {
+    /// Looked at again after a pause, which becomes longer.
+    fn later(self, now: Duration) -> Self {
+        Self { pause: (self.pause * 2).min(PAUSES[1]), until: now + self.pause, ..self }
+    }
+}
+
+impl Host {
+    /// `Accept`: an answer if it stays plain TCP.
+    pub fn accept(&mut self, session: SessionId, slot: u32, socket: OwnedFd) -> Option<Plain> {
+        let Ok(names) = proof::connected(socket.as_fd()) else { return Some(Plain::System) };
+        let scope = self.scope_of(socket.as_fd());
+        drop(socket);
+        let tuple = Tuple { client: names.remote, server: names.local };
+        let (since, pause) = (self.now, PAUSES[0]);
+        self.try_accept(session, Accepting { tuple, scope, slot, since, pause, until: since })
+    }
+
+    /// Answers, or waits.
+    pub(crate) fn try_accept(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
+        let Accepting { tuple, scope, slot, since, .. } = accepting;
+        let found = self.circuits.find(&tuple, Role::Server, scope);
+        let taken = found.and_then(|circuit| self.is_taken(circuit, self.now.saturating_sub(since)));
+        match (found, taken) {
+            (Some(_), None) => {
+                let waiting = Waiting::Accept(accepting.later(self.now));
+                self.sessions.get_mut(&session)?.waiting = Some(waiting);
+                return None;
+            }
+            (Some(circuit), Some(false)) => {
+                self.close_end(circuit, true);
+                self.run_circuits();
+                return Some(Plain::NotAnnounced);
+            }
+            _ => {}
+        }
+        let Some(circuit) = self.circuits.accept(&tuple, scope) else {
+            return Some(Plain::NotAnnounced);
+        };
+        self.own(session, circuit, slot);
+        self.grant(session, circuit, false)
+    }
+
+    /// Whether the far program took the announced circuit, after the connection has been here for so long; `None` if that
+    /// cannot be told yet. Of a circuit that never was but a cable's memory the program can tell by itself.
+    fn is_taken(&mut self, circuit: CircuitId, waited: Duration) -> Option<bool> {
+        let Some(end) = self.circuits.get(circuit).filter(|end| end.state == State::Pending) else {
+            return Some(true);
+        };
+        let (moves, is_over) = (end.moving.is_some(), end.death.is_some() || end.far_closed);
+        let is_plain = end.hops <= 1 && end.generation == 0 && !moves;
+        if is_plain || self.count_arrived(circuit).is_none_or(|units| units > 0) {
+            return Some(true);
+        }
+        if is_over {
+            return Some(false);
+        }
+        let (longest, otherwise) = if moves { (LOST, false) } else { (SLOW, true) };
+        (waited >= longest).then_some(otherwise)
+    }
+}
