@@ -71,18 +71,9 @@ pub fn is_wanted(end: &Held, bytes: &[u8]) -> bool {
     }
     match end.transfer() {
         Transfer::ReadZcopy => true,
-        Transfer::Auto => {
-            len >= WORTHWHILE && stays(end) && end.may_announce() && way(end, bytes) == ANNOUNCED
-        }
+        Transfer::Auto => len >= WORTHWHILE && end.may_announce() && way(end, bytes) == ANNOUNCED,
         Transfer::Bcopy | Transfer::WriteZcopy => false,
     }
-}
-
-/// Whether the stream can never move to another circuit, since both its ends are on one host. A cut cable in the middle of an
-/// announcement may still cost a stream (docs/status.md), so over cables nothing is announced but by hand.
-fn stays(end: &Held) -> bool {
-    let tuple = end.tuple();
-    tuple.client.ip() == tuple.server.ip()
 }
 
 /// The way that this send goes: that of the run under way, or of a new one. The time between two sends is counted with
