@@ -2,7 +2,7 @@
 //!
 //! One thread, one epoll ([`engine`]), over one struct that holds everything ([`host`]). It sets cables up over the
 //! scratchpads ([`cable`]), speaks with its neighbours through message channels ([`channel`], [`neighbour`]), gives
-//! programs their slices of circuits ([`request`], [`circuit`], [`dial`], [`accept`], [`answer`], [`part`]) and wake events ([`bell`]), carries IP ([`tun`],
+//! programs their slices of circuits ([`request`], [`circuit`], [`dial`], [`accept`], [`answer`], [`part`], [`holders`]) and wake events ([`bell`]), carries IP ([`tun`],
 //! [`ip`]), and tells about itself ([`status`], [`metrics`]). Who is where and what becomes of a circuit is decided
 //! in `crosslane_fabric`, which is pure.
 
@@ -23,6 +23,7 @@ pub mod doubt;
 pub mod echo;
 pub mod engine;
 mod eventfd;
+pub mod holders;
 pub mod host;
 pub mod ip;
 pub mod life;

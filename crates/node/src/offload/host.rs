@@ -1,8 +1,8 @@
 //! What programs ask of the daemon before they hand transfers over.
 
 use super::{Engines, Work};
+use crate::holders::life_of;
 use crate::host::Host;
-use crate::part::life_of;
 use crate::random;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;

@@ -1,0 +1,160 @@
+//! The sessions that an end was given to: who gets its slices, sees its life word, and is woken.
+
+use crate::host::{Host, life_reason_of};
+use crate::session::SessionId;
+use crosslane_fabric::circuit::{End, Role};
+use crosslane_wire::CircuitId;
+use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
+use std::os::fd::AsFd;
+
+impl Host {
+    /// A session is gone: the ends that nobody else holds are closed. Not broken off: the kernel closes the sockets of
+    /// a dead process, and the far side learns by FIN or RST as it would with TCP.
+    pub fn release_held(&mut self, session: SessionId, held: impl IntoIterator<Item = CircuitId>) {
+        for circuit in held {
+            let Some(parts) = self.parts.get_mut(&circuit) else { continue };
+            if parts.holders.iter().all(|(holder, _)| *holder == session) {
+                self.close_end(circuit, false);
+            } else {
+                parts.holders.retain(|(holder, _)| *holder != session);
+            }
+        }
+    }
+
+    /// The session is the one whose arena has the end.
+    pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, slot: u32) {
+        let Some(owner) = self.sessions.get(&session) else { return };
+        let Some(parts) = self.parts.get_mut(&circuit) else { return };
+        parts.slot = slot;
+        parts.pid = owner.pid;
+        parts.program.clone_from(&owner.program);
+        parts.arena.clone_from(&owner.arena);
+        self.hold(session, circuit);
+    }
+
+    /// Enters the session among the holders of the end; its word in the session's life page.
+    fn hold(&mut self, session: SessionId, circuit: CircuitId) -> Option<u32> {
+        let holder = self.sessions.get_mut(&session)?;
+        let parts = self.parts.get_mut(&circuit)?;
+        if let Some((_, life)) = parts.holders.iter().find(|(holder, _)| *holder == session) {
+            return Some(*life);
+        }
+        let page = holder.life.as_mut()?;
+        let life = page.allot()?;
+        if let Some(end) = self.circuits.get(circuit) {
+            page.set(life, life_of(end, parts.published));
+        }
+        holder.held.insert(circuit);
+        parts.holders.push((session, life));
+        Some(life)
+    }
+
+    /// Hands an end to a session, from its oldest slices that still count on, with the owner's arena if it is `adopted`; the reason if that cannot be.
+    pub(crate) fn grant(&mut self, session: SessionId, circuit: CircuitId, adopted: bool) -> Option<Plain> {
+        if let Some(parts) = self.parts.get_mut(&circuit) {
+            parts.trim();
+        }
+        let Some(life) = self.hold(session, circuit) else {
+            if !adopted {
+                self.close_end(circuit, true);
+            }
+            return Some(Plain::NoSlot);
+        };
+        let (Some(end), Some(parts), Some(holder)) =
+            (self.circuits.get(circuit), self.parts.get(&circuit), self.sessions.get_mut(&session))
+        else {
+            return Some(Plain::System);
+        };
+        let Some((slices, outbound)) =
+            parts.slices.front().and_then(|slices| Some((slices, slices.outbound.as_ref()?)))
+        else {
+            return Some(Plain::System);
+        };
+        let retention = parts.retention.as_ref();
+        let reply = Reply::Circuit {
+            circuit,
+            token: parts.token,
+            tuple: end.tuple,
+            client: end.role == Role::Client,
+            ring_max: slices.ring_max,
+            rx_key: slices.rx_key,
+            tx_key: slices.tx_key,
+            life,
+            slot: parts.slot,
+            generation: slices.generation,
+            transit: slices.transit,
+            retained: retention.is_some(),
+        };
+        let mut fds = vec![slices.inbound.as_fd(), outbound.as_fd()];
+        fds.extend(retention.map(AsFd::as_fd));
+        if let (true, Some(arena)) = (adopted, &parts.arena) {
+            fds.push(arena.fd.as_fd());
+        }
+        holder.reply(&reply, &fds);
+        if !adopted {
+            self.counters.streams_opened += 1;
+        }
+        None
+    }
+
+    /// Nobody holds the end any more; it was never used.
+    pub(crate) fn drop_holders(&mut self, circuit: CircuitId) {
+        let Some(parts) = self.parts.get_mut(&circuit) else { return };
+        for (session, life) in std::mem::take(&mut parts.holders) {
+            if let Some(session) = self.sessions.get_mut(&session) {
+                session.held.remove(&circuit);
+                if let Some(page) = &mut session.life {
+                    page.release(life);
+                }
+            }
+        }
+    }
+
+    /// Whether the session is of a program that holds the end: the end was given to it, or to a process that it was
+    /// forked from, whose arena it has.
+    pub(crate) fn shares(&self, session: SessionId, circuit: CircuitId) -> bool {
+        let (Some(asking), Some(parts)) = (self.sessions.get(&session), self.parts.get(&circuit)) else {
+            return false;
+        };
+        let arena = asking.arena.as_ref().map(|arena| arena.identity);
+        parts.holders.iter().any(|(holder, _)| {
+            let holder_arena = self.sessions.get(holder).and_then(|holder| holder.arena.as_ref());
+            *holder == session || (arena.is_some() && holder_arena.map(|arena| arena.identity) == arena)
+        })
+    }
+
+    /// Programs that hold the end see how it is.
+    pub(crate) fn show_life(&mut self, circuit: CircuitId) {
+        let (Some(parts), Some(end)) = (self.parts.get(&circuit), self.circuits.get(circuit)) else { return };
+        let word = life_of(end, parts.published);
+        if let Some(engines) = &self.offload {
+            engines.show(circuit, word);
+        }
+        for (session, life) in &parts.holders {
+            if let Some(page) = self.sessions.get(session).and_then(|session| session.life.as_ref()) {
+                page.set(*life, word);
+            }
+        }
+    }
+
+    /// Programs that hold the end see how it is, and are woken.
+    pub(crate) fn wake_holders(&mut self, circuit: CircuitId) {
+        self.show_life(circuit);
+        let sharers: Vec<SessionId> =
+            self.sessions.keys().copied().filter(|session| self.shares(*session, circuit)).collect();
+        for session in sharers {
+            self.ring_session(session);
+        }
+    }
+}
+
+/// What the life page says of an end, whose programs know of this generation.
+pub(crate) fn life_of(end: &End, published: u32) -> u32 {
+    let reason = match (end.death, end.moving) {
+        (Some(death), _) => life_reason_of(death),
+        (None, Some(_)) => LIFE_MOVING,
+        (None, None) if end.generation != published => LIFE_MOVING,
+        (None, None) => LIFE_ALIVE,
+    };
+    life_word(published, reason)
+}
