@@ -155,7 +155,13 @@ impl Stream {
             Ok(waiter) => waiter,
             // The daemon is frozen; the stream need not be.
             Err(Error::Session(SessionError::Late)) => return self.doze(None, sooner(deadline, BLIND)),
-            Err(error) => return Err(error),
+            Err(error) => {
+                if matches!(error, Error::DaemonGone) {
+                    // What comes next is told so too, also what need not wait.
+                    self.end.break_off(libc::ECONNRESET);
+                }
+                return Err(error);
+            }
         };
         let armed = self.arm(what, waiter.id());
         let outcome = if self.is_ready(what) {
