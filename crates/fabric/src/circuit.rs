@@ -288,8 +288,10 @@ impl Circuits {
             let owner = self.owners.remove(&channel);
             let output = Output::Freed { channel, port: gone.port, epoch: gone.epoch };
             self.outputs.push_back(output);
-            if let Some(Owner::End(circuit)) = owner {
-                self.channel_gone(circuit, channel);
+            match owner {
+                Some(Owner::End(circuit)) => self.channel_gone(circuit, channel),
+                Some(Owner::Transit(transit, side)) => self.transit_event(transit, side, event),
+                None => {}
             }
             return;
         }

@@ -1,12 +1,14 @@
 //! Circuits that pass through this host: two channels, of which the one behind was asked for by the one before.
 //!
 //! ```text
-//!   transit --> Opening --> Passed: pass --> Open --> a side closes in order: Drain ... drained --> (gone)
-//!                  |                           |
-//!                  v refused                   +--> a side is lost, or broken off: Stop --> (gone)
-//!                (gone)
+//!   transit --> Opening --> Passed: pass --> Open --> a side closes in order: Drain ... drained --> [Half closed]
+//!                  |                           |                                                      |
+//!                  v refused                   +--> a side is lost, or broken off: Stop               v the other closes: Stop
+//!                (gone)                                                  --> (gone)                 (gone)
 //! ```
-//! What one side learns of its neighbour, the other tells its own: closed, broken off, lost.
+//! What one side learns of its neighbour, the other tells its own: closed, broken off, lost. Whoever closed in order hears
+//! that it is over when the other side has heard of it and closed too: if that one's cable is lost before, it looks for the
+//! stream again, and must find what is left of it.
 
 use crate::channel::Event;
 use crate::circuit::{Circuits, Output, Owner, Path};
@@ -57,10 +59,10 @@ impl Circuits {
         }
     }
 
-    /// All that the side wrote before it closed was passed on.
+    /// All that the side wrote before it closed was passed on: the other one is told.
     pub fn drained(&mut self, transit: TransitId, side: usize) {
-        if self.transits.get(&transit).is_some_and(|found| found.draining[side]) {
-            self.stop(transit, Closing::Done);
+        if let Some(found) = self.transits.get(&transit).filter(|found| found.draining[side]) {
+            self.channels.close(found.channels[1 - side], Closing::Done);
         }
     }
 
@@ -99,7 +101,8 @@ impl Circuits {
             }
             Event::FarClosed(how) => self.stop(transit, how),
             Event::Lost => self.stop(transit, Closing::Lost),
-            Event::Freed(_) => {}
+            // It was told that the other side has closed, and did so too.
+            Event::Freed(_) => self.stop(transit, Closing::Done),
         }
     }
 

@@ -46,9 +46,21 @@ fn a_circuit_in_transit_closes_in_order_once_it_is_drained() {
     assert_eq!(host.poll_output(), None, "the other side did not close");
     host.drained(transit, 0);
     let done = |channel| closed(ChannelId(channel), Closing::Done);
-    assert_eq!(sent(&mut host), [(PORT, done(50)), (PortId(1), done(60))]);
+    assert_eq!(sent(&mut host), [(PortId(1), done(60))], "one side hears of the other");
     host.handle_message(PortId(1), closed(channels[1], Closing::Done)).unwrap();
-    assert_eq!(sent(&mut host), []);
+    assert_eq!(sent(&mut host), [(PORT, done(50))], "and the other that it was heard");
+    assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
+}
+
+#[test]
+fn whoever_closed_in_order_hears_of_a_loss_before_the_other_side_has_heard_of_it() {
+    let (mut host, transit, channels) = host_between();
+    host.handle_message(PortId(1), closed(channels[1], Closing::Done)).unwrap();
+    assert_eq!(host.poll_output(), Some(Output::Drain { transit, side: 1 }));
+    host.drained(transit, 1);
+    assert_eq!(sent(&mut host), [(PORT, closed(ChannelId(50), Closing::Done))]);
+    host.handle_link_down(PORT, HostId(1), Death::Cable);
+    assert_eq!(sent(&mut host), [(PortId(1), closed(ChannelId(60), Closing::Lost))]);
     assert_eq!((host.transits().count(), host.channel_count()), (0, 0));
 }
 
