@@ -386,6 +386,39 @@ fn a_writer_that_is_killed_holds_up_only_while_it_has_claimed() {
     });
 }
 
+/// Offers again when it has taken back, and takes that back too: the words speak of the last one only.
+#[derive(Clone, Debug)]
+struct SinkAgain {
+    take_back: [TakeBack; 2],
+    done: usize,
+}
+
+impl Side for SinkAgain {
+    fn step(&mut self, loaded: u64, world: &mut World) -> Step {
+        let Some(take_back) = self.take_back.get_mut(self.done) else { return Step::End };
+        of(take_back.step(loaded)).unwrap_or_else(|bytes| {
+            if self.done == 0 {
+                (world.received, world.given_back) = (bytes.unwrap_or(0), true);
+            }
+            self.done += 1;
+            Step::Own
+        })
+    }
+}
+
+#[test]
+fn a_writer_that_comes_two_offers_late_does_not_write() {
+    let (_, writer) = write_sides();
+    let back = |sequence| TakeBack::new(Announced { sequence, len: 8 });
+    let sink = SinkAgain { take_back: [back(SEQUENCE), back(SEQUENCE + 1)], done: 0 };
+    let states = explore(sink, writer, false, |state| {
+        assert!(state.a.over && state.b.over, "somebody waits for ever: {state:?}");
+        assert!(!state.world.harmed, "{state:?}");
+        assert_eq!(state.world.sent.unwrap_or(0), state.world.received, "{state:?}");
+    });
+    assert!(states > 50, "only {states} states");
+}
+
 /// Takes back without the fence, as a wrong program would.
 #[derive(Clone, Debug)]
 struct Unfenced(Sink);

@@ -23,11 +23,18 @@ impl Claim {
             1 => Action::Store(Word::WrClaim, word(self.sequence, 0)),
             2 => Action::Fence,
             3 => Action::Load(Word::SinkOff),
-            4 if sequence_of(loaded) != self.sequence => Action::Done(true),
+            4 if !is_sink_off(loaded, self.sequence) => Action::Done(true),
             4 => Action::Store(Word::WrClaim, 0),
             _ => Action::Done(false),
         }
     }
+}
+
+/// Whether offer `sequence` was taken back by the sink's word, which speaks of the last one that was: all before that are
+/// over too, since one is open at a time.
+fn is_sink_off(sink_off: u64, sequence: u32) -> bool {
+    let off = sequence_of(sink_off);
+    off != 0 && off.wrapping_sub(sequence) < u32::MAX / 2
 }
 
 /// The source has written what it claimed (RdmaWrCompl); with 0 bytes it gives the claim back (SinkCancelAck).
@@ -104,6 +111,20 @@ pub fn landed(what: Announced, wr_done: u64) -> Result<Option<u32>, Lie> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_taken_back_last_is_over_and_all_before_it() {
+        for (off, sequence, over) in [
+            (0, 7, false),
+            (6, 7, false),
+            (7, 7, true),
+            (8, 7, true),
+            (2, u32::MAX, true),
+            (u32::MAX, 2, false),
+        ] {
+            assert_eq!(is_sink_off(word(off, 0), sequence), over, "{off} {sequence}");
+        }
+    }
 
     #[test]
     fn what_is_said_to_be_written_is_held_against_what_was_offered() {
