@@ -52,7 +52,7 @@ struct xl_stats {
     uint64_t tx_transaction;  /* by Transactions */
     uint64_t tx_copied;       /* payload that this end copied to send it */
     uint64_t tx_records;      /* records with payload */
-    uint64_t tx_control;      /* messages without payload of this end: announcements, completions */
+    uint64_t tx_control;      /* messages without payload of this end: announcements */
     uint64_t tx_cancelled;    /* announcements of this end that were taken back or refused */
     uint64_t tx_offloaded;    /* payload that the daemon's engine moved */
     uint64_t rx_bytes;        /* payload received: the sum of the next four */

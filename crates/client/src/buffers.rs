@@ -13,4 +13,4 @@
 pub mod far;
 
 pub use crosslane_shm::FarBuffer;
-pub use crosslane_shm::buffer::{Buffer, Located, OpenBuffer, locate, locate_bytes};
+pub use crosslane_shm::buffer::{Buffer, Landing, Located, OpenBuffer, locate, locate_bytes};

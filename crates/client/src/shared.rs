@@ -138,6 +138,8 @@ pub struct Announcement {
     pub proof: AtomicU64,
     /// Where the proof stands.
     pub proof_at: AtomicU64,
+    /// Of a sink: the line behind the buffer.
+    pub line: AtomicU32,
     /// Of a sink: units of our sending direction that had been consumed.
     pub units: AtomicU64,
     /// Which of the stream's rings it was announced in.
@@ -208,6 +210,7 @@ impl Announcement {
         ] {
             word.store(value, Relaxed);
         }
+        self.line.store(descriptor.line, Relaxed);
         self.len.store(descriptor.len, Relaxed);
         self.done.store(0, Relaxed);
         self.refused.store(0, Relaxed);

@@ -18,10 +18,12 @@
 //! `write`, holes). So only the owner's process writes there.
 
 mod fork;
+mod landing;
 mod owned;
 mod slots;
 
 pub use fork::{after_fork_in_child, after_fork_in_parent, before_fork, make_private};
+pub use landing::Landing;
 pub use owned::{Buffer, OpenBuffer};
 
 use core::ptr::NonNull;
@@ -235,6 +237,16 @@ pub fn tell_later(buffer: BufferId) {
 }
 
 impl Located {
+    /// A line behind the buffer for an offer of this place; `None` if all are in use, or it is not one that others may
+    /// store into.
+    ///
+    /// # Safety
+    /// The buffer is not freed while the line is held.
+    pub unsafe fn landing<'a>(&self) -> Option<Landing<'a>> {
+        // SAFETY: the caller's promise.
+        if self.reach == Reach::Store { unsafe { self.slot.landing() } } else { None }
+    }
+
     /// Does `work` with the buffer's memory, which others may have from now on; `None` if it is gone.
     pub fn share<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         self.slot.mark_shared();

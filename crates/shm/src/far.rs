@@ -3,9 +3,9 @@
 use crate::mem::{Mapping, check_memory};
 use crate::region::BadPlace;
 use crate::{MapError, copy};
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_wire::Reach;
-use crosslane_wire::buffer::{ALIVE, len_ok, memory_len};
+use crosslane_wire::buffer::{ALIVE, landing_at, len_ok, memory_len};
 use rustix::fs::SealFlags;
 use rustix::mm::ProtFlags;
 use std::os::fd::AsFd;
@@ -78,6 +78,15 @@ impl FarBuffer {
         let at = self.place(offset, source.len())?;
         // SAFETY: in range, and mapped for stores; `source` is private memory, so the two cannot overlap.
         unsafe { copy::into_shared(at, source) }
+        Ok(())
+    }
+
+    /// Says behind the buffer, in line `number`, what was written into it before: `word`, with its `seal`.
+    pub fn land(&self, number: u32, word: u64, seal: u64) -> Result<(), BadPlace> {
+        let at = landing_at(number).and_then(|at| usize::try_from(self.len + at).ok());
+        let at = at.filter(|_| self.reach == Reach::Store).ok_or(self.outside(self.len, 0))?;
+        self.mapping.word64(at + 8).store(seal, Relaxed);
+        self.mapping.word64(at).store(word, Release);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crosslane_shm::far::{FarBuffer, check_buffer};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::region::BadPlace;
 use crosslane_wire::Reach;
-use crosslane_wire::buffer::{LEN_MAX, memory_len};
+use crosslane_wire::buffer::{LANDINGS, LEN_MAX, memory_len};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
@@ -92,6 +92,29 @@ fn far_programs_store_into_an_open_one_and_late_stores_reach_nobody() {
     others.iter_mut().for_each(|other| other.fill(7));
     far.copy_in(0, &[9; 3 * PAGE]).unwrap();
     assert!(others.iter().all(|other| other.iter().all(|byte| *byte == 7)), "a late store reached {place:?}");
+}
+
+#[test]
+fn each_offer_of_an_open_buffer_has_a_line_until_it_is_over() {
+    let _others = among_others();
+    let buffer = OpenBuffer::new(4096).unwrap();
+    let mut lines: Vec<_> = core::iter::from_fn(|| buffer.landing()).take(100).collect();
+    assert_eq!(lines.len(), LANDINGS as usize);
+    let far = far(&buffer.locate(0, 4096).unwrap());
+    for line in &lines {
+        far.land(line.number(), 1000 + u64::from(line.number()), 7).unwrap();
+    }
+    for line in &lines {
+        assert_eq!((line.word(), line.seal()), (1000 + u64::from(line.number()), 7));
+    }
+    let freed = lines.swap_remove(17).number();
+    assert_eq!(buffer.landing().map(|line| line.number()), Some(freed));
+    assert!(far.land(LANDINGS, 1, 1).is_err() && far.land(u32::MAX, 1, 1).is_err() && !far.is_gone());
+    let loads = Buffer::new(4096).unwrap();
+    let place = crosslane_shm::buffer::locate_bytes(&loads).unwrap();
+    // SAFETY: the buffer is freed at the end.
+    assert!(unsafe { place.landing() }.is_none());
+    assert!(FarBuffer::map(descriptor(&place), place.len, place.reach).unwrap().land(0, 1, 1).is_err());
 }
 
 #[test]

@@ -44,25 +44,22 @@ pub fn receive(
     deadline: Option<Instant>,
 ) -> Result<Landed, Failure> {
     let place = place(buffer).filter(|place| end.share(place).is_ok());
-    let Some(place) = place else { return Ok(Landed::Ring(false)) };
-    let Some(wake) = end.offer(thread::tid(), request, &place, buffer.len())? else {
+    // SAFETY: the program's promise to `recv` and `xl_transact`: the memory is its until the call returns.
+    let Some((place, line)) = place.and_then(|place| Some((place, unsafe { place.landing() }?))) else {
+        return Ok(Landed::Ring(false));
+    };
+    let Some(wake) = end.offer(thread::tid(), request, (&place, &line), buffer.len())? else {
         return Ok(Landed::Ring(false));
     };
     waiters::ring(end, wake);
-    loop {
-        if let Some(count) = end.take_landed(thread::tid())? {
-            return Ok(Landed::Bytes(count));
-        }
-        let outcome = wait::wait(fd, end, For::Data, deadline);
-        if outcome.is_ok() && end.has_landed() {
-            continue;
-        }
-        return Ok(match (end.take_back(thread::tid())?, outcome) {
-            (Some(count), _) => Landed::Bytes(count),
-            (None, Ok(())) => Landed::Ring(true),
-            (None, Err(errno)) => Landed::Errno(errno),
-        });
-    }
+    let outcome = wait::wait_until(fd, end, For::Data, deadline, || end.has_landed(&line));
+    let landed = end.take_landed(thread::tid(), &line)?;
+    let landed = if landed.is_none() { end.take_back(thread::tid(), &line)? } else { landed };
+    Ok(match (landed, outcome) {
+        (Some(count), _) => Landed::Bytes(count),
+        (None, Ok(())) => Landed::Ring(true),
+        (None, Err(errno)) => Landed::Errno(errno),
+    })
 }
 
 /// As `send` of the request and `recv` of the answer, one after the other, where nothing can be offered.

@@ -71,13 +71,25 @@ impl Drop for Spinner {
 /// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, `EAGAIN` past
 /// `deadline`, or `EBADF` if another thread closed `fd` meanwhile (the kernel would wait on; nobody can want that).
 pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
+    wait_until(fd, end, what, deadline, || false)
+}
+
+/// As [`wait`], or until `also` holds, of which the far side's bell for `what` tells as well.
+pub fn wait_until(
+    fd: c_int,
+    end: &Held,
+    what: For,
+    deadline: Option<Instant>,
+    also: impl Fn() -> bool,
+) -> Result<(), c_int> {
+    let ready = || also() || stirred(end, what);
     let budget = match what {
         For::Data => &end.shared().receiving.budget,
         For::Room | For::Credit | For::Answer(_) => &end.shared().sending.budget,
     };
     let ns = if is_long(what) || end.engine_waited() { 0 } else { spin_ns(end, budget) };
     if let Some(_spinner) = Spinner::among(ns)
-        && spin(ns, || stirred(end, what))
+        && spin(ns, ready)
     {
         budget.spun(process::spin_ns());
         return Ok(());
@@ -86,7 +98,7 @@ pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Resu
         return Err(libc::EAGAIN);
     }
     let start = Instant::now();
-    let outcome = sleep(fd, end, what, deadline);
+    let outcome = sleep(fd, end, what, deadline, ready);
     budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), process::spin_ns());
     // Another thread may have closed the descriptor, and its number may be something else by now.
     if table::look(fd) == Some(Entry { kind: Kind::Stream, index: end.index }) {
@@ -175,7 +187,13 @@ fn is_nobodys(end: &Held) -> bool {
     end.dead().is_some() || end.gone()
 }
 
-fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
+fn sleep(
+    fd: c_int,
+    end: &Held,
+    what: For,
+    deadline: Option<Instant>,
+    ready: impl Fn() -> bool,
+) -> Result<(), c_int> {
     end.shared().counters.sleeps.fetch_add(1, Relaxed);
     let waiter = Waiter::take();
     let armed = waiter.is_some_and(|waiter| match what {
@@ -190,7 +208,7 @@ fn sleep(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<
     } else {
         Some(BLIND)
     };
-    let outcome = if stirred(end, what) || over(end, what) {
+    let outcome = if ready() || over(end, what) {
         Ok(())
     } else {
         doze(fd, end, waiter.filter(|_| armed || queued), cap, deadline)

@@ -1,13 +1,13 @@
 //! Zero copy: one side announces memory, the other reads or writes it by itself, and either may take its word back at any
 //! moment. The rules are those of the Sockets Direct Protocol (InfiniBand Architecture Specification, annex A4); its
-//! messages that must overtake unread bytes are words here (`crosslane_wire::slice`).
+//! messages that must overtake unread bytes are words here (`crosslane_wire::slice`, `crosslane_wire::buffer`).
 //!
 //! ```text
 //!   Read Zcopy    source  SrcAvail record --------------------------> sink fetches, a piece at a time
 //!                         <-- RdmaRdCompl (RD_DONE) --  or  <-- SendSm: "by the ring, please"
 //!                         SrcAvailCancel (SRC_OFF), VERDICT --------> what came too late is dropped
 //!   Write Zcopy   sink    SinkAvail record -------------------------> source claims, writes,
-//!                         <-- RdmaWrCompl (WR_DONE) --
+//!                         <-- RdmaWrCompl, behind the bytes --
 //!                         SinkAvailCancel (SINK_OFF) ---------------> unless claimed, it never writes
 //!   Transaction   the SinkAvail record carries a request; the answer is written into the announced memory
 //! ```
@@ -106,7 +106,7 @@ pub enum Word {
     Verdict,
     /// The source writes now.
     WrClaim,
-    /// RdmaWrCompl: by the source.
+    /// RdmaWrCompl: by the source, behind the memory that it wrote.
     WrDone,
 }
 

@@ -3,11 +3,16 @@
 //! ```text
 //!   0      the buffer's bytes, `len` of them, a multiple of the page size
 //!   len    GONE  u32   1: its owner has given it back; who maps it may forget it
-//!          nothing up to the end of the page
+//!   +64    lines of an open buffer, [`LANDINGS`] of them: what the far program has written of what was offered to it with
+//!          this line's number (RdmaWrCompl): word u64, seal u64
 //! ```
 //! The owner writes `GONE`. It is for thrift alone: nobody is harmed by one who lies there.
+//!
+//! A line is written with the answer, after it. Its word is of the form of [`crate::zcopy`]. Others may have the buffer
+//! mapped as well, from other circuits, so the word counts only with the [`seal`] of the circuit that it was offered to.
 
-use crate::slice::PAGE;
+use crate::record::mark;
+use crate::slice::{LINE, PAGE};
 
 /// Longest buffer, bytes.
 pub const LEN_MAX: u64 = (1 << 30) - PAGE;
@@ -15,6 +20,20 @@ pub const LEN_MAX: u64 = (1 << 30) - PAGE;
 pub const ALIVE: u32 = 0;
 /// The word behind the buffer, of one that was given back.
 pub const GONE: u32 = 1;
+
+/// Offers of one open buffer that may be open at a time.
+pub const LANDINGS: u32 = 63;
+
+/// Where line `number` begins, bytes behind the buffer's end; `None` if there is no such line.
+pub fn landing_at(number: u32) -> Option<u64> {
+    (number < LANDINGS).then(|| (u64::from(number) + 1) * LINE)
+}
+
+/// What proves that a word is of those who share a circuit: `writes` is the key of the marks that the word's writer
+/// makes, `reads` that of the marks that it looks for.
+pub fn seal(writes: u64, reads: u64, word: u64) -> u64 {
+    mark(writes, word) ^ mark(reads, !word)
+}
 
 /// Bytes of the memory of a buffer of `len` bytes.
 pub const fn memory_len(len: u64) -> u64 {
@@ -24,4 +43,23 @@ pub const fn memory_len(len: u64) -> u64 {
 /// Whether a buffer may have this many bytes.
 pub const fn len_ok(len: u64) -> bool {
     len > 0 && len <= LEN_MAX && len.is_multiple_of(PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_lie_in_the_page_behind_the_buffer() {
+        let last = landing_at(LANDINGS - 1).unwrap();
+        assert_eq!((landing_at(0), last + LINE, landing_at(LANDINGS)), (Some(LINE), PAGE, None));
+    }
+
+    #[test]
+    fn a_seal_is_of_one_word_and_of_both_keys_in_their_order() {
+        let good = seal(1, 2, 3);
+        for other in [seal(2, 1, 3), seal(1, 2, 4), seal(1, 3, 3), seal(2, 2, 3), 0, 3] {
+            assert_ne!(good, other);
+        }
+    }
 }

@@ -14,10 +14,10 @@
 //!   0x0098  MODE      u64   1: W wants R -> W by the ring only (ModeChange to Buffered)        }
 //!   0x00c0  SRC_OFF   u64   R may not fetch what W announced any more (SrcAvailCancel)         } W as the source of
 //!   0x00c8  VERDICT   u64   and so much of it counts as fetched                                } W -> R
-//!   0x00d0  WR_CLAIM  u64   W writes into what R announced now                                 }
-//!   0x00d8  WR_DONE   u64   W has written so much of it (RdmaWrCompl, SinkCancelAck if 0)      }
+//!   0x00d0  WR_CLAIM  u64   W writes into what R announced now; 0: it does not (SinkCancelAck) }
 //!   0x1000  ring of W -> R, `ring_max` bytes
 //! ```
+//! How much W has written into what R announced (RdmaWrCompl) is said behind the written buffer: `crate::buffer`.
 //! The words from `RD_DONE` on are of `crate::zcopy`'s form: which announcement << 32 | bytes.
 //! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT`, the two
 //! `WANT` words and `LANDED` share a cache line: the sender looks at all of them together.
@@ -52,8 +52,6 @@ pub const SRC_OFF: usize = 0xc0;
 pub const VERDICT: usize = 0xc8;
 /// Offset of the word that is set while announced memory is written (u64).
 pub const WR_CLAIM: usize = 0xd0;
-/// Offset of RdmaWrCompl and SinkCancelAck (u64).
-pub const WR_DONE: usize = 0xd8;
 /// Offset of the ring.
 pub const RING: usize = 0x1000;
 /// Smallest ring, bytes; every ring starts with this much of itself in use.

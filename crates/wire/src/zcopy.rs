@@ -6,7 +6,8 @@
 //!     +4   len      u32   bytes of memory, 1 to [`LONGEST`]; with [`PROCESS`] if it is a process's own
 //!     +8   whose    u64   buffer's number, or process id
 //!     +16  at       u64   SrcAvail: where the memory begins: byte of the buffer, or address; SinkAvail: byte of the buffer
-//!     +24  proof    u64   of a process: a number that stands at `proof_at`, and nowhere else; else 0
+//!     +24  proof    u64   of a process: a number that stands at `proof_at`, and nowhere else; of a buffer: the line behind it
+//!                         that is to say how much was written, below [`LANDINGS`]
 //!     +32  proof_at u64   its address
 //!     +40  units    u64   SinkAvail: units of the other direction that were consumed; void if more were sent.
 //!                         SrcAvail: not 0 if the source is to be rung when all is fetched
@@ -16,6 +17,7 @@
 //! ```
 
 use crate::DecodeError;
+use crate::buffer::LANDINGS;
 
 /// Bytes of a descriptor.
 pub const DESCRIPTOR: u32 = 48;
@@ -51,6 +53,8 @@ pub struct Descriptor {
     pub whose: Whose,
     /// Where it begins: byte of the buffer, or address.
     pub at: u64,
+    /// Of a sink's buffer: which line behind it says how much was written (`crate::buffer`); else 0.
+    pub line: u32,
     /// Of a sink: units of the other direction that were consumed when it was announced. Of a source: whether it is to be
     /// rung when all is fetched.
     pub units: u64,
@@ -60,7 +64,7 @@ impl Descriptor {
     /// The bytes of a record.
     pub fn encode(&self) -> [u8; DESCRIPTOR as usize] {
         let (flag, whose, proof, proof_at) = match self.whose {
-            Whose::Buffer(number) => (0, number, 0, 0),
+            Whose::Buffer(number) => (0, number, self.line.into(), 0),
             Whose::Process { pid, proof, proof_at } => (PROCESS, u64::from(pid), proof, proof_at),
         };
         let first = u64::from(self.len | flag) << 32 | u64::from(self.sequence);
@@ -85,13 +89,14 @@ impl Descriptor {
         if at.checked_add(len.into()).is_none() {
             return Err(DecodeError::Range("place of announced memory"));
         }
-        let whose = if flag == 0 {
-            Whose::Buffer(whose)
+        let (whose, line) = if flag == 0 {
+            let line = u32::try_from(proof).ok().filter(|&line| line < LANDINGS);
+            (Whose::Buffer(whose), line.ok_or(DecodeError::Range("line of announced memory"))?)
         } else {
             let pid = u32::try_from(whose).map_err(|_| DecodeError::Range("process id"))?;
-            Whose::Process { pid, proof, proof_at }
+            (Whose::Process { pid, proof, proof_at }, 0)
         };
-        Ok(Self { sequence, len, whose, at, units })
+        Ok(Self { sequence, len, whose, at, line, units })
     }
 }
 
@@ -136,19 +141,21 @@ mod tests {
     #[test]
     fn a_descriptor_survives_the_way() {
         for whose in [Whose::Buffer(u64::MAX), OF_PROCESS] {
-            let descriptor = Descriptor { sequence: 3, len: 1 << 20, whose, at: 1 << 40, units: 12 };
+            let line = if whose == OF_PROCESS { 0 } else { LANDINGS - 1 };
+            let descriptor = Descriptor { sequence: 3, len: 1 << 20, whose, at: 1 << 40, line, units: 12 };
             assert_eq!(Descriptor::decode(&descriptor.encode()), Ok(descriptor));
         }
     }
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let good = Descriptor { sequence: 1, len: 1, whose: Whose::Buffer(1), at: 0, units: 0 };
+        let good = Descriptor { sequence: 1, len: 1, whose: Whose::Buffer(1), at: 0, line: 0, units: 0 };
         let bad = [
             Descriptor { sequence: 0, ..good },
             Descriptor { len: 0, ..good },
             Descriptor { len: LONGEST + 1, ..good },
             Descriptor { at: u64::MAX, ..good },
+            Descriptor { line: LANDINGS, ..good },
         ];
         assert!(bad.iter().all(|descriptor| Descriptor::decode(&descriptor.encode()).is_err()));
         let mut bytes = Descriptor { whose: OF_PROCESS, ..good }.encode();

@@ -15,7 +15,7 @@ by the mode that a stream chooses by itself (auto), by each mode forced by rules
 kernel's TCP over loopback and over a veth pair. For each size: MB/s (10^6), MB in a second of
 processor time (both programs' and both daemons' added up), copies of each byte, and which mode
 carried the bytes, by the streams' own counters: a forced mode that another one stood in for has no
-figure. The same for programs that are written for streams, from 16 KB on: copied, from posted
+figure. A message is a record, or a word that tells the far end something. The same for programs that are written for streams, from 16 KB on: copied, from posted
 buffers, into offered memory. Then questions of 64 bytes with answers of 64 bytes to 8 KB. Cases
 take turns; medians are shown. All of it takes two to three minutes. Sizes are from 1 byte to 64M;
 1K is 1024.

@@ -1,6 +1,7 @@
 //! Buffers of far programs that this process has mapped, for all its ends.
 
 use crate::NoBuffer;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crosslane_shm::FarBuffer;
 use crosslane_shm::lock::{Guard, Locked, Reentered};
@@ -14,6 +15,12 @@ const MOST_BYTES: u64 = 1 << 30;
 
 static LAST_USER: AtomicU64 = AtomicU64::new(0);
 static KEPT: Locked<Vec<Kept>> = Locked::new(Vec::new());
+
+thread_local! {
+    /// The one that this thread used last, while it does not use it: to be found again at no cost. It stays mapped until
+    /// the thread uses another one, drops the end, or ends.
+    static LAST: Cell<Option<Kept>> = const { Cell::new(None) };
+}
 
 /// An end, for as long as this process holds it. Its buffers are forgotten when this is dropped.
 #[derive(Debug)]
@@ -42,11 +49,23 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
+        let _ = LAST.try_with(|last| last.set(last.take().filter(|kept| kept.user != self.0)));
         // Those that a signal handler finds locked go when others need the room.
         let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let gone = KEPT.with(tid, |kept| kept.extract_if(.., |kept| kept.user == self.0).collect::<Vec<_>>());
         drop(gone);
     }
+}
+
+/// The buffer that this thread used last, if it is this one and was not given back; [`leave`] it there again.
+pub fn last(user: &User, id: BufferId) -> Option<Arc<FarBuffer>> {
+    let kept = LAST.try_with(Cell::take).ok().flatten()?;
+    (kept.user == user.0 && kept.id == id && !kept.buffer.is_gone()).then_some(kept.buffer)
+}
+
+/// This thread is done with a buffer, which it may use again soon.
+pub fn leave(user: &User, id: BufferId, buffer: Arc<FarBuffer>) {
+    let _ = LAST.try_with(|last| last.set(Some(Kept { user: user.0, id, buffer })));
 }
 
 /// A buffer that this end had before; those that were given back meanwhile are forgotten.

@@ -91,4 +91,24 @@ impl End {
         let found = far::keep(tid, &self.exchange.user, buffer, found)?;
         Some(found).filter(as_asked).ok_or(NoBuffer::Never)
     }
+    /// Does `work` with a buffer that the far end named.
+    ///
+    /// # Errors
+    /// As [`Self::far_buffer`].
+    pub(super) fn with_far<T>(
+        &self,
+        tid: u32,
+        buffer: BufferId,
+        reach: Reach,
+        work: impl FnOnce(&FarBuffer) -> T,
+    ) -> Result<T, NoBuffer> {
+        let user = &self.exchange.user;
+        let far = match far::last(user, buffer).filter(|far| far.reach() == reach) {
+            Some(far) => far,
+            None => self.far_buffer(tid, buffer, reach)?,
+        };
+        let outcome = work(&far);
+        far::leave(user, buffer, far);
+        Ok(outcome)
+    }
 }

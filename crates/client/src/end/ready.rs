@@ -87,7 +87,7 @@ impl End {
     /// between two circuits, nothing does.
     #[inline]
     pub fn stirred(&self) -> bool {
-        if self.is_settled() { self.has_arrived() || self.has_landed() } else { self.stirred_meanwhile() }
+        if self.is_settled() { self.has_arrived() } else { self.stirred_meanwhile() }
     }
 
     /// Whether a quarter of the ring is free, or can be had by growth: what counts as writable.

@@ -10,13 +10,16 @@ pub mod offer;
 mod write;
 
 use super::{End, Failure, Generation};
+use crate::slices::Slices;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::buffer::Landing;
 use crosslane_shm::process::{self, Identity};
 use crosslane_shm::ring::Head;
-use crosslane_shm::{Load, Store};
+use crosslane_shm::{FarBuffer, Load, Store};
 use crosslane_stream::zcopy::{Action, Lie, Word};
+use crosslane_wire::buffer::seal;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM, WR_DONE};
+use crosslane_wire::slice::{RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM};
 use crosslane_wire::zcopy::{Descriptor, Whose};
 use crosslane_wire::{BufferId, Reach};
 use std::time::{Duration, Instant};
@@ -38,8 +41,9 @@ impl End {
                 process::read(Identity { pid, proof, proof_at }, at, target).map_err(|_| Unreachable)
             }
             Whose::Buffer(number) => {
-                let far = self.far_buffer(tid, BufferId(number), Reach::Load).map_err(|_| Unreachable)?;
-                far.copy_out(at, target).map_err(|_| Unreachable)
+                let copied =
+                    self.with_far(tid, BufferId(number), Reach::Load, |far| far.copy_out(at, target));
+                copied.map_err(|_| Unreachable)?.map_err(|_| Unreachable)
             }
         }
     }
@@ -48,9 +52,10 @@ impl End {
     pub(super) fn note_announcement(&self, head: Head) -> Result<(), Failure> {
         let (zcopy, consumer) = (&self.shared.zcopy, &self.shared.consumer);
         let place = consumer.position() + 1;
-        if zcopy.noted.swap(place, Relaxed) == place {
+        if zcopy.noted.load(Relaxed) == place {
             return Ok(());
         }
+        zcopy.noted.store(place, Relaxed);
         let ring = &self.generations.rx().slices.inbound;
         let descriptor = Descriptor::decode(&consumer.descriptor(ring, head))
             .map_err(|lie| Failure::Violation(lie.into()))?;
@@ -64,19 +69,30 @@ impl End {
     }
 
     /// Runs one of the machines of zero copy over the words of a generation.
-    fn run<T>(
+    fn run<T>(&self, at: &Generation, next: impl FnMut(u64) -> Result<Action<T>, Lie>) -> Result<T, Failure> {
+        self.run_with(at, Line::None, next)
+    }
+
+    /// As [`Self::run`], and over the line behind an offered buffer.
+    fn run_with<T>(
         &self,
         at: &Generation,
+        line: Line<'_>,
         mut next: impl FnMut(u64) -> Result<Action<T>, Lie>,
     ) -> Result<T, Failure> {
         let (slices, mut loaded, mut awaited) = (&at.slices, 0, Awaited::default());
         loop {
             match next(loaded)? {
-                Action::Store(word, value) => slices.outbound.store_u64(offset(word), value),
+                Action::Store(word, value) => match offset(word) {
+                    Some(offset) => slices.outbound.store_u64(offset, value),
+                    None => line.store(slices, value),
+                },
                 Action::Fence => slices.outbound.fence(),
-                Action::Load(word) => loaded = slices.inbound.load_u64(offset(word)),
+                Action::Load(word) => {
+                    loaded = offset(word).map_or_else(|| line.load(slices), |at| slices.inbound.load_u64(at));
+                }
                 Action::Await(word) => {
-                    loaded = slices.inbound.load_u64(offset(word));
+                    loaded = offset(word).map_or(0, |at| slices.inbound.load_u64(at));
                     if !awaited.pause() || self.dead().is_some() || self.gone() {
                         self.break_off(libc::ECONNRESET);
                         return Err(Failure::Reset);
@@ -109,15 +125,42 @@ impl Awaited {
     }
 }
 
-/// Where in a slice the word lies.
-fn offset(word: Word) -> usize {
+/// The line that says how much was written into an offered buffer.
+#[derive(Clone, Copy, Debug)]
+enum Line<'a> {
+    /// There is none: what is done is not of an offer, or says nothing of that.
+    None,
+    /// Its sink's, which reads.
+    Near(&'a Landing<'a>),
+    /// Its source's, which writes the one of this number.
+    Far(&'a FarBuffer, u32),
+}
+
+impl Line<'_> {
+    /// What the source says, if it is the one that this was offered to; else 0.
+    fn load(self, slices: &Slices) -> u64 {
+        let Self::Near(landing) = self else { return 0 };
+        let word = landing.word();
+        if landing.seal() == seal(slices.rx_key, slices.tx_key, word) { word } else { 0 }
+    }
+
+    fn store(self, slices: &Slices, word: u64) {
+        if let Self::Far(far, number) = self {
+            let outcome = far.land(number, word, seal(slices.tx_key, slices.rx_key, word));
+            debug_assert!(outcome.is_ok(), "the descriptor was checked");
+        }
+    }
+}
+
+/// Where in a slice the word lies; `None` of the one that does not lie there.
+fn offset(word: Word) -> Option<usize> {
     match word {
-        Word::RdDone => RD_DONE,
-        Word::SendSm => SEND_SM,
-        Word::SinkOff => SINK_OFF,
-        Word::SrcOff => SRC_OFF,
-        Word::Verdict => VERDICT,
-        Word::WrClaim => WR_CLAIM,
-        Word::WrDone => WR_DONE,
+        Word::RdDone => Some(RD_DONE),
+        Word::SendSm => Some(SEND_SM),
+        Word::SinkOff => Some(SINK_OFF),
+        Word::SrcOff => Some(SRC_OFF),
+        Word::Verdict => Some(VERDICT),
+        Word::WrClaim => Some(WR_CLAIM),
+        Word::WrDone => None,
     }
 }

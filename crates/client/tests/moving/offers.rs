@@ -3,16 +3,17 @@
 use crate::rig::{Rig, bytes, receive, send, tid};
 use crate::zcopy::{announce_buffer, buffer, check, drain, over};
 use crosslane_client::End;
-use crosslane_client::buffers::OpenBuffer;
+use crosslane_client::buffers::{Landing, OpenBuffer};
 
 const RING_MAX: u64 = 1 << 20;
 
-/// An offer of `answer` with `request`, which must be possible.
-pub(crate) fn offer(end: &End, request: &[u8], answer: &OpenBuffer) {
-    let place = answer.locate(0, answer.len()).unwrap();
+/// An offer of `answer` with `request`, which must be possible; where it is said what was written.
+pub(crate) fn offer<'a>(end: &End, request: &[u8], answer: &'a OpenBuffer) -> Landing<'a> {
+    let (place, line) = (answer.locate(0, answer.len()).unwrap(), answer.landing().unwrap());
     end.refresh(tid());
     end.share(&place).unwrap();
-    assert!(end.offer(tid(), request, &place, answer.len()).unwrap().is_some());
+    assert!(end.offer(tid(), request, (&place, &line), answer.len()).unwrap().is_some());
+    line
 }
 
 fn content(buffer: &OpenBuffer, len: usize) -> Vec<u8> {
@@ -27,19 +28,24 @@ fn answers_shorter_equal_and_longer_than_the_place() {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
         let answer = OpenBuffer::new(4096).unwrap();
-        offer(client, b"request", &answer);
+        let line = offer(client, b"request", &answer);
         assert_eq!(receive(server, 100).unwrap(), b"request");
-        assert!(!client.stirred());
+        assert!(!client.has_landed(&line));
         assert_eq!(send(server, &bytes(0, len)), Ok(len));
-        assert!(client.stirred());
-        let count = client.take_landed(tid()).unwrap().expect("it was written");
+        assert!(client.has_landed(&line));
+        let count = client.take_landed(tid(), &line).unwrap().expect("it was written");
         assert_eq!(count, len.min(4096));
         check(&content(&answer, count), 0);
-        assert_eq!(client.take_back(tid()), Ok(None));
+        assert_eq!(client.take_back(tid(), &line), Ok(None));
         let rest = drain(client, 10_000);
         assert_eq!(rest.len(), len - count);
         check(&rest, count as u64);
-        assert_eq!(server.statistics().sent.write_zcopy, count as u64);
+        let sent = server.statistics().sent;
+        assert_eq!(
+            (sent.write_zcopy, sent.control),
+            (count as u64, 0),
+            "its completion is no message of its own"
+        );
     }
 }
 
@@ -48,12 +54,12 @@ fn an_offer_is_void_if_bytes_were_sent_before_it_was_seen() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let answer = OpenBuffer::new(4096).unwrap();
-    offer(client, b"request", &answer);
+    let line = offer(client, b"request", &answer);
     send(server, b"early").unwrap();
     assert_eq!(receive(server, 100).unwrap(), b"request");
     send(server, b"late").unwrap();
     assert!(client.ready(tid()).readable);
-    assert_eq!(client.take_back(tid()), Ok(None));
+    assert_eq!(client.take_back(tid(), &line), Ok(None));
     assert_eq!(drain(client, 100), b"earlylate");
     assert_eq!(content(&answer, 9), [0; 9]);
 }
@@ -64,9 +70,9 @@ fn what_was_taken_back_is_never_written_and_the_stream_goes_on() {
     let [client, server] = &rig.ends;
     let answer = OpenBuffer::new(4096).unwrap();
     for round in 0..3 {
-        offer(client, b"request", &answer);
+        let line = offer(client, b"request", &answer);
         assert_eq!(receive(server, 100).unwrap(), b"request");
-        assert_eq!(client.take_back(tid()), Ok(None));
+        assert_eq!(client.take_back(tid(), &line), Ok(None));
         send(server, b"answer").unwrap();
         assert_eq!(content(&answer, 6), [0; 6], "round {round}");
         assert_eq!(drain(client, 100), b"answer");
@@ -78,14 +84,14 @@ fn an_answer_in_two_ways_is_taken_in_order() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
     let answer = OpenBuffer::new(4096).unwrap();
-    offer(client, b"request", &answer);
+    let line = offer(client, b"request", &answer);
     receive(server, 100).unwrap();
     send(server, &bytes(0, 500)).unwrap();
     let rest = buffer(500, 20_000);
     let mut open = announce_buffer(server, &rest, None);
     // Whoever looks whether there is something consumes the record of the announcement.
     client.refresh(tid());
-    assert_eq!(client.take_landed(tid()), Ok(Some(500)));
+    assert_eq!(client.take_landed(tid(), &line), Ok(Some(500)));
     check(&content(&answer, 500), 0);
     let got = drain(client, 1 << 16);
     assert_eq!(got.len(), rest.len());
@@ -99,16 +105,16 @@ fn an_offer_of_the_old_circuit_is_void_on_the_next_one() {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
         let answer = OpenBuffer::new(4096).unwrap();
-        offer(client, b"request", &answer);
+        let line = offer(client, b"request", &answer);
         assert_eq!(receive(server, 100).unwrap(), b"request");
         rig.mover().jump(RING_MAX, false, None);
         if server_first {
             server.attend(tid());
             send(server, b"answer").unwrap();
-            assert_eq!(client.take_back(tid()), Ok(None));
+            assert_eq!(client.take_back(tid(), &line), Ok(None));
         } else {
             client.attend(tid());
-            assert_eq!(client.take_back(tid()), Ok(None));
+            assert_eq!(client.take_back(tid(), &line), Ok(None));
             send(server, b"answer").unwrap();
         }
         assert_eq!(content(&answer, 6), [0; 6], "written after it was given back");
@@ -122,17 +128,17 @@ fn what_was_written_before_the_move_comes_once() {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
         let answer = OpenBuffer::new(4096).unwrap();
-        offer(client, b"request", &answer);
+        let line = offer(client, b"request", &answer);
         assert_eq!(receive(server, 100).unwrap(), b"request");
         assert_eq!(send(server, &bytes(0, 300)), Ok(300));
         let mut got = Vec::new();
         if sees {
-            assert_eq!(client.take_landed(tid()), Ok(Some(300)));
+            assert_eq!(client.take_landed(tid(), &line), Ok(Some(300)));
             got = content(&answer, 300);
         }
         rig.mover().jump(RING_MAX, false, None);
         client.attend(tid());
-        if let Ok(Some(count)) = client.take_back(tid()) {
+        if let Ok(Some(count)) = client.take_back(tid(), &line) {
             got = content(&answer, count);
         }
         match send(server, &bytes(300, 100)) {

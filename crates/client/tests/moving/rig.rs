@@ -244,6 +244,13 @@ impl Rig {
         assert!(producer.push_announcement(&ring, &credits, kind, descriptor, carried, 0).unwrap());
     }
 
+    /// Keys of the marks that the server writes, and that the client does.
+    pub(crate) fn keys(&self) -> [u64; 2] {
+        let all = self.hosts[0].generations.lock().unwrap();
+        let last = all.last().unwrap();
+        [last.rx_key, last.tx_key]
+    }
+
     /// Another handle to what moves, for a thread.
     pub(crate) fn mover(&self) -> Mover {
         Mover { hosts: self.hosts, moves: self.moves }

@@ -17,7 +17,8 @@ pub struct Modes {
     pub spared: AtomicU64,
     /// Records with payload.
     pub records: AtomicU64,
-    /// Messages without payload, of this end for this direction: announcements, completions, credit.
+    /// Messages without payload, of this end for this direction: announcements, completions, credit. What is written into memory
+    /// that the far end offered, with its completion, is none.
     pub control: AtomicU64,
     /// Announcements that were taken back or refused.
     pub cancelled: AtomicU64,

@@ -67,6 +67,8 @@ pub fn make_private() {
 /// We are the child, with one thread: what others were about to free is freed.
 pub fn after_fork_in_child() {
     for slot in &ALL {
+        // Those who held one are threads of the parent.
+        slot.lines.clear();
         match slot.state() {
             State::Busy => {
                 slot.vacate();

@@ -1,6 +1,6 @@
 //! Buffers that a program asks for by name.
 
-use super::{Block, Kind, alloc, free, locate};
+use super::{Block, Kind, Landing, alloc, free, locate};
 use crate::copy;
 use crate::region::BadPlace;
 use core::ops::{Deref, DerefMut};
@@ -97,6 +97,13 @@ impl OpenBuffer {
     pub fn locate(&self, offset: usize, len: usize) -> Result<super::Located, BadPlace> {
         let at = self.check(offset, len)?;
         locate(at, len).ok_or(self.outside(offset, len))
+    }
+
+    /// A line behind it for an offer of a place in it; `None` if all are in use.
+    pub fn landing(&self) -> Option<Landing<'_>> {
+        let place = locate(self.0.at.as_ptr(), 0)?;
+        // SAFETY: the buffer is freed when the handle is dropped, which the line does not outlive.
+        unsafe { place.landing() }
     }
 
     /// Copies from `offset` into `target`. The bytes may change meanwhile; the copy is what counts.

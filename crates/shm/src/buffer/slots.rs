@@ -1,5 +1,6 @@
 //! The table of buffers, and the addresses they lie at.
 
+use super::landing::{Landing, Lines};
 use super::{Kind, Located, SLOTS, keeper};
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -50,6 +51,7 @@ pub(super) struct Slot {
     fd: AtomicI32,
     len: AtomicUsize,
     id: AtomicU64,
+    pub(super) lines: Lines,
 }
 
 pub(super) static ALL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
@@ -93,6 +95,7 @@ impl Slot {
             fd: AtomicI32::new(-1),
             len: AtomicUsize::new(0),
             id: AtomicU64::new(0),
+            lines: Lines::new(),
         }
     }
 
@@ -194,7 +197,9 @@ impl Slot {
         if offset > whole || len > whole - offset {
             return None;
         }
-        let uses = self.uses.fetch_add(1, Relaxed);
+        // Two threads at once may count as one.
+        let uses = self.uses.load(Relaxed);
+        self.uses.store(uses.wrapping_add(1), Relaxed);
         let reach = self.kind().reach();
         Some(Located { id: self.id(), offset: offset as u64, len: whole as u64, reach, uses, slot: self })
     }
@@ -215,6 +220,7 @@ impl Slot {
         self.fd.store((keeper().hide)(fd), Relaxed);
         self.id.store(new_id(), Relaxed);
         self.shared.store(false, Relaxed);
+        self.lines.clear();
         self.renew();
         self.at().ok_or(Errno::NOMEM)
     }
@@ -261,6 +267,15 @@ impl Slot {
             rustix::mm::mremap_fixed(copy, len, len, rustix::mm::MremapFlags::empty(), at)?;
         }
         Ok(())
+    }
+
+    /// A line behind the buffer that lives here.
+    ///
+    /// # Safety
+    /// The buffer is not freed while the line is held.
+    pub(super) unsafe fn landing(&'static self) -> Option<Landing<'static>> {
+        // SAFETY: the page behind the buffer's bytes belongs to its memory.
+        unsafe { Landing::take(&self.lines, self.address() + self.len()) }
     }
 
     /// Stores the word behind the buffer.

@@ -141,7 +141,7 @@ impl End {
         let len = u32::try_from(rest.len()).unwrap_or(LONGEST).min(LONGEST);
         let (at, rings) =
             (at + carried.len() as u64, mode == Mode::Combined || sequence.is_multiple_of(RING_EVERY));
-        let descriptor = Descriptor { sequence, len, whose, at, units: u64::from(rings) }.encode();
+        let descriptor = Descriptor { sequence, len, whose, at, line: 0, units: u64::from(rings) }.encode();
         let (begin, slices, cpu) = (producer.units(), &tx.slices, self.processor());
         self.stamp(tx);
         let (ring, credits) = (&slices.outbound, &self.credits(tx));

@@ -1,15 +1,13 @@
 //! The sink of Write Zcopy and of Transactions: offers memory for what comes next, and takes it back.
 
 use super::super::add;
-use super::{End, Failure, Generation};
+use super::{End, Failure, Generation, Line};
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::Load;
-use crosslane_shm::buffer::Located;
+use crosslane_shm::buffer::{Landing, Located};
 use crosslane_shm::ring::ANNOUNCED;
 use crosslane_stream::zcopy::{Announced, TakeBack, landed};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::WR_DONE;
 use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, next_sequence, sequence_of};
 
 /// Longest request that rides in an offer, bytes.
@@ -17,28 +15,30 @@ pub const REQUEST_MAX: usize = ANNOUNCED;
 
 impl End {
     /// Offers `place`, which the far side may have, for what it sends next, and sends `request` with the offer: at most
-    /// [`REQUEST_MAX`] bytes. Until the offer is over nobody may use the place. `Ok(None)`: it cannot be offered now, and
+    /// [`REQUEST_MAX`] bytes. What was written is said in `line`, a line behind that buffer. Until the offer is over nobody may use the place. `Ok(None)`: it cannot be offered now, and
     /// nothing was sent.
     pub fn offer(
         &self,
         tid: u32,
         request: &[u8],
-        place: &Located,
+        (place, line): (&Located, &Landing<'_>),
         len: usize,
     ) -> Result<Option<Option<WaiterId>>, Failure> {
-        let (_receiving, _sending) =
-            (self.shared.receiving.lock.lock(tid)?, self.shared.sending.lock.lock(tid)?);
+        let _guard = self.shared.sending.lock.lock(tid)?;
         self.may_send(Kind::SinkAvail)?;
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let free = zcopy.offered.load(Relaxed) == 0 && zcopy.open().count() == 0;
         if !free || tx.slices.transit || !self.is_settled() || self.gone() || self.has_arrived() {
             return Ok(None);
         }
+        // Should another thread be receiving all the same, the offer is void.
+        let Some(front) = self.shared.consumer.glance() else { return Ok(None) };
         let sequence = next_sequence(zcopy.last_sink.load(Relaxed));
         let len = u32::try_from(len).unwrap_or(LONGEST).min(LONGEST);
-        let units = self.shared.consumer.units();
+        let units = front.units();
         let whose = Whose::Buffer(place.id.0);
-        let descriptor = Descriptor { sequence, len, whose, at: place.offset, units }.encode();
+        let descriptor = Descriptor { sequence, len, whose, at: place.offset, line: line.number(), units };
+        let descriptor = descriptor.encode();
         let begin = producer.units();
         zcopy.last_sink.store(sequence, Relaxed);
         zcopy.offered_len.store(len, Relaxed);
@@ -62,44 +62,44 @@ impl End {
         Ok(Some(wake))
     }
 
-    /// Whether something was written into what is offered: for those who wait.
+    /// Whether something seems to be written into what is offered: for those who wait. If [`Self::take_landed`] finds that
+    /// there is not, somebody else has stored behind the buffer, and it is best taken back.
     #[inline]
-    pub fn has_landed(&self) -> bool {
+    pub fn has_landed(&self, line: &Landing<'_>) -> bool {
         let offered = self.shared.zcopy.offered.load(Relaxed);
-        offered != 0 && self.wr_done().is_none_or(|wr_done| sequence_of(wr_done) == offered)
+        offered != 0 && sequence_of(line.word()) == offered
     }
 
-    /// What the far side says of it; `None` if this process does not have that ring.
-    fn wr_done(&self) -> Option<u64> {
-        self.offered_at().map(|at| at.slices.inbound.load_u64(WR_DONE))
-    }
-
-    /// The generation whose words speak of what is offered: the far side may be writing by the old circuit still.
+    /// The generation that it was offered in: the far side may be writing by the old circuit still.
     fn offered_at(&self) -> Option<&Generation> {
         self.generations.find(self.shared.zcopy.offered_in.load(Relaxed))
     }
 
     /// How many bytes were written into what is offered, and the offer is over; `Ok(None)`: none so far.
-    pub fn take_landed(&self, tid: u32) -> Result<Option<usize>, Failure> {
-        if !self.has_landed() {
+    pub fn take_landed(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
+        if !self.has_landed(line) {
             return Ok(None);
         }
         let _guard = self.shared.receiving.lock.lock(tid)?;
-        let wr_done = self.wr_done().ok_or(Failure::Reset)?;
-        let bytes = self.guarded(landed(self.offered(), wr_done).map_err(Failure::from))?;
+        let at = self.offered_at().ok_or(Failure::Reset)?;
+        let said = Line::Near(line).load(&at.slices);
+        if said == 0 {
+            return Ok(None);
+        }
+        let bytes = self.guarded(landed(self.offered(), said).map_err(Failure::from))?;
         self.end_offer(bytes)
     }
 
     /// Takes back what is offered; waits while the far side writes into it. Returns how many bytes it has written, if it
     /// did; after that it never does.
-    pub fn take_back(&self, tid: u32) -> Result<Option<usize>, Failure> {
+    pub fn take_back(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
         let _guard = self.shared.receiving.lock.lock(tid)?;
         if self.shared.zcopy.offered.load(Relaxed) == 0 {
             return Ok(None);
         }
         let mut back = TakeBack::new(self.offered());
         let at = self.offered_at().ok_or(Failure::Reset)?;
-        let bytes = self.run(at, |loaded| back.step(loaded));
+        let bytes = self.run_with(at, Line::Near(line), |loaded| back.step(loaded));
         let bytes = self.guarded(bytes)?;
         self.end_offer(bytes)
     }

@@ -2,10 +2,10 @@
 
 use super::super::add;
 use super::super::send::total;
-use super::{End, Failure};
+use super::{End, Failure, Generation, Line};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{FarBuffer, Store};
-use crosslane_stream::zcopy::{Claim, Written};
+use crosslane_stream::zcopy::{Announced, Claim, Written};
 use crosslane_wire::zcopy::Whose;
 use crosslane_wire::{BufferId, Reach, WaiterId};
 use std::io::IoSlice;
@@ -32,37 +32,50 @@ impl End {
         buffers: &[IoSlice<'_>],
         skip: usize,
     ) -> Result<Option<(usize, Option<WaiterId>)>, Failure> {
-        let sink = &self.shared.zcopy.sink;
-        let sequence = sink.sequence.swap(0, Relaxed);
-        let (producer, tx) = (&self.shared.producer, self.generations.tx());
-        let begin = producer.units();
+        let (sink, tx) = (&self.shared.zcopy.sink, self.generations.tx());
+        let sequence = sink.sequence.load(Relaxed);
+        sink.sequence.store(0, Relaxed);
+        let begin = self.shared.producer.units();
         let here = sink.generation.load(Relaxed) == tx.number() && !tx.slices.transit;
-        if sequence == 0 || !here || sink.units.load(Relaxed) != begin {
+        if !here || sink.units.load(Relaxed) != begin {
             return Ok(None);
         }
         let Whose::Buffer(number) = sink.whose() else { return Ok(None) };
-        let Ok(far) = self.far_buffer(tid, BufferId(number), Reach::Store) else {
-            return Ok(None);
-        };
-        let mut claim = Claim::new(sequence);
-        if !self.run(tx, |loaded| Ok(claim.step(loaded)))? {
-            return Ok(None);
-        }
-        let most = (sink.len.load(Relaxed) as usize).min(total(buffers) - skip);
-        let done = write(&far, sink.at.load(Relaxed), buffers, skip, most);
-        producer.close(&tx.slices.outbound);
-        producer.count(done as u64);
-        tx.slices.outbound.store_fence();
-        let mut written = Written::new(sequence, u32::try_from(done).unwrap_or(0));
-        self.run(tx, |_| Ok(written.step()))?;
+        let what = Announced { sequence, len: sink.len.load(Relaxed) };
+        let put = |far: &FarBuffer| self.put_there(tx, far, what, buffers, skip);
+        let Ok(filled) = self.with_far(tid, BufferId(number), Reach::Store, put) else { return Ok(None) };
+        let Some(done) = filled? else { return Ok(None) };
         let wake = self.data_bell(tx);
         if self.has_moved(tx) {
             let counted = self.decide(tid, tx, begin)?;
             return Ok(Some((usize::try_from(counted).unwrap_or(0), wake)));
         }
         add(&self.shared.sent.write_zcopy, done);
-        add(&self.shared.sent.control, 1);
         Ok(Some((done, wake)))
+    }
+
+    /// Claims what is offered, writes as much as fits, and says so; how many bytes that was. `Ok(None)`: it was taken back.
+    fn put_there(
+        &self,
+        tx: &Generation,
+        far: &FarBuffer,
+        what: Announced,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Result<Option<usize>, Failure> {
+        let (sink, producer) = (&self.shared.zcopy.sink, &self.shared.producer);
+        let mut claim = Claim::new(what.sequence);
+        if !self.run(tx, |loaded| Ok(claim.step(loaded)))? {
+            return Ok(None);
+        }
+        let most = (what.len as usize).min(total(buffers) - skip);
+        let done = write(far, sink.at.load(Relaxed), buffers, skip, most);
+        producer.close(&tx.slices.outbound);
+        producer.count(done as u64);
+        tx.slices.outbound.store_fence();
+        let mut written = Written::new(what.sequence, u32::try_from(done).unwrap_or(0));
+        self.run_with(tx, Line::Far(far, sink.line.load(Relaxed)), |_| Ok(written.step()))?;
+        Ok(Some(done))
     }
 }
 

@@ -28,8 +28,33 @@ impl Stream {
         Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done })
     }
 
+    /// As [`Self::pause`], or until `also` holds, of which the far side's bell for `what` tells as well.
+    #[inline]
+    pub(super) fn pause_until(
+        &self,
+        what: For,
+        patience: &mut Patience,
+        also: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        if self.wait_until(what, patience.end(), also)? {
+            return Ok(());
+        }
+        Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done: 0 })
+    }
+
     /// Waits until there may be something to do, or until `deadline`; `false`: it was over before.
     pub(crate) fn wait(&self, what: For, deadline: Option<Instant>) -> Result<bool, Error> {
+        self.wait_until(what, deadline, || false)
+    }
+
+    #[inline]
+    fn wait_until(
+        &self,
+        what: For,
+        deadline: Option<Instant>,
+        also: impl Fn() -> bool,
+    ) -> Result<bool, Error> {
+        let ready = || also() || self.is_ready(what);
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(false);
         }
@@ -41,13 +66,13 @@ impl Stream {
         let ns = if what == For::Posted { 0 } else { self.spin_ns(budget) };
         let limit = self.attachment.spin_ns();
         if let Some(_spinner) = Spinner::among(ns)
-            && spin(ns, || self.is_ready(what))
+            && spin(ns, ready)
         {
             budget.spun(limit);
             return Ok(true);
         }
         let start = Instant::now();
-        self.sleep(what, deadline)?;
+        self.sleep(what, deadline, ready)?;
         budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), limit);
         Ok(true)
     }
@@ -149,7 +174,7 @@ impl Stream {
         }
     }
 
-    fn sleep(&self, what: For, deadline: Option<Instant>) -> Result<(), Error> {
+    fn sleep(&self, what: For, deadline: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), Error> {
         self.end.shared().counters.sleeps.fetch_add(1, Relaxed);
         let waiter = match self.attachment.waiter() {
             Ok(waiter) => waiter,
@@ -164,7 +189,7 @@ impl Stream {
             }
         };
         let armed = self.arm(what, waiter.id());
-        let outcome = if self.is_ready(what) {
+        let outcome = if ready() {
             Ok(())
         } else {
             self.doze(Some(&waiter), if armed { deadline } else { sooner(deadline, BLIND) })

@@ -4,7 +4,7 @@
 use super::super::Error;
 use super::super::wait::{Patience, tid};
 use super::{For, Stream};
-use crate::buffers::{Buffer, OpenBuffer, locate_bytes};
+use crate::buffers::{Buffer, Landing, OpenBuffer, locate_bytes};
 use crate::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crate::end::zcopy::offer::REQUEST_MAX;
 use core::sync::atomic::AtomicUsize;
@@ -242,22 +242,22 @@ impl Stream {
         if !self.posts.is_empty() {
             self.flush()?;
         }
-        if !self.offer(tail, answer)? {
+        let Some(line) = self.offer(tail, answer)? else {
             self.send(tail)?;
             return self.receive_copied(answer);
-        }
+        };
         let mut patience = self.receive_limit.patience();
         loop {
-            if let Some(count) = self.checked(self.end.take_landed(tid()))? {
+            if let Some(count) = self.checked(self.end.take_landed(tid(), &line))? {
                 return Ok(count);
             }
-            if !self.is_ready(For::Data) {
-                match self.pause(For::Data, &mut patience, 0) {
+            if !self.is_ready(For::Data) && !self.end.has_landed(&line) {
+                match self.pause_until(For::Data, &mut patience, || self.end.has_landed(&line)) {
                     Ok(()) => continue,
-                    Err(error) => return self.checked(self.end.take_back(tid()))?.ok_or(error),
+                    Err(error) => return self.checked(self.end.take_back(tid(), &line))?.ok_or(error),
                 }
             }
-            if let Some(count) = self.checked(self.end.take_back(tid()))? {
+            if let Some(count) = self.checked(self.end.take_back(tid(), &line))? {
                 return Ok(count);
             }
             return self.receive_copied(answer);
@@ -273,15 +273,17 @@ impl Stream {
         self.transact(&[], target)
     }
 
-    fn offer(&self, request: &[u8], answer: &OpenBuffer) -> Result<bool, Error> {
-        let Ok(place) = answer.locate(0, answer.len()) else { return Ok(false) };
+    fn offer<'a>(&self, request: &[u8], answer: &'a OpenBuffer) -> Result<Option<Landing<'a>>, Error> {
+        let (Ok(place), Some(line)) = (answer.locate(0, answer.len()), answer.landing()) else {
+            return Ok(None);
+        };
         if self.end.share(&place).is_err() {
-            return Ok(false);
+            return Ok(None);
         }
-        let offered = self.checked(self.end.offer(tid(), request, &place, answer.len()))?;
-        let Some(wake) = offered else { return Ok(false) };
+        let offered = self.checked(self.end.offer(tid(), request, (&place, &line), answer.len()))?;
+        let Some(wake) = offered else { return Ok(None) };
         self.ring(wake);
-        Ok(true)
+        Ok(Some(line))
     }
 
     /// Receives by the ring.

@@ -1,0 +1,72 @@
+//! Where a far program says what it has written into a buffer that was offered to it.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use crosslane_wire::buffer::{LANDINGS, landing_at};
+
+/// Which lines behind a buffer are in use.
+#[derive(Debug)]
+pub(super) struct Lines([AtomicBool; LANDINGS as usize]);
+
+impl Lines {
+    pub(super) const fn new() -> Self {
+        Self([const { AtomicBool::new(false) }; LANDINGS as usize])
+    }
+
+    fn take(&self) -> Option<(u32, &AtomicBool)> {
+        let free = |used: &AtomicBool| !used.load(Relaxed) && !used.swap(true, Acquire);
+        (0..).zip(&self.0).find(|(_, used)| free(used))
+    }
+
+    /// Nobody has one any more.
+    pub(super) fn clear(&self) {
+        self.0.iter().for_each(|used| used.store(false, Relaxed));
+    }
+}
+
+/// A line behind an open buffer, for one offer, until this is dropped.
+#[derive(Debug)]
+pub struct Landing<'a> {
+    used: &'a AtomicBool,
+    number: u32,
+    word: &'a AtomicU64,
+    seal: &'a AtomicU64,
+}
+
+impl<'a> Landing<'a> {
+    /// A line that nobody has, of a buffer whose owner's word is at `end`; `None` if all are in use.
+    ///
+    /// # Safety
+    /// The page at `end` is mapped as long as the line is held.
+    pub(super) unsafe fn take(lines: &'a Lines, end: usize) -> Option<Self> {
+        let (number, used) = lines.take()?;
+        let at = end + usize::try_from(landing_at(number)?).ok()?;
+        let [word, seal] = [at, at + 8].map(core::ptr::with_exposed_provenance_mut::<u64>);
+        // SAFETY: mapped, the caller says; aligned, since buffers are whole pages; others reach it by atomics too.
+        let (word, seal) = unsafe { (AtomicU64::from_ptr(word), AtomicU64::from_ptr(seal)) };
+        Some(Self { used, number, word, seal })
+    }
+
+    /// Its number, to be told with the offer.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What is said of what was written; what was written before is visible after.
+    #[inline]
+    pub fn word(&self) -> u64 {
+        self.word.load(Acquire)
+    }
+
+    /// What stands beside the word that was seen last.
+    #[inline]
+    pub fn seal(&self) -> u64 {
+        self.seal.load(Relaxed)
+    }
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        self.used.store(false, Release);
+    }
+}
