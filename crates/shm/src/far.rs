@@ -66,7 +66,7 @@ impl FarBuffer {
     pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> Result<(), BadPlace> {
         let at = self.place(offset, target.len())?;
         // SAFETY: in range; `target` is private memory, so the two cannot overlap.
-        unsafe { copy::from_shared(target, at) }
+        unsafe { copy::bulk_from_shared(target, at) }
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl FarBuffer {
         }
         let at = self.place(offset, source.len())?;
         // SAFETY: in range, and mapped for stores; `source` is private memory, so the two cannot overlap.
-        unsafe { copy::into_shared(at, source) }
+        unsafe { copy::bulk_into_shared(at, source) }
         Ok(())
     }
 
