@@ -15,6 +15,7 @@
 //!   0x00c0  SRC_OFF   u64   R may not fetch what W announced any more (SrcAvailCancel)         } W as the source of
 //!   0x00c8  VERDICT   u64   and so much of it counts as fetched                                } W -> R
 //!   0x00d0  WR_CLAIM  u64   W writes into what R announced now; 0: it does not (SinkCancelAck) }
+//!   0x00d8  RING_AT   u64   W sleeps until R has fetched this one of several that W announced  }
 //!   0x1000  ring of W -> R, `ring_max` bytes
 //! ```
 //! How much W has written into what R announced (RdmaWrCompl) is said behind the written buffer: `crate::buffer`.
@@ -52,6 +53,8 @@ pub const SRC_OFF: usize = 0xc0;
 pub const VERDICT: usize = 0xc8;
 /// Offset of the word that is set while announced memory is written (u64).
 pub const WR_CLAIM: usize = 0xd0;
+/// Offset of the word that says at the end of which announcement a bell is asked for (u64).
+pub const RING_AT: usize = 0xd8;
 /// Offset of the ring.
 pub const RING: usize = 0x1000;
 /// Smallest ring, bytes; every ring starts with this much of itself in use.

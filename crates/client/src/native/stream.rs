@@ -33,7 +33,7 @@ pub(crate) enum For {
     Data,
     Room,
     Either,
-    /// What was posted: half of it is fetched, or can be sent by the ring.
+    /// What was posted: enough of it is fetched, or can be sent by the ring.
     Posted,
 }
 

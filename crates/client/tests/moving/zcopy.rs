@@ -100,6 +100,25 @@ fn what_is_announced_arrives_in_pieces_of_any_size() {
 }
 
 #[test]
+fn whoever_waits_for_one_of_several_is_rung_at_its_end_alone() {
+    const LEN: usize = 64 << 10;
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    let buffers = [0, 1, 2].map(|index| buffer(index * LEN as u64, LEN));
+    let mut last = None;
+    let open = buffers.each_ref().map(|buffer| *last.insert(announce_buffer(client, buffer, last.as_ref())));
+    client.want_fetched(&open[1]);
+    assert!(client.want_room(WaiterId(7)));
+    let rung = [0, 1, 2].map(|_| {
+        let mut target = vec![0; LEN];
+        let moved = server.try_receive(tid(), &mut [IoSliceMut::new(&mut target)]).unwrap();
+        assert_eq!(moved.bytes, LEN);
+        moved.wake
+    });
+    assert_eq!(rung, [None, Some(WaiterId(7)), None]);
+}
+
+#[test]
 fn taken_back_after_any_part_of_it_each_byte_comes_once() {
     for part in [0, 1, 63, 64, 65, 5000, 99_999, 100_000] {
         for how in 0..4 {

@@ -12,16 +12,13 @@ use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Announced, Cancel, Mode, Open, Progress};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{MODE, RD_DONE, SEND_SM, SRC_OFF};
+use crosslane_wire::slice::{MODE, RD_DONE, RING_AT, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, bytes_of, next_sequence, sequence_of, word};
 
 /// Bytes that the announcing record carries itself, as Combined mode demands that it carries some.
 const CARRIED: usize = 64;
 /// Bytes below which an announcement is not worth its record.
 const LEAST: usize = 4096;
-
-/// Of several announcements, every so many asks for a bell when it is fetched.
-const RING_EVERY: u32 = 4;
 
 /// Memory of a call that the far side may be fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,8 +136,8 @@ impl End {
             return Ok(Attempt::Ring);
         }
         let len = u32::try_from(rest.len()).unwrap_or(LONGEST).min(LONGEST);
-        let (at, rings) =
-            (at + carried.len() as u64, mode == Mode::Combined || sequence.is_multiple_of(RING_EVERY));
+        // Of several the one that is waited for is told later, by `want_fetched`.
+        let (at, rings) = (at + carried.len() as u64, mode == Mode::Combined);
         let descriptor = Descriptor { sequence, len, whose, at, line: 0, units: u64::from(rings) }.encode();
         let (begin, slices, cpu) = (producer.units(), &tx.slices, self.processor());
         self.stamp(tx);
@@ -227,6 +224,12 @@ impl End {
             zcopy.off.store(0, Relaxed);
         }
         Ok(past)
+    }
+
+    /// Whoever waits for room is to be rung when `open`, which is one of several, is fetched in full. To be said before
+    /// [`Self::want_room`].
+    pub fn want_fetched(&self, open: &Announcement) {
+        self.generations.tx().slices.outbound.store_u64(RING_AT, word(open.what.sequence, 0));
     }
 
     /// Whether [`Self::stand`] would say something new: for those who wait.

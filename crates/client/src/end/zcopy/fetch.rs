@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Confirm, Fetched, Lie, is_off};
-use crosslane_wire::slice::{MODE, SEND_SM, SRC_OFF};
-use crosslane_wire::zcopy::word;
+use crosslane_wire::slice::{MODE, RING_AT, SEND_SM, SRC_OFF};
+use crosslane_wire::zcopy::{sequence_of, word};
 use std::time::{Duration, Instant};
 
 /// Most bytes that are fetched before the source is told, so that one that takes its memory back loses little.
@@ -95,7 +95,9 @@ impl End {
             Fetched::CountsAndEnds | Fetched::Void => consumer.end_elsewhere(),
         }
         consumer.confirm();
-        if consumer.elsewhere() == 0 && source.units.load(Relaxed) != 0 {
+        // The source's wish is looked at after it was told, as Dekker has it: one of the two sees the other.
+        let wanted = || sequence_of(rx.slices.inbound.load_u64(RING_AT)) == sequence;
+        if consumer.elsewhere() == 0 && (source.units.load(Relaxed) != 0 || wanted()) {
             self.shared.zcopy.bell.store(1, Relaxed);
         }
         super::super::add(&self.shared.received.control, 1);

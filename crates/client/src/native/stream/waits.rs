@@ -114,6 +114,9 @@ impl Stream {
     /// Asks the far side to ring `waiter`; `false` if another one is asked for already. Look once more, then sleep.
     pub(crate) fn arm(&self, what: For, waiter: WaiterId) -> bool {
         let data = matches!(what, For::Room | For::Posted) || self.end.want_data(waiter);
+        if what == For::Posted {
+            self.want_posted();
+        }
         let room = what == For::Data || self.end.want_room(waiter);
         data && room
     }

@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How long a far program may fetch nothing before the ring, which has room for a while, takes what was posted.
 const STALL: Duration = Duration::from_millis(5);
+/// Bytes that the far program should still have to fetch when we are woken: about as many as it does in that time. Where
+/// there are not so many, half of what was posted.
+const AHEAD: usize = 2 << 20;
 /// Bytes of an answer that came by the ring, copied at a time.
 const PIECE: usize = 64 * 1024;
 
@@ -43,6 +46,18 @@ struct Post {
     len: usize,
     sent: usize,
     announced: Option<Announcement>,
+}
+
+impl Queues {
+    /// The announcement whose end is worth waking up for, if the oldest buffer is announced: to wake a sleeper costs both
+    /// programs as much time as a quarter of a megabyte.
+    fn awaited(&self) -> Option<Announcement> {
+        self.open.front()?.announced?;
+        let (count, most) = (self.open.len(), self.open.len() * 3 / 4);
+        let behind: usize = self.open.iter().skip(most).map(|post| post.len).sum();
+        let most = if behind >= AHEAD { most } else { count / 2 };
+        self.open.iter().take(most.max(1)).rev().find_map(|post| post.announced)
+    }
 }
 
 impl Posts {
@@ -215,14 +230,19 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether there is something to do for what was posted: half of it is fetched, or there is room in the ring.
+    /// Asks for a bell when as much of what was posted is fetched as [`Self::has_post_news`] waits for.
+    pub(super) fn want_posted(&self) {
+        if let Some(awaited) = self.posts.lock().awaited() {
+            self.end.want_fetched(&awaited);
+        }
+    }
+
+    /// Whether there is something to do for what was posted: enough of it is fetched, or there is room in the ring.
     pub(super) fn has_post_news(&self) -> bool {
         let queues = self.posts.lock();
-        let middle = queues.open.iter().take(PIPELINE / 2).rev().find_map(|post| post.announced);
-        match (queues.open.front(), middle) {
-            (Some(Post { announced: Some(_), .. }), Some(middle)) => self.end.is_answered(&middle),
-            (Some(_), _) => self.end.has_room(tid()),
-            (None, _) => true,
+        match queues.awaited() {
+            Some(awaited) => self.end.is_answered(&awaited),
+            None => queues.open.is_empty() || self.end.has_room(tid()),
         }
     }
 
