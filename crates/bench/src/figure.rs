@@ -157,6 +157,8 @@ pub struct Figure {
     pub references: Vec<Reference>,
     /// What it must reach.
     pub bar: Option<Bar>,
+    /// Its runs and those of its references took turns: ratios are medians of the ratios of single turns.
+    pub by_turns: bool,
 }
 
 impl Figure {
@@ -164,7 +166,7 @@ impl Figure {
     pub fn new(group: &str, case: impl Into<String>, unit: Unit, sample: Option<Sample>) -> Self {
         let missing = sample.is_none().then(|| "nothing was measured".to_owned());
         let (group, case, references) = (group.to_owned(), case.into(), Vec::new());
-        Self { group, case, unit, sample, missing, references, bar: None }
+        Self { group, case, unit, sample, missing, references, bar: None, by_turns: false }
     }
 
     /// A figure in place of all those of a part that failed: it misses its bar.
@@ -185,11 +187,38 @@ impl Figure {
         self
     }
 
+    /// The same figure, whose runs took turns with those of its references: what the machine does to both at a time does
+    /// not count.
+    pub fn by_turns(self) -> Self {
+        Self { by_turns: true, ..self }
+    }
+
+    /// The ratios of single turns, if this and `reference` took turns and no run failed.
+    pub fn ratios(&self, reference: &Reference) -> Option<Sample> {
+        let (ours, theirs) = (&self.sample.as_ref()?.runs, &reference.sample.runs);
+        if !self.by_turns || ours.len() != theirs.len() {
+            return None;
+        }
+        let ratio = |(ours, theirs): (&f64, &f64)| {
+            if self.unit.more_is_better() { ours / theirs } else { theirs / ours }
+        };
+        Sample::new(ours.iter().zip(theirs).map(ratio).collect())
+    }
+
     /// How many times better than `reference` this is; below 1 where it is worse.
     pub fn ratio(&self, reference: &Reference) -> Option<f64> {
+        if let Some(ratios) = self.ratios(reference) {
+            return Some(ratios.median);
+        }
         let (ours, theirs) = (self.sample.as_ref()?.median, reference.sample.median);
         let ratio = if self.unit.more_is_better() { ours / theirs } else { theirs / ours };
         if ours == theirs { Some(1.0) } else { ratio.is_finite().then_some(ratio) }
+    }
+
+    /// The ratios of single turns that the bar speaks of.
+    pub fn bar_ratios(&self) -> Option<Sample> {
+        let bar = self.bar.as_ref()?;
+        self.ratios(self.references.iter().find(|reference| reference.name == bar.against)?)
     }
 
     /// The ratio that the bar speaks of.
@@ -311,6 +340,19 @@ mod tests {
         assert_eq!(time.ratio(&time.references[0]), Some(25.0));
         assert_eq!(time.clone().bar("tcp", 25.0, Some(50.0)).meets_bar(), Some(true));
         assert_eq!(time.bar("tcp", 26.0, None).meets_bar(), Some(false));
+    }
+
+    #[test]
+    fn turns_are_compared_one_by_one() {
+        let sample = |runs: &[f64]| Sample::new(runs.to_vec());
+        let figure = |runs: &[f64]| {
+            let ours = Figure::new("a", "b", Unit::MegabytesPerSecond, sample(runs)).by_turns();
+            ours.against("other", sample(&[10.0, 40.0, 40.0])).bar("other", 0.9, None)
+        };
+        // Twice in the slow state of a machine, and the other one once.
+        let ours = figure(&[10.0, 20.0, 40.0]);
+        assert_eq!((ours.bar_ratio(), ours.bar_ratios().unwrap().runs), (Some(1.0), vec![1.0, 0.5, 1.0]));
+        assert_eq!(figure(&[10.0, 20.0]).bar_ratio(), Some(15.0 / 40.0), "a run failed");
     }
 
     #[test]

@@ -23,7 +23,8 @@ const BARRED: usize = 1 << 20;
 /// All manners by turns. The figures are those of posted buffers, the others their references.
 pub fn figures(rig: &Rig, plan: &Plan, size: Length) -> Vec<Figure> {
     let all = Manner::POURING.to_vec();
-    let (runs, failed) = by_turns(all, plan.runs, |manner| run(rig, plan, manner, size));
+    let turns = if size.0 == BARRED { plan.turns() } else { plan.runs };
+    let (runs, failed) = by_turns(all, turns, |manner| run(rig, plan, manner, size));
     let name = |manner: Manner| format!("{}, messages of {size}", manner.name());
     let failed = failed.into_iter().map(|(manner, why)| failure(&name(manner), &why));
     of_runs(size, &runs).into_iter().chain(failed).collect()
@@ -51,7 +52,7 @@ fn of_runs(size: Length, runs: &[(Manner, Vec<Done>)]) -> Vec<Figure> {
     let figure = |group: &str, unit, value| {
         let figure = Figure::new(group, size.to_string(), unit, sample(Manner::Posted, value));
         let others = [Manner::Stream, Manner::Offered].into_iter();
-        others.fold(figure, |figure, other| figure.against(other.name(), sample(other, value)))
+        others.fold(figure, |figure, other| figure.against(other.name(), sample(other, value))).by_turns()
     };
     let rate: fn(&Done) -> f64 = |done| done.rate() / 1e6;
     let per_processor =

@@ -134,13 +134,15 @@ fn exchanges(report: &Report) -> Vec<Vec<String>> {
 
 fn native(report: &Report) -> Vec<Vec<String>> {
     let names = Manner::POURING.map(Manner::name);
-    let head = ["size"].into_iter().chain(names).chain(names).map(str::to_owned).collect();
+    let head = ["size"].into_iter().chain(names).chain(names).chain(["posted of copied"]);
+    let head = head.map(str::to_owned).collect();
     let figures = of_group(report, NATIVE).map(|rate| {
         let mut row = vec![rate.case.clone()];
         for figure in [Some(rate), find(report, NATIVE_PROCESSOR, &rate.case)].into_iter().flatten() {
             let reference = |manner: Manner| (manner != Manner::Posted).then(|| manner.name());
             row.extend(Manner::POURING.map(|manner| median(figure, reference(manner))));
         }
+        row.push(find(report, NATIVE_PROCESSOR, &rate.case).map_or(String::new(), verdict));
         row
     });
     [head].into_iter().chain(figures).collect()
@@ -245,7 +247,12 @@ fn two(value: Option<f64>) -> String {
 /// The ratio that the figure's bar speaks of, marked if it is missed.
 fn verdict(figure: &Figure) -> String {
     let mark = if figure.meets_bar() == Some(false) { " MISSED" } else { "" };
-    figure.bar_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}{mark}"))
+    let turns = figure.bar_ratios().map_or(String::new(), |ratios| {
+        let least = ratios.runs.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = ratios.runs.iter().copied().fold(0.0, f64::max);
+        format!(" ({least:.2} to {most:.2})")
+    });
+    figure.bar_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}{turns}{mark}"))
 }
 
 /// Names of columns: those before the forced modes and the kernel's TCP, and those behind.
@@ -257,13 +264,20 @@ fn head(before: &[&str], behind: &[&str]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::size::Length;
-    use super::super::{figures, tests::runs};
+    use super::super::{figures, of_best, tests::runs};
     use super::*;
 
     fn report() -> Report {
         let mut report = Report::new("sdp");
         report.warnings.clear();
-        report.figures = [64, 1 << 20].into_iter().flat_map(|size| figures(Length(size), &runs())).collect();
+        report.figures = [64, 1 << 20]
+            .into_iter()
+            .flat_map(|size| {
+                let duel = runs().into_iter().filter(|(way, _)| [AUTO, "read-zcopy"].contains(&way.name));
+                let duel: Vec<_> = duel.collect();
+                figures(Length(size), &runs()).into_iter().chain([of_best(Length(size), &duel)])
+            })
+            .collect();
         report.gather_groups();
         report
     }
@@ -273,7 +287,8 @@ mod tests {
         let text = table(&report());
         let row = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_default();
         let cells: Vec<&str> = row("1 MB").split_whitespace().collect();
-        let wanted = "1 MB 5000 read-zcopy 99 %, bcopy 1 % 4000 5000 - 1000 1000 1.00 5.00 over 3";
+        let wanted =
+            "1 MB 5000 read-zcopy 99 %, bcopy 1 % 4000 5000 - 1000 1000 1.00 (1.00 to 1.00) 5.00 over 3";
         assert_eq!(cells.join(" "), wanted, "{text}");
         assert!(row("64 B").ends_with("below 1"), "{text}");
         assert!(text.contains("write-zcopy, 64 B, 1 MB: carried by bcopy 100 %"), "{text}");
