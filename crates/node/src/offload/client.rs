@@ -44,8 +44,8 @@ pub(super) struct Client {
     pub(super) jobs: VecDeque<Job>,
     /// Slots that are in `jobs`: what is said of them twice counts once.
     pub(super) busy: Vec<bool>,
-    /// Bytes that it may still move in this round.
-    pub(super) deficit: usize,
+    /// Bytes that it has moved, less what its turns were worth: what is too much in one round is missing in the next.
+    pub(super) spent: usize,
 }
 
 impl Client {
@@ -65,7 +65,7 @@ impl Client {
             works: HashMap::new(),
             jobs: VecDeque::new(),
             busy: vec![false; SLOTS],
-            deficit: 0,
+            spent: 0,
         }
     }
 
@@ -104,7 +104,7 @@ impl Client {
 
     /// So many bytes were moved.
     pub(super) fn spend(&mut self, bytes: usize, tally: &Tally) {
-        self.deficit = self.deficit.saturating_sub(bytes);
+        self.spent += bytes;
         tally.bytes.fetch_add(bytes as u64, Relaxed);
     }
 }

@@ -13,6 +13,8 @@
 mod client;
 mod copy;
 mod ears;
+#[cfg(test)]
+mod fair;
 mod host;
 mod job;
 mod work;

@@ -146,7 +146,7 @@ impl Worker {
     }
 
     /// Takes what programs have put on their desks; whether there was anything.
-    fn collect(&mut self) -> bool {
+    pub(super) fn collect(&mut self) -> bool {
         if !self.clients.values().any(|client| client.table.desk.is_filled(self.way)) {
             return false;
         }
@@ -162,11 +162,11 @@ impl Worker {
     }
 
     /// A turn for each program; whether anything moved, and how many transfers are left.
-    fn round(&mut self) -> (bool, usize) {
+    pub(super) fn round(&mut self) -> (bool, usize) {
         let cpu = u16::try_from(sched_getcpu()).unwrap_or(0);
         let (mut moved, mut jobs, mut now) = (false, 0, None);
         for client in self.clients.values_mut().filter(|client| !client.jobs.is_empty()) {
-            client.deficit = (client.deficit + PIECE).min(2 * PIECE);
+            client.spent = client.spent.saturating_sub(PIECE);
             // Each of its transfers is looked at once at most.
             for _ in 0..client.jobs.len() {
                 let Some(mut job) = client.jobs.pop_front() else { break };
@@ -199,7 +199,7 @@ impl Worker {
                         moved = true;
                     }
                 }
-                if client.deficit == 0 {
+                if client.spent >= PIECE {
                     break;
                 }
             }
