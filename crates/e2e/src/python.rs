@@ -27,6 +27,9 @@ pub enum Script {
     Loop,
     /// Traffic without end, to see faults: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how it ended.
     Endless,
+    /// One way in sends that the far program may fetch: `server ADDRESS PORT`, `client ADDRESS PORT asked|told FILE`; both
+    /// tell what was moved, and how it ended.
+    Announced,
     /// Those who sleep, each in another call: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how each sleep ended.
     Sleepers,
     /// Connections that must not wait, to a server of [`Script::Echo`]: `ADDRESS PORT TIMES`.
@@ -55,6 +58,7 @@ impl Script {
             Self::Idle => ("idle.py", include_str!("python/idle.py")),
             Self::Loop => ("loop.py", include_str!("python/loop.py")),
             Self::Endless => ("endless.py", include_str!("python/endless.py")),
+            Self::Announced => ("announced.py", include_str!("python/announced.py")),
             Self::Sleepers => ("sleepers.py", include_str!("python/sleepers.py")),
             Self::Hurry => ("hurry.py", include_str!("python/hurry.py")),
             Self::Late => ("late.py", include_str!("python/late.py")),

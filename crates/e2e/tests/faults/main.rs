@@ -1,6 +1,7 @@
 //! Faults: whoever dies, lies or is not there, the others go on, and everything comes back.
 
 mod absence;
+mod announced;
 mod cable;
 mod daemon;
 mod death;
