@@ -7,6 +7,7 @@ mod crowd;
 mod faults;
 mod hostile;
 mod queue;
+mod shares;
 mod transfers;
 
 use crosslane_client::native::{Fabric, Listener, Stream};
