@@ -19,6 +19,7 @@ pub mod ready;
 mod receive;
 mod resend;
 mod send;
+mod turns;
 mod walk;
 pub mod zcopy;
 

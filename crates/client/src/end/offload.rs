@@ -1,6 +1,7 @@
 //! Bulk that the daemon's engine moves instead of us. All else stays as it is: the caller has the lock of the direction,
 //! and finds the ring's state as if it had moved the bytes itself.
 
+use super::turns::Side;
 use super::{End, Failure, Generation};
 use crate::offload::{self, Handed, Offload};
 use core::sync::atomic::Ordering::Relaxed;
@@ -36,18 +37,22 @@ pub(super) struct Engaged {
     waited: AtomicBool,
     /// The engine has given room back, and the far side was not looked at since.
     credited: AtomicBool,
+    /// Who speaks, sending and receiving.
+    out: Side,
+    into: Side,
 }
 
 impl End {
     /// Sends what it can of `buffers`, from their byte `skip` on, by the engine; 0 if that is not for the engine.
     pub(super) fn hand_out(
         &self,
+        tid: u32,
         tx: &Generation,
         buffers: &[IoSlice<'_>],
         skip: usize,
     ) -> Result<usize, Failure> {
         let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
-        if !self.offload() || !offload::is_allowed() {
+        if !self.offload() || self.is_turn(tid, Way::Out) || !offload::is_allowed() {
             return Ok(0);
         }
         let Some((engine, mut order)) = self.order(tx, spans, skip, LONGEST) else { return Ok(0) };
@@ -60,7 +65,7 @@ impl End {
     pub(super) fn hand_in(&self, tid: u32, buffers: &[IoSliceMut<'_>]) -> Result<usize, Failure> {
         let rx = self.generations.rx();
         let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
-        if !self.offload() || !offload::is_allowed() {
+        if !self.offload() || self.is_turn(tid, Way::In) || !offload::is_allowed() {
             return Ok(0);
         }
         let Some((engine, mut order)) = self.order(rx, spans, 0, LONGEST) else { return Ok(0) };
@@ -71,6 +76,17 @@ impl End {
         let moved = self.handed(engine.run(Way::In, &order), &self.shared.received);
         self.note_bulk(moved.unwrap_or(0));
         moved
+    }
+
+    /// Whether this thread and the far side speak by turns: what it sends or receives now is waited for, and to wake others
+    /// for it would take longer than to copy it.
+    fn is_turn(&self, tid: u32, way: Way) -> bool {
+        let (counters, engaged) = (&self.shared.counters, &self.engaged);
+        let (sent, received) = (counters.tx_bytes.load(Relaxed), counters.rx_bytes.load(Relaxed));
+        match way {
+            Way::Out => engaged.out.is_turn(tid, sent, &engaged.into, received),
+            Way::In => engaged.into.is_turn(tid, received, &engaged.out, sent),
+        }
     }
 
     /// The engine has received so much: whether that tells of more.

@@ -170,7 +170,7 @@ impl End {
         loop {
             let (tx, begin) = (self.generations.tx(), self.shared.producer.units());
             self.stamp(tx);
-            let pushed = self.push_all(tx, buffers, skip + done)?;
+            let pushed = self.push_all(tid, tx, buffers, skip + done)?;
             if pushed == 0 {
                 return Ok((done, None));
             }
@@ -190,8 +190,14 @@ impl End {
         }
     }
 
-    fn push_all(&self, tx: &Generation, buffers: &[IoSlice<'_>], mut skip: usize) -> Result<usize, Failure> {
-        let mut done = self.hand_out(tx, buffers, skip)?;
+    fn push_all(
+        &self,
+        tid: u32,
+        tx: &Generation,
+        buffers: &[IoSlice<'_>],
+        mut skip: usize,
+    ) -> Result<usize, Failure> {
+        let mut done = self.hand_out(tid, tx, buffers, skip)?;
         if done > 0 {
             return Ok(done);
         }
