@@ -136,7 +136,7 @@ mod tests {
         assert_eq!((config.interface.as_deref(), config.mtu, config.spin_us), (Some("xl0"), 65520, 50));
         assert_eq!((config.queues, config.multicast), (2, true));
         assert_eq!((config.ring_max, config.metrics, config.ports.len()), (8 << 20, None, 0));
-        assert_eq!(config.offload, Settings { processors: None, copy: Choice::Auto, least: 256 << 10 });
+        assert_eq!(config.offload, Settings { processors: None, copy: Choice::Auto, least: 768 << 10 });
         assert_eq!(own_addresses(&config).len(), 2);
     }
 

@@ -106,7 +106,7 @@ fn default_offload_copy() -> String {
     "auto".to_owned()
 }
 fn default_offload_least() -> String {
-    "256K".to_owned()
+    "768K".to_owned()
 }
 fn default_spin_us() -> i64 {
     50

@@ -9,6 +9,7 @@ mod hostile;
 mod queue;
 mod shares;
 mod transfers;
+mod turns;
 
 use crosslane_client::native::{Fabric, Listener, Stream};
 use std::net::SocketAddr;
