@@ -11,6 +11,7 @@ pub mod part;
 mod rig;
 pub mod sampler;
 mod table;
+mod turns;
 
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::program::LOOPBACK;
@@ -47,7 +48,7 @@ fn offloaded(options: &mut Options) {
 
 /// From 140 KB on, a tenth of the processor time that the kernel's TCP takes from the programs, and no less bandwidth.
 fn offload_bars(size: usize) -> Vec<(&'static str, f64)> {
-    if size < 140 << 10 { Vec::new() } else { vec![(RATE, 1.0), (PROGRAMS, 10.0)] }
+    if size < 140_000 { Vec::new() } else { vec![(RATE, 1.0), (PROGRAMS, 10.0)] }
 }
 
 /// More messages than loopback TCP and less processor time for each, at every size; from 64 KB far less.
@@ -127,6 +128,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
             hold(&mut figures, &(variant.bars)(size));
             report.figures.extend(figures);
         }
+        report.figures.extend(turns::figures(&ours, kernel.lab(), size, plan)?);
     }
     report.figures.extend(study(&plan.sizes));
     report.gather_groups();

@@ -103,6 +103,16 @@ impl Ours {
         Ok(Self { counting: up(true)?, plain: up(false)?, clock, overhead })
     }
 
+    /// The lab in which nothing is counted.
+    pub(super) fn plain(&self) -> &Lab {
+        &self.plain
+    }
+
+    /// Ticks of the constant clock in a second.
+    pub(super) fn clock(&self) -> f64 {
+        self.clock
+    }
+
     /// Once with nothing counted, for rate and processor time, and once counted.
     pub(super) fn run(&self, size: usize, time: Duration) -> Result<Outcome> {
         let [place, _, _] = InLab::all(&self.plain)?;
@@ -169,6 +179,11 @@ impl Kernel {
 
     pub(super) fn names(&self) -> [&'static str; Self::PLACES] {
         [crate::program::LOOPBACK, crate::program::VETH]
+    }
+
+    /// Where its programs run.
+    pub(super) fn lab(&self) -> &Lab {
+        &self.lab
     }
 
     /// Why the kernel shows nothing.
