@@ -31,7 +31,9 @@ pub trait CopyEngine: Send {
     /// Its name, for people.
     fn name(&self) -> &'static str;
 
-    /// Copies from a program into a ring; all or an error. `Pending`: it has begun, as number `tag`.
+    /// Copies from a program into a ring; all or an error. `Pending`: it has begun, as number `tag`. The program may take the
+    /// piece back at any time before [`Self::land`], also while this thread is stopped: what the processor itself would
+    /// store into the ring must wait until then.
     fn fetch(
         &mut self,
         tag: u64,
@@ -39,7 +41,10 @@ pub trait CopyEngine: Send {
         to: (&Outbound, Places<'_>),
     ) -> Poll<Result<(), RemoteError>>;
 
-    /// Copies from a ring into a program; the same.
+    /// Stores what was fetched last and is not in the ring yet: the piece cannot be taken back any more.
+    fn land(&mut self, _to: (&Outbound, Places<'_>)) {}
+
+    /// Copies from a ring into a program; as [`Self::fetch`], and there is nothing to land.
     fn store(
         &mut self,
         tag: u64,
@@ -102,16 +107,16 @@ impl CopyEngine for Staged {
         to: (&Outbound, Places<'_>),
     ) -> Poll<Result<(), RemoteError>> {
         let total: usize = to.1.iter().map(|place| place.1).sum();
-        let fetched = from.0.read_into(from.1, &mut self.buffer[..total]);
-        if fetched.is_ok() {
-            let mut done = 0;
-            for &(at, len) in to.1 {
-                to.0.write_by(self.strategy, at, &self.buffer[done..done + len]);
-                done += len;
-            }
-            crosslane_shm::copy::store_fence();
+        Poll::Ready(from.0.read_into(from.1, &mut self.buffer[..total]))
+    }
+
+    fn land(&mut self, to: (&Outbound, Places<'_>)) {
+        let mut done = 0;
+        for &(at, len) in to.1 {
+            to.0.write_by(self.strategy, at, &self.buffer[done..done + len]);
+            done += len;
         }
-        Poll::Ready(fetched)
+        crosslane_shm::copy::store_fence();
     }
 
     fn store(
@@ -166,6 +171,7 @@ fn time(engine: &mut dyn CopyEngine, to: &Outbound, from: &Inbound) -> Duration 
     let places = [(0, PIECE / 2), (PIECE, PIECE / 2)];
     let mut round = || {
         let there = engine.fetch(0, (&remote, &spans), (to, &places));
+        engine.land((to, &places));
         let back = engine.store(0, (from, &places), (&remote, &spans));
         matches!((there, back), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))))
     };
@@ -179,6 +185,30 @@ fn time(engine: &mut dyn CopyEngine, to: &Outbound, from: &Inbound) -> Duration 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_processor_stores_nothing_into_a_ring_before_the_piece_is_sure() {
+        let len = PIECE as u64;
+        let fd = new_slice("copy", len).unwrap();
+        let (to, from) =
+            (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
+        let (guard, source) = (Box::new(7_u64), [9_u8; 100]);
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let remote = Remote { pid, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };
+        let spans = [Span { address: source.as_ptr() as u64, len: 100 }];
+        for mut engine in Strategy::ALL.map(staged) {
+            to.write_by(Strategy::Cached, 0, &[1; 100]);
+            let there = |expected| {
+                let mut bytes = [0; 100];
+                from.read(0, &mut bytes);
+                bytes == [expected; 100]
+            };
+            assert_eq!(engine.fetch(1, (&remote, &spans), (&to, &[(0, 100)])), Poll::Ready(Ok(())));
+            assert!(there(1), "{}: a stopped thread would store it later", engine.name());
+            engine.land((&to, &[(0, 100)]));
+            assert!(there(9), "{}", engine.name());
+        }
+    }
 
     #[test]
     fn every_engine_copies_what_it_is_told_and_nothing_else() {
@@ -197,6 +227,7 @@ mod tests {
             let split = [(0, 5), (5, PIECE - 5)];
             let spans = split.map(|(at, len)| Span { address: source[at..].as_ptr() as u64, len });
             assert_eq!(engine.fetch(1, (&remote, &spans), (&to, &places)), Poll::Ready(Ok(())));
+            engine.land((&to, &places));
             let mut target = vec![0; PIECE + 1];
             let into = [Span { address: target.as_mut_ptr() as u64, len: PIECE }];
             assert_eq!(engine.store(2, (&from, &places), (&remote, &into)), Poll::Ready(Ok(())));

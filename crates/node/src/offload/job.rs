@@ -156,7 +156,7 @@ impl Job {
                 self.under_way = Some(piece);
                 Step::Waits
             }
-            Poll::Ready(Ok(())) => self.take_effect(piece, hand.table),
+            Poll::Ready(Ok(())) => self.take_effect(piece, hand),
             Poll::Ready(Err(error)) => {
                 let outcome = outcome(error);
                 if outcome == Outcome::Refused {
@@ -207,14 +207,15 @@ impl Job {
     }
 
     /// What was copied is there: ring and arena say so, and the program hears it if that was all.
-    fn take_effect(&mut self, piece: Piece, table: &Table) -> Step {
-        let Piece { after, marks, bytes, .. } = piece;
+    fn take_effect(&mut self, piece: Piece, hand: &mut Hand<'_>) -> Step {
+        let (table, Piece { after, marks, places, bytes }) = (hand.table, piece);
         if !table.desk.commit(self.ticket) {
             return Step::Ended(0);
         }
         let Some((producer, consumer)) = self.work.rings() else { return Step::Ended(0) };
         match &after {
             State::Out(after) => {
+                hand.engine.land((&self.work.outbound, &places));
                 marks.play(&self.work.outbound);
                 after.publish(producer);
             }
