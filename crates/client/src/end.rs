@@ -136,6 +136,11 @@ pub trait Daemon: Sync + core::fmt::Debug {
         None
     }
 
+    /// The engine's name for a buffer of this program; 0 if it does not take it.
+    fn lend(&self, _located: &Located) -> u32 {
+        0
+    }
+
     /// The engine's name for the end's rings of `generation`; 0 if it does not take them.
     fn engage(&self, _circuit: CircuitId, _token: u64, _generation: u32) -> u32 {
         0

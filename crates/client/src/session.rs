@@ -310,6 +310,18 @@ impl Session {
         }
     }
 
+    /// Lends a buffer to the daemon's engine; its name there, 0 if the engine does not take it.
+    pub fn lend(&self, located: &Located) -> Result<u32, SessionError> {
+        let &Located { id: buffer, len, reach, .. } = located;
+        let request = Request::Lend { buffer, len, reach };
+        let answer = located.share(|memory| self.request(&request, &[memory]));
+        match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
+            Reply::Lent { handle } => Ok(handle),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            _ => Err(SessionError::Unexpected("a buffer was lent")),
+        }
+    }
+
     /// Tells of all buffers that were given back; what the daemon is too busy to hear is told another time.
     pub fn tell_given_back(&self) {
         while let Some(buffer) = buffer::next_given_back() {

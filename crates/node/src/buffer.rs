@@ -91,8 +91,11 @@ impl Host {
         Ok(())
     }
 
-    /// `Unshare`: no circuit gives the buffer out any more.
+    /// `Unshare`: no circuit gives the buffer out any more, and the engine forgets it.
     pub fn unshare(&mut self, session: SessionId, buffer: BufferId) {
+        if let Some(engines) = &mut self.offload {
+            engines.reclaim(session, buffer);
+        }
         let Some(owner) = self.sessions.get_mut(&session) else { return };
         if owner.buffers.remove(&buffer).is_some() {
             for parts in self.parts.values_mut() {

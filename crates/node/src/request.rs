@@ -206,6 +206,11 @@ impl Host {
                 let handle = self.engage(id, circuit, token, generation);
                 self.reply(id, &Reply::Engaged { handle });
             }
+            Request::Lend { buffer, len, reach } => {
+                let handle =
+                    fds.into_iter().next().map_or(0, |memory| self.lend(id, buffer, (len, reach), &memory));
+                self.reply(id, &Reply::Lent { handle });
+            }
             Request::Status => self.reply_text(id, Self::status),
             Request::Metrics => self.reply_text(id, Self::metrics),
             Request::Explain { pid } => self.reply_text(id, move |host| host.explain(pid)),

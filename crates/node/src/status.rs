@@ -218,6 +218,7 @@ impl Host {
             json!({
                 "copy": tally.copy.get(),
                 "bytes": tally.bytes.load(Relaxed),
+                "lent": tally.lent.load(Relaxed),
                 "transfers": tally.transfers.load(Relaxed),
                 "refused": tally.refused.load(Relaxed),
                 "sleeps": tally.sleeps.load(Relaxed),

@@ -60,6 +60,9 @@ pub enum Way {
 pub struct Order {
     /// The daemon's name for the stream's rings.
     pub handle: u32,
+    /// The daemon's name for the lent buffer that all of `spans` lie in, at addresses from its start on; 0: they lie in
+    /// the program's memory.
+    pub buffer: u32,
     /// The program's buffer; those of no length end the list.
     pub spans: [Span; SPANS],
     /// The far side's request for a bell that was answered last: at another one the transfer ends early.
@@ -107,6 +110,7 @@ struct Slot {
     /// Whether somebody sleeps, and how: [`ASLEEP`], [`BELL`].
     waited: AtomicU32,
     handle: AtomicU32,
+    buffer: AtomicU32,
     /// Number, outcome, bytes.
     done: AtomicU64,
     rung: AtomicU64,
@@ -194,6 +198,7 @@ impl Desk {
         slot.ended.store(0, Relaxed);
         slot.waited.store(0, Relaxed);
         slot.handle.store(order.handle, Relaxed);
+        slot.buffer.store(order.buffer, Relaxed);
         slot.done.store(ticket.done(0, 0), Relaxed);
         slot.rung.store(order.rung, Relaxed);
         for (words, span) in slot.spans.iter().zip(&order.spans) {
@@ -314,7 +319,8 @@ impl Desk {
             }
             *span = Span { address: words[0].load(Relaxed), len };
         }
-        Some((ticket, Order { handle: slot.handle.load(Relaxed), spans, rung: slot.rung.load(Relaxed) }))
+        let (handle, buffer) = (slot.handle.load(Relaxed), slot.buffer.load(Relaxed));
+        Some((ticket, Order { handle, buffer, spans, rung: slot.rung.load(Relaxed) }))
     }
 
     /// Daemon: begins a piece; `false` if the transfer is the program's again.
@@ -368,7 +374,7 @@ mod tests {
     use super::*;
 
     fn order(len: usize) -> Order {
-        let mut order = Order { handle: 3, rung: 9, ..Order::default() };
+        let mut order = Order { handle: 3, buffer: 4, rung: 9, ..Order::default() };
         order.spans[0] = Span { address: 4096, len };
         order
     }

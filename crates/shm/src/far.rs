@@ -1,8 +1,9 @@
 //! A buffer of another program, mapped here.
 
+use crate::copy::Strategy;
 use crate::mem::{Mapping, check_memory};
 use crate::region::BadPlace;
-use crate::{MapError, copy};
+use crate::{Inbound, MapError, Outbound, copy};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_wire::Reach;
 use crosslane_wire::buffer::{ALIVE, landing_at, len_ok, memory_len};
@@ -88,6 +89,27 @@ impl FarBuffer {
         self.mapping.word64(at + 8).store(seal, Relaxed);
         self.mapping.word64(at).store(word, Release);
         Ok(())
+    }
+
+    /// Copies `len` bytes from `offset` to byte `at` of a slice, in no particular order. What lies outside of the buffer
+    /// panics, as it does of slices: whoever calls this has looked.
+    pub fn send(&self, offset: usize, to: &Outbound, at: usize, len: usize) {
+        let (source, target) = (self.mapping.at(offset, len), to.at(at, len));
+        // SAFETY: both are in range, and lie in two mappings, which cannot overlap even if they show the same memory.
+        unsafe { copy::copy(Strategy::Cached, target, source, len) }
+    }
+
+    /// Copies `len` bytes from byte `at` of a slice to `offset`; the same. A buffer for loads panics too.
+    pub fn receive(&self, offset: usize, from: &Inbound, at: usize, len: usize) {
+        assert_eq!(self.reach, Reach::Store, "a buffer for loads");
+        let (source, target) = (from.at(at, len), self.mapping.at(offset, len));
+        // SAFETY: as above, and mapped for stores.
+        unsafe { copy::copy(Strategy::Cached, target, source, len) }
+    }
+
+    /// Whether a place lies inside.
+    pub fn has(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
     fn place(&self, offset: u64, len: usize) -> Result<*mut u8, BadPlace> {

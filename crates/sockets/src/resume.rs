@@ -48,6 +48,10 @@ impl Daemon for BySession {
         consent::present()
     }
 
+    fn lend(&self, located: &Located) -> u32 {
+        process::with_session(|session, _| session.lend(located)).unwrap_or(0)
+    }
+
     fn engage(&self, circuit: CircuitId, token: u64, generation: u32) -> u32 {
         process::with_session(|session, _| session.engage(circuit, token, generation)).unwrap_or(0)
     }

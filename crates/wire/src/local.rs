@@ -168,6 +168,16 @@ pub enum Request {
         /// The generation that the program sends and receives by.
         generation: u32,
     },
+    /// "Transfers of mine may lie in this buffer." Descriptor: its memory. Answer: [`Reply::Lent`]. It ends with
+    /// [`Self::Unshare`].
+    Lend {
+        /// The buffer's name.
+        buffer: BufferId,
+        /// Its bytes, without the page behind them.
+        len: u64,
+        /// What others than its owner may do with it.
+        reach: Reach,
+    },
     /// Everything, as JSON. Answer: [`Reply::Text`] packets.
     Status,
     /// Counters in Prometheus' text format. Answer: [`Reply::Text`] packets.
@@ -408,6 +418,11 @@ pub enum Reply {
     /// Answer to [`Request::Engage`].
     Engaged {
         /// The name of the end's rings on the desk; 0 if they cannot be offloaded.
+        handle: u32,
+    },
+    /// Answer to [`Request::Lend`].
+    Lent {
+        /// The buffer's name on the desk; 0 if it is not for the engine.
         handle: u32,
     },
 }

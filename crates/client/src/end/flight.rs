@@ -51,7 +51,9 @@ impl End {
             Way::In if self.may_fly_in(tid)? => (self.generations.rx(), &self.shared.receiving.rung),
             _ => return Ok(None),
         };
-        let Some((engine, mut order)) = self.order(generation, spans, 0, LONGEST) else { return Ok(None) };
+        let Some((engine, mut order)) = self.order(way, generation, spans, 0, LONGEST) else {
+            return Ok(None);
+        };
         order.rung = rung.load(Relaxed);
         let begin = self.shared.producer.units();
         let flight = engine.launch(way, &order);

@@ -7,9 +7,11 @@ use crate::offload::{self, Handed, Offload};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use crosslane_shm::arena::Modes;
+use crosslane_shm::buffer::locate;
 use crosslane_shm::desk::{Order, SPANS, Way};
 use crosslane_shm::remote::Span;
 use crosslane_stream::Direction;
+use crosslane_wire::Reach;
 use crosslane_wire::record::Kind;
 use std::io::{IoSlice, IoSliceMut};
 
@@ -55,7 +57,7 @@ impl End {
         if !self.offload() || self.is_turn(tid, Way::Out) || !offload::is_allowed() {
             return Ok(0);
         }
-        let Some((engine, mut order)) = self.order(tx, spans, skip, LONGEST) else { return Ok(0) };
+        let Some((engine, mut order)) = self.order(Way::Out, tx, spans, skip, LONGEST) else { return Ok(0) };
         order.rung = self.shared.sending.rung.load(Relaxed);
         self.shared.producer.close(&tx.slices.outbound);
         self.handed(engine.run(Way::Out, &order), &self.shared.sent)
@@ -68,7 +70,7 @@ impl End {
         if !self.offload() || self.is_turn(tid, Way::In) || !offload::is_allowed() {
             return Ok(0);
         }
-        let Some((engine, mut order)) = self.order(rx, spans, 0, LONGEST) else { return Ok(0) };
+        let Some((engine, mut order)) = self.order(Way::In, rx, spans, 0, LONGEST) else { return Ok(0) };
         if !self.expects_bulk(tid)? || self.rx() != Direction::Open || !self.is_settled() {
             return Ok(0);
         }
@@ -113,6 +115,7 @@ impl End {
     #[inline]
     pub(super) fn order(
         &self,
+        way: Way,
         at: &Generation,
         spans: impl Iterator<Item = (u64, usize)> + Clone,
         skip: usize,
@@ -130,7 +133,26 @@ impl End {
             return None;
         }
         let handle = self.handle(at, engine)?;
-        Some((engine, Order { handle, spans: place(spans, skip, longest), rung: 0 }))
+        let (buffer, begin) = self.lent(way, engine, spans.clone()).unwrap_or_default();
+        let spans = spans.map(|(address, len)| (address.wrapping_sub(begin), len));
+        Some((engine, Order { handle, buffer, spans: place(spans, skip, longest), rung: 0 }))
+    }
+
+    /// The engine's name for the buffer that all of this lies in, and where that begins; `None`: it is plain memory, or a
+    /// buffer that is used for the first time, or that nobody else may store into.
+    fn lent(
+        &self,
+        way: Way,
+        engine: &'static Offload,
+        mut spans: impl Iterator<Item = (u64, usize)>,
+    ) -> Option<(u32, u64)> {
+        let (Some((address, len)), None) = (spans.next(), spans.next()) else { return None };
+        let located = locate(core::ptr::without_provenance(usize::try_from(address).ok()?), len)?;
+        if located.uses == 0 || (way == Way::In && located.reach != Reach::Store) {
+            return None;
+        }
+        let handle = engine.lent(&located, || self.daemon.lend(&located))?;
+        Some((handle, address - located.offset))
     }
 
     /// The engine's name for the rings of this generation.

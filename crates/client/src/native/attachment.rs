@@ -263,6 +263,10 @@ impl Daemon for Attachment {
         *self.offload.get_or_init(attach)
     }
 
+    fn lend(&self, located: &Located) -> u32 {
+        self.request(|session| session.lend(located)).unwrap_or(0)
+    }
+
     fn engage(&self, circuit: CircuitId, token: u64, generation: u32) -> u32 {
         self.request(|session| session.engage(circuit, token, generation)).unwrap_or(0)
     }

@@ -18,17 +18,24 @@ use crate::SessionError;
 use crate::session::Session;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU64};
+use crosslane_shm::buffer::Located;
 use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::guard::Guard;
+use crosslane_wire::BufferId;
 use crosslane_wire::local::{Reply, Request};
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::{ClockId, clock_gettime};
 use stall::{Stall, Stalled};
+use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Sleep of a call between two looks at a transfer that does not end.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Buffers that are remembered; the daemon remembers more.
+const LENT: usize = 32;
 
 /// How long an engine is left alone that did not come to a transfer, ns.
 const REST_NS: u64 = 1_000_000_000;
@@ -45,6 +52,8 @@ pub struct Offload {
     guard: Guard,
     stall: Stall,
     least: usize,
+    /// Buffers that the engine was told of, and its names for them; 0: it does not take them.
+    lent: Mutex<VecDeque<(BufferId, u32)>>,
     /// It is of no use any more.
     over: AtomicBool,
     /// Nothing is handed over before: ns of the monotonic clock; 0 as a rule.
@@ -108,6 +117,7 @@ impl Offload {
             guard,
             stall,
             least,
+            lent: Mutex::new(VecDeque::new()),
             over: AtomicBool::new(false),
             rest: AtomicU64::new(0),
         })
@@ -128,6 +138,20 @@ impl Offload {
             self.rest.store(0, Relaxed);
         }
         rested
+    }
+
+    /// The engine's name for a buffer, which `lend` asks for the first time; `None`: it does not take it, or another thread
+    /// asks just now.
+    pub(crate) fn lent(&self, located: &Located, lend: impl FnOnce() -> u32) -> Option<u32> {
+        let mut lent = self.lent.try_lock().ok()?;
+        let known = lent.iter().find(|(id, _)| *id == located.id).map(|(_, handle)| *handle);
+        let handle = known.unwrap_or_else(|| {
+            let handle = lend();
+            lent.truncate(LENT - 1);
+            lent.push_front((located.id, handle));
+            handle
+        });
+        (handle != 0).then_some(handle)
     }
 
     /// Hands a transfer over and sleeps until it has ended. Only within [`allowed`], until whose end signals wait: no

@@ -6,7 +6,8 @@ use super::worker::Tally;
 use crate::eventfd;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::desk::{Desk, Outcome, SLOTS, Ticket, Way};
+use crosslane_shm::FarBuffer;
+use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::remote::Remote;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,6 +42,8 @@ pub(super) struct Client {
     /// The session's socket: the program sees its end only once no thread of ours works for it any more.
     pub(super) _socket: OwnedFd,
     pub(super) works: HashMap<u32, Arc<Work>>,
+    /// Buffers that it has lent.
+    pub(super) lent: HashMap<u32, Arc<FarBuffer>>,
     pub(super) jobs: VecDeque<Job>,
     /// Slots that are in `jobs`: what is said of them twice counts once.
     pub(super) busy: Vec<bool>,
@@ -63,6 +66,7 @@ impl Client {
             door,
             _socket: socket,
             works: HashMap::new(),
+            lent: HashMap::new(),
             jobs: VecDeque::new(),
             busy: vec![false; SLOTS],
             spent: 0,
@@ -83,9 +87,8 @@ impl Client {
                 self.busy[index] = false;
             }
             let Some((ticket, order)) = self.table.desk.take(way, index) else { continue };
-            let work = self.works.get(&order.handle).cloned();
             *tag += 1;
-            match work.and_then(|work| Job::new(*tag, way == Way::Out, ticket, &order, work, now)) {
+            match self.job(*tag, way, ticket, &order, now) {
                 Some(job) => {
                     self.busy[index] = true;
                     self.jobs.push_back(job);
@@ -95,6 +98,16 @@ impl Client {
             }
         }
         taken
+    }
+
+    /// A transfer; `None` if it is of rings or of a buffer that are not known.
+    fn job(&self, tag: u64, way: Way, ticket: Ticket, order: &Order, now: Instant) -> Option<Job> {
+        let work = self.works.get(&order.handle)?.clone();
+        let lent = match order.buffer {
+            0 => None,
+            handle => Some(self.lent.get(&handle)?.clone()),
+        };
+        Job::new(tag, way, ticket, order, (work, lent), now)
     }
 
     /// A transfer is over.

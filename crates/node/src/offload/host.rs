@@ -9,10 +9,10 @@ use core::sync::atomic::AtomicU32;
 use crosslane_shm::arena::ArenaDesk;
 use crosslane_shm::desk::Desk;
 use crosslane_shm::remote::Remote;
-use crosslane_shm::{Caching, Inbound, Outbound};
-use crosslane_wire::CircuitId;
+use crosslane_shm::{Caching, FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
 use crosslane_wire::slice::{PAGE, slice_len};
+use crosslane_wire::{BufferId, CircuitId, Reach};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -61,6 +61,24 @@ impl Host {
         match (work, &mut self.offload) {
             (Some(work), Some(engines)) => engines.engage(id, circuit, work),
             _ => 0,
+        }
+    }
+
+    /// `Lend`: the buffer's name on the program's desk; 0 if it is not for the engine.
+    pub fn lend(
+        &mut self,
+        id: SessionId,
+        buffer: BufferId,
+        (len, reach): (u64, Reach),
+        memory: &OwnedFd,
+    ) -> u32 {
+        let Some(engines) = self.offload.as_mut().filter(|engines| engines.has(id)) else { return 0 };
+        if let Some(handle) = engines.lent(id, buffer) {
+            return handle;
+        }
+        match FarBuffer::map(memory, len, reach) {
+            Ok(memory) => engines.lend(id, buffer, memory),
+            Err(_) => 0,
         }
     }
 

@@ -3,12 +3,14 @@
 
 use super::client::Table;
 use super::copy::{CopyEngine, PIECE};
+use super::lent;
 use super::work::Work;
 use super::worker::Tally;
 use core::cell::RefCell;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::FarBuffer;
 use crosslane_shm::account::{self, Function};
-use crosslane_shm::desk::{Order, Outcome, SPANS, Ticket};
+use crosslane_shm::desk::{Order, Outcome, SPANS, Ticket, Way};
 use crosslane_shm::remote::{PLACES, Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer, Violation};
 use crosslane_shm::{Load, Store};
@@ -66,6 +68,8 @@ pub(super) struct Job {
     spans: Vec<Span>,
     rung: u64,
     work: Arc<Work>,
+    /// What `spans` lie in; none: in the program's memory.
+    lent: Option<Arc<FarBuffer>>,
     state: State,
     total: usize,
     done: usize,
@@ -87,16 +91,20 @@ pub(super) struct Hand<'a> {
 }
 
 impl Job {
-    /// A transfer out of a program, or into it; `None` if the state of its ring makes no sense.
+    /// A transfer out of a program, or into it; `None` if the state of its ring makes no sense, or what it names is not in
+    /// the buffer that it names.
     pub(super) fn new(
         tag: u64,
-        out: bool,
+        way: Way,
         ticket: Ticket,
         order: &Order,
-        work: Arc<Work>,
+        (work, lent): (Arc<Work>, Option<Arc<FarBuffer>>),
         now: Instant,
     ) -> Option<Self> {
-        let state = if out { State::Out(work.producer()?) } else { State::In(work.consumer()?) };
+        let state = match way {
+            Way::Out => State::Out(work.producer()?),
+            Way::In => State::In(work.consumer()?),
+        };
         let mut spans = Vec::with_capacity(SPANS);
         let mut total = 0;
         for span in order.spans.iter().take_while(|span| span.len > 0) {
@@ -104,12 +112,16 @@ impl Job {
             spans.push(Span { address: span.address, len });
             total += len;
         }
+        if lent.as_ref().is_some_and(|lent| !lent::may_lie_in(lent, way, &spans)) {
+            return None;
+        }
         let rung = order.rung;
         Some(Self {
             ticket,
             spans,
             rung,
             work,
+            lent,
             state,
             total,
             done: 0,
@@ -192,6 +204,10 @@ impl Job {
         if !hand.table.desk.claim(self.ticket) {
             return Err(Step::Ended(0));
         }
+        if self.lent.is_some() {
+            // The processor copies it, once it cannot be taken back.
+            return Ok((piece, Poll::Ready(Ok(()))));
+        }
         let spans = self.part(piece.bytes);
         let copied = match &piece.after {
             State::Out(_) => {
@@ -215,16 +231,29 @@ impl Job {
         let Some((producer, consumer)) = self.work.rings() else { return Step::Ended(0) };
         match &after {
             State::Out(after) => {
-                hand.engine.land((&self.work.outbound, &places));
+                match &self.lent {
+                    Some(lent) => {
+                        let _span = account::sending(Function::CopyIn);
+                        lent::send(lent, &self.part(bytes), &self.work.outbound, &places);
+                    }
+                    None => hand.engine.land((&self.work.outbound, &places)),
+                }
                 marks.play(&self.work.outbound);
                 after.publish(producer);
             }
             State::In(after) => {
+                if let Some(lent) = &self.lent {
+                    let _span = account::receiving(Function::CopyOut);
+                    lent::receive(&self.work.inbound, &places, lent, &self.part(bytes));
+                }
                 let _span = account::receiving(Function::Free);
                 after.publish(consumer);
                 let _span = account::receiving(Function::Acknowledge);
                 self.gave |= consumer.give_credit(&self.work.outbound, false);
             }
+        }
+        if self.lent.is_some() {
+            hand.tally.lent.fetch_add(bytes as u64, Relaxed);
         }
         self.state = after;
         self.done += bytes;

@@ -17,6 +17,7 @@ mod ears;
 mod fair;
 mod host;
 mod job;
+mod lent;
 mod work;
 mod worker;
 
@@ -29,8 +30,9 @@ use crate::session::SessionId;
 use client::{Client, Table};
 use crosslane_shm::desk::{Desk, Way};
 use crosslane_shm::remote::Remote;
-use crosslane_wire::CircuitId;
+use crosslane_wire::{BufferId, CircuitId};
 use ears::Ears;
+use lent::Lent;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -72,6 +74,8 @@ pub struct Engines {
     sessions: BTreeSet<SessionId>,
     /// What was made known of each end, and to whom.
     works: HashMap<CircuitId, Vec<(SessionId, u32, Arc<Work>)>>,
+    /// Buffers that programs have lent.
+    lent: BTreeMap<(SessionId, BufferId), Lent>,
     handle: u32,
 }
 
@@ -86,7 +90,13 @@ impl Engines {
         let limit_ns = u32::try_from(spin.as_nanos()).unwrap_or(u32::MAX);
         let threads = [Way::Out, Way::In].map(|way| Thread::start(way, settings, limit_ns));
         let threads = threads.into_iter().collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { threads, sessions: BTreeSet::new(), works: HashMap::new(), handle: 0 })
+        Ok(Self {
+            threads,
+            sessions: BTreeSet::new(),
+            works: HashMap::new(),
+            lent: BTreeMap::new(),
+            handle: 0,
+        })
     }
 
     /// The kernel's numbers of the sending and the receiving thread.
@@ -129,8 +139,7 @@ impl Engines {
 
     /// A program may name these rings from now on, by the handle that is returned.
     pub(crate) fn engage(&mut self, session: SessionId, circuit: CircuitId, work: Work) -> u32 {
-        self.handle = self.handle.wrapping_add(1).max(1);
-        let (handle, work) = (self.handle, Arc::new(work));
+        let (handle, work) = (self.next_handle(), Arc::new(work));
         let known = self.works.entry(circuit).or_default();
         // What the same program knew of earlier generations is of no more use to it.
         let (old, kept) = std::mem::take(known).into_iter().partition(|(holder, ..)| *holder == session);
@@ -164,6 +173,7 @@ impl Engines {
                 known.retain(|(holder, ..)| *holder != session);
             }
             self.works.retain(|_, known| !known.is_empty());
+            self.lent.retain(|(owner, _), _| *owner != session);
             for at in 0..self.threads.len() {
                 self.tell(at, Word::Remove(session));
             }
@@ -176,6 +186,11 @@ impl Engines {
                 self.tell(at, Word::Forget(session, handle));
             }
         }
+    }
+
+    fn next_handle(&mut self) -> u32 {
+        self.handle = self.handle.wrapping_add(1).max(1);
+        self.handle
     }
 
     fn tell(&self, at: usize, word: Word) {

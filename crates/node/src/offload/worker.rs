@@ -15,6 +15,7 @@ use super::work::Work;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::FarBuffer;
 use crosslane_shm::desk::{Outcome, Way};
 use crosslane_shm::wait::Budget;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
@@ -35,6 +36,10 @@ pub(super) enum Word {
     Engage(SessionId, u32, Arc<Work>),
     /// Not any more.
     Forget(SessionId, u32),
+    /// Its transfers may lie in this buffer.
+    Lend(SessionId, u32, Arc<FarBuffer>),
+    /// Not any more.
+    Reclaim(SessionId, u32),
     /// The program is gone.
     Remove(SessionId),
 }
@@ -46,6 +51,8 @@ pub struct Tally {
     pub copy: OnceLock<&'static str>,
     /// Payload, bytes.
     pub bytes: AtomicU64,
+    /// Those of it that were copied from, or to, buffers that are mapped.
+    pub lent: AtomicU64,
     /// Transfers that were taken.
     pub transfers: AtomicU64,
     /// Those that the kernel refused.
@@ -135,6 +142,16 @@ impl Worker {
             Word::Forget(session, handle) => {
                 if let Some(client) = self.clients.get_mut(&session) {
                     client.works.remove(&handle);
+                }
+            }
+            Word::Lend(session, handle, buffer) => {
+                if let Some(client) = self.clients.get_mut(&session) {
+                    client.lent.insert(handle, buffer);
+                }
+            }
+            Word::Reclaim(session, handle) => {
+                if let Some(client) = self.clients.get_mut(&session) {
+                    client.lent.remove(&handle);
                 }
             }
             Word::Remove(session) => {

@@ -5,9 +5,12 @@ use crate::support::{Client, Lab, until};
 use crate::{check_flow, join, pair};
 use crosslane_shm::arena;
 use crosslane_shm::desk::{Desk, Order, SPANS, Way};
+use crosslane_shm::mem::new_slice;
 use crosslane_shm::remote::Span;
 use crosslane_shm::{Caching, Outbound, Store};
+use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::{BufferId, Reach};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -62,6 +65,33 @@ fn mad(lab: &Lab) -> Mad {
     Mad { joined, desk, desk_fd, doors, handle }
 }
 
+/// Bytes of a buffer that is lent.
+const LENT: u64 = 1 << 20;
+
+/// What the daemon calls it, if it takes it.
+fn lend(client: &mut Client, buffer: BufferId, reach: Reach) -> u32 {
+    let memory = new_slice("lent", memory_len(LENT)).unwrap();
+    let (reply, _) = client.ask(&Request::Lend { buffer, len: LENT, reach }, &[memory.as_fd()]);
+    let Reply::Lent { handle } = reply else { panic!("{reply:?}") };
+    handle
+}
+
+#[test]
+fn what_is_no_buffer_or_too_much_is_not_taken() {
+    let lab = pair();
+    let mut mad = mad(&lab);
+    assert_eq!(lend(&mut mad.joined.client, BufferId(1), Reach::Load), 0, "others can store there");
+    let mut stranger = Client::hello(&lab.control(1), "stranger", None);
+    assert_eq!(lend(&mut stranger, BufferId(1), Reach::Store), 0, "it has not consented");
+    let taken: Vec<u32> =
+        (0..70).map(|at| lend(&mut mad.joined.client, BufferId(at), Reach::Store)).collect();
+    assert!(taken[..64].iter().all(|handle| *handle != 0) && taken[64..].iter().all(|handle| *handle == 0));
+    assert_eq!(lend(&mut mad.joined.client, BufferId(3), Reach::Store), taken[3], "known");
+    mad.joined.client.tell(&Request::Unshare { buffer: BufferId(3) }, &[]);
+    let again = lend(&mut mad.joined.client, BufferId(3), Reach::Store);
+    assert!(again != 0 && again != taken[3]);
+}
+
 fn submit(mad: &Mad, way: Way, index: usize, order: &Order) {
     mad.desk.submit(way, index, order);
     rustix::io::write(&mad.doors[way as usize], &1_u64.to_ne_bytes()).unwrap();
@@ -73,7 +103,7 @@ fn a_program_without_a_guard_gets_nothing_moved() {
     let mad = mad(&lab);
     let bytes = vec![7; 100_000];
     let spans = [Span { address: bytes.as_ptr() as u64, len: bytes.len() }; SPANS];
-    let order = Order { handle: mad.handle, spans, rung: 0 };
+    let order = Order { handle: mad.handle, buffer: 0, spans, rung: 0 };
     for way in [Way::Out, Way::In] {
         let (ticket, _) = mad.desk.submit(way, 3, &order);
         rustix::io::write(&mad.doors[way as usize], &1_u64.to_ne_bytes()).unwrap();
@@ -86,7 +116,9 @@ fn a_program_without_a_guard_gets_nothing_moved() {
 fn whatever_a_program_writes_to_desk_and_arena_others_are_served() {
     let mut lab = pair();
     let (client, server) = join(&lab, 1, 2);
-    let mad = mad(&lab);
+    let mut mad = mad(&lab);
+    let lent = lend(&mut mad.joined.client, BufferId(77), Reach::Store);
+    assert_ne!(lent, 0);
     let desk_len = u64::try_from(rustix::fs::fstat(&mad.desk_fd).unwrap().st_size).unwrap();
     let desk = Outbound::map(&mad.desk_fd, desk_len, Caching::WriteBack).unwrap();
     let arena = Outbound::map(&mad.joined.arena_fd, arena::LEN, Caching::WriteBack).unwrap();
@@ -100,7 +132,12 @@ fn whatever_a_program_writes_to_desk_and_arena_others_are_served() {
             let spans = [(); SPANS].map(|()| Span { address: dice.next(), len: dice.below(1 << 20) });
             let handle = if dice.below(4) == 0 { u32::try_from(dice.below(9)).unwrap() } else { mad.handle };
             let way = if dice.below(2) == 0 { Way::Out } else { Way::In };
-            submit(&mad, way, dice.below(8), &Order { handle, spans, rung: dice.next() });
+            let (mut order, index) = (Order { handle, buffer: 0, spans, rung: dice.next() }, dice.below(8));
+            if dice.below(2) == 0 {
+                order.buffer = lent + u32::try_from(dice.below(2)).unwrap();
+                order.spans.iter_mut().for_each(|span| span.address %= 2 * LENT);
+            }
+            submit(&mad, way, index, &order);
         }
         for _ in 0..16 {
             desk.store_u64(dice.below(usize::try_from(desk_len).unwrap() / 8) * 8, dice.next());

@@ -6,6 +6,7 @@ mod support;
 mod crowd;
 mod faults;
 mod hostile;
+mod lent;
 mod queue;
 mod shares;
 mod transfers;
