@@ -4,9 +4,9 @@
 use super::client::Table;
 use super::copy::{CopyEngine, PIECE};
 use super::lent;
+use super::marks::Marks;
 use super::work::Work;
 use super::worker::Tally;
-use core::cell::RefCell;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::account::{self, Function};
@@ -56,10 +56,6 @@ struct Piece {
     places: Vec<(usize, usize)>,
     bytes: usize,
 }
-
-/// Stores into the ring that come after the copy.
-#[derive(Debug, Default)]
-struct Marks(RefCell<Vec<(usize, u64)>>);
 
 /// A transfer.
 #[derive(Debug)]
@@ -373,38 +369,6 @@ fn outcome(error: RemoteError) -> Outcome {
         RemoteError::Unguarded => Outcome::Stale,
         RemoteError::Refused(_) => Outcome::Refused,
     }
-}
-
-impl Marks {
-    /// In the order in which they were made.
-    fn play(&self, ring: &impl Store) {
-        for (at, value) in self.0.take() {
-            ring.store_fence();
-            ring.store_u64(at, value);
-        }
-    }
-}
-
-impl Store for Marks {
-    fn len(&self) -> usize {
-        usize::MAX
-    }
-
-    fn store_u32(&self, _offset: usize, _value: u32) {
-        unreachable!("records have words of 8 bytes");
-    }
-
-    fn store_u64(&self, offset: usize, value: u64) {
-        self.0.borrow_mut().push((offset, value));
-    }
-
-    fn write(&self, _offset: usize, _source: &[u8]) {
-        unreachable!("the payload is copied by the engine");
-    }
-
-    fn store_fence(&self) {}
-
-    fn fence(&self) {}
 }
 
 const _: () = assert!(PIECE as u64 <= RECORDS as u64 * MAX_PAYLOAD);

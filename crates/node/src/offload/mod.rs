@@ -18,6 +18,7 @@ mod fair;
 mod host;
 mod job;
 mod lent;
+mod marks;
 mod work;
 mod worker;
 
