@@ -74,7 +74,8 @@ struct xl_stats {
 
 /* Memory of at least `len` bytes, whole pages, zeroed. Sends from it that may wait need no copy of the sender's (by
  * XL_TRANSFER_AUTO where that is faster). With XL_ALLOC_OPEN: receives into it under XL_TRANSFER_WRITE_ZCOPY, and answers of
- * xl_transact, need no copy of the receiver's. NULL and errno (EINVAL, EMFILE, ENOMEM, ...) if there is none. */
+ * xl_transact, need no copy of the receiver's. Where the daemon's engine copies (XL_OFFLOAD) it maps such memory and is several
+ * times as fast. NULL and errno (EINVAL, EMFILE, ENOMEM, ...) if there is none. */
 extern void *xl_alloc(size_t len, unsigned flags) __attribute__((weak));
 /* Gives it back. 0, or -1 and EINVAL if xl_alloc did not give it. */
 extern int xl_free(void *memory) __attribute__((weak));

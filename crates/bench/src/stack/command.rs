@@ -14,6 +14,7 @@ A plain socket program sends messages of one size to another for a while, betwee
 lab. Every line is cycles of the processor's constant clock for one message, both ends together:
   direct          our streams, under the preloaded library; each function counts itself (rdtsc),
                   and nothing counts twice
+  offload         the same with `offload on` at both ends: from 768K on the daemons' engines copy
   loopback TCP    the kernel's TCP within a host, the same programs without the library;
   veth TCP        and between two hosts: `perf` samples all processors, a sample belongs to the
                   innermost of the study's functions in its chain of callers, and its share of the
@@ -22,7 +23,8 @@ lab. Every line is cycles of the processor's constant clock for one message, bot
 Waiting for space and for data is time on the clock, asleep or not, as in the study. Samples need
 root (or kernel.perf_event_paranoid -1 and kernel.kptr_restrict 0) and `perf` (Debian: linux-perf);
 without them that part is left out and the reason is named.
-All of it takes about two minutes.";
+"There and back" is a question and an answer of that size, with blocking calls, which no engine may
+make last twice as long. All of it takes about three minutes.";
 
 /// `crosslane bench stack`: where the time of a message goes, as the TCP/IP study measured it.
 #[derive(Args, Clone, Debug)]
