@@ -23,7 +23,7 @@ lab. Every line is cycles of the processor's constant clock for one message, bot
 Waiting for space and for data is time on the clock, asleep or not, as in the study. Samples need
 root (or kernel.perf_event_paranoid -1 and kernel.kptr_restrict 0) and `perf` (Debian: linux-perf);
 without them that part is left out and the reason is named.
-"There and back" is a question and an answer of that size, with blocking calls, which no engine may
+The lines there and back are of a question and an answer of that size, with blocking calls, which no engine may
 make last twice as long. All of it takes about three minutes.";
 
 /// `crosslane bench stack`: where the time of a message goes, as the TCP/IP study measured it.
