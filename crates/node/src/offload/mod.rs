@@ -10,6 +10,8 @@
 //! All that a program says or keeps where it can write is copied once and checked, and a program that lies loses its own
 //! stream.
 
+#[cfg(test)]
+mod back;
 mod client;
 mod copy;
 mod ears;
@@ -19,6 +21,8 @@ mod host;
 mod job;
 mod lent;
 mod marks;
+#[cfg(test)]
+mod rig;
 mod work;
 mod worker;
 

@@ -1,0 +1,89 @@
+//! Tests of what is not copied: a buffer that was given back, a ring that is not the stream's any more; and of a copy that
+//! hangs.
+
+use super::copy::PIECE;
+use super::rig::{ENDLESS, HANGS, Rig, handle};
+use crosslane_shm::desk::{Cancelled, Desk, Order, Outcome, Way};
+use crosslane_shm::remote::Span;
+use crosslane_wire::local::{LIFE_MOVING, life_word};
+
+/// A program with one stream, by which there is something to move either way.
+fn rig(way: Way) -> Rig {
+    let rig = Rig::new(way, &[1]);
+    if way == Way::In {
+        rig.programs[0].streams[0].come(&[7; 100_000]);
+    }
+    rig
+}
+
+fn desk(rig: &Rig) -> &Desk {
+    &rig.programs[0].desk
+}
+
+/// The call returns when its cancel went through. Whatever the thread knew of it by then, it copies nothing more, although it
+/// could; the next call in the same slot is another one.
+#[test]
+fn what_was_given_back_is_not_touched_again() {
+    for way in [Way::Out, Way::In] {
+        for taken in [false, true] {
+            let mut rig = rig(way);
+            let ticket = rig.submit(0, 0, ENDLESS);
+            if taken {
+                rig.worker.collect();
+            }
+            assert_eq!(desk(&rig).cancel(ticket), Cancelled::Yes);
+            (0..5).for_each(|_| rig.round(|_, _| true));
+            assert_eq!(rig.moved(), [], "{way:?}, taken: {taken}");
+            assert!(!desk(&rig).has_ended(ticket));
+            rig.submit(0, 0, 1000);
+            rig.round(|_, _| true);
+            assert_eq!(rig.moved(), [(0, 0, 1000)]);
+        }
+    }
+}
+
+/// Between two pieces, too: the ring holds what came before, and nothing else.
+#[test]
+fn between_two_pieces_a_buffer_can_be_had_back() {
+    let mut rig = rig(Way::Out);
+    let ticket = rig.submit(0, 0, ENDLESS);
+    rig.round(|_, _| true);
+    assert_eq!((rig.moved().len(), desk(&rig).cancel(ticket)), (1, Cancelled::Yes));
+    (0..5).for_each(|_| rig.round(|_, _| true));
+    assert_eq!(rig.moved().len(), 1);
+    assert_eq!(desk(&rig).result(ticket).0, PIECE as u64);
+}
+
+/// The daemon says that the stream moves before it counts what has arrived: nothing goes into the ring, or out of it, then.
+#[test]
+fn a_ring_that_is_left_is_not_touched_again() {
+    for way in [Way::Out, Way::In] {
+        let mut rig = rig(way);
+        let ticket = rig.submit(0, 0, ENDLESS);
+        rig.worker.collect();
+        rig.programs[0].streams[0].work.set(life_word(0, LIFE_MOVING));
+        rig.round(|_, _| true);
+        assert_eq!(rig.moved(), [], "{way:?}");
+        assert_eq!(desk(&rig).result(ticket), (0, Some(Outcome::Stale)));
+    }
+}
+
+/// A copy that is begun and does not end: its program has it back neither before it ends nor by asking, and all others go on.
+#[test]
+fn a_copy_that_hangs_holds_up_nobody_else() {
+    const ROUNDS: usize = 50;
+    let mut rig = Rig::new(Way::Out, &[3, 1]);
+    let mut order = Order { handle: handle(0), ..Order::default() };
+    order.spans[0] = Span { address: (HANGS * ENDLESS) as u64, len: PIECE };
+    let (hanging, _) = rig.programs[0].desk.submit(Way::Out, 0, &order);
+    for (program, stream) in [(0, 1), (0, 2), (1, 0)] {
+        rig.submit(program, stream, ENDLESS);
+    }
+    (0..ROUNDS).for_each(|_| rig.round(|_, _| false));
+    for program in [0, 1] {
+        assert_eq!(rig.bytes_of(program), ROUNDS * PIECE, "program {program}");
+    }
+    let desk = &rig.programs[0].desk;
+    assert!(!desk.has_ended(hanging));
+    assert_eq!(desk.cancel(hanging), Cancelled::Busy { copying: true });
+}

@@ -1,0 +1,215 @@
+//! What tests of an engine's thread need: programs with real desks, arenas and rings, and a copier that only writes down
+//! what it is asked for. The thread is not there: a test has it make its rounds one by one.
+
+use super::client::{Client, Table};
+use super::copy::{CopyEngine, Places};
+use super::ears::Ears;
+use super::work::Work;
+use super::worker::{Tally, Worker};
+use crate::eventfd;
+use crate::session::SessionId;
+use core::sync::atomic::AtomicU32;
+use crosslane_shm::arena::{Arena, ArenaDesk};
+use crosslane_shm::desk::{Desk, Order, Ticket, Way};
+use crosslane_shm::mem::new_slice;
+use crosslane_shm::remote::{Remote, RemoteError, Span};
+use crosslane_shm::ring::{Consumer, Duplex, Producer};
+use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_wire::local::{LIFE_ALIVE, life_word};
+use crosslane_wire::record::Kind;
+use crosslane_wire::slice::slice_len;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+pub(super) const RING: u64 = 1 << 20;
+const KEY: u64 = 77;
+/// A transfer that outlasts every test.
+pub(super) const ENDLESS: usize = 1 << 30;
+
+/// A piece that was moved: program, stream, bytes.
+pub(super) type Moved = (usize, usize, usize);
+
+/// A stream's number whose copies never end.
+pub(super) const HANGS: usize = 4000;
+
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<Moved>>>);
+
+impl Recorder {
+    fn copy(&self, program: (&Remote, &[Span]), ring: Places<'_>) -> Poll<Result<(), RemoteError>> {
+        let stream = usize::try_from(program.1[0].address / ENDLESS as u64).unwrap();
+        let bytes = ring.iter().map(|place| place.1).sum();
+        if stream == HANGS {
+            return Poll::Pending;
+        }
+        self.0.lock().unwrap().push((usize::try_from(program.0.pid).unwrap(), stream, bytes));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl CopyEngine for Recorder {
+    fn name(&self) -> &'static str {
+        "recorder"
+    }
+
+    fn fetch(
+        &mut self,
+        _: u64,
+        from: (&Remote, &[Span]),
+        to: (&Outbound, Places<'_>),
+    ) -> Poll<Result<(), RemoteError>> {
+        self.copy(from, to.1)
+    }
+
+    fn store(
+        &mut self,
+        _: u64,
+        from: (&Inbound, Places<'_>),
+        to: (&Remote, &[Span]),
+    ) -> Poll<Result<(), RemoteError>> {
+        self.copy(to, from.1)
+    }
+
+    fn poll(&mut self, _: u64) -> Poll<Result<(), RemoteError>> {
+        Poll::Pending
+    }
+}
+
+/// A program's stream, with its far end.
+pub(super) struct Stream {
+    pub(super) far: Consumer,
+    ring: Inbound,
+    credits: Outbound,
+    pub(super) ticket: Option<Ticket>,
+    source: Producer,
+    pub(super) work: Arc<Work>,
+}
+
+impl Stream {
+    /// The far end sends these bytes.
+    pub(super) fn come(&self, bytes: &[u8]) {
+        let credits = Duplex { words: &self.ring, consumer: &self.far, rides: false };
+        assert_eq!(self.source.push(&self.credits, &credits, Kind::Data, bytes, 0), Ok(bytes.len()));
+    }
+}
+
+pub(super) struct Program {
+    pub(super) desk: Desk,
+    pub(super) streams: Vec<Stream>,
+}
+
+pub(super) struct Rig {
+    pub(super) worker: Worker,
+    pub(super) programs: Vec<Program>,
+    log: Recorder,
+    _words: Sender<super::worker::Word>,
+}
+
+impl Rig {
+    /// Programs with so many streams each, that send or receive.
+    pub(super) fn new(way: Way, streams: &[usize]) -> Self {
+        let (words, inbox) = channel();
+        let (log, door) = (Recorder::default(), Arc::new(eventfd::new().unwrap()));
+        let mut worker = Worker {
+            way,
+            words: inbox,
+            ears: Ears::new(door).unwrap(),
+            engine: Box::new(log.clone()),
+            limit_ns: u32::MAX,
+            tally: Arc::new(Tally::default()),
+            clients: BTreeMap::new(),
+            tag: 0,
+        };
+        let programs = streams.iter().enumerate().map(|(number, &count)| program(&mut worker, number, count));
+        let programs = programs.collect();
+        Self { worker, programs, log, _words: words }
+    }
+
+    /// A stream of a program is to move `len` bytes; nobody rings for that.
+    pub(super) fn submit(&mut self, program: usize, stream: usize, len: usize) -> Ticket {
+        let it = &mut self.programs[program];
+        let mut order = Order { handle: handle(stream), ..Order::default() };
+        order.spans[0] = Span { address: (stream * ENDLESS) as u64, len };
+        let (ticket, _) = it.desk.submit(self.worker.way, stream, &order);
+        it.streams[stream].ticket = Some(ticket);
+        ticket
+    }
+
+    pub(super) fn is_idle(&self, program: usize, stream: usize) -> bool {
+        let it = &self.programs[program];
+        it.streams[stream].ticket.is_none_or(|ticket| it.desk.has_ended(ticket))
+    }
+
+    /// What is new is taken, every program gets its turn, and all far ends but those `asleep` read what came.
+    pub(super) fn round(&mut self, asleep: impl Fn(usize, usize) -> bool) {
+        self.worker.collect();
+        self.worker.round();
+        for (number, program) in self.programs.iter().enumerate() {
+            let streams = program.streams.iter().enumerate().filter(|(at, _)| !asleep(number, *at));
+            for (_, it) in streams {
+                while it.far.head(&it.ring).unwrap().is_some() {
+                    it.far.consume().unwrap();
+                }
+                it.far.give_credit(&it.credits, true);
+            }
+        }
+    }
+
+    pub(super) fn moved(&self) -> Vec<Moved> {
+        self.log.0.lock().unwrap().clone()
+    }
+
+    /// Bytes that a program has moved.
+    pub(super) fn bytes_of(&self, program: usize) -> usize {
+        self.moved().iter().filter(|moved| moved.0 == program).map(|moved| moved.2).sum()
+    }
+}
+
+pub(super) fn handle(stream: usize) -> u32 {
+    u32::try_from(stream).unwrap() + 1
+}
+
+fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
+    let (desk, fd) = Desk::create().unwrap();
+    let (arena, arena_fd) = Arena::create().unwrap();
+    let session = SessionId(number as u64 + 1);
+    let remote = Remote { pid: i32::try_from(number).unwrap(), guard: 0, nonce: 0 };
+    let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: eventfd::new().unwrap() };
+    let mut client = Client::new(session, remote, table, eventfd::new().unwrap(), eventfd::new().unwrap());
+    let shared = Arc::new(ArenaDesk::map(&arena_fd).unwrap());
+    let streams = (0..streams).map(|stream| {
+        let it = stream_of(shared.clone(), arena.allot().unwrap());
+        client.works.insert(handle(stream), it.work.clone());
+        it
+    });
+    let streams = streams.collect();
+    worker.clients.insert(session, client);
+    Program { desk, streams }
+}
+
+fn stream_of(arena: Arc<ArenaDesk>, slot: u32) -> Stream {
+    let len = slice_len(RING);
+    let [there, back] = ["there", "back"].map(|name| new_slice(name, len).unwrap());
+    let out = |fd| Outbound::map(fd, len, Caching::WriteBack).unwrap();
+    let into = |fd| Inbound::map(fd, len).unwrap();
+    let (producer, consumer) = arena.rings(slot).unwrap();
+    producer.resume(0, RING, RING, KEY, 0);
+    consumer.resume(0, RING, RING, KEY, 0);
+    let (far, source) = (Consumer::default(), Producer::default());
+    far.resume(0, RING, RING, KEY, 0);
+    source.resume(0, RING, RING, KEY, 0);
+    let work = Work {
+        generation: 0,
+        inbound: into(&back),
+        outbound: out(&there),
+        ring_max: RING,
+        rx_key: KEY,
+        tx_key: KEY,
+        arena,
+        slot,
+        life: AtomicU32::new(life_word(0, LIFE_ALIVE)),
+    };
+    Stream { far, ring: into(&there), credits: out(&back), ticket: None, source, work: Arc::new(work) }
+}
