@@ -8,7 +8,6 @@ mod faults;
 mod hostile;
 mod lent;
 mod queue;
-mod shares;
 mod transfers;
 mod turns;
 

@@ -1,11 +1,13 @@
 //! What a thousand streams of one program get of the engine beside a greedy one: shares of bytes, no times. The turns
 //! themselves are tested where nothing else plays a part, in `src/offload/fair.rs`.
 
-use crate::support::PATIENCE;
-use crate::{fabric, join_plain, moved, pair};
+mod support;
+
+use crosslane_client::native::Fabric;
 use crosslane_client::native::queue::{Member, Queue};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
+use support::{Lab, PATIENCE, port};
 
 /// Streams besides the greedy one, which is the last and has this number.
 const MODEST: usize = 999;
@@ -16,6 +18,18 @@ const PART: usize = 128 * 1024;
 /// The greedy one always has so much under way, in so many buffers.
 const MUCH: usize = 8 << 20;
 const DEEP: usize = 4;
+
+/// Two hosts on one cable.
+fn pair() -> Lab {
+    let mut lab = Lab::new();
+    let config = "offload_least = \"16K\"";
+    lab.configure(1, 1, &[port("c", true)], config);
+    lab.configure(2, 2, &[port("c", false)], config);
+    (1..=2).for_each(|number| lab.start(number));
+    lab.wait_hosts(1, &[2]);
+    lab.wait_hosts(2, &[1]);
+    lab
+}
 
 /// What the first of a stream's bytes say: whose they are.
 fn mark(stream: usize) -> [u8; 8] {
@@ -76,11 +90,12 @@ fn receive_all(queue: &mut Queue, members: &[Member]) -> Vec<u64> {
 #[test]
 fn a_greedy_stream_of_the_same_program_leaves_the_others_their_shares() {
     let lab = pair();
-    let (near, far) = (fabric(&lab, 1), fabric(&lab, 2));
+    let [near, far] = [1, 2].map(|number| Fabric::open_at(&lab.control(number)).unwrap());
+    let listener = far.listen("127.86.0.2:0".parse().unwrap()).unwrap();
     let [mut sending, mut receiving] = [&near, &far].map(|fabric| Queue::new(fabric).unwrap());
     let members = (0..=MODEST).map(|_| {
-        let (client, server) = join_plain(&near, &far, 2);
-        (sending.add(client).unwrap(), receiving.add(server).unwrap())
+        let client = near.connect(listener.address()).unwrap();
+        (sending.add(client).unwrap(), receiving.add(listener.accept().unwrap()).unwrap())
     });
     let (clients, servers): (Vec<_>, Vec<_>) = members.unzip();
     let over = AtomicBool::new(false);
@@ -99,6 +114,6 @@ fn a_greedy_stream_of_the_same_program_leaves_the_others_their_shares() {
     assert!(low * 4 >= median, "{told}");
     assert!(greedy <= 8 * median, "{told}");
     // Some of it is copied by hand, where a program was sooner.
-    let (sent, all) = (moved(&lab, 1).0, (MODEST * QUOTA) as u64);
+    let (sent, all) = (lab.status(1)["offload"]["send"]["bytes"].as_u64().unwrap(), (MODEST * QUOTA) as u64);
     assert!(sent > all / 10, "{sent} bytes of {all} by the engine");
 }
