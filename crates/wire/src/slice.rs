@@ -16,9 +16,11 @@
 //!   0x00c8  VERDICT   u64   and so much of it counts as fetched                                } W -> R
 //!   0x00d0  WR_CLAIM  u64   W writes into what R announced now; 0: it does not (SinkCancelAck) }
 //!   0x00d8  RING_AT   u64   W sleeps until R has fetched this one of several that W announced  }
+//!   0x0100  WR_DONE   u64   W has written so much of what R announced: for R's daemon, which counts if the stream moves
 //!   0x1000  ring of W -> R, `ring_max` bytes
 //! ```
-//! How much W has written into what R announced (RdmaWrCompl) is said behind the written buffer: `crate::buffer`.
+//! R's program learns how much W has written into what it announced (RdmaWrCompl) behind the written buffer:
+//! `crate::buffer`. `WR_DONE` is stored before that, in a line that nobody looks at while the circuit lives.
 //! The words from `RD_DONE` on are of `crate::zcopy`'s form: which announcement << 32 | bytes.
 //! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT`, the two
 //! `WANT` words and `LANDED` share a cache line: the sender looks at all of them together.
@@ -55,6 +57,8 @@ pub const VERDICT: usize = 0xc8;
 pub const WR_CLAIM: usize = 0xd0;
 /// Offset of the word that says at the end of which announcement a bell is asked for (u64).
 pub const RING_AT: usize = 0xd8;
+/// Offset of what W has written into what R announced, for R's daemon (u64).
+pub const WR_DONE: usize = 0x100;
 /// Offset of the ring.
 pub const RING: usize = 0x1000;
 /// Smallest ring, bytes; every ring starts with this much of itself in use.

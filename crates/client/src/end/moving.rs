@@ -177,6 +177,9 @@ impl End {
             units(head.kind, len.saturating_add(head.kind.prefix()))
         };
         let known = consumer.units() + head.map_or(0, left);
+        if head.is_none() && self.lies_untaken() {
+            return Ok(None);
+        }
         if head.is_none() || known > next.limit {
             return Err(Failure::Discontinued { told: next.limit, known });
         }

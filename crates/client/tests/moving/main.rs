@@ -1,5 +1,7 @@
 //! Streams whose circuit changes under them: no byte is lost, none comes twice, and lies end the stream.
 
+mod answers;
+mod asking;
 mod forged;
 mod hammer;
 mod lies;

@@ -67,6 +67,14 @@ pub(crate) struct Host {
     shelf: &'static Shelf,
     /// Far waiters that were rung.
     pub(crate) rung: Mutex<Vec<WaiterId>>,
+    /// The stream moves when the program next asks for a buffer, in the middle of its call.
+    pub(crate) meanwhile: Mutex<Option<Mover>>,
+}
+
+impl core::fmt::Debug for Mover {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} moves", self.moves)
+    }
 }
 
 impl core::fmt::Debug for Memory {
@@ -112,6 +120,9 @@ impl Daemon for Host {
     }
 
     fn far_buffer(&self, _: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        if let Some(mut mover) = self.meanwhile.lock().unwrap().take() {
+            mover.jump(1 << 20, false, None);
+        }
         let shelf = self.shelf.lock().unwrap();
         let (memory, len, reach) = shelf.get(&buffer).ok_or(NoBuffer::Never)?;
         FarBuffer::map(memory, *len, *reach).map_err(|_| NoBuffer::Never)
@@ -132,6 +143,7 @@ impl Host {
             generations: Mutex::new(Vec::new()),
             shelf,
             rung: Mutex::new(Vec::new()),
+            meanwhile: Mutex::new(None),
         }))
     }
 
@@ -171,7 +183,7 @@ impl Host {
     }
 
     /// What has arrived in the newest ring; less by records that are lost, if `lose`, which the program has not seen.
-    fn count(&self, lose: Option<&mut Dice>) -> u64 {
+    pub(crate) fn count(&self, lose: Option<&mut Dice>) -> u64 {
         let all = self.generations.lock().unwrap();
         let last = all.last().unwrap();
         let ring = Inbound::map(&last.inbound, slice_len(last.ring_max)).unwrap();

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asking;
 mod daemon;
 mod death;
 mod frozen;

@@ -22,7 +22,7 @@ fn byte(at: usize) -> u8 {
     u8::try_from((at ^ at >> 8 ^ at >> 16) & 0x7f).unwrap()
 }
 
-fn fill(bytes: &mut [u8], from: usize) {
+pub(crate) fn fill(bytes: &mut [u8], from: usize) {
     bytes.iter_mut().zip(from..).for_each(|(byte, at)| *byte = self::byte(at));
 }
 
@@ -76,7 +76,7 @@ fn posted_buffers_arrive_at_any_distance_and_over_two_cables_by_the_ring() {
 }
 
 /// Cuts and mends the cable between hosts 1 and 2 until `over`, at times that differ.
-fn cut_and_mend(lab: &Lab, over: &AtomicBool) {
+pub(crate) fn cut_and_mend(lab: &Lab, over: &AtomicBool) {
     let mut client = Client::hello(&lab.control(1), "lab", None);
     for round in 0.. {
         let port = || "c12".to_owned();
@@ -123,7 +123,7 @@ fn posted_buffers_arrive_while_the_cable_is_cut_and_mended() {
 }
 
 /// Answers requests, each of which says how long its answer is to be, until the stream ends.
-fn answer_all(stream: &Stream) -> Result<(), Error> {
+pub(crate) fn answer_all(stream: &Stream) -> Result<(), Error> {
     let (mut request, mut bytes) = ([0; 8], vec![0; 1 << 20]);
     loop {
         stream.receive_all(&mut request)?;
@@ -135,7 +135,7 @@ fn answer_all(stream: &Stream) -> Result<(), Error> {
 }
 
 /// One transaction with an answer of `len` bytes.
-fn ask(stream: &Stream, answer: &OpenBuffer, len: usize) -> Result<(), Error> {
+pub(crate) fn ask(stream: &Stream, answer: &OpenBuffer, len: usize) -> Result<(), Error> {
     let (mut got, mut bytes) = (stream.transact(&(len as u64).to_ne_bytes(), answer)?, vec![0; len]);
     assert!(got <= len);
     answer.read(0, &mut bytes[..got]).unwrap();
@@ -172,13 +172,14 @@ pub(crate) fn program(role: &str, fabric: &Fabric, words: &[&str]) {
             from += 40 * LEN;
         },
         "answerer" => answer_all(&stream).unwrap(),
+        "asker" => super::asking::asker(&stream),
         "reader" => receive_all(&stream, usize::MAX, 77_777),
         _ => panic!("{role}"),
     }
 }
 
 /// A stream to another program on host `host`, which is `role` there.
-fn with_program(lab: &Lab, role: &str, host: usize) -> (Program, Stream) {
+pub(crate) fn with_program(lab: &Lab, role: &str, host: usize) -> (Program, Stream) {
     let listener = fabric(lab, 1).listen(address(1)).unwrap();
     let program = Program::start(role, lab.control(host), &listener.address().to_string());
     let stream = listener.accept_within(SOON).unwrap().expect("it connects");

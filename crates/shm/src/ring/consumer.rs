@@ -75,6 +75,8 @@ pub struct Consumer {
     pending: AtomicU64,
     /// The verdict on what was announced that makes `pending` bytes void.
     doubt: AtomicU64,
+    /// The word by which the far side would say that it has written all that it was offered; 0 if nothing is offered.
+    apart: AtomicU64,
 }
 
 impl Consumer {
@@ -114,6 +116,7 @@ impl Consumer {
             (&self.announced, 0),
             (&self.pending, 0),
             (&self.doubt, 0),
+            (&self.apart, 0),
         ] {
             word.store(value, Relaxed);
         }
@@ -342,8 +345,23 @@ impl Consumer {
         self.elsewhere.store(0, Relaxed);
     }
 
-    /// Counts `bytes` as consumed that are neither in the ring nor announced in it.
-    pub fn count_apart(&self, bytes: u64) {
+    /// The far side may write what comes next into memory of ours; it says so by at most `word` in
+    /// [`WR_DONE`](crosslane_wire::slice::WR_DONE). 0: not any more, and it did not.
+    pub fn expect_apart(&self, word: u64) {
+        self.apart.store(word, Release);
+    }
+
+    /// Counts `bytes` that the far side has written there as consumed. Whoever looks meanwhile counts them once.
+    pub fn land(&self, bytes: u64) {
+        let expected = self.expected.load(Relaxed);
+        self.expected.store(0, Relaxed);
+        fence(Release);
+        self.add_units(bytes);
+        self.apart.store(0, Relaxed);
+        self.expected.store(expected, Release);
+    }
+
+    fn add_units(&self, bytes: u64) {
         self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
     }
 
@@ -352,7 +370,7 @@ impl Consumer {
     pub fn count(&self, bytes: u64, doubt: u64) {
         self.doubt.store(doubt, Relaxed);
         self.pending.store(bytes, Release);
-        self.count_apart(bytes);
+        self.add_units(bytes);
         self.elsewhere.store(self.elsewhere().saturating_sub(bytes), Relaxed);
     }
 
@@ -469,7 +487,10 @@ impl Consumer {
             let expected = self.expected.load(Acquire);
             let cursor = self.cursor();
             fence(Acquire);
-            if expected != 0 && self.expected.load(Relaxed) == expected {
+            let same = self.expected.load(Relaxed) == expected
+                && self.units.load(Relaxed) == cursor.units
+                && self.apart.load(Relaxed) == cursor.apart;
+            if expected != 0 && same {
                 return Some(cursor);
             }
             core::hint::spin_loop();
@@ -490,6 +511,7 @@ impl Consumer {
             gap: self.elsewhere.load(Relaxed) > 0,
             pending: self.pending.load(Relaxed),
             doubt: self.doubt.load(Relaxed),
+            apart: self.apart.load(Relaxed),
             generation: self.generation.load(Relaxed),
         }
     }

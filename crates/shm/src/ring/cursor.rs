@@ -4,7 +4,8 @@ use super::{Violation, address};
 use crate::Load;
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_GATHERED, FLAG_GROW, Header, Kind, mark, stamp, units};
-use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF, VERDICT};
+use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF, VERDICT, WR_DONE};
+use crosslane_wire::zcopy::{bytes_of, sequence_of};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub struct Cursor {
     /// Bytes of `units` that do not count if the source has taken them back by the verdict `doubt`.
     pub(super) pending: u64,
     pub(super) doubt: u64,
+    /// What would say that all was written that is offered here; 0 if nothing is.
+    pub(super) apart: u64,
     pub(super) generation: u32,
 }
 
@@ -39,6 +42,7 @@ impl Cursor {
             gap: false,
             pending: 0,
             doubt: 0,
+            apart: 0,
             generation: 0,
         }
     }
@@ -57,7 +61,7 @@ impl Cursor {
 
     /// Units of the stream up to the end of what has arrived here: walks over the records that lie in the ring, at most
     /// once round. A record that cannot be ends it, and so does what is announced, unless all that was announced so far is
-    /// taken back.
+    /// taken back. What was written into offered memory has arrived too.
     pub fn arrived(mut self, ring: &impl Load) -> u64 {
         let start = self.position;
         if self.pending > 0 && ring.load_u64(SRC_OFF) != 0 && ring.load_u64(VERDICT) == self.doubt {
@@ -69,7 +73,16 @@ impl Cursor {
             let Ok(Some(header)) = self.look(ring) else { break };
             self.pass(header);
         }
-        self.units()
+        // The last look: what lies behind it in the ring was stored after it.
+        self.units().saturating_add(self.landed(ring))
+    }
+
+    /// Bytes that were written into what is offered.
+    fn landed(&self, ring: &impl Load) -> u64 {
+        let sequence = sequence_of(self.apart);
+        let most = bytes_of(self.apart, sequence).unwrap_or(0);
+        let said = bytes_of(ring.load_u64(WR_DONE), sequence).unwrap_or(0);
+        if sequence != 0 && said <= most { said.into() } else { 0 }
     }
 
     /// Units of the stream from its start to here, with what was taken of the record here.

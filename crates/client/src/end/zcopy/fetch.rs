@@ -105,16 +105,32 @@ impl End {
         Ok(count)
     }
 
-    /// With the lock of receiving, when `bytes` that came by another way than the ring were just counted as received.
-    /// `Ok(false)`: the stream moves, and they do not count; they come again.
-    pub(super) fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
-        let rx = self.generations.rx();
-        rx.slices.outbound.fence();
-        let counts = self.is_settled() || self.counts(rx) || self.was_counted(false)?.unwrap_or(true);
+    /// With the lock of receiving, when `bytes` that were fetched were just counted as received. `Ok(false)`: the stream
+    /// moves, and they do not count; they come again.
+    fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
+        let counts = self.counts_now() || self.was_counted(false)?.unwrap_or(true);
         if !counts {
             self.shared.consumer.discount(bytes);
         }
         Ok(counts)
+    }
+
+    /// The same for bytes that the far side has written. If the daemons have not counted them it knows, and has sent nothing
+    /// behind them here.
+    pub(super) fn landed_counts(&self, bytes: u64) -> Result<bool, Failure> {
+        let consumer = &self.shared.consumer;
+        let counts = self.counts_now() || self.await_limit()?.is_none_or(|limit| consumer.units() <= limit);
+        if !counts {
+            consumer.discount(bytes);
+        }
+        Ok(counts)
+    }
+
+    /// Whether the daemons, if they count, count what the program has just counted.
+    fn counts_now(&self) -> bool {
+        let rx = self.generations.rx();
+        rx.slices.outbound.fence();
+        self.is_settled() || self.counts(rx)
     }
 
     /// With the lock of receiving: the stream began to move while bytes were fetched. Waits until it is known whether they
@@ -122,17 +138,23 @@ impl End {
     /// announcement back.
     #[cold]
     fn was_counted(&self, said: bool) -> Result<Option<bool>, Failure> {
-        let (start, consumer) = (Instant::now(), &self.shared.consumer);
+        let (limit, consumer) = (self.await_limit()?, &self.shared.consumer);
+        // More lies behind only if the source took the rest back before the daemons counted.
+        let behind = || consumer.cursor().has_more(&self.generations.rx().slices.inbound);
+        Ok(limit.map(|limit| if behind() { said } else { consumer.units() <= limit }))
+    }
+
+    /// With the lock of receiving, while the stream moves: waits for the units that count of the ring that is received by;
+    /// `None` if the daemons have not counted.
+    #[cold]
+    fn await_limit(&self) -> Result<Option<u64>, Failure> {
+        let start = Instant::now();
         while start.elapsed() < PATIENCE {
             match self.standing() {
                 Standing::Dead => return Ok(None),
                 Standing::Lives(generation) => {
                     self.fetch_slices(generation)?;
-                    let rx = self.generations.rx();
-                    let Some(limit) = rx.next().map(|next| next.limit) else { return Ok(None) };
-                    // More lies behind only if the source took the rest back before the daemons counted.
-                    let behind = consumer.cursor().has_more(&rx.slices.inbound);
-                    return Ok(Some(if behind { said } else { consumer.units() <= limit }));
+                    return Ok(self.generations.rx().next().map(|next| next.limit));
                 }
                 Standing::Moving => std::thread::sleep(Duration::from_micros(100)),
             }

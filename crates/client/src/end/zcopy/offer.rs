@@ -2,13 +2,15 @@
 
 use super::super::add;
 use super::{End, Failure, Generation, Line};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crosslane_shm::Load;
 use crosslane_shm::buffer::{Landing, Located};
 use crosslane_shm::ring::ANNOUNCED;
 use crosslane_stream::zcopy::{Announced, TakeBack, landed};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, next_sequence, sequence_of};
+use crosslane_wire::slice::WR_DONE;
+use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, next_sequence, sequence_of, word};
 
 /// Longest request that rides in an offer, bytes.
 pub const REQUEST_MAX: usize = ANNOUNCED;
@@ -27,7 +29,7 @@ impl End {
         let _guard = self.shared.sending.lock.lock(tid)?;
         self.may_send(Kind::SinkAvail)?;
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
-        let free = zcopy.offered.load(Relaxed) == 0 && zcopy.open().count() == 0;
+        let free = zcopy.offered.load(Acquire) == 0 && zcopy.open().count() == 0;
         if !free || tx.slices.transit || !self.is_settled() || self.gone() || self.has_arrived() {
             return Ok(None);
         }
@@ -44,6 +46,7 @@ impl End {
         zcopy.offered_len.store(len, Relaxed);
         zcopy.offered_in.store(tx.number(), Relaxed);
         zcopy.offered.store(sequence, Relaxed);
+        self.shared.consumer.expect_apart(word(sequence, len));
         self.stamp(tx);
         let (ring, credits) = (&tx.slices.outbound, &self.credits(tx));
         let cpu = self.processor();
@@ -52,7 +55,8 @@ impl End {
         let wake = if pushed { self.data_bell(tx) } else { None };
         let counts = pushed && (!self.has_moved(tx) || self.decide(tid, tx, begin)? == request.len() as u64);
         if !counts {
-            zcopy.offered.store(0, Relaxed);
+            self.shared.consumer.expect_apart(0);
+            zcopy.offered.store(0, Release);
             return Ok(None);
         }
         add(&self.shared.counters.tx_bytes, request.len());
@@ -68,6 +72,14 @@ impl End {
     pub fn has_landed(&self, line: &Landing<'_>) -> bool {
         let offered = self.shared.zcopy.offered.load(Relaxed);
         offered != 0 && sequence_of(line.word()) == offered
+    }
+
+    /// Whether something was written into what is offered, and not taken: as the daemon sees it, which counts that as arrived.
+    #[cold]
+    pub(in super::super) fn lies_untaken(&self) -> bool {
+        let offered = self.shared.zcopy.offered.load(Relaxed);
+        let said = self.offered_at().map_or(0, |at| at.slices.inbound.load_u64(WR_DONE));
+        offered != 0 && sequence_of(said) == offered
     }
 
     /// The generation that it was offered in: the far side may be writing by the old circuit still.
@@ -111,13 +123,24 @@ impl End {
 
     /// With the lock of receiving: the offer is over, and `bytes` were written.
     fn end_offer(&self, bytes: Option<u32>) -> Result<Option<usize>, Failure> {
-        self.shared.zcopy.offered.store(0, Relaxed);
+        let count = self.count_landed(bytes);
+        // Another one is made only now.
+        self.shared.zcopy.offered.store(0, Release);
+        count
+    }
+
+    fn count_landed(&self, bytes: Option<u32>) -> Result<Option<usize>, Failure> {
         let consumer = &self.shared.consumer;
-        // What came by a circuit that is left counts if it was counted before.
-        let here = self.shared.zcopy.offered_in.load(Relaxed) == consumer.generation();
-        let Some(bytes) = bytes.filter(|_| here) else { return Ok(None) };
-        consumer.count_apart(bytes.into());
-        if !self.still_counts(bytes.into())? {
+        // A circuit is left only when all that counts of it was taken.
+        if self.shared.zcopy.offered_in.load(Relaxed) != consumer.generation() {
+            return Ok(None);
+        }
+        let Some(bytes) = bytes else {
+            consumer.expect_apart(0);
+            return Ok(None);
+        };
+        consumer.land(bytes.into());
+        if !self.landed_counts(bytes.into())? {
             return Ok(None);
         }
         let (received, count) = (&self.shared.received, bytes as usize);

@@ -6,7 +6,8 @@ use super::{End, Failure, Generation, Line};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{FarBuffer, Store};
 use crosslane_stream::zcopy::{Announced, Claim, Written};
-use crosslane_wire::zcopy::Whose;
+use crosslane_wire::slice::WR_DONE;
+use crosslane_wire::zcopy::{Whose, word};
 use crosslane_wire::{BufferId, Reach, WaiterId};
 use std::io::IoSlice;
 
@@ -73,6 +74,8 @@ impl End {
         producer.close(&tx.slices.outbound);
         producer.count(done as u64);
         tx.slices.outbound.store_fence();
+        // First for the daemon there: what its program has taken is counted, should the circuit be lost just now.
+        tx.slices.outbound.store_u64(WR_DONE, word(what.sequence, u32::try_from(done).unwrap_or(0)));
         let mut written = Written::new(what.sequence, u32::try_from(done).unwrap_or(0));
         self.run_with(tx, Line::Far(far, sink.line.load(Relaxed)), |_| Ok(written.step()))?;
         Ok(Some(done))
