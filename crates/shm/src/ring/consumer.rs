@@ -1,6 +1,6 @@
 //! The end that reads records.
 
-use super::credit::tagged;
+use super::credit::{NO_RING, tagged};
 use super::{Cursor, Violation, address};
 use crate::Load;
 use crate::account::{self, Function};
@@ -95,8 +95,9 @@ impl Consumer {
     /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were consumed.
     pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
         self.expected.store(0, Relaxed);
-        // From here on nothing of the old ring rides away any more.
-        self.given.store(tagged(generation, 0), Relaxed);
+        // From here on nothing of the old ring rides away any more, nor of the new one until its place is told: the sender may
+        // be there already.
+        self.given.store(tagged(NO_RING, 0), Relaxed);
         fence(Release);
         for (word, value) in [
             (&self.position, 0),
@@ -123,6 +124,7 @@ impl Consumer {
         self.sure.store(0, Relaxed);
         self.asked_last.store(0, Relaxed);
         self.offered.store(0, Relaxed);
+        self.given.store(tagged(generation, 0), Release);
         self.generation.store(generation, Release);
         self.expected.store(mark(key, 0), Release);
     }

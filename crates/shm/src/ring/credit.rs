@@ -96,6 +96,9 @@ impl<L: Load> Credits for Duplex<'_, L> {
     }
 }
 
+/// Number of no ring: greater than any.
+pub(super) const NO_RING: u32 = u32::MAX;
+
 /// The word of what was given. Never more than a ring behind what was consumed, so a part of the count is enough.
 pub(super) fn tagged(generation: u32, position: u64) -> u64 {
     u64::from(generation) << 32 | u64::from(lines(position))
@@ -246,5 +249,37 @@ impl Consumer {
         fence(Acquire);
         let after = self.generation.load(Relaxed);
         if before == generation && after == generation { ridden } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicU32;
+
+    /// The sender may be in the next ring before the receiver is: what rides there is of that ring.
+    #[test]
+    fn what_was_consumed_of_the_old_ring_never_rides_in_the_new_one() {
+        const RINGS: u32 = 20_000;
+        let (consumer, seen) = (Consumer::default(), AtomicU32::new(0));
+        let mut rode = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for ring in 1..=RINGS {
+                    consumer.position.store(1 << 20, Relaxed);
+                    consumer.resume(ring, RING_MIN, RING_MIN, 1, 0);
+                    while seen.load(Acquire) < ring {
+                        core::hint::spin_loop();
+                    }
+                }
+            });
+            for ring in 1..=RINGS {
+                while consumer.generation.load(Acquire) < ring {
+                    rode += u32::from(consumer.ride(ring, LINE).is_some());
+                }
+                seen.store(ring, Release);
+            }
+        });
+        assert_eq!(rode, 0);
     }
 }
