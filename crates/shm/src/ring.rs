@@ -12,11 +12,14 @@
 //!             from EASY on only if the producer was pressed
 //! ```
 
+mod apart;
 mod consumer;
+mod copies;
 mod credit;
 mod cursor;
 mod open;
 mod producer;
+mod room;
 
 pub use consumer::{Consumer, Head};
 pub use credit::{Credits, Duplex};

@@ -33,7 +33,7 @@ pub struct Consumer {
     pub(super) offset: AtomicU64,
     /// The mark that the next record will have; kept, since it is looked for far more often than found. 0 while the
     /// front moves: threads that look without the lock see by it that what they saw was a mixture.
-    expected: AtomicU64,
+    pub(super) expected: AtomicU64,
     /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
     pub(super) word: AtomicU64,
     /// Bytes of the stream of the current record that were taken.
@@ -43,12 +43,12 @@ pub struct Consumer {
     /// Up to this position no credit is due: see [`Self::give_or_offer`].
     pub(super) due_at: AtomicU64,
     /// Credit that has left, when [`Self::given`] was looked at last.
-    seen_given: AtomicU64,
-    key: AtomicU64,
+    pub(super) seen_given: AtomicU64,
+    pub(super) key: AtomicU64,
     pub(super) cap: AtomicU64,
     pub(super) ring_max: AtomicU64,
     /// Bytes of the stream that come before the record at the front and are not in the ring.
-    elsewhere: AtomicU64,
+    pub(super) elsewhere: AtomicU64,
     /// See [`super::credit`]: all credit that left, as [`tagged`] has it;
     pub(super) given: AtomicU64,
     /// what rode in;
@@ -64,19 +64,19 @@ pub struct Consumer {
     /// Which of the stream's rings this is.
     pub(super) generation: AtomicU32,
     /// Bytes of the stream that come behind the record at the front and are not in the ring.
-    announced: AtomicU64,
+    pub(super) announced: AtomicU64,
     /// The credit that rode away there, as [`tagged`] has it, until it is answered; else 0.
     pub(super) asked: AtomicU64,
     /// The last one that asked, in lines.
     pub(super) asked_last: AtomicU32,
     /// What rode in when that asked for an answer last.
-    answered: AtomicU64,
+    pub(super) answered: AtomicU64,
     /// Bytes from elsewhere that are counted, and do not count if the source says [`Self::doubt`]; 0 if it cannot.
-    pending: AtomicU64,
+    pub(super) pending: AtomicU64,
     /// The verdict on what was announced that makes `pending` bytes void.
-    doubt: AtomicU64,
+    pub(super) doubt: AtomicU64,
     /// The word by which the far side would say that it has written all that it was offered; 0 if nothing is offered.
-    apart: AtomicU64,
+    pub(super) apart: AtomicU64,
 }
 
 impl Consumer {
@@ -127,75 +127,6 @@ impl Consumer {
         self.given.store(tagged(generation, 0), Release);
         self.generation.store(generation, Release);
         self.expected.store(mark(key, 0), Release);
-    }
-
-    /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring
-    /// number `generation`, with at most `ring_max` bytes and this key, it is in the middle of a change, or what comes next
-    /// is not payload in the ring. What the copy does stays within those.
-    pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
-        let cursor = self.glance()?.checked(ring_max, key)?;
-        let (word, taken) = (self.word.load(Relaxed), self.taken.load(Relaxed));
-        let (ridden, answered) = (self.ridden.load(Relaxed), self.answered.load(Relaxed));
-        let elsewhere = self.elsewhere() | self.announced.load(Relaxed);
-        if cursor.generation != generation || answered > ridden || cursor.units > u64::MAX / 4 {
-            return None;
-        }
-        let begun_ok = if word == 0 {
-            taken == 0
-        } else {
-            let header = Header::from_word(word, cursor.cap - cursor.offset).ok()?;
-            let grows = header.flags & FLAG_GROW != 0;
-            header.kind == Kind::Data && taken <= header.len.into() && !(grows && cursor.cap * 2 > ring_max)
-        };
-        if elsewhere != 0 || !begun_ok || is_open(word) {
-            return None;
-        }
-        let copy = Self::default();
-        copy.resume(generation, cursor.cap, ring_max, key, cursor.units);
-        for (to, value) in [
-            (&copy.position, cursor.position),
-            (&copy.offset, cursor.offset),
-            (&copy.word, word),
-            (&copy.taken, taken),
-            (&copy.ridden, ridden),
-            (&copy.answered, answered),
-            (&copy.expected, mark(key, cursor.position)),
-        ] {
-            to.store(value, Relaxed);
-        }
-        copy.heed(self);
-        Some(copy)
-    }
-
-    /// Takes over what credit has left according to `of`, the state that this is a copy of: the sender of the other
-    /// direction may have let some ride.
-    pub fn heed(&self, of: &Self) {
-        self.given.store(of.given.load(Acquire), Relaxed);
-        self.seen_given.store(self.given(), Relaxed);
-    }
-
-    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of, but for credit, which the
-    /// sender of the other direction may be changing: that is given back by [`Self::give_credit`] of `to`, after this.
-    pub fn publish(&self, to: &Self) {
-        to.expected.store(0, Relaxed);
-        fence(Release);
-        let words = [
-            (&self.position, &to.position),
-            (&self.cap, &to.cap),
-            (&self.units, &to.units),
-            (&self.word, &to.word),
-            (&self.taken, &to.taken),
-            (&self.ridden, &to.ridden),
-            (&self.answered, &to.answered),
-        ];
-        for (from, to) in words {
-            to.store(from.load(Relaxed), Relaxed);
-        }
-        if self.offered.load(Relaxed) != 0 {
-            to.offer();
-        }
-        to.offset.store(self.offset.load(Relaxed), Release);
-        to.expected.store(self.expected.load(Relaxed), Release);
     }
 
     /// Number of the ring that is consumed.
@@ -329,63 +260,6 @@ impl Consumer {
         let len = head.left as u64 + self.taken.load(Relaxed) + u64::from(head.kind.prefix());
         ring.read(address(self.offset.load(Relaxed) + payload_at(len)), &mut bytes);
         bytes
-    }
-
-    /// Behind the front record, so many bytes of the stream follow that are not in the ring.
-    pub fn announce(&self, bytes: u64) {
-        self.announced.store(bytes, Relaxed);
-    }
-
-    /// Bytes of the stream that come before the next record and are not in the ring.
-    #[inline]
-    pub fn elsewhere(&self) -> u64 {
-        self.elsewhere.load(Relaxed)
-    }
-
-    /// Nothing more comes from elsewhere.
-    pub fn end_elsewhere(&self) {
-        self.elsewhere.store(0, Relaxed);
-    }
-
-    /// The far side may write what comes next into memory of ours; it says so by at most `word` in
-    /// [`WR_DONE`](crosslane_wire::slice::WR_DONE). 0: not any more, and it did not.
-    pub fn expect_apart(&self, word: u64) {
-        self.apart.store(word, Release);
-    }
-
-    /// Counts `bytes` that the far side has written there as consumed. Whoever looks meanwhile counts them once.
-    pub fn land(&self, bytes: u64) {
-        let expected = self.expected.load(Relaxed);
-        self.expected.store(0, Relaxed);
-        fence(Release);
-        self.add_units(bytes);
-        self.apart.store(0, Relaxed);
-        self.expected.store(expected, Release);
-    }
-
-    fn add_units(&self, bytes: u64) {
-        self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
-    }
-
-    /// Counts `bytes` that came from elsewhere as consumed; until they are [`Self::confirm`]ed they do not count if the
-    /// source's verdict is `doubt`.
-    pub fn count(&self, bytes: u64, doubt: u64) {
-        self.doubt.store(doubt, Relaxed);
-        self.pending.store(bytes, Release);
-        self.add_units(bytes);
-        self.elsewhere.store(self.elsewhere().saturating_sub(bytes), Relaxed);
-    }
-
-    /// What was counted last counts.
-    pub fn confirm(&self) {
-        self.pending.store(0, Relaxed);
-    }
-
-    /// Takes [`Self::count`] of `bytes` back, and nothing more comes from elsewhere.
-    pub fn discount(&self, bytes: u64) {
-        self.units.store(self.units.load(Relaxed).saturating_sub(bytes), Relaxed);
-        self.end_elsewhere();
-        self.pending.store(0, Release);
     }
 
     /// As [`Self::take`] of `count` bytes, at most what is left, that the caller has copied from [`Self::front`].

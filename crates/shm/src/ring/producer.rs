@@ -11,7 +11,7 @@ use crosslane_wire::record::{
     FLAG_CREDIT, FLAG_GROW, FLAG_OPEN, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_at, payload_of,
     span, stamped, units,
 };
-use crosslane_wire::slice::{LINE, RING_MIN};
+use crosslane_wire::slice::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
@@ -23,9 +23,9 @@ pub const EASY: u64 = 1 << 20;
 pub const ANNOUNCED: usize = 960;
 
 /// How much a longer ring is wanted: not at all, because it was full, because it was full and stayed so.
-const CONTENT: u32 = 0;
-const FULL: u32 = 1;
-const PRESSED: u32 = 2;
+pub(super) const CONTENT: u32 = 0;
+pub(super) const FULL: u32 = 1;
+pub(super) const PRESSED: u32 = 2;
 
 /// What records are stamped with: nothing, the time when they are written, else this stamp.
 pub(super) const NO_STAMP: u32 = 0;
@@ -46,27 +46,27 @@ pub struct Offer {
 pub struct Producer {
     pub(super) position: AtomicU64,
     pub(super) offset: AtomicU64,
-    cap: AtomicU64,
+    pub(super) cap: AtomicU64,
     /// What came back by either way.
     pub(super) credit: AtomicU64,
-    ring_max: AtomicU64,
-    key: AtomicU64,
+    pub(super) ring_max: AtomicU64,
+    pub(super) key: AtomicU64,
     /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
-    barrier: AtomicU64,
+    pub(super) barrier: AtomicU64,
     /// [`CONTENT`], [`FULL`] or [`PRESSED`].
-    demand: AtomicU32,
+    pub(super) demand: AtomicU32,
     /// [`NO_STAMP`], [`OWN_TIME`], or somebody else's stamp.
     pub(super) stamping: AtomicU32,
     /// Units of the stream up to `position`.
     pub(super) units: AtomicU64,
     /// The peer's credit word when it was looked at last.
-    stored: AtomicU64,
+    pub(super) stored: AtomicU64,
     /// The word of the last record if more may be appended to it, else 0. It does not end where the ring does.
     pub(super) open: AtomicU64,
     /// Records that took credit along since [`Self::reset`].
-    rides: AtomicU64,
+    pub(super) rides: AtomicU64,
     /// Which of the stream's rings this is.
-    generation: AtomicU32,
+    pub(super) generation: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Producer>() == 128);
@@ -98,56 +98,6 @@ impl Producer {
         self.demand.store(CONTENT, Relaxed);
         self.stamping.store(NO_STAMP, Relaxed);
         self.generation.store(generation, Release);
-    }
-
-    /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring
-    /// number `generation`, with at most `ring_max` bytes and this key, or its last record is open. What the copy does stays
-    /// within those.
-    pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
-        let word = |word: &AtomicU64| word.load(Relaxed);
-        let (position, offset, cap) = (word(&self.position), word(&self.offset), word(&self.cap));
-        let (credit, barrier, units) = (word(&self.credit), word(&self.barrier), word(&self.units));
-        let stored = word(&self.stored);
-        let limit = word(&self.ring_max);
-        let limit_ok = limit.is_power_of_two() && cap <= limit && limit <= ring_max;
-        let cap_ok = cap.is_power_of_two() && cap >= RING_MIN.min(ring_max);
-        let place_ok = offset < cap && offset.is_multiple_of(LINE) && position < u64::MAX / 4;
-        let past_ok = [credit, stored, barrier].iter().all(|&past| past <= position) && units < u64::MAX / 4;
-        let is_open = word(&self.open) != 0;
-        if !(limit_ok && cap_ok && place_ok && past_ok) || is_open || self.generation() != generation {
-            return None;
-        }
-        let copy = Self::default();
-        copy.resume(generation, cap, limit, key, units);
-        for (to, value) in [
-            (&copy.position, position),
-            (&copy.offset, offset),
-            (&copy.credit, credit),
-            (&copy.stored, stored),
-            (&copy.barrier, barrier),
-        ] {
-            to.store(value, Relaxed);
-        }
-        copy.demand.store(self.demand.load(Relaxed).min(PRESSED), Relaxed);
-        copy.stamping.store(self.stamping.load(Relaxed), Relaxed);
-        Some(copy)
-    }
-
-    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of.
-    pub fn publish(&self, to: &Self) {
-        let words = [
-            (&self.cap, &to.cap),
-            (&self.credit, &to.credit),
-            (&self.stored, &to.stored),
-            (&self.barrier, &to.barrier),
-            (&self.units, &to.units),
-        ];
-        for (from, to) in words {
-            to.store(from.load(Relaxed), Relaxed);
-        }
-        to.demand.store(self.demand.load(Relaxed), Relaxed);
-        to.position.store(self.position(), Release);
-        to.offset.store(self.offset.load(Relaxed), Relaxed);
     }
 
     /// Number of the ring that is filled.
@@ -186,66 +136,6 @@ impl Producer {
     /// Bytes of the ring in use at present.
     pub fn cap(&self) -> u64 {
         self.cap.load(Relaxed)
-    }
-
-    /// Lets the ring become at most `ring_max` bytes long from here on; not more than [`Self::reset`] said.
-    pub fn limit(&self, ring_max: u64) {
-        self.ring_max.store(ring_max.max(self.cap()), Relaxed);
-    }
-
-    /// Whether the ring can still become longer.
-    pub fn may_grow(&self) -> bool {
-        self.cap() < self.ring_max.load(Relaxed)
-    }
-
-    /// Whether a ring that is full could still become longer by [`Self::press`]: it is [`EASY`] or more. Worth a short
-    /// wait for the reader first.
-    pub fn can_be_pressed(&self) -> bool {
-        self.cap() >= EASY && self.may_grow() && self.demand.load(Relaxed) == FULL
-    }
-
-    /// The reader was waited for in vain: let the ring become twice as long with the next push that finds it full.
-    /// Needs no lock.
-    pub fn press(&self) {
-        self.demand.store(PRESSED, Relaxed);
-    }
-
-    fn was_full(&self) {
-        self.demand.fetch_max(FULL, Relaxed);
-    }
-
-    /// Whether the ring may grow with the record that is written next.
-    fn grows_now(&self) -> bool {
-        let least = if self.cap() < EASY { FULL } else { PRESSED };
-        self.demand.load(Relaxed) >= least && self.may_grow()
-    }
-
-    /// Bytes of ring that were pushed and not yet consumed, as far as returned credits tell. Needs no lock.
-    pub fn unconfirmed(&self, credits: &impl Credits) -> Result<u64, Violation> {
-        let got = self.look_at_credit(credits)?;
-        Ok(self.position().saturating_sub(self.credit.fetch_max(got, Relaxed).max(got)))
-    }
-
-    /// Bytes of ring that may be used, as far as that can be told while another thread is sending. Changes nothing;
-    /// a lie of the peer's is left for the sender to find.
-    #[inline]
-    pub fn glance(&self, credits: &impl Credits, wanted: u64) -> u64 {
-        let (position, credit) = (self.position.load(Acquire), self.credit.load(Relaxed));
-        let known = self.room_at(position, credit);
-        if known >= wanted {
-            return known;
-        }
-        self.room_at(position, credits.stored().max(credits.ridden(self.generation())).max(credit))
-    }
-
-    /// Bytes of ring that may be used now. Looks at the peer's credit only if less than `wanted` is known of.
-    pub fn room(&self, credits: &impl Credits, wanted: u64) -> Result<u64, Violation> {
-        let known = self.known_room();
-        if known >= wanted {
-            return Ok(known);
-        }
-        self.reload_credit(credits)?;
-        Ok(self.known_room())
     }
 
     /// Pushes as much of `bytes` as there is room for, as records of `kind`, and returns how many bytes that was.
@@ -454,48 +344,6 @@ impl Producer {
         }
         self.put(ring, credits, (kind, false), 0, cpu, |_| {});
         Ok(true)
-    }
-
-    #[inline]
-    fn known_room(&self) -> u64 {
-        self.room_at(self.position(), self.credit.load(Relaxed))
-    }
-
-    /// Room with so much sent and so much of it given back. Saturates where a thread without the lock sees a mixture.
-    #[inline]
-    fn room_at(&self, position: u64, credit: u64) -> u64 {
-        let (cap, barrier) = (self.cap(), self.barrier.load(Relaxed));
-        let room = cap.saturating_sub(position.saturating_sub(credit));
-        if credit < barrier { room.min((barrier + cap / 2).saturating_sub(position)) } else { room }
-    }
-
-    pub(super) fn reload_credit(&self, credits: &impl Credits) -> Result<(), Violation> {
-        let got = self.look_at_credit(credits)?;
-        if got > self.credit.load(Relaxed) {
-            self.credit.store(got, Relaxed);
-        }
-        Ok(())
-    }
-
-    /// What came back by either way, checked. In this order an honest peer's credit passes even while another thread
-    /// sends.
-    fn look_at_credit(&self, credits: &impl Credits) -> Result<u64, Violation> {
-        let least = self.stored.load(Relaxed);
-        let (stored, ridden) = (credits.stored(), credits.ridden(self.generation()));
-        let (got, most) = (stored.max(ridden), self.position());
-        if stored < least || got > most {
-            return Err(Violation::Credit { got: if got > most { got } else { stored }, least, most });
-        }
-        if stored > least {
-            self.stored.store(stored, Relaxed);
-        }
-        Ok(got)
-    }
-
-    /// Payload of the longest record that fits `room` and the way to the ring's end.
-    fn fitting(&self, room: u64) -> usize {
-        let to_end = self.cap() - self.offset.load(Relaxed);
-        usize::try_from(payload_of(room.min(to_end)).min(MAX_PAYLOAD)).unwrap_or(0)
     }
 
     /// Writes a record, growing or wrapping if it ends where the ring does. `fill` stores the payload at an offset.
