@@ -31,7 +31,7 @@ fn messages_there_and_back_are_copied_by_the_programs_and_a_flood_behind_them_is
     assert!(first(moved(&lab, 2).1) && moved(&lab, 2).0 == 0, "{:?} of {all}", moved(&lab, 2));
     check_flow(&client, &server, 3, &[LEN; 20], LEN);
     assert!(
-        moved(&lab, 1).0 > all / 2 && moved(&lab, 2).1 > all / 4,
+        moved(&lab, 1).0 > all / 10 && moved(&lab, 2).1 > all / 10,
         "{:?} {:?}",
         moved(&lab, 1),
         moved(&lab, 2)
@@ -56,5 +56,5 @@ fn a_long_answer_is_handed_over_from_some_point_on() {
         assert!(answer == bytes(0, LONG));
     });
     let sent = moved(&lab, 2).0;
-    assert!(((LONG / 2) as u64..LONG as u64).contains(&sent), "{sent}");
+    assert!(((LONG / 10) as u64..LONG as u64).contains(&sent), "{sent}");
 }
