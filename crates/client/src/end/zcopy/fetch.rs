@@ -108,7 +108,9 @@ impl End {
     /// With the lock of receiving, when `bytes` that were fetched were just counted as received. `Ok(false)`: the stream
     /// moves, and they do not count; they come again.
     fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
-        let counts = self.counts_now() || self.was_counted(false)?.unwrap_or(true);
+        let rx = self.generations.rx();
+        rx.slices.outbound.fence();
+        let counts = self.is_settled() || self.counts(rx) || self.was_counted(false)?.unwrap_or(true);
         if !counts {
             self.shared.consumer.discount(bytes);
         }
@@ -116,21 +118,17 @@ impl End {
     }
 
     /// The same for bytes that the far side has written. If the daemons have not counted them it knows, and has sent nothing
-    /// behind them here.
+    /// behind them here. No fence is needed: the far side stores `WR_DONE` before what we saw. A daemon that did not see it when it
+    /// counted had said before that the stream moves, so we see that; one that saw it has counted the bytes, taken or not.
     pub(super) fn landed_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let consumer = &self.shared.consumer;
-        let counts = self.counts_now() || self.await_limit()?.is_none_or(|limit| consumer.units() <= limit);
+        let counts = self.is_settled()
+            || self.counts(self.generations.rx())
+            || self.await_limit()?.is_none_or(|limit| consumer.units() <= limit);
         if !counts {
             consumer.discount(bytes);
         }
         Ok(counts)
-    }
-
-    /// Whether the daemons, if they count, count what the program has just counted.
-    fn counts_now(&self) -> bool {
-        let rx = self.generations.rx();
-        rx.slices.outbound.fence();
-        self.is_settled() || self.counts(rx)
     }
 
     /// With the lock of receiving: the stream began to move while bytes were fetched. Waits until it is known whether they
