@@ -124,7 +124,8 @@ pub fn look_at_kernel(fd: c_int, end: &Held) {
 /// The kernel's news of a quiet socket: FIN, RST, or bytes that should not be there.
 pub fn quiet_news(fd: c_int, end: &Held, news: PollFlags) {
     let status = &end.shared().status;
-    if news.intersects(PollFlags::ERR | PollFlags::HUP) {
+    // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
+    if news.contains(PollFlags::ERR) {
         match crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
             Some(0) | None => {}
             Some(errno) => end.break_off(errno),

@@ -151,7 +151,8 @@ impl Stream {
     /// What `poll` said of the kernel's connection and of the session.
     fn news(&self, quiet: PollFlags, daemon: PollFlags) {
         let status = &self.end.shared().status;
-        if quiet.intersects(PollFlags::ERR | PollFlags::HUP)
+        // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
+        if quiet.contains(PollFlags::ERR)
             && let Ok(Err(errno)) = sockopt::socket_error(&self.quiet)
         {
             self.end.break_off(errno.raw_os_error());
