@@ -146,7 +146,10 @@ impl Folder {
         let Ok(lock) = open(self.file(LOCK), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
             return false;
         };
-        flock(&lock, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+        let tried = flock(&lock, FlockOperation::NonBlockingLockShared);
+        // Not by closing it: a process that another thread is starting may hold a copy until its exec.
+        let _ = flock(&lock, FlockOperation::Unlock);
+        tried == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
     /// Whether no keeper lives, and none was about to for `beginning`.
