@@ -78,7 +78,7 @@ impl Host {
     }
 
     /// Whether the far program took the announced circuit, after the connection has been here for so long; `None` if that
-    /// cannot be told yet. Of a circuit that never was but a cable's memory the program can tell by itself.
+    /// cannot be told yet. Where the circuit is one cable and has never moved, the program can tell by itself.
     fn is_taken(&mut self, circuit: CircuitId, waited: Duration) -> Option<bool> {
         let Some(end) = self.circuits.get(circuit).filter(|end| end.state == State::Pending) else {
             return Some(true);

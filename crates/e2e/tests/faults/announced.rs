@@ -140,18 +140,15 @@ fn what_is_chosen_by_hand_is_how_it_goes_over_a_cable() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_receiver_is_killed_while_it_fetches() -> Result<()> {
+/// Three times an end is killed, which `kill` does, and the other one, which it returns the word of, learns of it; a stream
+/// beside them goes on.
+fn one_is_killed(kill: impl Fn(&mut Flow) -> Result<Said>) -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(rig) = rig(2, Topology::Pair, None)? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
     let mut other = Flow::start(&rig, &python, "asked")?;
     for _ in 0..3 {
-        let mut flow = Flow::start(&rig, &python, "asked")?;
-        flow.server.kill()?;
-        let sent = said(&mut flow.client, "sent ")?;
-        ensure!(sent.name != "eof", "{sent:?}");
-        is_loss(&sent)?;
+        is_loss(&kill(&mut Flow::start(&rig, &python, "asked")?)?)?;
         flows(&rig).context("the other stream")?;
     }
     other.ends_well()?;
@@ -160,22 +157,22 @@ fn a_receiver_is_killed_while_it_fetches() -> Result<()> {
 }
 
 #[test]
+fn a_receiver_is_killed_while_it_fetches() -> Result<()> {
+    one_is_killed(|flow| {
+        flow.server.kill()?;
+        let sent = said(&mut flow.client, "sent ")?;
+        ensure!(sent.name != "eof", "{sent:?}");
+        Ok(sent)
+    })
+}
+
+#[test]
 fn a_sender_is_killed_while_its_memory_is_fetched() -> Result<()> {
-    let Some(python) = package::python() else { return Ok(()) };
-    let Some(rig) = rig(2, Topology::Pair, None)? else { return Ok(()) };
-    let measure = rig.measure(&["h1", "h2"])?;
-    let mut other = Flow::start(&rig, &python, "asked")?;
-    for _ in 0..3 {
-        let mut flow = Flow::start(&rig, &python, "asked")?;
+    one_is_killed(|flow| {
         flow.client.kill()?;
         // What came before is right, byte by byte, and nothing came after.
-        let came = said(&mut flow.server, "came ")?;
-        is_loss(&came)?;
-        flows(&rig).context("the other stream")?;
-    }
-    other.ends_well()?;
-    drop(other);
-    measure.gave_back()
+        said(&mut flow.server, "came ")
+    })
 }
 
 #[test]
