@@ -6,12 +6,15 @@
 //! * [`reach`]: whom a host reaches, and over how many cables.
 //! * [`payload`]: bytes to send, and whether they came.
 //! * [`package`]: programs that may not be installed: a test says so loudly, and in continuous integration fails.
+//! * [`honest`], [`attacks`]: users who must notice nothing, and programs that do harm.
 //! * One module for each unmodified program: how to start it, and what to ask of it.
 //!
 //! The tests are in `tests/`, by theme. They need the release build of the whole workspace (`make build`).
 
+pub mod attacks;
 pub mod echo;
 pub mod go;
+pub mod honest;
 pub mod iperf3;
 pub mod memcached;
 pub mod netperf;

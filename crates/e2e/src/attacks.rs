@@ -1,0 +1,66 @@
+//! Attacks: programs that try, as another user or as a neighbour, what they must not get. Each is a subcommand of
+//! `crosslane-attacker`; the tests in `tests/attacks` start them beside [honest users](crate::honest).
+//!
+//! A new attack: a module here with `pub fn run(words: &[String]) -> Result<()>`, a line in [`ATTACKS`], and a module in
+//! `tests/attacks`. An attack prints `attacking` when it has begun, and what it got by it; it ends by itself within
+//! [`LIFE`].
+
+pub mod noise;
+
+use crate::honest::public_copy;
+use crate::program::Program;
+use crate::rig::{Rig, privileges};
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+/// Longest life of an attack that nobody ends.
+pub const LIFE: Duration = Duration::from_secs(60);
+/// Whom attackers run as.
+pub const USER: &str = "nobody";
+
+/// A program that does harm, with the words behind its name.
+pub type Run = fn(&[String]) -> Result<()>;
+
+/// All attacks, by the name of their subcommand.
+pub const ATTACKS: &[(&str, Run)] = &[("noise", noise::run)];
+
+/// Runs the attack of that name in this process.
+///
+/// # Errors
+/// There is none, or it could not even begin.
+pub fn run(words: &[String]) -> Result<()> {
+    let names = || ATTACKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let name = words.first().with_context(|| format!("ATTACK ARGUMENTS: {}", names()))?;
+    let attack = ATTACKS.iter().find(|(known, _)| known == name);
+    let (_, run) = attack.with_context(|| format!("no attack {name}; there are: {}", names()))?;
+    run(&words[1..])
+}
+
+/// Says that the attack has begun.
+pub fn begun() {
+    use std::io::Write;
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "attacking").and_then(|()| out.flush());
+}
+
+/// Starts an attack as user [`USER`] in a host, without the socket library, and waits until it has begun. Dropped, it
+/// ends.
+///
+/// # Errors
+/// It cannot be started, or ends before it begins.
+pub fn start(rig: &Rig, host: &str, attack: &str, words: &[&str]) -> Result<Program> {
+    start_as(rig, USER, host, attack, words)
+}
+
+/// The same as another user.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_as(rig: &Rig, user: &str, host: &str, attack: &str, words: &[&str]) -> Result<Program> {
+    let copy = public_copy(rig, "crosslane-attacker")?;
+    let mut command = rig.plain(host, "setpriv")?;
+    command.args(privileges(user)?).arg(copy).arg(attack).args(words);
+    let mut program = Program::start(&mut command)?;
+    program.says("attacking")?;
+    Ok(program)
+}

@@ -1,0 +1,229 @@
+//! Honest users, who must not notice an attack: a stream that is checked byte by byte, an echo and repeated set-up, run by
+//! a user that is neither root nor the attacker, and their medians with and without an attack.
+//!
+//! ```text
+//! let mut honest = Honest::start(&rig, "h1", "h2")?;
+//! let calm = honest.watch(SECOND)?;
+//! let attack = Attack::start(&rig, "nobody", "h1", "hoard", &[])?;
+//! honest.holds_out(&calm)?;       // medians within three times the calm ones, no error, bytes flow
+//! drop(attack);
+//! honest.finish()?;               // every byte arrived
+//! ```
+
+use crate::program::Program;
+use crate::rig::Rig;
+use crate::{PATIENCE, wait_for};
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Whom honest programs run as: not root, and not who attacks.
+pub const USER: &str = "daemon";
+/// How long medians are taken over.
+pub const WINDOW: Duration = Duration::from_millis(1500);
+/// So many times slower may things become under attack.
+pub const FACTOR: u64 = 3;
+/// On a busy machine one window is no proof: so many are tried, and one must be good.
+const WINDOWS: usize = 4;
+/// Medians below these are taken for these, ns: what the kernel's scheduler alone makes of two busy processors.
+const ECHO_FLOOR: u64 = 100_000;
+const SETUP_FLOOR: u64 = 400_000;
+
+/// The server and the client.
+#[derive(Debug)]
+pub struct Honest {
+    server: Program,
+    client: Program,
+}
+
+/// What honest users saw in a window of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Median round trip of 64 bytes, ns.
+    pub echo_ns: u64,
+    /// Median of connecting, a byte there and back, and closing, ns.
+    pub setup_ns: u64,
+    /// Round trips.
+    pub echoes: usize,
+    /// Connections.
+    pub setups: usize,
+    /// Bytes that the stream sent.
+    pub sent: u64,
+}
+
+impl Honest {
+    /// Starts a server on `to` and a client on `from`, and waits until all three go on.
+    ///
+    /// # Errors
+    /// They cannot be started, or nothing comes in time.
+    pub fn start(rig: &Rig, from: &str, to: &str) -> Result<Self> {
+        let program = public_copy(rig, "crosslane-honest")?;
+        let port = rig.port();
+        let mut server = rig.command_as(USER, to, &program)?;
+        let mut server = Program::start(server.args(["server", &port.to_string()]))?;
+        server.listens(port)?;
+        let address = rig.address(to)?.to_string();
+        let mut client = rig.command_as(USER, from, &program)?;
+        let client = Program::start(client.args(["client", &address, &port.to_string()]))?;
+        let mut honest = Self { server, client };
+        wait_for("honest users are at work", PATIENCE, || {
+            let lines = honest.lines(0);
+            let works = !honest.client.is_over() && lines.iter().any(|line| line["sent"].as_u64() > Some(0));
+            if works && lines.len() > 2 { Ok(()) } else { Err(honest.client.tail()) }
+        })?;
+        let streams = rig.account(from)?.circuits;
+        ensure!(streams >= 2, "honest users have {streams} streams, and went by TCP");
+        Ok(honest)
+    }
+
+    /// What they see from now on for so long.
+    ///
+    /// # Errors
+    /// One of them met an error or ended, or nothing was done in that time.
+    pub fn watch(&mut self, time: Duration) -> Result<Figures> {
+        let (begin, end) = (self.client.output().len(), Instant::now() + time);
+        while Instant::now() < end {
+            ensure!(!self.client.is_over(), "an honest client ended: {}", self.client.tail());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.check()?;
+        let figures = figures_of(&self.lines(begin));
+        ensure!(figures.echoes > 0 && figures.setups > 0, "honest users stand still: {figures:?}");
+        Ok(figures)
+    }
+
+    /// Checks that an attack that goes on now leaves the medians within [`FACTOR`] times the `calm` ones; a few windows
+    /// are tried, since other work of the machine counts, too.
+    ///
+    /// # Errors
+    /// They are slower in every window, or one of them met an error.
+    pub fn holds_out(&mut self, calm: &Figures) -> Result<Figures> {
+        let mut seen = Vec::new();
+        for _ in 0..WINDOWS {
+            let now = self.watch(WINDOW)?;
+            if now.is_within(calm) {
+                println!("honest users: calm {calm:?}, attacked {now:?}");
+                return Ok(now);
+            }
+            seen.push(now);
+        }
+        anyhow::bail!("honest users are slower than {FACTOR} times {calm:?}: {seen:?}")
+    }
+
+    /// Checks that none of them has met an error so far.
+    ///
+    /// # Errors
+    /// One has.
+    pub fn check(&mut self) -> Result<()> {
+        ensure!(!self.client.is_over(), "an honest client ended: {}", self.client.tail());
+        ensure!(!self.server.is_over(), "an honest server ended: {}", self.server.tail());
+        Ok(())
+    }
+
+    /// The client's process.
+    pub fn client(&self) -> &Program {
+        &self.client
+    }
+
+    /// The server's process.
+    pub fn server(&self) -> &Program {
+        &self.server
+    }
+
+    /// Ends the stream; every byte of it must have arrived.
+    ///
+    /// # Errors
+    /// One of them met an error, now or before.
+    pub fn finish(mut self) -> Result<()> {
+        self.check()?;
+        self.client.signal(Signal::TERM)?;
+        let printed = self.client.finish(PATIENCE)?;
+        ensure!(printed.text().ends_with("whole\n"), "no end: {}", printed.errors);
+        Ok(())
+    }
+
+    fn lines(&self, from: usize) -> Vec<Value> {
+        let output = self.client.output();
+        let text = String::from_utf8_lossy(output.get(from..).unwrap_or_default()).into_owned();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+impl Figures {
+    /// Whether both medians are at most [`FACTOR`] times those of `calm`, or of what a busy machine makes of them, and the
+    /// stream went on.
+    pub fn is_within(&self, calm: &Self) -> bool {
+        self.echo_ns <= FACTOR * calm.echo_ns.max(ECHO_FLOOR)
+            && self.setup_ns <= FACTOR * calm.setup_ns.max(SETUP_FLOOR)
+            && self.sent > 0
+    }
+}
+
+fn figures_of(lines: &[Value]) -> Figures {
+    let all = |key: &str| -> Vec<u64> {
+        let lists = lines.iter().filter_map(|line| line[key].as_array());
+        lists.flatten().filter_map(Value::as_u64).collect()
+    };
+    let (echo, setup) = (all("echo"), all("setup"));
+    let sent = |line: Option<&Value>| line.and_then(|line| line["sent"].as_u64()).unwrap_or(0);
+    Figures {
+        echo_ns: median(&echo),
+        setup_ns: median(&setup),
+        echoes: echo.len(),
+        setups: setup.len(),
+        sent: sent(lines.last()) - sent(lines.first()),
+    }
+}
+
+fn median(values: &[u64]) -> u64 {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+/// A program of this project's, copied to where every user can run it; its path.
+///
+/// # Errors
+/// It was not built, or cannot be copied.
+pub fn public_copy(rig: &Rig, name: &str) -> Result<String> {
+    let built = rig.lab.state().program.with_file_name(name);
+    let copy = rig.file(name);
+    if !copy.exists() {
+        copy_program(&built, &copy)
+            .with_context(|| format!("{}; is it built (make build)?", built.display()))?;
+    }
+    Ok(copy.display().to_string())
+}
+
+fn copy_program(from: &Path, to: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::copy(from, to)?;
+    std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn medians_and_bytes_of_a_window() {
+        let lines = [
+            json!({"echo": [5, 1], "setup": [9], "sent": 10}),
+            json!({"echo": [3], "setup": [], "sent": 30}),
+        ];
+        let seen = figures_of(&lines);
+        assert_eq!(seen, Figures { echo_ns: 3, setup_ns: 9, echoes: 3, setups: 1, sent: 20 });
+    }
+
+    #[test]
+    fn three_times_slower_is_the_limit() {
+        let calm = Figures { echo_ns: 1_000_000, setup_ns: 1_000_000, echoes: 1, setups: 1, sent: 1 };
+        assert!(Figures { echo_ns: 3_000_000, ..calm }.is_within(&calm));
+        assert!(!Figures { echo_ns: 3_000_001, ..calm }.is_within(&calm));
+        assert!(!Figures { setup_ns: 3_000_001, ..calm }.is_within(&calm));
+        assert!(!Figures { sent: 0, ..calm }.is_within(&calm));
+    }
+}

@@ -1,0 +1,3 @@
+//! Attacks, as another user of the machine or as a neighbour: they do no harm, and honest users notice nothing.
+
+mod noise;
