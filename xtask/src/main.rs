@@ -1,6 +1,7 @@
-//! Checks of the repository that cargo does not have: `cargo xtask deps|lines|unsafe|all`.
+//! What cargo does not have: checks of the repository (`cargo xtask deps|lines|unsafe|all`), and the soak.
 
 mod deps;
+mod soak;
 mod sources;
 
 use anyhow::{Result, bail};
@@ -8,15 +9,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask CHECK
+usage: cargo xtask TASK
   deps    no crate uses one that lies above or beside it (ARCHITECTURE.md)
   lines   warns about source files of more than 600 lines
   unsafe  `unsafe` only where it is allowed
-  all     all of these";
+  all     all of these checks
+  soak    transfers round a ring of hosts, all compared, while cables are cut and programs and
+          daemons killed: soak [--minutes N] [--seed S] [--json]";
 
 fn main() -> ExitCode {
-    let check = std::env::args().nth(1).unwrap_or_default();
-    match run(&check) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -25,13 +28,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(check: &str) -> Result<()> {
+fn run(words: &[String]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    match check {
+    let (task, more) = words.split_first().map_or(("", words), |(task, more)| (task.as_str(), more));
+    match task {
         "deps" => deps::check(root),
         "lines" => sources::lines(root),
         "unsafe" => sources::unsafe_code(root),
         "all" => deps::check(root).and(sources::lines(root)).and(sources::unsafe_code(root)),
-        _ => bail!("no check `{check}`\n{USAGE}"),
+        "soak" => soak::run(root, more),
+        _ => bail!("no task `{task}`\n{USAGE}"),
     }
 }

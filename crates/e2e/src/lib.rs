@@ -7,6 +7,7 @@
 //! * [`payload`]: bytes to send, and whether they came.
 //! * [`package`]: programs that may not be installed: a test says so loudly, and in continuous integration fails.
 //! * [`honest`], [`attacks`]: users who must notice nothing, and programs that do harm.
+//! * [`soak`]: transfers round a ring, compared, while everything is cut and killed.
 //! * One module for each unmodified program: how to start it, and what to ask of it.
 //!
 //! The tests are in `tests/`, by theme. They need the release build of the whole workspace (`make build`).
@@ -31,6 +32,7 @@ pub mod qperf;
 pub mod reach;
 pub mod redis;
 pub mod rig;
+pub mod soak;
 pub mod sockperf;
 
 use std::time::{Duration, Instant, SystemTime};
