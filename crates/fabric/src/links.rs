@@ -44,7 +44,10 @@ pub enum LinksError {
 #[derive(Debug)]
 struct Found {
     graph: Graph,
+    /// Those that begin with a port that leads on.
     ways: Ways,
+    /// Those that begin with any port, if not all lead on.
+    all: Option<Ways>,
 }
 
 /// What one host knows of the network.
@@ -168,6 +171,13 @@ impl Links {
         self.found().ways.to(host)
     }
 
+    /// Whether there is a way to `host` that begins with `port`, also if no traffic of ours goes by it: what `host` sends
+    /// may come by this port.
+    pub fn is_behind(&self, host: HostId, port: PortId) -> bool {
+        let Found { ways, all, .. } = self.found();
+        all.as_ref().unwrap_or(ways).to(host).iter().any(|way| way.port == port)
+    }
+
     /// All paths to `host`, shortest first, at most one for each port: its way, and the hosts behind the neighbour.
     pub fn paths(&self, host: HostId) -> impl Iterator<Item = (Way, Vec<HostId>)> + '_ {
         self.ways(host).iter().filter_map(move |way| {
@@ -194,7 +204,7 @@ impl Links {
     /// The links among us and the hosts that can be reached, each once, the smaller id first: those that both hosts
     /// declare.
     pub fn links(&self) -> Vec<(HostId, HostId)> {
-        let Found { graph, ways } = self.found();
+        let Found { graph, ways, .. } = self.found();
         let reached = |host: &HostId| *host == self.me || !ways.to(*host).is_empty();
         graph.links().filter(|(one, other)| reached(one) && reached(other)).collect()
     }
@@ -285,10 +295,11 @@ impl Links {
             let declared: Vec<(HostId, &[HostId])> =
                 self.states.values().map(|state| (state.origin, state.neighbours.as_slice())).collect();
             let graph = Graph::new(declared, self.ports.values().copied());
-            let leads_on = |port: &PortId| self.onward.as_ref().is_none_or(|onward| onward.contains(port));
-            let ports = self.ports.iter().filter(|(port, _)| leads_on(port));
-            let ways = Ways::new(self.me, ports.map(|(port, host)| (*port, *host)), &graph);
-            Found { graph, ways }
+            let ports = || self.ports.iter().map(|(port, host)| (*port, *host));
+            let all = Ways::new(self.me, ports(), &graph);
+            let Some(onward) = &self.onward else { return Found { graph, ways: all, all: None } };
+            let leading = ports().filter(|(port, _)| onward.contains(port));
+            Found { ways: Ways::new(self.me, leading, &graph), all: Some(all), graph }
         })
     }
 }
@@ -373,6 +384,8 @@ mod tests {
         assert_eq!(links.next_hop(HostId(3)), Some(Way { hops: 2, port: PortId(0) }));
         let paths: Vec<_> = links.paths(HostId(3)).collect();
         assert_eq!(paths, [(Way { hops: 2, port: PortId(0) }, vec![HostId(3)])]);
+        assert!(links.is_behind(HostId(3), PortId(0)) && links.is_behind(HostId(3), PortId(1)));
+        assert!(!links.is_behind(HostId(1), PortId(0)) && !links.is_behind(HostId(4), PortId(1)));
     }
 
     #[test]

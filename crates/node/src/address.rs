@@ -1,5 +1,6 @@
 //! Fabric addresses: the host id is the last part of the address.
 
+use core::fmt::{Display, Formatter};
 use crosslane_fabric::HOST_MAX;
 use crosslane_wire::{HostId, Tuple};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -38,10 +39,30 @@ impl Network {
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4() && mask(address, self.prefix) == self.address
     }
+
+    /// Whether an address lies in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.contains(other.address) || other.contains(self.address)
+    }
+}
+
+impl Display for Network {
+    fn fmt(&self, out: &mut Formatter<'_>) -> core::fmt::Result {
+        write!(out, "{}/{}", self.address, self.prefix)
+    }
 }
 
 /// Network of addresses that count on one interface only.
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+/// Networks that cannot lie behind a host: link-local, loopback, multicast.
+const NEVER_BEHIND: [Network; 6] = [
+    Network { address: IpAddr::V6(LINK_LOCAL), prefix: 10 },
+    Network { address: IpAddr::V6(Ipv6Addr::LOCALHOST), prefix: 128 },
+    Network { address: IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), prefix: 8 },
+    Network { address: IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), prefix: 16 },
+    Network { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), prefix: 8 },
+    Network { address: IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), prefix: 4 },
+];
 
 /// The addresses of all hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +129,12 @@ impl Addresses {
             _ => false,
         };
         broadcast || address.is_multicast()
+    }
+
+    /// The subnet or special network that `network` may not overlap to lie behind a host, if it does.
+    pub fn clash(&self, network: &Network) -> Option<Network> {
+        let mut taken = [self.v4, self.v6].into_iter().chain(NEVER_BEHIND);
+        taken.find(|taken| taken.overlaps(network))
     }
 
     /// Whether the address is this host's: its fabric addresses and loopback.

@@ -3,8 +3,9 @@
 mod check;
 mod raw;
 
-use crate::address::Addresses;
+use crate::address::{Addresses, Network};
 use crate::offload::Settings;
+use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
 use raw::RawConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +53,8 @@ pub enum ConfigError {
 pub struct Config {
     /// This host and the fabric's subnets.
     pub addresses: Addresses,
+    /// Networks behind hosts: their addresses count as those of the host.
+    pub networks: Vec<(Network, HostId)>,
     /// Control socket.
     pub control: PathBuf,
     /// Name of the TUN interface; `None` for no interface.
@@ -117,6 +120,13 @@ impl Config {
             .map_err(|error| ConfigError::Syntax { path: PathBuf::new(), text: error.to_string() })?;
         raw.check()
     }
+
+    /// The host that sends packets from this address and gets those to it: its own address, or one of a network behind
+    /// it.
+    pub fn host_at(&self, address: IpAddr) -> Option<HostId> {
+        let behind = || self.networks.iter().find(|(network, _)| network.contains(address));
+        self.addresses.on_link(address).or_else(|| behind().map(|(_, host)| *host))
+    }
 }
 
 /// The fabric addresses of this host, for `Welcome`.
@@ -169,6 +179,14 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_a_network_behind_a_host_are_its() {
+        let config = Config::parse("host = 1\nnetworks = [\"192.168.7.0/24 3\", \"fd99::/64 2\"]").unwrap();
+        let at = |address: &str| config.host_at(address.parse().unwrap()).map(|host| host.0);
+        assert_eq!((at("192.168.7.200"), at("fd99::1"), at("10.86.0.9")), (Some(3), Some(2), Some(9)));
+        assert_eq!((at("192.168.8.1"), at("8.8.8.8"), at("fe80::5")), (None, None, Some(5)));
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let port = "[[port]]\nname = \"p\"\ncable = \"/c\"\nside = \"a\"\n";
         for (text, word) in [
@@ -189,6 +207,12 @@ mod tests {
             ("host = 1\nring_max = \"99999999999T\"", "size"),
             ("host = 1\nmetrics = \"10.0.0.1:80\"", "loopback"),
             ("host = 1\nsubnet = \"10.0.0.0/30\"", "subnet"),
+            ("host = 1\nnetworks = [\"10.0.0.0/8 2\"]", "10.86.0.0/24"),
+            ("host = 1\nnetworks = [\"fd86::/80 2\"]", "fd86::/64"),
+            ("host = 1\nnetworks = [\"239.0.0.0/8 2\"]", "multicast"),
+            ("host = 1\nnetworks = [\"192.168.7.0/24\"]", "NETWORK HOST"),
+            ("host = 1\nnetworks = [\"192.168.7.0/24 255\"]", "NETWORK HOST"),
+            ("host = 1\nnetworks = [\"192.168.7.0/24 2\", \"192.168.7.1 3\"]", "192.168.7.0/24"),
             ("host = 1\ncontrol = \"x\"", "absolute"),
             ("host = 1\nrules = [\"x\"]", "rule"),
             ("host = 1\ninterface = \"a b\"", "interface"),

@@ -39,8 +39,10 @@ pub struct Counters {
     pub ip_rx_bytes: u64,
     /// IP packets passed on to another host.
     pub ip_forwarded_packets: u64,
-    /// IP packets dropped: no way, no room, or no packet.
+    /// IP packets dropped: no way, no room, no packet, or refused.
     pub ip_dropped_packets: u64,
+    /// Of those, packets refused since their source is not that of the host that sent them.
+    pub ip_refused_packets: u64,
     /// Bells that the daemon rang for programs.
     pub bells: u64,
     /// Times that a neighbour or a program broke the protocol.

@@ -10,6 +10,7 @@ use crate::offload::Engines;
 use crate::part::Parts;
 use crate::pump::Pumps;
 use crate::random;
+use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
 use crate::transit::{Passage, PumpAsks};
 use crate::tun::Tun;
@@ -96,6 +97,10 @@ pub struct Host {
     pub asked: bool,
     /// Answers to packets that have no way.
     pub answers: Allowance,
+    /// Says that packets of neighbours were refused.
+    pub refused_packets: Seldom,
+    /// Says that packets of our own kernel were.
+    pub refused_own_packets: Seldom,
     start: Instant,
     last_waiter: u32,
     netns: Option<u64>,
@@ -143,6 +148,8 @@ impl Host {
             queue: 0,
             asked: false,
             answers: Allowance::default(),
+            refused_packets: Seldom::default(),
+            refused_own_packets: Seldom::default(),
             start: Instant::now(),
             // Neighbours and programs may still know bells of an earlier life by their numbers.
             last_waiter: random::u32(),

@@ -1,16 +1,17 @@
 //! IP packets: between the interface and the cables, and from cable to cable.
 //!
 //! ```text
-//!   interface --> who is it for? -- one host --> the cable of the shortest way there
-//!                    |          \-- everybody --> all cables
-//!                    +- nobody in reach: "host unreachable" back to the interface
-//!   cable --> ours? --> interface
+//!   interface --> from us? --> who is it for? -- one host --> the cable of the shortest way there
+//!                                |           \-- everybody --> all cables
+//!                                +- nobody in reach: "host unreachable" back to the interface
+//!   cable --> from whom it says? --> ours? --> interface
 //!     |        not ours --> the cable of the shortest way, but not the one that it came by
 //!     +------- everybody's --> interface and all other cables, if it came by our own way to its sender
 //! ```
 //! The last rule makes a tree of any topology: of the copies that reach a host, one comes by that way. A packet that is
 //! passed on more often than there are hosts goes in circles, and is dropped.
 
+mod genuine;
 mod header;
 mod unreachable;
 
@@ -20,7 +21,6 @@ use crate::cable::Cable;
 use crate::host::Host;
 use crosslane_wire::packet::{HEAD, Head, Target, WORK, Work};
 use crosslane_wire::{HostId, PortId};
-use header::destination;
 
 /// Most packets that are taken from one place in one turn.
 const BATCH: usize = 64;
@@ -93,7 +93,12 @@ impl Host {
 
     /// A packet of our own kernel's.
     fn originate(&mut self, message: &mut [u8]) {
-        let to = destination(&message[HEAD..]).and_then(|address| self.target(address));
+        let (source, to) = header::addresses(&message[HEAD..]).unzip();
+        if let Some(source) = source.filter(|source| !self.is_ours(*source)) {
+            self.counters.ip_dropped_packets += 1;
+            return self.refuse_own_packet(source);
+        }
+        let to = to.and_then(|address| self.target(address));
         let from = self.me();
         let hops = self.links.reach();
         let sent = match to {
@@ -121,6 +126,10 @@ impl Host {
     /// A packet that came by the port `from`; `false` if it goes nowhere.
     fn take_packet(&mut self, message: &mut [u8], from: PortId) -> bool {
         let Ok(head) = Head::read(message) else { return false };
+        if !self.is_genuine(head, &message[HEAD..], from) {
+            self.refuse_packet(head.from, &message[HEAD..], from);
+            return false;
+        }
         let hops = head.hops.min(self.links.reach()).checked_sub(1);
         match head.to {
             Target::Host(host) if host == self.me() => self.deliver(message, head),
@@ -149,7 +158,7 @@ impl Host {
     /// asked to read behind the packet's end, or to cut it to dust.
     fn deliver(&mut self, message: &[u8], head: Head) -> bool {
         let packet = &message[HEAD..];
-        let meant = destination(packet).and_then(|address| self.target(address));
+        let meant = header::addresses(packet).and_then(|(_, destination)| self.target(destination));
         let sound =
             meant == Some(head.to) && Work::read(message).is_ok_and(|work| work.check(packet).is_ok());
         let Some(tun) = self.tun.as_ref().filter(|_| sound) else { return false };
@@ -179,10 +188,9 @@ impl Host {
     }
 
     fn target(&self, address: std::net::IpAddr) -> Option<Target> {
-        let addresses = &self.config.addresses;
-        match addresses.on_link(address) {
+        match self.config.host_at(address) {
             Some(host) => Some(Target::Host(host)),
-            None => addresses.is_everybody(address).then_some(Target::Everybody),
+            None => self.config.addresses.is_everybody(address).then_some(Target::Everybody),
         }
     }
 

@@ -43,6 +43,7 @@ pub mod reload;
 pub mod request;
 pub mod resume;
 pub mod rule;
+pub mod seldom;
 pub mod session;
 pub mod signal;
 pub mod socket_table;

@@ -34,6 +34,12 @@ impl Host {
             ("ip_rx_bytes_total", "counter", "Bytes of IP out of the fabric.", c.ip_rx_bytes),
             ("ip_forwarded_packets_total", "counter", "IP packets passed on.", c.ip_forwarded_packets),
             ("ip_dropped_packets_total", "counter", "IP packets dropped.", c.ip_dropped_packets),
+            (
+                "ip_refused_packets_total",
+                "counter",
+                "IP packets with a source that is not their sender's.",
+                c.ip_refused_packets,
+            ),
             ("moves_total", "counter", "Streams that lost their circuit and looked for another.", c.moves),
             ("transits", "gauge", "Circuits that pass through this host.", self.passages.len() as u64),
             (

@@ -243,6 +243,7 @@ impl Host {
             "ip_rx_bytes": counters.ip_rx_bytes,
             "ip_forwarded_packets": counters.ip_forwarded_packets,
             "ip_dropped_packets": counters.ip_dropped_packets,
+            "ip_refused_packets": counters.ip_refused_packets,
             "moves": counters.moves,
             "moved": counters.moved,
             "move_last_us": counters.move_last_us,

@@ -2,92 +2,23 @@
 
 mod support;
 
-use crosslane_node::cable::{Cable, CableEvent};
-use crosslane_node::config::PortConfig;
 use crosslane_wire::control::{Closing, Control, Handed, LinkState, Refusal};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
 use crosslane_wire::slice::slice_len;
-use crosslane_wire::{BufferId, ChannelId, HostId, PortId, Reach, SliceRange, Tuple, WaiterId};
+use crosslane_wire::{BufferId, ChannelId, HostId, Reach, SliceRange, Tuple, WaiterId};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+use support::liar::{Liar, packet};
 use support::*;
 
 const RING: u64 = 1 << 20;
-
-/// A neighbour whose end of the cable this test holds.
-struct Liar {
-    cable: Cable,
-    start: Instant,
-}
-
-impl Liar {
-    fn new(lab: &Lab) -> Self {
-        let config = PortConfig {
-            name: "liar".to_owned(),
-            cable: lab.path("c"),
-            listens: false,
-            window: 1 << 30,
-            mode: 0o600,
-            cut: false,
-        };
-        let mut liar =
-            Self { cable: Cable::open(PortId(0), HostId(2), config).unwrap(), start: Instant::now() };
-        liar.wait_up();
-        liar
-    }
-
-    fn poll(&mut self) -> Option<CableEvent> {
-        let now = self.start.elapsed();
-        self.cable.poll_event(now)
-    }
-
-    fn wait_up(&mut self) {
-        until("cable up", || matches!(self.poll(), Some(CableEvent::Up(_))).then_some(()));
-    }
-
-    fn wait_down(&mut self) {
-        until("cable down", || matches!(self.poll(), Some(CableEvent::Down(..))).then_some(()));
-    }
-
-    fn say(&mut self, message: &Control) {
-        self.cable.send(message);
-        self.cable.flush();
-    }
-
-    fn hear(&mut self) -> Control {
-        let mut buffer = Vec::new();
-        until("a message", || {
-            self.poll();
-            let message = self.cable.receive(&mut buffer)?;
-            (!matches!(message, Control::LinkStates(_))).then_some(message)
-        })
-    }
-
-    fn open(&mut self, tuple: Tuple, slice: SliceRange) -> Control {
-        self.open_along(&[], 0, tuple, slice)
-    }
-
-    fn open_along(&mut self, route: &[u16], passed: u8, tuple: Tuple, slice: SliceRange) -> Control {
-        self.say(&Control::Open {
-            channel: ChannelId(5),
-            tuple,
-            stream: tuple.client.port().into(),
-            slice,
-            key: 1,
-            passed,
-            route: route.iter().map(|host| HostId(*host)).collect(),
-            resume: None,
-        });
-        self.hear()
-    }
-}
 
 fn lab_with_liar() -> (Lab, Liar) {
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c", true)], "");
     lab.start(1);
-    let liar = Liar::new(&lab);
+    let liar = Liar::new(&lab, "c", 2);
     (lab, liar)
 }
 
@@ -209,12 +140,6 @@ fn lying_link_states_take_the_cable_down_for_a_while_and_nothing_else() {
     liar.wait_up();
     let status = lab.wait(1, "up again", |status| status["ports"][0]["link"] == "up");
     assert_eq!(status["ports"][0]["epoch"], 2);
-}
-
-/// The head of a message with a packet, as a liar may write it, and something behind it.
-fn packet(hops: u8, to: u16, from: u16, rest: &[u8]) -> Vec<u8> {
-    let [to, from] = [to.to_le_bytes(), from.to_le_bytes()];
-    [&[hops, 0, to[0], to[1], from[0], from[1]], rest].concat()
 }
 
 #[test]

@@ -120,8 +120,12 @@ impl Work {
         if self.flags & !(NEEDS_CHECKSUM | CHECKED) != 0 {
             return lie("packet flags");
         }
-        let v4 = packet.first().is_some_and(|byte| byte >> 4 == 4);
-        let header = if v4 { 20 } else { 40 };
+        let first = packet.first().copied().unwrap_or(0);
+        let v4 = first >> 4 == 4;
+        let header = if v4 { usize::from(first & 0xf) * 4 } else { 40 };
+        if header < 20 || header > packet.len() {
+            return lie("packet header");
+        }
         let needs = self.flags & NEEDS_CHECKSUM != 0;
         let end = usize::from(self.checksum_from) + usize::from(self.checksum_at) + 2;
         if needs && (usize::from(self.checksum_from) < header || end > packet.len()) {
@@ -206,12 +210,19 @@ mod tests {
             Work { headers: 9001, ..CUT },
             Work { checksum_at: 6, ..CUT },
             Work { checksum_from: 19, ..CUT },
+            Work { flags: 1, kind: WHOLE, checksum_from: 19, ..CUT },
             Work { checksum_from: 8990, ..CUT },
             Work { checksum_from: u16::MAX, checksum_at: u16::MAX, ..CUT },
         ] {
             assert!(lie.check(&packet).is_err(), "{lie:?}");
         }
         assert!(CUT.check(&tcp(40)).is_err(), "nothing to cut");
+        for (first, what) in [(0x44, "shorter than a header"), (0x4f, "in the middle of the header")] {
+            let mut packet = packet.clone();
+            packet[0] = first;
+            assert!(CUT.check(&packet).is_err(), "{what}");
+        }
+        assert!(Work::default().check(&[0x4f; 40]).is_err(), "a header longer than its packet");
         let udp = Work { kind: UDP, piece: 100, checksum_at: 6, ..CUT };
         assert!(udp.check(&packet).is_err(), "TCP is not cut into datagrams");
     }

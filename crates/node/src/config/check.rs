@@ -4,7 +4,9 @@ use super::{ConfigError, PORTS_MAX, PortConfig};
 use crate::address::{Addresses, Network};
 use crate::offload::Choice;
 use crate::rule;
+use crosslane_fabric::HOST_MAX;
 use crosslane_shm::copy::Strategy;
+use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
 use crosslane_wire::slice::{RING_MAX, RING_MIN, ring_max_ok};
 use std::collections::BTreeSet;
@@ -17,6 +19,8 @@ const SOCKET_PATH_MAX: usize = 107;
 const INTERFACE_MAX: usize = 15;
 const MTU_MAX: u16 = 65520;
 const QUEUES_MAX: i64 = 16;
+/// Networks behind hosts: each packet is held against all of them.
+const NETWORKS_MAX: usize = 64;
 /// Rules that fit a message.
 const RULES_MAX: usize = 80;
 
@@ -52,6 +56,38 @@ pub(super) fn check_subnet(key: &str, text: &str, v4: bool) -> Result<Network, C
         ));
     }
     Ok(network)
+}
+
+/// Reads `NETWORK HOST` lines.
+pub(super) fn check_networks(
+    lines: &[String],
+    addresses: &Addresses,
+) -> Result<Vec<(Network, HostId)>, ConfigError> {
+    let mut networks: Vec<(Network, HostId)> = Vec::new();
+    if lines.len() > NETWORKS_MAX {
+        return Err(value("networks", format!("{} are more than {NETWORKS_MAX}", lines.len())));
+    }
+    for line in lines {
+        let (network, host) = parse_network(line).map_err(|text| value("networks", text))?;
+        let taken = networks.iter().map(|(taken, _)| *taken).find(|taken| taken.overlaps(&network));
+        if let Some(taken) = addresses.clash(&network).or(taken) {
+            let special = if taken.address.is_multicast() { " (multicast)" } else { "" };
+            return Err(value("networks", format!("`{line}` overlaps {taken}{special}")));
+        }
+        networks.push((network, host));
+    }
+    Ok(networks)
+}
+
+fn parse_network(line: &str) -> Result<(Network, HostId), String> {
+    let parts = line.split_once(' ').and_then(|(network, host)| {
+        let host = host.trim().parse().ok().map(HostId)?;
+        crosslane_fabric::host_ok(host).then_some((network, host))
+    });
+    let (network, host) = parts.ok_or_else(|| {
+        format!("`{line}` must be `NETWORK HOST`, for example `192.168.7.0/24 3` (host 1 to {HOST_MAX})")
+    })?;
+    Ok((Network::parse(network)?, host))
 }
 
 pub(super) fn check_socket(key: &str, path: PathBuf) -> Result<PathBuf, ConfigError> {

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 pub mod joined;
+pub mod liar;
 
 use crosslane_node::packet::{self, Received};
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, arena};
