@@ -3,6 +3,7 @@
 use crate::eventfd;
 use crate::host::{Host, Waiter};
 use crate::proof::is_eventfd;
+use crate::quota::Kind;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Far, Owner};
 use crosslane_wire::control::Control;
@@ -11,8 +12,6 @@ use crosslane_wire::{ChannelId, CircuitId, PortId, WaiterId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Most wake events of one session.
-const SESSION_MAX: usize = 4096;
 /// How long a neighbour may take to say how its waiter is rung.
 const ANSWER: Duration = Duration::from_millis(500);
 
@@ -23,13 +22,14 @@ impl Host {
         if !is_eventfd(&bell) {
             return error("a wake event must be an eventfd");
         }
+        let charge = match self.charge_session(session, Kind::Descriptors, 1) {
+            Ok(charge) => charge,
+            Err(text) => return error(&text),
+        };
         let number = self.new_waiter();
         let Some(owner) = self.sessions.get_mut(&session) else { return error("no session") };
-        if owner.waiters.len() >= SESSION_MAX {
-            return error("this program has too many wake events");
-        }
         owner.waiters.insert(number);
-        self.waiters.insert(number, Waiter { session, bell });
+        self.waiters.insert(number, Waiter { session, bell, charge });
         Reply::Waiter { waiter: number }
     }
 

@@ -10,6 +10,7 @@
 
 use crate::cable::Cable;
 use crate::host::Host;
+use crate::quota::{Charge, Kind};
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Far, Owner};
 use crosslane_shm::far::check_buffer;
@@ -29,6 +30,10 @@ const ASKED_MAX: usize = 32;
 /// How long a neighbour may take to hand one over.
 const ANSWER: Duration = Duration::from_millis(500);
 
+/// Why there is no more room for a buffer.
+const NO_MORE: &str =
+    "this user's quota of descriptors is used up: see [quota] in the daemon's configuration";
+
 /// A buffer that a program opened to others.
 #[derive(Debug)]
 pub struct Opened {
@@ -40,6 +45,8 @@ pub struct Opened {
     pub reach: Reach,
     /// Whose it is.
     pub owner: SessionId,
+    /// What its user pays for it.
+    pub charge: Charge,
 }
 
 impl Host {
@@ -77,7 +84,9 @@ impl Host {
             None if owner.buffers.len() >= SESSION_MAX => return Err("this program has too many buffers"),
             None => {
                 check_buffer(&memory, len, reach).map_err(|_| "this is no buffer")?;
-                let opened = Rc::new(Opened { memory, len, reach, owner: session });
+                let charge = self.charge_session(session, Kind::Descriptors, 1).map_err(|_| NO_MORE)?;
+                let opened = Rc::new(Opened { memory, len, reach, owner: session, charge });
+                let Some(owner) = self.sessions.get_mut(&session) else { return Err("no session") };
                 owner.buffers.insert(buffer, opened.clone());
                 opened
             }

@@ -1,6 +1,7 @@
 //! The configuration file: what was written, and what it means.
 
 mod check;
+mod quota;
 mod raw;
 
 use crate::address::{Addresses, Network};
@@ -79,6 +80,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Rules, the built-in ones last; `offload` is among those.
     pub rules: Vec<Rule>,
+    /// What users and neighbours may have.
+    pub quota: crate::quota::Settings,
     /// Ports, in the order of the file.
     pub ports: Vec<PortConfig>,
 }

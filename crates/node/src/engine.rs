@@ -40,6 +40,8 @@ const PORTS: u64 = 0x100;
 const SESSIONS: u64 = 1 << 32;
 /// How long no session is accepted after descriptors ran out.
 const FULL: Duration = Duration::from_millis(500);
+/// Most sessions that are accepted in one turn; the others are there in the next.
+const ACCEPTS: usize = 32;
 /// Looks at the channels and the interface between two looks at all events of the kernel, while the engine spins.
 const LOOKS: u32 = 4;
 /// So many times longer than for anything else the engine spins for the answer to a packet: two hosts wake up for it.
@@ -233,7 +235,7 @@ impl Engine {
     }
 
     fn accept(&mut self) {
-        loop {
+        for _ in 0..ACCEPTS {
             match self.control.accept() {
                 Ok(Some(socket)) => {
                     self.last_session += 1;

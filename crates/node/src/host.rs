@@ -9,6 +9,7 @@ use crate::netns;
 use crate::offload::Engines;
 use crate::part::Parts;
 use crate::pump::Pumps;
+use crate::quota::{self, Charge, Kind, Ledger, Said};
 use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
@@ -35,6 +36,8 @@ pub struct Waiter {
     pub session: SessionId,
     /// An eventfd.
     pub bell: OwnedFd,
+    /// What its user pays for it.
+    pub charge: Charge,
 }
 
 /// Everything.
@@ -85,6 +88,12 @@ pub struct Host {
     pub tun: Option<Tun>,
     /// Counters.
     pub counters: Counters,
+    /// Who has how much of what is scarce.
+    pub ledger: Ledger,
+    /// Which quotas were said to be used up.
+    pub said: Said,
+    /// Sessions that wait for something, or have yet to greet, with a deadline.
+    pub pausing: BTreeSet<SessionId>,
     /// Sessions whose readiness may have changed since the engine looked.
     pub touched: BTreeSet<SessionId>,
     /// For messages of neighbours.
@@ -117,6 +126,8 @@ impl Host {
         if config.one_way {
             links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
         }
+        let windows = cables.iter().map(|cable| (Kind::Window(cable.id), cable.window().circuits_bytes()));
+        let ledger = Ledger::new(config.quota.clone(), quota::descriptor_limit(), windows);
         let pumps = Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into()))?;
         Ok(Self {
             now: Duration::ZERO,
@@ -141,6 +152,9 @@ impl Host {
             sweep_at: crate::doubt::SWEEP,
             tun,
             counters: Counters::default(),
+            ledger,
+            said: Said::default(),
+            pausing: BTreeSet::new(),
             touched: BTreeSet::new(),
             netns: netns::own(),
             buffer: Vec::new(),
@@ -187,9 +201,17 @@ impl Host {
 
     /// A program or tool connected.
     pub fn add_session(&mut self, id: SessionId, socket: OwnedFd) {
-        match Session::new(id, socket) {
-            Ok(session) => drop(self.sessions.insert(id, session)),
-            Err(errno) => tracing::warn!(%errno, "session without credentials"),
+        let mut session = match Session::new(id, socket, self.ledger.clone(), self.now) {
+            Ok(session) => session,
+            Err(errno) => return tracing::debug!(%errno, "session without credentials"),
+        };
+        match self.admit_session(session.uid) {
+            Ok(charges) => {
+                session.charges = charges;
+                self.pausing.insert(id);
+                self.sessions.insert(id, session);
+            }
+            Err(denied) => session.reply(&Reply::Error { text: denied.to_string() }, &[]),
         }
     }
 

@@ -1,20 +1,19 @@
 //! The accelerated listeners of this host.
 
 use crate::proof::Listening;
+use crate::quota::Charge;
 use crate::session::SessionId;
 use crosslane_fabric::circuit::Scope;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Most listeners of one session.
-const SESSION_MAX: usize = 4096;
-
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Entry {
     session: SessionId,
     scope: Scope,
     dual: bool,
-    count: u32,
+    /// What its user pays, once for each socket there.
+    charges: Vec<Charge>,
 }
 
 /// Who listens where. Several sessions, and several processes of one, may listen at one address.
@@ -25,29 +24,23 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// A session listens in a network namespace; `false` if it has too many listeners.
-    pub fn add(&mut self, session: SessionId, listening: Listening, scope: Scope) -> bool {
+    /// A session listens in a network namespace, and its user pays for that.
+    pub fn add(&mut self, session: SessionId, listening: Listening, scope: Scope, charge: Charge) {
         let entries = self.by_address.entry(key(listening.address)).or_default();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.session == session && entry.scope == scope)
         {
-            entry.count = entry.count.saturating_add(1);
-            return true;
+            return entry.charges.push(charge);
         }
-        let held = self.held.entry(session).or_default();
-        if *held >= SESSION_MAX {
-            return false;
-        }
-        *held += 1;
-        entries.push(Entry { session, scope, dual: listening.dual, count: 1 });
-        true
+        *self.held.entry(session).or_default() += 1;
+        entries.push(Entry { session, scope, dual: listening.dual, charges: vec![charge] });
     }
 
     /// A session closed one of its listeners at an address; whether that was its last one there.
     pub fn remove(&mut self, session: SessionId, address: SocketAddr) -> bool {
         let Some(entries) = self.by_address.get_mut(&key(address)) else { return false };
         let Some(at) = entries.iter().position(|entry| entry.session == session) else { return false };
-        entries[at].count -= 1;
-        if entries[at].count > 0 {
+        entries[at].charges.pop();
+        if !entries[at].charges.is_empty() {
             return false;
         }
         entries.swap_remove(at);
@@ -127,12 +120,12 @@ mod tests {
     #[test]
     fn exact_wildcard_and_dual_listeners() {
         let mut listeners = Listeners::default();
-        listeners.add(SessionId(1), at("10.86.0.1:80", false), HERE);
-        listeners.add(SessionId(2), at("0.0.0.0:81", false), HERE);
-        listeners.add(SessionId(3), at("[::]:82", true), HERE);
-        listeners.add(SessionId(4), at("[::]:83", false), HERE);
-        listeners.add(SessionId(5), at("[::ffff:10.86.0.1]:84", false), HERE);
-        listeners.add(SessionId(6), at("10.86.0.1:85", false), Scope(4));
+        listeners.add(SessionId(1), at("10.86.0.1:80", false), HERE, Charge::of_nothing());
+        listeners.add(SessionId(2), at("0.0.0.0:81", false), HERE, Charge::of_nothing());
+        listeners.add(SessionId(3), at("[::]:82", true), HERE, Charge::of_nothing());
+        listeners.add(SessionId(4), at("[::]:83", false), HERE, Charge::of_nothing());
+        listeners.add(SessionId(5), at("[::ffff:10.86.0.1]:84", false), HERE, Charge::of_nothing());
+        listeners.add(SessionId(6), at("10.86.0.1:85", false), Scope(4), Charge::of_nothing());
         for heard in
             ["10.86.0.1:80", "10.86.0.1:81", "10.86.0.1:82", "[fd86::1]:82", "[fd86::1]:83", "10.86.0.1:84"]
         {
@@ -150,7 +143,7 @@ mod tests {
         let mut listeners = Listeners::default();
         let address: SocketAddr = "10.86.0.1:80".parse().unwrap();
         for session in [1, 1, 2] {
-            assert!(listeners.add(SessionId(session), at("10.86.0.1:80", false), HERE));
+            listeners.add(SessionId(session), at("10.86.0.1:80", false), HERE, Charge::of_nothing());
         }
         assert!(!listeners.remove(SessionId(1), address));
         assert!(listeners.remove(SessionId(1), address));
@@ -158,15 +151,5 @@ mod tests {
         assert!(hears(&listeners, "10.86.0.1:80"));
         assert!(listeners.remove_session(SessionId(2)));
         assert!(listeners.by_address.is_empty());
-    }
-
-    #[test]
-    fn a_session_has_bounded_listeners() {
-        let mut listeners = Listeners::default();
-        let one = |port: usize| at(&format!("10.86.0.1:{port}"), false);
-        assert_eq!(
-            (1..=5000).filter(|port| listeners.add(SessionId(1), one(*port), HERE)).count(),
-            SESSION_MAX
-        );
     }
 }

@@ -64,7 +64,21 @@ impl Host {
         for (why, count) in &c.plain {
             let _ = writeln!(text, "crosslane_plain_total{{why=\"{why}\"}} {count}");
         }
+        self.write_quotas(&mut text);
         text
+    }
+
+    fn write_quotas(&self, text: &mut String) {
+        let _ =
+            writeln!(text, "# HELP crosslane_quota_refused_total Times that a quota was used up, by kind.");
+        let _ = writeln!(text, "# TYPE crosslane_quota_refused_total counter");
+        let mut sums = BTreeMap::new();
+        for (kind, refused) in self.ledger.refusals() {
+            *sums.entry(kind.name()).or_insert(0) += refused;
+        }
+        for (kind, refused) in sums {
+            let _ = writeln!(text, "crosslane_quota_refused_total{{kind=\"{kind}\"}} {refused}");
+        }
     }
 
     fn write_ports(&self, text: &mut String) {

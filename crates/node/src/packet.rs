@@ -22,7 +22,7 @@ pub enum Received {
     Nothing,
     /// All other ends are closed.
     Closed,
-    /// A packet that was cut off: too long, or with too many descriptors.
+    /// A packet that was cut off: too long.
     Truncated,
 }
 
@@ -48,7 +48,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8; MAX_MESSAGE]) -> Received {
             fds.extend(rights);
         }
     }
-    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+    // Descriptors that had no place are missing only: whoever is asked says what is lacking.
+    if message.flags.contains(ReturnFlags::TRUNC) {
         return Received::Truncated;
     }
     if message.bytes == 0 && fds.is_empty() {

@@ -245,6 +245,7 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::Charge;
     use crosslane_client::shared::Shared;
     use crosslane_shm::arena::{Arena, ArenaView};
 
@@ -271,7 +272,8 @@ mod tests {
         let mut parts = Parts::new(Some(slices(0)));
         parts.slot = arena.allot().unwrap();
         let view = ArenaView::map(&fd).unwrap();
-        parts.arena = Some(Rc::new(ProgramArena { fd, view, identity: (0, 0) }));
+        parts.arena =
+            Some(Rc::new(ProgramArena { fd, view, identity: (0, 0), charge: Charge::of_nothing() }));
         parts.slices.extend([1, 2].map(slices));
         let oldest = |parts: &mut Parts| {
             parts.trim();

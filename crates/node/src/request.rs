@@ -3,6 +3,7 @@
 use crate::host::Host;
 use crate::packet::{self, Received};
 use crate::proof;
+use crate::quota::Kind;
 use crate::session::{Note, Session, SessionId, Waiting};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply, Request};
@@ -40,6 +41,9 @@ impl Host {
                 }
             }
             self.run_circuits();
+            if self.sessions.get(&id).is_some_and(|session| session.waiting.is_some()) {
+                self.pausing.insert(id);
+            }
         }
         if self.sessions.get(&id).is_some_and(Session::is_dead) {
             self.end_session(id);
@@ -81,24 +85,32 @@ impl Host {
 
     /// When the first waiting session has waited long enough.
     pub fn waiting_deadline(&self) -> Option<Duration> {
-        self.sessions.values().filter_map(|session| waits_until(session.waiting?)).min()
+        self.pausing.iter().filter_map(|id| self.sessions.get(id)?.deadline()).min()
     }
 
-    /// Answers the sessions that have waited long enough.
+    /// Answers the sessions that have waited long enough, and ends those that never greeted.
     pub fn expire_waiting(&mut self) {
-        let late: Vec<(SessionId, Waiting)> = self
-            .sessions
-            .values()
-            .filter_map(|session| Some((session.id, session.waiting?)))
-            .filter(|(_, waiting)| waits_until(*waiting).is_some_and(|until| until <= self.now))
+        let sessions = &self.sessions;
+        self.pausing.retain(|id| sessions.get(id).is_some_and(|session| session.deadline().is_some()));
+        let late: Vec<(SessionId, Option<Waiting>)> = self
+            .pausing
+            .iter()
+            .filter_map(|id| self.sessions.get(id))
+            .filter(|session| session.deadline().is_some_and(|until| until <= self.now))
+            .map(|session| (session.id, session.waiting))
             .collect();
         for (session, waiting) in late {
+            let Some(waiting) = waiting else {
+                self.end_session(session);
+                continue;
+            };
             self.wake_session(session);
             match waiting {
                 Waiting::Bell { .. } => self.answer_bell(session, None),
                 Waiting::Buffer { .. } => self.answer_buffer(session, None),
                 Waiting::Echo { .. } => self.answer_echo(session, None, 0),
                 Waiting::Accept(accepting) => {
+                    self.pausing.insert(session);
                     if let Some(why) = self.try_accept(session, accepting) {
                         self.refuse(session, why);
                     }
@@ -229,11 +241,18 @@ impl Host {
             return self.fail(id, &text);
         }
         let welcome = self.welcome();
+        let arena = match fds.into_iter().next() {
+            Some(fd) => match self.charge_session(id, Kind::Descriptors, 1) {
+                Ok(charge) => Some((fd, charge)),
+                Err(text) => return self.fail(id, &text),
+            },
+            None => None,
+        };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if session.greeted {
             return self.fail(id, "Hello was said already");
         }
-        match session.greet(program, fds.into_iter().next()) {
+        match session.greet(program, arena) {
             Ok(life) => session.reply(&welcome, &[life.as_fd()]),
             Err(error) => {
                 let text = format!("the arena cannot be used: {error}");
@@ -247,13 +266,17 @@ impl Host {
         let scope = self.scope_of(socket.as_fd());
         let listening = proof::listening(socket.as_fd());
         drop(socket);
-        match listening {
-            Ok(listening) if self.listeners.add(id, listening, scope) => {
+        let listening = match listening {
+            Ok(listening) => listening,
+            Err(error) => return self.fail(id, &format!("this is no listening TCP socket: {error}")),
+        };
+        match self.charge_session(id, Kind::Listeners, 1) {
+            Ok(charge) => {
+                self.listeners.add(id, listening, scope, charge);
                 self.publish_announced();
                 self.reply(id, &Reply::Done);
             }
-            Ok(_) => self.fail(id, "this program has too many listeners"),
-            Err(error) => self.fail(id, &format!("this is no listening TCP socket: {error}")),
+            Err(text) => self.fail(id, &text),
         }
     }
 
@@ -290,16 +313,5 @@ impl Host {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.reply_text(&text);
         }
-    }
-}
-
-/// Circuits have their own deadlines.
-fn waits_until(waiting: Waiting) -> Option<Duration> {
-    match waiting {
-        Waiting::Bell { until, .. } | Waiting::Buffer { until, .. } | Waiting::Echo { until, .. } => {
-            Some(until)
-        }
-        Waiting::Accept(accepting) => Some(accepting.until),
-        Waiting::Circuit(_) => None,
     }
 }

@@ -4,6 +4,7 @@ use crate::accept::Accepting;
 use crate::buffer::Opened;
 use crate::life::LifePage;
 use crate::packet;
+use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crosslane_shm::MapError;
 use crosslane_shm::arena::ArenaView;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 /// Most notes that are kept for `explain`; the oldest goes first.
 const NOTES_MAX: usize = 256;
+/// How long a session may take to say `Hello`: longer than a program waits for an answer.
+const GREETING: Duration = Duration::from_secs(5);
 /// Longest program name that is kept, bytes.
 const PROGRAM_MAX: usize = 64;
 /// Text in one packet, bytes; the rest of the packet is its head.
@@ -37,6 +40,8 @@ pub struct ProgramArena {
     pub view: ArenaView,
     /// Device and inode: a forked process hands over the same one.
     pub identity: (u64, u64),
+    /// What the program's user pays for it.
+    pub charge: Charge,
 }
 
 /// What a session waits for; it is served again when that is answered.
@@ -79,6 +84,17 @@ pub enum Waiting {
     },
 }
 
+impl Waiting {
+    /// Until when; circuits have their own deadlines.
+    fn until(self) -> Option<Duration> {
+        match self {
+            Self::Bell { until, .. } | Self::Buffer { until, .. } | Self::Echo { until, .. } => Some(until),
+            Self::Accept(accepting) => Some(accepting.until),
+            Self::Circuit(_) => None,
+        }
+    }
+}
+
 /// A connection that went by TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct Note {
@@ -88,6 +104,15 @@ pub struct Note {
     pub remote: SocketAddr,
     /// Why.
     pub why: Plain,
+}
+
+/// A reply that the program has not taken yet.
+#[derive(Debug)]
+struct Queued {
+    bytes: Vec<u8>,
+    fds: Vec<OwnedFd>,
+    /// What its user pays for the descriptors.
+    _charge: Charge,
 }
 
 /// A session.
@@ -117,14 +142,18 @@ pub struct Session {
     pub notes: VecDeque<Note>,
     /// What it waits for.
     pub waiting: Option<Waiting>,
+    /// What its user pays for it.
+    pub charges: Vec<Charge>,
+    greet_until: Duration,
     socket: OwnedFd,
-    out: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    out: VecDeque<Queued>,
+    ledger: Ledger,
     dead: bool,
 }
 
 impl Session {
     /// A session on an accepted socket.
-    pub fn new(id: SessionId, socket: OwnedFd) -> Result<Self, Errno> {
+    pub fn new(id: SessionId, socket: OwnedFd, ledger: Ledger, now: Duration) -> Result<Self, Errno> {
         let peer = sockopt::socket_peercred(&socket)?;
         let pid = peer.pid.as_raw_nonzero().get();
         Ok(Self {
@@ -140,8 +169,11 @@ impl Session {
             held: BTreeSet::new(),
             notes: VecDeque::new(),
             waiting: None,
+            charges: Vec::new(),
+            greet_until: now + GREETING,
             socket,
             out: VecDeque::new(),
+            ledger,
             dead: false,
         })
     }
@@ -152,12 +184,12 @@ impl Session {
     }
 
     /// `Hello` was said: takes the arena, and returns the life page's descriptor.
-    pub fn greet(&mut self, program: &str, arena: Option<OwnedFd>) -> Result<OwnedFd, MapError> {
+    pub fn greet(&mut self, program: &str, arena: Option<(OwnedFd, Charge)>) -> Result<OwnedFd, MapError> {
         let arena = match arena {
-            Some(fd) => {
+            Some((fd, charge)) => {
                 let view = ArenaView::map(&fd)?;
                 let status = rustix::fs::fstat(&fd)?;
-                Some(Rc::new(ProgramArena { view, identity: (status.st_dev, status.st_ino), fd }))
+                Some(Rc::new(ProgramArena { view, identity: (status.st_dev, status.st_ino), fd, charge }))
             }
             None => None,
         };
@@ -186,16 +218,20 @@ impl Session {
             if self.out.is_empty() { packet::send(&self.socket, &bytes, fds) } else { Err(Errno::AGAIN) };
         match outcome {
             Ok(()) => {}
-            Err(Errno::AGAIN) => {
-                let copies: Result<Vec<OwnedFd>, _> =
-                    fds.iter().map(BorrowedFd::try_clone_to_owned).collect();
-                match copies {
-                    Ok(copies) => self.out.push_back((bytes, copies)),
-                    Err(_) => self.dead = true,
-                }
-            }
+            Err(Errno::AGAIN) => match self.keep(bytes, fds) {
+                Some(queued) => self.out.push_back(queued),
+                None => self.dead = true,
+            },
             Err(_) => self.dead = true,
         }
+    }
+
+    /// Keeps a reply with copies of its descriptors; `None` if the user may have no more of them.
+    fn keep(&self, bytes: Vec<u8>, fds: &[BorrowedFd<'_>]) -> Option<Queued> {
+        let (payer, count) = (Payer::User(self.uid), fds.len() as u64);
+        let _charge = self.ledger.charge(payer, Kind::Descriptors, count, Purpose::New).ok()?;
+        let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>().ok()?;
+        Some(Queued { bytes, fds, _charge })
     }
 
     /// Answers with a text, in as many packets as it takes.
@@ -215,7 +251,7 @@ impl Session {
 
     /// Sends what is kept, as far as the program takes it.
     pub fn flush(&mut self) {
-        while let Some((bytes, fds)) = self.out.front() {
+        while let Some(Queued { bytes, fds, .. }) = self.out.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
             match packet::send(&self.socket, bytes, &fds) {
                 Ok(()) => {
@@ -228,6 +264,11 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// When it is served, or ended, even if nothing happens.
+    pub fn deadline(&self) -> Option<Duration> {
+        if self.greeted { self.waiting?.until() } else { Some(self.greet_until) }
     }
 
     /// Whether replies wait for the program to take them.

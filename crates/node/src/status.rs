@@ -47,6 +47,7 @@ impl Host {
             "circuits": self.circuits_json(|_| true),
             "counters": self.counters_json(),
             "offload": self.offload_json(),
+            "quota": self.ledger.report(None),
         })
         .to_string()
     }

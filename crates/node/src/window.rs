@@ -26,6 +26,11 @@ impl Window {
         self.end
     }
 
+    /// Bytes that can be given out in all.
+    pub fn circuits_bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
     /// Bytes given out, and those spoken for.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes + self.start

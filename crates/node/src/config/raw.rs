@@ -5,6 +5,7 @@ use super::check::{
     check_offload_cpus, check_queues, check_resume, check_ring_max, check_rules, check_socket, check_spin,
     check_subnet, parse_size, value,
 };
+use super::quota::RawQuota;
 use super::{Config, ConfigError, PortConfig, WINDOW_MAX, WINDOW_MIN};
 use crate::address::Addresses;
 use crate::offload::Settings;
@@ -54,6 +55,8 @@ pub(super) struct RawConfig {
     metrics: Option<String>,
     #[serde(default)]
     rules: Vec<String>,
+    #[serde(default)]
+    quota: RawQuota,
     #[serde(default)]
     port: Vec<RawPort>,
 }
@@ -153,6 +156,7 @@ impl RawConfig {
                 least: parse_size("offload_least", &self.offload_least)?,
             },
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
+            quota: self.quota.check()?,
             rules: check_rules(&self.rules, &addresses, self.offload)?,
             addresses,
             ports,

@@ -3,6 +3,7 @@
 use super::{Engines, Work};
 use crate::holders::life_of;
 use crate::host::Host;
+use crate::quota::Kind;
 use crate::random;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
@@ -16,6 +17,8 @@ use crosslane_wire::{BufferId, CircuitId, Reach};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Descriptors that two threads keep for a program: for each a door, a bell and the session's socket.
+const FDS: u64 = 6;
 /// Where guards may lie: what every process of 47 bits of addresses has, without the ends where programs are put.
 const GUARDS: core::ops::Range<u64> = 0x100_0000_0000..0x7e00_0000_0000;
 
@@ -29,6 +32,7 @@ impl Host {
         let Ok([desk, out, into, bell]) = <[OwnedFd; 4]>::try_from(fds) else {
             return Err("four descriptors are due".to_owned());
         };
+        let charge = self.charge_session(id, Kind::Descriptors, FDS)?;
         let desk = Desk::open(&desk).map_err(|error| error.to_string())?;
         if self.offload.is_none() {
             let spin = std::time::Duration::from_micros(self.config.spin_us.into());
@@ -43,6 +47,9 @@ impl Host {
         let socket = session.socket().try_clone_to_owned().map_err(|error| error.to_string())?;
         if !engines.add(id, remote, desk, [out, into], &bell, &socket) {
             return Err("asked before".to_owned());
+        }
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.charges.push(charge);
         }
         Ok(Reply::Offload {
             guard,

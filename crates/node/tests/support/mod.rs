@@ -404,3 +404,52 @@ pub fn check_joined(a: &Circuit, b: &Circuit) {
     assert_eq!(a.tuple, b.tuple);
     assert!(a.client != b.client);
 }
+
+/// Whether this process may become other users; says so if not.
+pub fn may_be_others() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("SKIPPED: only root can be several users");
+    }
+    root
+}
+
+impl Lab {
+    /// Lets other users reach the daemons' sockets.
+    pub fn open_to_all(&self) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(self.folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+impl Client {
+    /// A session of another user, not greeted yet. The kernel asks who connects, not who sends.
+    pub fn connect_as(path: &Path, uid: u32) -> Option<Self> {
+        let path = path.to_owned();
+        let user = rustix::process::Uid::from_raw(uid);
+        let connect = move || {
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            Self::connect(&path)
+        };
+        std::thread::spawn(connect).join().unwrap()
+    }
+
+    /// A session of another user, if the daemon takes it.
+    pub fn hello_as(path: &Path, uid: u32, arena: Option<BorrowedFd<'_>>) -> Option<Self> {
+        let mut client = Self::connect_as(path, uid)?;
+        let request = Request::Hello { version: PROTOCOL_VERSION, program: format!("user {uid}") };
+        let fds: Vec<BorrowedFd<'_>> = arena.into_iter().collect();
+        packet::send(&client.socket, &codec::encode(&request).unwrap(), &fds).ok()?;
+        wait_readable(client.socket.as_fd());
+        let mut buffer = [0; MAX_MESSAGE];
+        let Received::Packet(len, mut fds) = packet::receive(&client.socket, &mut buffer) else {
+            return None;
+        };
+        let reply: Reply = codec::decode(&buffer[..len]).unwrap();
+        matches!(reply, Reply::Welcome { .. }).then(|| {
+            client.life = Some(fds.remove(0).into());
+            client.welcome = Some(reply);
+            client
+        })
+    }
+}

@@ -1,0 +1,207 @@
+//! The books, and what is charged in them.
+
+use super::pool::Pool;
+use super::{Kind, Payer, Purpose, Settings};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
+
+/// Of descriptors, so many of a hundred are the daemon's own: ports, interface, pumps, what is on its way.
+const OWN_PERCENT: u64 = 6;
+const OWN_LEAST: u64 = 64;
+
+/// Somebody asked for more than he may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{payer} has {used} of {kind} and may have {limit} now: see [quota] in the daemon's configuration")]
+pub struct Denied {
+    /// Who.
+    pub payer: Payer,
+    /// Of what.
+    pub kind: Kind,
+    /// What he has.
+    pub used: u64,
+    /// What he may have, as long as others have what they have.
+    pub limit: u64,
+}
+
+/// How many descriptors this process may have.
+pub fn descriptor_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+type Books = BTreeMap<Kind, Pool>;
+
+/// The books.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pub(super) settings: Arc<Settings>,
+    books: Arc<Mutex<Books>>,
+}
+
+/// What was charged; dropped, it is given back. May be dropped by any thread.
+#[derive(Debug)]
+pub struct Charge {
+    books: Arc<Mutex<Books>>,
+    payer: Payer,
+    kind: Kind,
+    amount: u64,
+}
+
+impl Ledger {
+    /// Books for a process of so many descriptors, and for the windows of its ports, in bytes.
+    pub fn new(settings: Settings, descriptors: u64, windows: impl IntoIterator<Item = (Kind, u64)>) -> Self {
+        let own = (descriptors / 100 * OWN_PERCENT).max(OWN_LEAST);
+        let capacity = |kind| match kind {
+            Kind::Descriptors if descriptors < u64::MAX => descriptors.saturating_sub(own),
+            _ => u64::MAX,
+        };
+        let books = Kind::OF_HOST
+            .into_iter()
+            .map(|kind| (kind, capacity(kind)))
+            .chain(windows)
+            .map(|(kind, capacity)| (kind, Pool::new(kind, capacity)))
+            .collect();
+        Self { settings: Arc::new(settings), books: Arc::new(Mutex::new(books)) }
+    }
+
+    /// What the quotas go by.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Charges if the payer may have so much.
+    ///
+    /// # Errors
+    /// He may not.
+    pub fn charge(&self, payer: Payer, kind: Kind, amount: u64, purpose: Purpose) -> Result<Charge, Denied> {
+        let mut books = lock(&self.books);
+        let pool = pool(&mut books, kind);
+        if !pool.admits(&self.settings, payer, amount, purpose) {
+            let (used, limit) = (pool.used_by(payer), pool.limit(&self.settings, payer, purpose));
+            return Err(Denied { payer, kind, used, limit });
+        }
+        pool.add(payer, amount);
+        Ok(Charge { books: self.books.clone(), payer, kind, amount })
+    }
+
+    /// Charges what is there already and cannot be refused.
+    pub fn charge_always(&self, payer: Payer, kind: Kind, amount: u64) -> Charge {
+        pool(&mut lock(&self.books), kind).add(payer, amount);
+        Charge { books: self.books.clone(), payer, kind, amount }
+    }
+
+    /// Whether so much more could be charged.
+    ///
+    /// # Errors
+    /// It could not.
+    pub fn check(&self, payer: Payer, kind: Kind, amount: u64, purpose: Purpose) -> Result<(), Denied> {
+        self.charge(payer, kind, amount, purpose).map(drop)
+    }
+
+    /// Looks into the books of a kind.
+    pub(super) fn look<T>(&self, kind: Kind, look: impl FnOnce(&Pool) -> T) -> T {
+        look(pool(&mut lock(&self.books), kind))
+    }
+
+    /// The kinds that there are books of.
+    pub(super) fn kinds(&self) -> Vec<Kind> {
+        lock(&self.books).keys().copied().collect()
+    }
+}
+
+impl Charge {
+    /// One that stands for nothing.
+    #[cfg(test)]
+    pub(crate) fn of_nothing() -> Self {
+        Self { books: Arc::default(), payer: Payer::User(0), kind: Kind::Sessions, amount: 0 }
+    }
+
+    /// Another pays from now on, also if he has more than he may then.
+    pub fn pass_to(&mut self, payer: Payer) {
+        let mut books = lock(&self.books);
+        let pool = pool(&mut books, self.kind);
+        pool.take(self.payer, self.amount);
+        pool.add(payer, self.amount);
+        self.payer = payer;
+    }
+
+    /// It stands for so much from now on, whether the payer may have that or not.
+    pub fn set(&mut self, amount: u64) {
+        if amount != self.amount {
+            let mut books = lock(&self.books);
+            let pool = pool(&mut books, self.kind);
+            pool.take(self.payer, self.amount);
+            pool.add(self.payer, amount);
+            self.amount = amount;
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        pool(&mut lock(&self.books), self.kind).take(self.payer, self.amount);
+    }
+}
+
+/// Sums are whole between any two statements: a thread that panicked has left none half done.
+fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
+    books.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A window that nobody spoke of has no room.
+fn pool(books: &mut Books, kind: Kind) -> &mut Pool {
+    books.entry(kind).or_insert_with(|| Pool::new(kind, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crosslane_wire::PortId;
+
+    const ALICE: Payer = Payer::User(1000);
+    const BOB: Payer = Payer::User(1001);
+
+    fn ledger() -> Ledger {
+        let settings = Settings { operators: [0].into(), ..Settings::default() };
+        Ledger::new(settings, 1000, [(Kind::Window(PortId(1)), 100)])
+    }
+
+    fn used(ledger: &Ledger, payer: Payer, kind: Kind) -> u64 {
+        ledger.look(kind, |pool| pool.used_by(payer))
+    }
+
+    #[test]
+    fn a_charge_that_is_dropped_is_given_back_wherever_that_is() {
+        let ledger = ledger();
+        let charges: Vec<Charge> =
+            std::iter::from_fn(|| ledger.charge(ALICE, Kind::Descriptors, 10, Purpose::New).ok()).collect();
+        assert_eq!(charges.len(), 59, "75 % of 85 % of what is not the daemon's own");
+        let denied = ledger.charge(ALICE, Kind::Descriptors, 10, Purpose::New).unwrap_err();
+        assert_eq!((denied.used, denied.limit), (590, 596));
+        std::thread::spawn(move || drop(charges)).join().unwrap();
+        assert_eq!(used(&ledger, ALICE, Kind::Descriptors), 0);
+    }
+
+    #[test]
+    fn another_may_pay_and_amounts_change() {
+        let ledger = ledger();
+        let mut charge = ledger.charge_always(ALICE, Kind::Circuits, 2);
+        charge.pass_to(BOB);
+        charge.set(5);
+        assert_eq!((used(&ledger, ALICE, Kind::Circuits), used(&ledger, BOB, Kind::Circuits)), (0, 5));
+        drop(charge);
+        assert_eq!(used(&ledger, BOB, Kind::Circuits), 0);
+    }
+
+    #[test]
+    fn windows_are_counted_each_by_itself() {
+        let ledger = ledger();
+        let _held = ledger.charge(ALICE, Kind::Window(PortId(1)), 60, Purpose::New).unwrap();
+        assert!(ledger.check(ALICE, Kind::Window(PortId(1)), 10, Purpose::New).is_err());
+        assert!(ledger.check(ALICE, Kind::Window(PortId(1)), 10, Purpose::Move).is_ok());
+        assert!(
+            ledger.check(ALICE, Kind::Window(PortId(7)), 1, Purpose::New).is_err(),
+            "there is no such port"
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Who has how much of what this daemon can run out of, and how much of it he may have.
+//!
+//! ```text
+//!   capacity  |<---- new circuits, descriptors ... of users and neighbours ---->|<- moves ->|<- root ->|
+//!             |  A has  |  B has  |  A may have a share of what B leaves  | a rest |
+//! ```
+//! What is taken is *charged* to a [`Payer`]: a user of this host, all of whose sessions share, or the neighbour at a
+//! port. A [`Charge`] gives back what it stands for when it is dropped, so it lives in the struct that holds the
+//! descriptor, the slice or the listener, and no path can forget it. [`Pool`](pool::Pool) has the arithmetic,
+//! [`Settings`] what is configured, [`Ledger`] the books.
+
+mod host;
+mod ledger;
+mod limits;
+mod pool;
+mod report;
+mod said;
+
+pub use ledger::{Charge, Denied, Ledger, descriptor_limit};
+pub use limits::{Limits, Settings};
+pub use said::Said;
+
+use crosslane_wire::PortId;
+use std::fmt;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Sessions, those that have not said `Hello` among them.
+    Sessions,
+    /// Accelerated listeners.
+    Listeners,
+    /// Descriptors that the daemon holds.
+    Descriptors,
+    /// Ends of circuits.
+    Circuits,
+    /// Ends that were asked for and that no program has accepted yet.
+    Pending,
+    /// Bytes of the memory files that the daemon makes: slices and what is kept of what was sent.
+    Memory,
+    /// Bytes of a port's inbound memory.
+    Window(PortId),
+}
+
+impl Kind {
+    /// The kinds that do not belong to a port.
+    pub const OF_HOST: [Self; 6] =
+        [Self::Sessions, Self::Listeners, Self::Descriptors, Self::Circuits, Self::Pending, Self::Memory];
+
+    /// The name of its key in the configuration and in `status`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sessions => "sessions",
+            Self::Listeners => "listeners",
+            Self::Descriptors => "descriptors",
+            Self::Circuits => "circuits",
+            Self::Pending => "pending",
+            Self::Memory => "memory",
+            Self::Window(_) => "window",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window(port) => write!(f, "window of port {}", port.0),
+            other => f.write_str(other.name()),
+        }
+    }
+}
+
+/// To whom something is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Payer {
+    /// A user of this host, by number.
+    User(u32),
+    /// The neighbour at a port: circuits that it asks for, whoever began them.
+    Neighbour(PortId),
+}
+
+impl fmt::Display for Payer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::Neighbour(port) => write!(f, "neighbour at port {}", port.0),
+        }
+    }
+}
+
+/// What it is charged for: how much must stay free then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Something new.
+    New,
+    /// A circuit that passes through this host.
+    Passing,
+    /// A stream that lost its circuit goes on by another.
+    Move,
+    /// The same through this host.
+    PassingMove,
+}
+
+impl Purpose {
+    /// Whether a stream that was there before needs it to go on.
+    pub fn is_move(self) -> bool {
+        matches!(self, Self::Move | Self::PassingMove)
+    }
+}
