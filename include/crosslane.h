@@ -37,8 +37,8 @@ enum xl_state {
 enum xl_transfer {
     XL_TRANSFER_AUTO = 0,        /* whatever is best for each send */
     XL_TRANSFER_BCOPY = 1,       /* copied in by the sender, copied out by the receiver */
-    XL_TRANSFER_READ_ZCOPY = 2,  /* taken out of the sender's buffer */
-    XL_TRANSFER_WRITE_ZCOPY = 3, /* put into the receiver's buffer */
+    XL_TRANSFER_READ_ZCOPY = 2,  /* taken out of the sender's registered buffer; other memory goes by Bcopy */
+    XL_TRANSFER_WRITE_ZCOPY = 3, /* put into the receiver's registered buffer, likewise */
 };
 
 /* Counters of one end of a stream since it began. Releases to come add members at the end and keep those that are

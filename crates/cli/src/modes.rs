@@ -119,8 +119,27 @@ pub(crate) fn print(rows: &[Value], out: &mut impl Write) -> Result<()> {
                 writeln!(out, "descriptor {}: by the rule `{rule}`", cell(&row["fd"]))?;
             }
         }
+        if let Some(why) = fallen_back(&row["modes"]) {
+            writeln!(out, "descriptor {}: {why}", cell(&row["fd"]))?;
+        }
     }
     Ok(())
+}
+
+/// Why bytes went by Bcopy although another mode was chosen by hand.
+fn fallen_back(modes: &Value) -> Option<&'static str> {
+    let carried = |direction: &str| modes[direction]["bcopy"].as_u64() > Some(0);
+    match modes["transfer"].as_str()? {
+        "read-zcopy" if carried("sent") => Some(
+            "read-zcopy is for sends of 8 KB or more that may wait, from registered buffers (xl_alloc, \
+             `crosslane run --malloc`), over one cable at most; all else goes by bcopy",
+        ),
+        "write-zcopy" if carried("received") => Some(
+            "write-zcopy is for receives into buffers of xl_alloc with XL_ALLOC_OPEN, over one cable at most; \
+             all else goes by bcopy",
+        ),
+        _ => None,
+    }
 }
 
 /// `auto`, `bcopy (program)`: by whom, unless by nobody.
@@ -155,6 +174,15 @@ mod tests {
         let told = |transfer| of(&circuit(transfer), &rules())["transfer_rule"].clone();
         assert_eq!(told("bcopy"), "transfer bcopy client c* 10.86.0.0/24:*");
         assert_eq!(told("read-zcopy"), Value::Null, "the rules are others now");
+    }
+
+    #[test]
+    fn what_a_mode_could_not_carry_is_told_with_the_reason() {
+        let mut told = of(&circuit("read-zcopy"), &rules());
+        assert!(fallen_back(&told).is_some_and(|why| why.contains("registered buffers")), "{told}");
+        told["sent"] = json!({"read_zcopy": 2048, "bcopy": 0});
+        assert_eq!(fallen_back(&told), None);
+        assert_eq!(fallen_back(&of(&circuit("auto"), &rules())), None);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wait::Budget;
 use crosslane_stream::zcopy::{Open, PIPELINE};
-use crosslane_wire::zcopy::{Descriptor, Whose};
+use crosslane_wire::BufferId;
+use crosslane_wire::zcopy::Descriptor;
 
 /// What is true of the end as a whole.
 #[repr(C, align(64))]
@@ -128,16 +129,10 @@ pub struct Announcement {
     pub done: AtomicU32,
     /// Not 0: we want it by the ring.
     pub refused: AtomicU32,
-    /// Not 0: it is a process's own.
-    pub of_process: AtomicU32,
-    /// Buffer's number, or the process.
-    pub whose: AtomicU64,
-    /// Where it begins.
+    /// Number of the buffer that it lies in.
+    pub buffer: AtomicU64,
+    /// Byte of the buffer where it begins.
     pub at: AtomicU64,
-    /// Proof of the process.
-    pub proof: AtomicU64,
-    /// Where the proof stands.
-    pub proof_at: AtomicU64,
     /// Of a sink: the line behind the buffer.
     pub line: AtomicU32,
     /// Of a sink: units of our sending direction that had been consumed.
@@ -196,20 +191,9 @@ impl Announcement {
     /// Takes over what the far side announced in ring number `generation`.
     pub fn set(&self, descriptor: &Descriptor, generation: u32) {
         self.generation.store(generation, Relaxed);
-        let (of_process, whose, proof, proof_at) = match descriptor.whose {
-            Whose::Buffer(number) => (0, number, 0, 0),
-            Whose::Process { pid, proof, proof_at } => (1, u64::from(pid), proof, proof_at),
-        };
-        self.of_process.store(of_process, Relaxed);
-        for (word, value) in [
-            (&self.whose, whose),
-            (&self.at, descriptor.at),
-            (&self.proof, proof),
-            (&self.proof_at, proof_at),
-            (&self.units, descriptor.units),
-        ] {
-            word.store(value, Relaxed);
-        }
+        self.buffer.store(descriptor.buffer.0, Relaxed);
+        self.at.store(descriptor.at, Relaxed);
+        self.units.store(descriptor.units, Relaxed);
         self.line.store(descriptor.line, Relaxed);
         self.len.store(descriptor.len, Relaxed);
         self.done.store(0, Relaxed);
@@ -217,14 +201,9 @@ impl Announcement {
         self.sequence.store(descriptor.sequence, Relaxed);
     }
 
-    /// Whose memory it is.
-    pub fn whose(&self) -> Whose {
-        let whose = self.whose.load(Relaxed);
-        if self.of_process.load(Relaxed) == 0 {
-            return Whose::Buffer(whose);
-        }
-        let pid = u32::try_from(whose).unwrap_or(0);
-        Whose::Process { pid, proof: self.proof.load(Relaxed), proof_at: self.proof_at.load(Relaxed) }
+    /// The buffer that it lies in.
+    pub fn buffer(&self) -> BufferId {
+        BufferId(self.buffer.load(Relaxed))
     }
 }
 

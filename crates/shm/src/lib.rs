@@ -5,7 +5,7 @@
 //! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
 //! spin-then-sleep, [`lock`] and [`arena`] what the processes of one program share among themselves, [`list`] what
 //! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
-//! [`process`] other processes' memory, [`desk`] what a program hands to its daemon to be moved and [`remote`] its buffers
+//! [`desk`] what a program hands to its daemon to be moved and [`remote`] its buffers
 //! as the daemon reaches them by leave of its [`guard`], [`signals`] that wait meanwhile, [`account`] where the time goes.
 
 pub mod account;
@@ -20,7 +20,6 @@ pub mod life;
 pub mod list;
 pub mod lock;
 pub mod mem;
-pub mod process;
 pub mod region;
 pub mod remote;
 pub mod ring;

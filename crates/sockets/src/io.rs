@@ -52,10 +52,10 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     look_now_and_then(fd, end);
     if let [bytes] = buffers
         && (!end.offload() || end.transfer() != Transfer::Auto)
-        && zcopy::is_wanted(end, bytes)
+        && let Some(buffer) = zcopy::wanted(end, bytes)
         && !must_not_wait(end, flags)
     {
-        match zcopy::send(fd, end, bytes, deadline) {
+        match zcopy::send(fd, end, bytes, &buffer, deadline) {
             Ok(Sent::Bytes(count)) if count == total => return Outcome::Bytes(count),
             Ok(Sent::Bytes(count)) => done = count,
             Ok(Sent::Ended(count, errno)) => return partial(count, errno),

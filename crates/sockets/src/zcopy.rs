@@ -1,4 +1,5 @@
-//! Large sends without the sender's copy: the buffer is announced, and the far program fetches it.
+//! Large sends without the sender's copy: bytes that lie in a registered buffer (`crosslane_client::buffers`) are announced,
+//! and the far program, which maps that buffer, fetches them. All other memory goes by the ring.
 //!
 //! Only for sends that may wait, since the buffer is the far side's until all is fetched or the announcement is taken
 //! back. Whatever comes in between (a reader that does not read, a signal, a timeout) takes it back at once, and the call
@@ -13,11 +14,9 @@ use crosslane_client::Failure;
 use crosslane_client::buffers::{Located, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_shm::account::{self, Function};
-use crosslane_shm::process;
 use crosslane_stream::Transfer;
 use crosslane_stream::chooser::{self, Chooser};
 use crosslane_wire::Reach;
-use crosslane_wire::zcopy::Whose;
 use std::time::{Duration, Instant};
 
 /// How long a reader may fetch nothing before the announcement is taken back, and the ring, which has room for a while,
@@ -41,9 +40,9 @@ pub enum Sent {
 const RING: usize = 0;
 const ANNOUNCED: usize = 1;
 
-/// What was measured by this process: for its own memory, and for buffers that far programs map.
-static CHOOSERS: [Chooser; 2] = [Chooser::new(), Chooser::new()];
-/// Sends from a buffer before it is worth handing over.
+/// What was measured by this process.
+static CHOOSER: Chooser = Chooser::new();
+/// Sends from a buffer before it is worth sharing.
 const USES: u32 = 2;
 
 thread_local! {
@@ -54,7 +53,6 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Run {
     stream: u32,
-    mapped: bool,
     len: usize,
     way: usize,
     sends: u32,
@@ -62,47 +60,37 @@ struct Run {
     begin: Instant,
 }
 
-/// Whether a send of `len` bytes that may wait is to be announced.
+/// The buffer that `bytes` lie in, if a send of them that may wait is to be announced.
 #[inline]
-pub fn is_wanted(end: &Held, bytes: &[u8]) -> bool {
-    let len = bytes.len();
-    if len < LEAST {
-        return false;
+pub fn wanted(end: &Held, bytes: &[u8]) -> Option<Located> {
+    if bytes.len() < LEAST {
+        return None;
     }
     match end.transfer() {
-        Transfer::ReadZcopy => true,
-        Transfer::Auto => len >= WORTHWHILE && end.may_announce() && way(end, bytes) == ANNOUNCED,
-        Transfer::Bcopy | Transfer::WriteZcopy => false,
+        Transfer::ReadZcopy => locate_for_loads(bytes),
+        Transfer::Auto if bytes.len() >= WORTHWHILE => {
+            let buffer = locate_for_loads(bytes).filter(|buffer| buffer.uses >= USES)?;
+            (end.may_announce() && way(end, bytes.len()) == ANNOUNCED).then_some(buffer)
+        }
+        _ => None,
     }
 }
 
-/// The way that this send goes: that of the run under way, or of a new one. The time between two sends is counted with
-/// them, whichever way they go.
-fn way(end: &Held, bytes: &[u8]) -> usize {
-    let (now, len) = (Instant::now(), bytes.len());
-    let mapped = match locate_bytes(bytes) {
-        Some(buffer) if buffer.uses < USES => return RING,
-        Some(buffer) => buffer.reach == Reach::Load,
-        None => false,
-    };
-    let chooser = &CHOOSERS[usize::from(mapped)];
+/// The buffer that `bytes` lie in, if there is one that far programs may load from.
+fn locate_for_loads(bytes: &[u8]) -> Option<Located> {
+    locate_bytes(bytes).filter(|buffer| buffer.reach == Reach::Load)
+}
+
+/// The way that this send of `len` bytes of a buffer goes: that of the run under way, or of a new one. The time between
+/// two sends is counted with them, whichever way they go.
+fn way(end: &Held, len: usize) -> usize {
+    let now = Instant::now();
     let run = RUN.try_with(Cell::get).ok().flatten();
-    let mut run = match run
-        .filter(|run| (run.stream, run.mapped) == (end.index, mapped) && Chooser::alike(run.len, len))
-    {
+    let mut run = match run.filter(|run| run.stream == end.index && Chooser::alike(run.len, len)) {
         Some(run) if run.sends < chooser::RUN || run.bytes < chooser::RUN_BYTES => run,
         ended => {
-            if let Some(run) = ended {
-                let ns = now.duration_since(run.begin).as_nanos();
-                CHOOSERS[usize::from(run.mapped)].end(
-                    run.len,
-                    run.way,
-                    run.bytes,
-                    u64::try_from(ns).unwrap_or(u64::MAX),
-                );
-            }
-            let way = chooser.begin(len);
-            Run { stream: end.index, mapped, len, way, sends: 0, bytes: 0, begin: now }
+            ended.inspect(|run| run.end(now));
+            Run { stream: end.index, len, way: CHOOSER.begin(len), sends: 0, bytes: 0, begin: now }
         }
     };
     run.sends += 1;
@@ -112,9 +100,26 @@ fn way(end: &Held, bytes: &[u8]) -> usize {
     run.way
 }
 
-/// Sends as much of `bytes` by Read Zcopy as the far program fetches.
-pub fn send(fd: c_int, end: &Held, bytes: &[u8], deadline: Option<Instant>) -> Result<Sent, Failure> {
-    let Some(place) = place(end, bytes) else { return Ok(Sent::Bytes(0)) };
+impl Run {
+    /// Notes what the run took.
+    fn end(&self, now: Instant) {
+        let ns = u64::try_from(now.duration_since(self.begin).as_nanos()).unwrap_or(u64::MAX);
+        CHOOSER.end(self.len, self.way, self.bytes, ns);
+    }
+}
+
+/// Sends as much of `bytes`, which lie in `buffer`, by Read Zcopy as the far program fetches.
+pub fn send(
+    fd: c_int,
+    end: &Held,
+    bytes: &[u8],
+    buffer: &Located,
+    deadline: Option<Instant>,
+) -> Result<Sent, Failure> {
+    if end.share(buffer).is_err() {
+        return Ok(Sent::Bytes(0));
+    }
+    let place = (buffer.id, buffer.offset);
     let (mut open, wake) = match end.announce(thread::tid(), bytes, place, Behind::Nothing)? {
         Attempt::Ring => return Ok(Sent::Bytes(0)),
         Attempt::Over(count, wake) => {
@@ -124,15 +129,7 @@ pub fn send(fd: c_int, end: &Held, bytes: &[u8], deadline: Option<Instant>) -> R
         Attempt::Open(open, wake) => (open, wake),
     };
     waiters::ring(end, wake);
-    let sent = await_fetch(fd, end, &mut open, deadline)?;
-    if let Sent::Bytes(count) = sent
-        && let Some(rest) = bytes.get(count..)
-        && !process::can_read(rest)
-    {
-        // It was not fetched since it is not there any more, and would be no better by the ring.
-        return Ok(Sent::Ended(count, libc::EFAULT));
-    }
-    Ok(sent)
+    await_fetch(fd, end, &mut open, deadline)
 }
 
 fn await_fetch(
@@ -170,20 +167,4 @@ fn await_fetch(
         };
         return end.withdraw(thread::tid(), open).map(|count| Sent::Ended(count, errno));
     }
-}
-
-/// Where the far program finds these bytes: in a buffer that it may map, or in our process.
-fn place(end: &Held, bytes: &[u8]) -> Option<(Whose, u64)> {
-    if let Some(buffer) = shared(end, bytes) {
-        return Some((Whose::Buffer(buffer.id.0), buffer.offset));
-    }
-    let me = process::identity()?;
-    let whose = Whose::Process { pid: me.pid, proof: me.proof, proof_at: me.proof_at };
-    Some((whose, bytes.as_ptr().expose_provenance() as u64))
-}
-
-/// The buffer that these bytes lie in, if there is one and the far end may map it.
-fn shared(end: &Held, bytes: &[u8]) -> Option<Located> {
-    let buffer = locate_bytes(bytes).filter(|buffer| buffer.reach == Reach::Load)?;
-    end.share(&buffer).is_ok().then_some(buffer)
 }

@@ -11,9 +11,9 @@ pub enum Transfer {
     Auto = 0,
     /// Through the ring: the sender copies in, the receiver copies out.
     Bcopy = 1,
-    /// The sender announces its buffer, the receiver takes the bytes from there.
+    /// The sender announces its registered buffer, the receiver takes the bytes from there; other memory goes by Bcopy.
     ReadZcopy = 2,
-    /// The receiver announces its buffer, the sender puts the bytes there.
+    /// The receiver announces its registered buffer, the sender puts the bytes there.
     WriteZcopy = 3,
 }
 

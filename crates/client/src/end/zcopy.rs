@@ -13,14 +13,13 @@ use super::{End, Failure, Generation};
 use crate::slices::Slices;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::buffer::Landing;
-use crosslane_shm::process::{self, Identity};
 use crosslane_shm::ring::Head;
 use crosslane_shm::{FarBuffer, Load, Store};
 use crosslane_stream::zcopy::{Action, Lie, Word};
 use crosslane_wire::buffer::seal;
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM};
-use crosslane_wire::zcopy::{Descriptor, Whose};
+use crosslane_wire::zcopy::Descriptor;
 use crosslane_wire::{BufferId, Reach};
 use std::time::{Duration, Instant};
 
@@ -34,18 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 struct Unreachable;
 
 impl End {
-    /// The bytes of an announced place, `at` there.
-    fn reach(&self, tid: u32, whose: Whose, at: u64, target: &mut [u8]) -> Result<(), Unreachable> {
-        match whose {
-            Whose::Process { pid, proof, proof_at } => {
-                process::read(Identity { pid, proof, proof_at }, at, target).map_err(|_| Unreachable)
-            }
-            Whose::Buffer(number) => {
-                let copied =
-                    self.with_far(tid, BufferId(number), Reach::Load, |far| far.copy_out(at, target));
-                copied.map_err(|_| Unreachable)?.map_err(|_| Unreachable)
-            }
-        }
+    /// Copies the bytes of an announced place, `at` in `buffer`, if the far end has shared that for this circuit.
+    fn reach(&self, tid: u32, buffer: BufferId, at: u64, target: &mut [u8]) -> Result<(), Unreachable> {
+        let copied = self.with_far(tid, buffer, Reach::Load, |far| far.copy_out(at, target));
+        copied.map_err(|_| Unreachable)?.map_err(|_| Unreachable)
     }
 
     /// With the lock of receiving: notes, once, what the record at the front announces.

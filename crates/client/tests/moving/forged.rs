@@ -3,17 +3,17 @@
 
 use crate::offers::offer;
 use crate::rig::{Dice, Rig, bytes, receive, send, tid};
-use crate::zcopy::{announce, buffer, check, drain, place};
+use crate::zcopy::{Registered, announce, buffer, check, drain, place, registered};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
 use crosslane_client::buffers::{Landing, Located, OpenBuffer, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
-use crosslane_shm::{FarBuffer, process};
-use crosslane_wire::Reach;
+use crosslane_shm::FarBuffer;
 use crosslane_wire::buffer::seal;
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{MODE, RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM};
-use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, word};
+use crosslane_wire::zcopy::{DESCRIPTOR, Descriptor, LONGEST, word};
+use crosslane_wire::{BufferId, Reach};
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn more_was_fetched_than_was_announced_or_less_than_before() {
     for (first, then) in [(None, 100_001), (None, u32::MAX), (Some(5000), 4999), (Some(5000), 0)] {
         let rig = Rig::new(RING_MAX, false);
         let (client, forge) = (&rig.ends[0], |value| rig.mover().forge(0, RD_DONE, word(1, value)));
-        let source = bytes(0, 100_064);
+        let source = registered(0, 100_064);
         let mut open = announce(client, &source);
         if let Some(first) = first {
             forge(first);
@@ -43,81 +43,85 @@ fn more_was_fetched_than_was_announced_or_less_than_before() {
 fn words_about_other_announcements_say_nothing() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
-    let source = bytes(0, 100_000);
+    let source = registered(0, 100_000);
     let mut open = announce(client, &source);
     for sequence in [0, 2, 3, 1000, u32::MAX] {
         rig.mover().forge(0, RD_DONE, word(sequence, 7));
         rig.mover().forge(0, SEND_SM, word(sequence, 7));
         assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Open(0)), "{sequence}");
     }
-    assert_eq!(drain(server, 10_000), source);
+    assert_eq!(drain(server, 10_000), source[..]);
     assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Over(100_000)));
 }
 
 /// The bytes of a descriptor.
-fn described(whose: Whose, at: u64, len: u32) -> Descriptor {
-    Descriptor { sequence: 1, len, whose, at, line: 0, units: 1 }
-}
-
-fn buffer_of(located: &Located) -> Whose {
-    Whose::Buffer(located.id.0)
+fn described(buffer: BufferId, at: u64, len: u32) -> Descriptor {
+    Descriptor { sequence: 1, len, buffer, at, line: 0, units: 1 }
 }
 
 #[test]
 fn memory_that_is_none_comes_by_the_ring() {
-    let me = process::identity().unwrap();
-    let of = |pid, proof, proof_at| Whose::Process { pid, proof, proof_at };
     let (loads, stores, unshared) = (buffer(0, 8192), OpenBuffer::new(8192).unwrap(), buffer(0, 8192));
     let (loads, stores) = (locate_bytes(&loads).unwrap(), stores.locate(0, 8192).unwrap());
     let unshared = locate_bytes(&unshared).unwrap();
-    for (whose, at, len) in [
-        (buffer_of(&loads), 8192, 4096),
-        (buffer_of(&loads), 4097, 8192),
-        (buffer_of(&loads), u64::MAX - u64::from(LONGEST), LONGEST),
-        (buffer_of(&stores), 0, 4096),
-        (buffer_of(&unshared), 0, 4096),
-        (Whose::Buffer(0), 0, 4096),
-        (Whose::Buffer(u64::MAX), 0, 4096),
-        (of(me.pid, me.proof, me.proof_at), 4096, 4096),
-        (of(me.pid, me.proof ^ 2, me.proof_at), loads.offset, 4096),
-        (of(me.pid, me.proof, 1), 4096, 4096),
-        (of(0, me.proof, me.proof_at), 4096, 4096),
-        (of(1, me.proof, me.proof_at), me.proof_at, 4096),
-        (of(u32::MAX, me.proof, me.proof_at), me.proof_at, LONGEST),
+    for (of, at, len) in [
+        (loads.id, 8192, 4096),
+        (loads.id, 4097, 8192),
+        (loads.id, u64::MAX - u64::from(LONGEST), LONGEST),
+        (stores.id, 0, 4096),
+        (unshared.id, 0, 4096),
+        (BufferId(0), 0, 4096),
+        (BufferId(u64::MAX), 0, 4096),
+        (BufferId(std::process::id().into()), loads.offset, 4096),
     ] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
         client.share(&loads).unwrap();
         client.share(&stores).unwrap();
-        rig.announce(Kind::SrcAvail, &described(whose, at, len).encode(), b"carried");
-        assert_eq!(receive(server, 100_000).unwrap(), b"carried", "{whose:?} {at}");
+        rig.announce(Kind::SrcAvail, &described(of, at, len).encode(), b"carried");
+        assert_eq!(receive(server, 100_000).unwrap(), b"carried", "{of:?} {at}");
         assert_eq!(receive(server, 100_000), Err(Failure::WouldBlock));
         assert!(!server.ready(tid()).readable && !server.stirred());
         rig.mover().forge(1, SRC_OFF, word(1, 0));
         send(client, b"behind").unwrap();
-        assert_eq!(receive(server, 100_000).unwrap(), b"behind", "{whose:?} {at}");
+        assert_eq!(receive(server, 100_000).unwrap(), b"behind", "{of:?} {at}");
+    }
+}
+
+#[test]
+fn a_source_that_was_refused_often_has_nobody_asked_for_its_buffers() {
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    for round in 1..10 {
+        let descriptor = Descriptor { sequence: round, ..described(BufferId(77), 0, 4096) };
+        rig.announce(Kind::SrcAvail, &descriptor.encode(), b"carried");
+        assert_eq!(receive(server, 100).unwrap(), b"carried");
+        assert_eq!(receive(server, 100), Err(Failure::WouldBlock));
+        assert_eq!(rig.hosts[1].asked.load(Relaxed), round.min(3), "questions to the daemon");
+        rig.mover().forge(1, SRC_OFF, word(round, 0));
+        send(client, b"behind").unwrap();
+        assert_eq!(receive(server, 100).unwrap(), b"behind");
     }
 }
 
 #[test]
 fn descriptors_that_cannot_be_end_the_stream() {
-    let good = described(Whose::Buffer(1), 0, 4096).encode();
+    let good = described(BufferId(1), 0, 4096).encode();
     let changed = |at: usize, value: u64| {
         let mut bytes = good;
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         bytes
     };
-    let (process, pid) = (u64::from(4096 | 1u32 << 31) << 32 | 1, 1u64 << 40);
-    let mut no_pid = changed(0, process);
-    no_pid[8..16].copy_from_slice(&pid.to_le_bytes());
     for bytes in [
         changed(0, 4096 << 32),
         changed(0, 1),
         changed(0, u64::from(LONGEST + 1) << 32 | 1),
+        changed(0, u64::from(1u32 << 31 | 4096) << 32 | 1),
         changed(16, u64::MAX - 4094),
-        no_pid,
-        [0xff; 48],
-        [0; 48],
+        changed(32, 63),
+        changed(32, 1 << 32),
+        [0xff; DESCRIPTOR as usize],
+        [0; DESCRIPTOR as usize],
     ] {
         for kind in [Kind::SrcAvail, Kind::SinkAvail] {
             let rig = Rig::new(RING_MAX, false);
@@ -135,7 +139,7 @@ fn a_source_that_takes_back_and_says_nothing_or_nonsense_is_given_up() {
     {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
-        let source = bytes(0, 100_000);
+        let source = registered(0, 100_000);
         announce(client, &source);
         // 64 of them lie in the record.
         check(&receive(server, 5064).unwrap(), 0);
@@ -239,25 +243,20 @@ fn a_claim_that_is_never_given_back_holds_up_for_a_while_only() {
 fn places_that_are_none_are_not_written_and_the_answer_comes_by_the_ring() {
     let (loads, stores) = (buffer(0, 8192), OpenBuffer::new(8192).unwrap());
     let (loads, stores) = (locate_bytes(&loads).unwrap(), stores.locate(0, 8192).unwrap());
-    let me = process::identity().unwrap();
-    for (whose, at, len) in [
-        (buffer_of(&loads), 0, 4096),
-        (buffer_of(&stores), 8192, 4096),
-        (buffer_of(&stores), 8190, LONGEST),
-        (Whose::Buffer(77), 0, 4096),
-        (Whose::Process { pid: me.pid, proof: me.proof, proof_at: me.proof_at }, 4096, 4096),
-    ] {
+    for (of, at, len) in
+        [(loads.id, 0, 4096), (stores.id, 8192, 4096), (stores.id, 8190, LONGEST), (BufferId(77), 0, 4096)]
+    {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
         client.refresh(tid());
         client.share(&loads).unwrap();
         client.share(&stores).unwrap();
         let units = client.shared().consumer.units();
-        let descriptor = Descriptor { units, ..described(whose, at, len) };
+        let descriptor = Descriptor { units, ..described(of, at, len) };
         rig.announce(Kind::SinkAvail, &descriptor.encode(), b"request");
         assert_eq!(receive(server, 100).unwrap(), b"request");
-        assert_eq!(send(server, b"answer"), Ok(6), "{whose:?} {at}");
-        assert_eq!(drain(client, 100), b"answer", "{whose:?} {at}");
+        assert_eq!(send(server, b"answer"), Ok(6), "{of:?} {at}");
+        assert_eq!(drain(client, 100), b"answer", "{of:?} {at}");
     }
 }
 
@@ -266,8 +265,9 @@ fn a_sink_that_wants_the_ring_gets_it() {
     for mode in [1, u64::MAX] {
         let rig = Rig::new(RING_MAX, false);
         rig.mover().forge(0, MODE, mode);
-        let source = bytes(0, 50_000);
-        let attempt = rig.ends[0].announce(tid(), &source, place(&source), Behind::Nothing).unwrap();
+        let source = registered(0, 50_000);
+        let attempt =
+            rig.ends[0].announce(tid(), &source, place(&rig.ends[0], &source), Behind::Nothing).unwrap();
         assert!(matches!(attempt, Attempt::Ring), "{attempt:?}");
     }
 }
@@ -284,17 +284,17 @@ fn forged(dice: &mut Dice) -> u64 {
 }
 
 /// A fuzzed stream.
-struct Fuzzed {
+struct Fuzzed<'a> {
     rig: Rig,
     dice: Dice,
-    source: Vec<u8>,
+    source: &'a Registered,
     place: &'static OpenBuffer,
     /// A line behind it for the offers of each end.
     lines: [Landing<'static>; 2],
     opens: Vec<(usize, Announcement)>,
 }
 
-impl Fuzzed {
+impl Fuzzed<'_> {
     /// `word`, said of what the end with this index offers.
     fn forge_completion(&self, index: usize, word: u64) {
         let mut forger = Forger::of(&self.rig, &self.place.locate(0, 8192).unwrap());
@@ -319,7 +319,7 @@ impl Fuzzed {
                 Ok(())
             }
             5 => {
-                let attempt = end.announce(tid(), &self.source, place(&self.source), Behind::Nothing)?;
+                let attempt = end.announce(tid(), self.source, place(end, self.source), Behind::Nothing)?;
                 if let Attempt::Open(open, _) = attempt {
                     self.opens.push((index, open));
                 }
@@ -354,7 +354,7 @@ impl Fuzzed {
 #[test]
 fn any_words_at_any_time() {
     let words = [RD_DONE, SEND_SM, SINK_OFF, MODE, VERDICT, SRC_OFF, WR_CLAIM];
-    let (mut over, runs) = (0, 200);
+    let (mut over, runs, source) = (0, 200, registered(0, 20_000));
     for seed in 0..runs {
         // With the last two somebody may have to be waited for.
         let words = if seed % 25 == 0 { &words[..] } else { &words[..5] };
@@ -362,7 +362,7 @@ fn any_words_at_any_time() {
         let mut fuzzed = Fuzzed {
             rig: Rig::new(1 << 17, false),
             dice: Dice(seed),
-            source: bytes(0, 20_000),
+            source: &source,
             place,
             lines: [place.landing().unwrap(), place.landing().unwrap()],
             opens: Vec::new(),

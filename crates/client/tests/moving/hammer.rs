@@ -1,7 +1,7 @@
 //! Threads that announce, take back and send at random times to one that receives, while the stream may move.
 
 use crate::rig::{Dice, Mover, Rig, tid};
-use crate::zcopy::place;
+use crate::zcopy::{place, registered};
 use core::sync::atomic::{AtomicBool, Ordering};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_client::{End, Failure};
@@ -71,13 +71,15 @@ fn settle(end: &End, mut open: Announcement, run: Run, dice: &mut Dice) -> usize
 
 fn sender(end: &End, who: u64, run: Run) {
     let (mut dice, mut sent) = (Dice(run.seed * 100 + who), 0);
+    let mut memory = registered(0, Dice::MOST);
     while sent < run.total {
         let len = dice.size().min(usize::try_from(run.total - sent).unwrap());
-        let mut source = bytes(who, sent, len);
+        let source = &mut memory[..len];
+        source.copy_from_slice(&bytes(who, sent, len));
         let attempt = if dice.below(4) == 0 {
             Attempt::Ring
         } else {
-            match end.announce(tid(), &source, place(&source), Behind::Nothing) {
+            match end.announce(tid(), source, place(end, source), Behind::Nothing) {
                 Ok(attempt) => attempt,
                 Err(failure) => panic!("seed {}: announcing at {sent}: {failure}", run.seed),
             }
@@ -88,7 +90,7 @@ fn sender(end: &End, who: u64, run: Run) {
             Attempt::Ring => 0,
         };
         if count < len {
-            match end.try_send(tid(), &[IoSlice::new(&source)], count) {
+            match end.try_send(tid(), &[IoSlice::new(source)], count) {
                 Ok(moved) => count += moved.bytes,
                 Err(Failure::WouldBlock) => run.goes_on(),
                 Err(failure) => panic!("seed {}: sending at {sent}: {failure}", run.seed),

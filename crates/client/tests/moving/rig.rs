@@ -32,8 +32,11 @@ impl Dice {
         (self.0 >> 33) % limit
     }
 
+    /// The largest of [`Self::size`].
+    pub(crate) const MOST: usize = 300_000;
+
     pub(crate) fn size(&mut self) -> usize {
-        let most = [60, 3000, 70_000, 300_000][usize::try_from(self.below(4)).unwrap()];
+        let most = [60, 3000, 70_000, Self::MOST as u64][usize::try_from(self.below(4)).unwrap()];
         usize::try_from(self.below(most) + 1).unwrap()
     }
 }
@@ -65,6 +68,8 @@ pub(crate) struct Host {
     retention: OwnedFd,
     generations: Mutex<Vec<Memory>>,
     shelf: &'static Shelf,
+    /// Far buffers that its program has asked for.
+    pub(crate) asked: AtomicU32,
     /// Far waiters that were rung.
     pub(crate) rung: Mutex<Vec<WaiterId>>,
     /// The stream moves when the program next asks for a buffer, in the middle of its call.
@@ -120,6 +125,7 @@ impl Daemon for Host {
     }
 
     fn far_buffer(&self, _: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(mut mover) = self.meanwhile.lock().unwrap().take() {
             mover.jump(1 << 20, false, None);
         }
@@ -142,6 +148,7 @@ impl Host {
             retention: new_slice("retention", RETENTION).unwrap(),
             generations: Mutex::new(Vec::new()),
             shelf,
+            asked: AtomicU32::new(0),
             rung: Mutex::new(Vec::new()),
             meanwhile: Mutex::new(None),
         }))
@@ -254,6 +261,11 @@ impl Rig {
         let credits = Inbound::map(&near.inbound, slice_len(near.ring_max)).unwrap();
         let producer = &self.ends[0].shared().producer;
         assert!(producer.push_announcement(&ring, &credits, kind, descriptor, carried, 0).unwrap());
+    }
+
+    /// What was shared is had by nobody any more who has not mapped it.
+    pub(crate) fn unshare_all(&self) {
+        self.hosts[0].shelf.lock().unwrap().clear();
     }
 
     /// Keys of the marks that the server writes, and that the client does.

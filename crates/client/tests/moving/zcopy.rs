@@ -5,21 +5,43 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::buffers::{Buffer, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_client::{End, Failure};
-use crosslane_shm::process;
-use crosslane_wire::WaiterId;
 use crosslane_wire::local::{LIFE_CABLE, life_word};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::RING_MIN;
-use crosslane_wire::zcopy::Whose;
+use crosslane_wire::{BufferId, WaiterId};
 use std::io::IoSliceMut;
 
 const RING_MAX: u64 = 1 << 20;
 
-/// Where these bytes lie, as our own process memory.
-pub(crate) fn place(bytes: &[u8]) -> (Whose, u64) {
-    let me = process::identity().unwrap();
-    let whose = Whose::Process { pid: me.pid, proof: me.proof, proof_at: me.proof_at };
-    (whose, bytes.as_ptr().expose_provenance() as u64)
+/// A registered buffer, and the first bytes of it that are used.
+pub(crate) struct Registered(Buffer, usize);
+
+impl core::ops::Deref for Registered {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+impl core::ops::DerefMut for Registered {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0[..self.1]
+    }
+}
+
+/// One with the stream's bytes from `from` on.
+pub(crate) fn registered(from: u64, len: usize) -> Registered {
+    let mut made = Registered(Buffer::new(len).unwrap(), len);
+    made.copy_from_slice(&bytes(from, len));
+    made
+}
+
+/// Where these bytes of a registered buffer lie, for `end`, which shares it.
+pub(crate) fn place(end: &End, bytes: &[u8]) -> (BufferId, u64) {
+    let located = locate_bytes(bytes).expect("a registered buffer");
+    end.share(&located).unwrap();
+    (located.id, located.offset)
 }
 
 fn opened(attempt: Attempt) -> Announcement {
@@ -30,14 +52,11 @@ fn opened(attempt: Attempt) -> Announcement {
 }
 
 pub(crate) fn announce(end: &End, bytes: &[u8]) -> Announcement {
-    opened(end.announce(tid(), bytes, place(bytes), Behind::Nothing).unwrap())
+    opened(end.announce(tid(), bytes, place(end, bytes), Behind::Nothing).unwrap())
 }
 
 pub(crate) fn announce_buffer(end: &End, buffer: &Buffer, last: Option<&Announcement>) -> Announcement {
-    let located = locate_bytes(buffer).unwrap();
-    end.share(&located).unwrap();
-    let place = (Whose::Buffer(located.id.0), located.offset);
-    opened(end.announce(tid(), buffer, place, Behind::Others(last)).unwrap())
+    opened(end.announce(tid(), buffer, place(end, buffer), Behind::Others(last)).unwrap())
 }
 
 /// A shared buffer with the stream's bytes from `from` on.
@@ -86,7 +105,7 @@ fn send_all(rig: &Rig, mut rest: &[u8]) -> Vec<u8> {
 fn what_is_announced_arrives_in_pieces_of_any_size() {
     for piece in [1 << 12, 4097, 65_536, 99_999, 1 << 20] {
         let rig = Rig::new(RING_MAX, false);
-        let source = bytes(0, 300_000);
+        let source = registered(0, 300_000);
         let mut open = announce(&rig.ends[0], &source);
         assert!(rig.ends[1].ready(tid()).readable);
         let got = drain(&rig.ends[1], piece);
@@ -124,7 +143,7 @@ fn taken_back_after_any_part_of_it_each_byte_comes_once() {
         for how in 0..4 {
             let rig = Rig::new(RING_MAX, false);
             let [client, server] = &rig.ends;
-            let mut source = bytes(0, 100_000);
+            let mut source = registered(0, 100_000);
             let mut open = announce(client, &source);
             let mut got = if part > 0 { receive(server, part).unwrap() } else { Vec::new() };
             let count = match how {
@@ -144,9 +163,9 @@ fn taken_back_after_any_part_of_it_each_byte_comes_once() {
                     // The next announcement comes, and goes, before the first one's end is seen.
                     let behind = bytes(count as u64, 50_000);
                     send_all(&rig, &behind);
-                    let next = bytes(count as u64 + 50_000, 20_000);
+                    let next = registered(count as u64 + 50_000, 20_000);
                     if let Ok(Attempt::Open(next, _)) =
-                        client.announce(tid(), &next, place(&next), Behind::Nothing)
+                        client.announce(tid(), &next, place(client, &next), Behind::Nothing)
                     {
                         let counted = client.withdraw(tid(), &next).unwrap();
                         source.fill(0xff);
@@ -177,10 +196,10 @@ fn taken_back_after_any_part_of_it_each_byte_comes_once() {
 fn taken_back_again_and_again_before_the_reader_comes() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
-    let (mut sent, mut announced) = (0u64, 0);
+    let (mut sent, mut announced, mut source) = (0u64, 0, registered(0, 10_000));
     for _ in 0..40 {
-        let mut source = bytes(sent, 10_000);
-        match client.announce(tid(), &source, place(&source), Behind::Nothing).unwrap() {
+        source.copy_from_slice(&bytes(sent, 10_000));
+        match client.announce(tid(), &source, place(client, &source), Behind::Nothing).unwrap() {
             Attempt::Open(open, _) => {
                 sent += client.withdraw(tid(), &open).unwrap() as u64;
                 announced += 1;
@@ -195,11 +214,11 @@ fn taken_back_again_and_again_before_the_reader_comes() {
     assert_eq!((got.len() as u64, announced > 0), (sent, true));
     check(&got, 0);
     // A reader that comes again is announced to again.
-    let mut got = Vec::new();
+    let (mut got, mut source) = (Vec::new(), registered(0, 20_000));
     for _ in 0..1000 {
-        let source = bytes(sent, 20_000);
+        source.copy_from_slice(&bytes(sent, 20_000));
         if let Attempt::Open(mut open, _) =
-            client.announce(tid(), &source, place(&source), Behind::Nothing).unwrap()
+            client.announce(tid(), &source, place(client, &source), Behind::Nothing).unwrap()
         {
             got.extend(drain(server, 1 << 16));
             assert_eq!(over(client, &mut open), 20_000);
@@ -213,21 +232,22 @@ fn taken_back_again_and_again_before_the_reader_comes() {
 }
 
 #[test]
-fn a_peek_or_memory_that_is_gone_asks_for_the_ring() {
+fn a_peek_or_a_buffer_that_cannot_be_had_asks_for_the_ring() {
     for peeks in [true, false] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
-        let memory = buffer(0, 200_000);
-        let len = memory.len();
+        let (memory, len) = (registered(0, 200_000), 200_000);
         let mut open = announce(client, &memory);
         assert!(client.want_room(WaiterId(9)));
-        let mut got = receive(server, 5000).unwrap();
+        // 64 of them lie in the record.
+        let part = if peeks { 5000 } else { 64 };
+        let mut got = receive(server, part).unwrap();
         let rung = || rig.hosts[1].rung.lock().unwrap().clone();
         if peeks {
             let peeked = server.try_peek(tid(), &mut [IoSliceMut::new(&mut [0; 100])]);
             assert_eq!(peeked, Err(Failure::WouldBlock));
         } else {
-            drop(memory);
+            rig.unshare_all();
             assert_eq!(receive(server, 5000), Err(Failure::WouldBlock));
         }
         assert_eq!(rung(), [WaiterId(9)], "whoever waits for the answer");
@@ -235,10 +255,10 @@ fn a_peek_or_memory_that_is_gone_asks_for_the_ring() {
         assert!(client.is_answered(&open));
         assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Unwanted));
         assert!(client.want_room(WaiterId(9)));
-        assert_eq!(client.withdraw(tid(), &open), Ok(5000));
+        assert_eq!(client.withdraw(tid(), &open), Ok(part));
         let mut seen = None;
         server.arrivals(&mut seen);
-        got.extend(send_all(&rig, &bytes(5000, len - 5000)));
+        got.extend(send_all(&rig, &bytes(part as u64, len - part)));
         assert!(server.arrivals(&mut seen), "an edge");
         assert!(server.ready(tid()).readable && server.stirred());
         got.extend(drain(server, 1 << 16));
@@ -254,7 +274,7 @@ fn what_is_announced_counts_as_unread_and_is_an_edge() {
     let mut seen = None;
     server.refresh(tid());
     server.arrivals(&mut seen);
-    let source = bytes(0, 50_000);
+    let source = registered(0, 50_000);
     let mut open = announce(client, &source);
     assert!(server.arrivals(&mut seen) && !server.arrivals(&mut seen));
     let mut got = receive(server, 1000).unwrap();
@@ -276,7 +296,7 @@ fn bytes_behind_what_was_taken_back_unread_are_an_edge() {
     let [client, server] = &rig.ends;
     let mut seen = None;
     server.refresh(tid());
-    let source = bytes(0, 50_000);
+    let source = registered(0, 50_000);
     let open = announce(client, &source);
     server.arrivals(&mut seen);
     let count = client.withdraw(tid(), &open).unwrap() as u64;
@@ -290,7 +310,7 @@ fn a_half_close_behind_what_was_taken_back_is_no_death() {
     for announced in [false, true] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
-        let source = bytes(0, 50_000);
+        let source = registered(0, 50_000);
         let mut sent = 64;
         if announced {
             let open = announce(client, &source);
@@ -303,7 +323,7 @@ fn a_half_close_behind_what_was_taken_back_is_no_death() {
         server.shared().status.fin.store(1, Relaxed);
         assert!(!server.gone(), "it only sends no more");
         assert_eq!(send(server, b"answer"), Ok(6));
-        assert_eq!(drain(server, 1 << 16), source);
+        assert_eq!(drain(server, 1 << 16), source[..]);
         assert_eq!(receive(client, 10).unwrap(), b"answer");
     }
 }
@@ -366,14 +386,14 @@ fn announcements_go_round_a_small_ring() {
     for step in [1, 40, 48, 49, 1000, 1100, 3000] {
         let rig = Rig::new(RING_MIN, false);
         let [client, server] = &rig.ends;
-        let (mut sent, mut got) = (0u64, Vec::new());
+        let (mut sent, mut got, mut source) = (0u64, Vec::new(), registered(0, 10_000));
         let mut announced = 0;
         while sent < 2_000_000 {
             let between = bytes(sent, step);
             sent += send(client, &between).map_or(0, |count| count as u64);
-            let source = bytes(sent, 10_000);
+            source.copy_from_slice(&bytes(sent, 10_000));
             if let Attempt::Open(mut open, _) =
-                client.announce(tid(), &source, place(&source), Behind::Nothing).unwrap()
+                client.announce(tid(), &source, place(client, &source), Behind::Nothing).unwrap()
             {
                 announced += 1;
                 got.extend(drain(server, 50_000));
@@ -396,8 +416,8 @@ fn a_full_ring_is_no_place_to_announce_and_a_longer_one_is() {
     while let Ok(count) = send(client, &bytes(sent, 30_000)) {
         sent += count as u64;
     }
-    let source = bytes(sent, 30_000);
-    let attempt = client.announce(tid(), &source, place(&source), Behind::Nothing).unwrap();
+    let source = registered(sent, 30_000);
+    let attempt = client.announce(tid(), &source, place(client, &source), Behind::Nothing).unwrap();
     assert!(matches!(attempt, Attempt::Ring), "{attempt:?}");
     assert_eq!(client.shared().producer.cap(), RING_MAX);
     let mut got = receive(server, 700_000).unwrap();
@@ -415,7 +435,7 @@ fn a_move_leaves_each_byte_of_what_was_announced_once() {
             for ring in [0, 10_000] {
                 let rig = Rig::new(RING_MAX, false);
                 let [client, server] = &rig.ends;
-                let source = bytes(0, 100_000);
+                let source = registered(0, 100_000);
                 let open = announce(client, &source);
                 let mut got = if part > 0 { receive(server, part).unwrap() } else { Vec::new() };
                 let mut sent = 0;
@@ -445,7 +465,7 @@ fn a_move_leaves_each_byte_of_what_was_announced_once() {
 fn nothing_is_fetched_by_a_dead_circuit_after_the_call_is_over() {
     let rig = Rig::new(RING_MAX, false);
     let [client, server] = &rig.ends;
-    let mut source = bytes(0, 50_000);
+    let mut source = registered(0, 50_000);
     let mut open = announce(client, &source);
     let mut got = receive(server, 1000).unwrap();
     rig.hosts[0].life.store(life_word(0, LIFE_CABLE), Relaxed);

@@ -1,4 +1,4 @@
-"""One way, in large sends whose memory the far program may fetch; every byte is checked.
+"""One way, in large sends from memory of xl_alloc, which the far program may fetch; every byte is checked.
 
     server ADDRESS PORT               prints of each connection `flowing`, then `came BYTES SHA256 FETCHED NAME`
     client ADDRESS PORT HOW FILE      sends until FILE appears; prints `flowing`, then `sent BYTES SHA256 FETCHED NAME`
@@ -6,6 +6,7 @@
 HOW is `asked` (read-zcopy by setsockopt) or `told` (by rules, or not at all). FETCHED: bytes by Read Zcopy; NAME: `eof`, or
 an errno's name.
 """
+import ctypes
 import errno
 import hashlib
 import os
@@ -20,6 +21,16 @@ TX_FETCHED, RX_FETCHED = 3, 13  # words of struct xl_stats
 PIECE = 4 << 20
 BLOCK = random.Random(1).randbytes(PIECE)
 FLOWING = 10 * PIECE
+
+
+def allot():
+    """Memory that far programs can map."""
+    library = ctypes.CDLL(None)
+    library.xl_alloc.restype = ctypes.c_void_p
+    address = library.xl_alloc(ctypes.c_size_t(PIECE), 0)
+    if not address:
+        raise MemoryError("xl_alloc")
+    return memoryview((ctypes.c_ubyte * PIECE).from_address(address)).cast("B")
 
 
 def fill(piece, number):
@@ -68,7 +79,7 @@ def take(connection):
 
 def give(connection, stop):
     total, digest, ended = 0, hashlib.sha256(), "eof"
-    piece = bytearray(PIECE)
+    piece = allot()
     try:
         while not os.path.exists(stop):
             fill(piece, total // PIECE)

@@ -20,7 +20,7 @@ use crosslane_wire::zcopy::DESCRIPTOR;
 pub const EASY: u64 = 1 << 20;
 
 /// Most bytes of the stream that an announcement carries: as many as keep it a record without a line for its header alone.
-pub const ANNOUNCED: usize = 960;
+pub const ANNOUNCED: usize = 968;
 
 /// How much a longer ring is wanted: not at all, because it was full, because it was full and stayed so.
 pub(super) const CONTENT: u32 = 0;

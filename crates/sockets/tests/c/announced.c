@@ -1,4 +1,4 @@
-/* Large blocking sends whose buffer the far program takes bytes out of by itself (XL_TRANSFER_READ_ZCOPY): whatever comes
+/* Large blocking sends from memory of xl_alloc, which the far program takes bytes out of by itself (XL_TRANSFER_READ_ZCOPY): whatever comes
  * in between (signals, limits of time, readers that are slow, peek, poll or wait for edges, forks), the counts are those of
  * the bytes that arrive, each byte arrives once, and the buffer is the program's again when the call is over. */
 #include "quirk.h"
@@ -146,7 +146,16 @@ static struct xl_stats end(struct line *line)
     return sent;
 }
 
-static unsigned char bytes[4 << 20];
+enum { SIZE = 4 << 20 };
+static unsigned char *bytes;
+
+/* Memory that is announced, under the library. */
+static unsigned char *allot(void)
+{
+    unsigned char *memory = xl_alloc ? xl_alloc(SIZE, 0) : malloc(SIZE);
+    CHECK(memory != NULL && (xl_alloc || !getenv("LD_PRELOAD")));
+    return memory;
+}
 
 static void readers(void)
 {
@@ -184,7 +193,7 @@ static void signals(void)
     struct itimerspec period = {{0, 1500000}, {0, 1500000}}, stop = {{0, 0}, {0, 0}};
     CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &period, NULL) == 0);
     for (int round = 0; round < 4; round++)
-        put(&line, bytes, sizeof bytes / 2, 0);
+        put(&line, bytes, SIZE / 2, 0);
     CHECK(timer_settime(timer, 0, &stop, NULL) == 0 && timer_delete(timer) == 0);
     CHECK(alarms > 0);
     end(&line);
@@ -198,13 +207,13 @@ static void limits(void)
     CHECK(setsockopt(line.fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
     int ended = 0;
     for (int round = 0; round < 60 && !ended; round++) {
-        fill(bytes, line.sent, sizeof bytes);
+        fill(bytes, line.sent, SIZE);
         int64_t before = now_ms();
-        ssize_t sent = send(line.fd, bytes, sizeof bytes, MSG_NOSIGNAL);
-        memset(bytes, GARBAGE, sizeof bytes);
+        ssize_t sent = send(line.fd, bytes, SIZE, MSG_NOSIGNAL);
+        memset(bytes, GARBAGE, SIZE);
         CHECK(now_ms() - before < 20000);
         CHECK(sent > 0 || errno == EAGAIN);
-        ended = sent != (ssize_t)sizeof bytes;
+        ended = sent != (ssize_t)SIZE;
         line.sent += sent > 0 ? (uint64_t)sent : 0;
     }
     CHECK(ended);
@@ -242,7 +251,7 @@ static void forks(void)
     struct line line = begin((struct reader){.piece = 200000, .pause_us = 3000});
     CHECK(pthread_create(&thread, NULL, forker, NULL) == 0);
     for (int round = 0; round < 6; round++)
-        put(&line, bytes, sizeof bytes / 2, 0);
+        put(&line, bytes, SIZE / 2, 0);
     CHECK(pthread_join(thread, NULL) == 0);
     end(&line);
 }
@@ -255,8 +264,8 @@ static void killed(void)
     for (int round = 0; round < 40 && sent > 0; round++) {
         if (round == 1)
             CHECK(kill(line.reader, SIGKILL) == 0);
-        fill(bytes, line.sent, sizeof bytes);
-        sent = send(line.fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+        fill(bytes, line.sent, SIZE);
+        sent = send(line.fd, bytes, SIZE, MSG_NOSIGNAL);
         line.sent += sent > 0 ? (uint64_t)sent : 0;
     }
     CHECK(sent < 0 && (errno == ECONNRESET || errno == EPIPE));
@@ -276,8 +285,9 @@ static void writer_killed(void)
         CHECK(close(ends[1]) == 0);
         if (getenv("LD_PRELOAD"))
             CHECK(setsockopt(ends[0], SOL_CROSSLANE, XL_TRANSFER, &way, sizeof way) == 0);
+        bytes = allot();
         for (;;)
-            put(&line, bytes, sizeof bytes, 0);
+            put(&line, bytes, SIZE, 0);
     }
     CHECK(close(ends[0]) == 0);
     uint64_t at = 0;
@@ -296,6 +306,7 @@ static void writer_killed(void)
 
 int main(void)
 {
+    bytes = allot();
     readers();
     signals();
     limits();

@@ -10,10 +10,10 @@ use core::cmp::Ordering;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Announced, Cancel, Mode, Open, Progress};
-use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{MODE, RD_DONE, RING_AT, SEND_SM, SRC_OFF};
-use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, bytes_of, next_sequence, sequence_of, word};
+use crosslane_wire::zcopy::{Descriptor, LONGEST, bytes_of, next_sequence, sequence_of, word};
+use crosslane_wire::{BufferId, WaiterId};
 
 /// Bytes that the announcing record carries itself, as Combined mode demands that it carries some.
 const CARRIED: usize = 64;
@@ -106,14 +106,14 @@ impl End {
         mode.announcements() > 0 && !slices.transit && self.is_settled()
     }
 
-    /// Announces `bytes`, which lie `at` there; they must stay as they are until the announcement is over. If `behind` is
-    /// one that is still open, they come behind it ([`Mode::Pipelined`]), and if it is not, they must wait for what is left of
-    /// it.
+    /// Announces `bytes`, which begin at byte `at` of `buffer`, one that is shared for this circuit; they must stay as they are
+    /// until the announcement is over. If `behind` is one that is still open, they come behind it ([`Mode::Pipelined`]), and
+    /// if it is not, they must wait for what is left of it.
     pub fn announce(
         &self,
         tid: u32,
         bytes: &[u8],
-        (whose, at): (Whose, u64),
+        (buffer, at): (BufferId, u64),
         behind: Behind<'_>,
     ) -> Result<Attempt, Failure> {
         let mode = behind.mode();
@@ -138,7 +138,7 @@ impl End {
         let len = u32::try_from(rest.len()).unwrap_or(LONGEST).min(LONGEST);
         // Of several the one that is waited for is told later, by `want_fetched`.
         let (at, rings) = (at + carried.len() as u64, mode == Mode::Combined);
-        let descriptor = Descriptor { sequence, len, whose, at, line: 0, units: u64::from(rings) }.encode();
+        let descriptor = Descriptor { sequence, len, buffer, at, line: 0, units: u64::from(rings) }.encode();
         let (begin, slices, cpu) = (producer.units(), &tx.slices, self.processor());
         self.stamp(tx);
         let (ring, credits) = (&slices.outbound, &self.credits(tx));

@@ -64,11 +64,12 @@ impl End {
         let wanted = consumer.elsewhere().min(PIECE).min(target.len() as u64);
         let (rx, count) = (self.generations.rx(), usize::try_from(wanted).unwrap_or(0));
         let at = source.at.load(Relaxed) + u64::from(done);
-        let reached = {
+        // A source that announces on although it was told not to has nobody asked for its buffers.
+        let reached = self.shared.zcopy.refusals.load(Relaxed) < REFUSALS && {
             let _span = account::receiving(Function::CopyOut);
-            self.reach(tid, source.whose(), at, &mut target[..count])
+            self.reach(tid, source.buffer(), at, &mut target[..count]).is_ok()
         };
-        if reached.is_err() {
+        if !reached {
             self.refuse();
             self.note_refusal();
             return Ok(0);

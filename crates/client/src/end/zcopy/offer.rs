@@ -10,7 +10,7 @@ use crosslane_stream::zcopy::{Announced, TakeBack, landed};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::WR_DONE;
-use crosslane_wire::zcopy::{Descriptor, LONGEST, Whose, next_sequence, sequence_of, word};
+use crosslane_wire::zcopy::{Descriptor, LONGEST, next_sequence, sequence_of, word};
 
 /// Longest request that rides in an offer, bytes.
 pub const REQUEST_MAX: usize = ANNOUNCED;
@@ -38,8 +38,8 @@ impl End {
         let sequence = next_sequence(zcopy.last_sink.load(Relaxed));
         let len = u32::try_from(len).unwrap_or(LONGEST).min(LONGEST);
         let units = front.units();
-        let whose = Whose::Buffer(place.id.0);
-        let descriptor = Descriptor { sequence, len, whose, at: place.offset, line: line.number(), units };
+        let (buffer, at) = (place.id, place.offset);
+        let descriptor = Descriptor { sequence, len, buffer, at, line: line.number(), units };
         let descriptor = descriptor.encode();
         let begin = producer.units();
         zcopy.last_sink.store(sequence, Relaxed);

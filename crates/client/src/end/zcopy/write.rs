@@ -7,8 +7,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{FarBuffer, Store};
 use crosslane_stream::zcopy::{Announced, Claim, Written};
 use crosslane_wire::slice::WR_DONE;
-use crosslane_wire::zcopy::{Whose, word};
-use crosslane_wire::{BufferId, Reach, WaiterId};
+use crosslane_wire::zcopy::word;
+use crosslane_wire::{Reach, WaiterId};
 use std::io::IoSlice;
 
 impl End {
@@ -41,10 +41,9 @@ impl End {
         if !here || sink.units.load(Relaxed) != begin {
             return Ok(None);
         }
-        let Whose::Buffer(number) = sink.whose() else { return Ok(None) };
         let what = Announced { sequence, len: sink.len.load(Relaxed) };
         let put = |far: &FarBuffer| self.put_there(tx, far, what, buffers, skip);
-        let Ok(filled) = self.with_far(tid, BufferId(number), Reach::Store, put) else { return Ok(None) };
+        let Ok(filled) = self.with_far(tid, sink.buffer(), Reach::Store, put) else { return Ok(None) };
         let Some(done) = filled? else { return Ok(None) };
         let wake = self.data_bell(tx);
         if self.has_moved(tx) {

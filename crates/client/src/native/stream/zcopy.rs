@@ -10,7 +10,6 @@ use crate::end::zcopy::offer::REQUEST_MAX;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_stream::zcopy::PIPELINE;
-use crosslane_wire::zcopy::Whose;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -186,7 +185,7 @@ impl Stream {
         if self.end.share(&place).is_err() {
             return Ok(None);
         }
-        let place = (Whose::Buffer(place.id.0), place.offset);
+        let place = (place.id, place.offset);
         match self.end.announce(tid(), bytes, place, Behind::Others(last)) {
             Ok(Attempt::Open(announced, wake)) => {
                 self.ring(wake);
