@@ -336,14 +336,7 @@ fn len() -> usize {
 }
 
 fn check(fd: impl AsFd) -> Result<(), MapError> {
-    let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
-    if actual != LEN {
-        return Err(MapError::Length { expected: LEN, actual });
-    }
-    if !rustix::fs::fcntl_get_seals(&fd)?.contains(rustix::fs::SealFlags::SHRINK) {
-        return Err(MapError::NotSealed);
-    }
-    Ok(())
+    crate::mem::check_memory(fd, LEN).map(drop)
 }
 
 fn map(fd: impl AsFd, prot: ProtFlags) -> Result<NonNull<u8>, MapError> {

@@ -1,8 +1,10 @@
 //! The daemon's words on which circuits are dead, as a program reads them.
 
+use crate::mem::inspect_memory;
 use core::sync::atomic::AtomicU32;
 use crosslane_wire::local::LIFE_WORDS;
 use rustix::fd::OwnedFd;
+use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// A life page, mapped for the life of the process.
@@ -12,10 +14,10 @@ pub struct LifePage(&'static [AtomicU32]);
 impl LifePage {
     /// Maps it; `None` if it is not what a daemon gives out.
     pub fn map(fd: &OwnedFd) -> Option<Self> {
-        let size = usize::try_from(rustix::fs::fstat(fd).ok()?.st_size).ok()?;
+        let (_, len) = inspect_memory(fd, SealFlags::SHRINK).ok()?;
+        let size = usize::try_from(len).ok()?;
         let words = (size / 4).min(LIFE_WORDS as usize);
-        let seals = rustix::fs::fcntl_get_seals(fd).ok()?;
-        if words == 0 || !seals.contains(rustix::fs::SealFlags::SHRINK) {
+        if words == 0 {
             return None;
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice.

@@ -89,12 +89,9 @@ impl Mapping {
 
     /// A mapping for loads, or stores, or both; the other kind would end the program.
     pub(crate) fn with(fd: impl AsFd, len: u64, protection: ProtFlags) -> Result<Self, MapError> {
-        let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+        let (_, actual) = inspect_memory(&fd, SealFlags::SHRINK)?;
         if actual != len || len == 0 {
             return Err(MapError::Length { expected: len, actual });
-        }
-        if !rustix::fs::fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
-            return Err(MapError::NotSealed);
         }
         let len = usize::try_from(len).map_err(|_| MapError::Length { expected: len, actual })?;
         // SAFETY: a fresh shared mapping at an address of the kernel's choice aliases nothing of ours.
@@ -264,17 +261,29 @@ impl Load for Inbound {
 /// `f_type` of the kernel's in-memory file system, `TMPFS_MAGIC`.
 const IN_MEMORY: rustix::fs::FsWord = 0x0102_1994;
 
-/// Refuses all but memory of exactly `len` bytes that can never be resized, nor lacks pages when it is touched; its
-/// seals. They come first: to ask any other file than a memfd for its length may block.
-pub fn check_memory(fd: impl AsFd, len: u64) -> Result<SealFlags, MapError> {
+/// The one rule for every descriptor that is mapped as memory: a memfd of ordinary pages with the `required` seals. Returns
+/// all its seals and its length in bytes.
+///
+/// The seals are asked for first: to ask any other file than a memfd for its length may block. Huge pages
+/// (`MFD_HUGETLB`) are refused everywhere: they may run out when one is touched, which ends the process, and the seals
+/// and the guard page behind a buffer count in ordinary pages.
+///
+/// # Errors
+/// [`MapError::NotSealed`], [`MapError::HugePages`], or [`MapError::System`] (`INVAL` for what is no memfd).
+pub fn inspect_memory(fd: impl AsFd, required: SealFlags) -> Result<(SealFlags, u64), MapError> {
     let seals = rustix::fs::fcntl_get_seals(&fd)?;
-    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
+    if !seals.contains(required) {
         return Err(MapError::NotSealed);
     }
     if rustix::fs::fstatfs(&fd)?.f_type != IN_MEMORY {
         return Err(MapError::HugePages);
     }
-    let actual = u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
+    Ok((seals, u64::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0)))
+}
+
+/// Refuses all but memory of exactly `len` bytes that can never be resized ([`inspect_memory`]); returns its seals.
+pub fn check_memory(fd: impl AsFd, len: u64) -> Result<SealFlags, MapError> {
+    let (seals, actual) = inspect_memory(fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     if actual == len { Ok(seals) } else { Err(MapError::Length { expected: len, actual }) }
 }
 
