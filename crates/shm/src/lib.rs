@@ -6,7 +6,8 @@
 //! spin-then-sleep, [`lock`] and [`arena`] what the processes of one program share among themselves, [`list`] what
 //! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
 //! [`desk`] what a program hands to its daemon to be moved and [`remote`] its buffers
-//! as the daemon reaches them by leave of its [`guard`], [`signals`] that wait meanwhile, [`account`] where the time goes.
+//! as the daemon reaches them by leave of its [`guard`], [`signals`] that wait meanwhile, [`account`] where the time goes,
+//! [`wake`] how programs wake each other.
 
 pub mod account;
 pub mod arena;
@@ -25,6 +26,7 @@ pub mod remote;
 pub mod ring;
 pub mod signals;
 pub mod wait;
+pub mod wake;
 
 pub use far::FarBuffer;
 pub use mem::{Caching, Inbound, Load, MapError, Outbound, Store};

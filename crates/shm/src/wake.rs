@@ -1,0 +1,392 @@
+//! Waking a sleeper of another program, without trust in either direction.
+//!
+//! ```text
+//!   waker A: own socket ---\                       SOCK_DGRAM, AF_UNIX
+//!   waker B: own socket ----+--> [filter: the word] --> the sleeper's socket: polled, drained, looked at no further
+//! ```
+//! A wake event is a datagram socket that its sleeper polls ([`Receiver`]). Whoever may wake it holds a socket of its own
+//! that is connected to it ([`Waker`]), which nobody else holds. So
+//! - no wake blocks: not to wait is a flag of the call, and no flag of an open file counts that somebody else could clear;
+//! - no waker takes the wake of another one away, closes it, or leads it elsewhere: it has only its own socket;
+//! - no stranger wakes: the sleeper's socket takes nothing but 16 bytes with a random word in them, before anything is
+//!   queued;
+//! - no descriptors come along: a kernel of 6.16 or newer refuses them; on older ones they are closed by another thread.
+//!
+//! A full queue means that the sleeper is awake, or is about to be.
+
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, recv, recvmsg, send, sendto, sockopt,
+};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+
+/// Bytes of a wake: zeros, so that no other protocol takes it for a message of its own, and the word.
+const LEN: usize = 16;
+/// Wakes that are taken at a time, at most; more of them only mean another look.
+const BATCH: usize = 8;
+/// Most descriptors of one datagram, the kernel's `SCM_MAX_FD`.
+const MAX_DESCRIPTORS: usize = 253;
+/// `SO_PASSRIGHTS`, of Linux 6.16: 0 = senders cannot attach descriptors.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// The sleeper's end of a wake event.
+#[derive(Debug)]
+pub struct Receiver {
+    socket: OwnedFd,
+    address: SocketAddrUnix,
+    word: u64,
+}
+
+/// One waker's end of a wake event.
+#[derive(Debug)]
+pub struct Waker {
+    socket: OwnedFd,
+    word: u64,
+}
+
+impl Receiver {
+    /// A new wake event, in this thread's network namespace.
+    ///
+    /// # Errors
+    /// There are no descriptors, or no addresses left.
+    pub fn new() -> Result<Self, Errno> {
+        let mut word = [0; 8];
+        rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
+        let word = u64::from_ne_bytes(word);
+        let socket = new_socket()?;
+        // Before the address, so that no stranger's datagram is in the queue.
+        attach_filter(&socket, word)?;
+        refuse_descriptors(&socket);
+        rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
+        Self::of(socket, word)
+    }
+
+    /// The end that a daemon gave to its program.
+    ///
+    /// # Errors
+    /// It is no such socket.
+    pub fn of(socket: OwnedFd, word: u64) -> Result<Self, Errno> {
+        check(&socket)?;
+        let address = SocketAddrUnix::try_from(rustix::net::getsockname(&socket)?)?;
+        Ok(Self { socket, address, word })
+    }
+
+    /// A new socket for one waker. Only in the network namespace in which the event was made.
+    ///
+    /// # Errors
+    /// There are no descriptors left, or this is another namespace.
+    pub fn waker(&self) -> Result<Waker, Errno> {
+        let socket = new_socket()?;
+        rustix::net::connect(&socket, &self.address)?;
+        Ok(Waker { socket, word: self.word })
+    }
+
+    /// Wakes the sleeper, by the sleeper's own socket. Never blocks.
+    pub fn ring(&self) {
+        ring_self(self.socket.as_fd(), &self.address, self.word);
+    }
+
+    /// Wakes all that poll this by edges (`EPOLLET`) and never [`Self::clear`] it: only who rings must do that.
+    pub fn ring_anew(&self) {
+        self.clear();
+        self.ring();
+    }
+
+    /// Takes wakes that have come; whether there was one. Never blocks.
+    pub fn clear(&self) -> bool {
+        clear(self.socket.as_fd())
+    }
+
+    /// Sleeps until it is woken, or for so long; `None` is for ever. A signal ends it as well.
+    pub fn sleep(&self, timeout: Option<&Timespec>) {
+        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout);
+    }
+
+    /// What a wake must say.
+    pub fn word(&self) -> u64 {
+        self.word
+    }
+
+    /// Its address and descriptor, for whoever keeps descriptors in a way of its own ([`ring_self`], [`clear`]).
+    pub fn into_parts(self) -> (OwnedFd, SocketAddrUnix) {
+        (self.socket, self.address)
+    }
+}
+
+impl AsFd for Receiver {
+    /// To be polled for input.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Waker {
+    /// A waker's socket that came from somebody else.
+    ///
+    /// # Errors
+    /// It is a descriptor of another kind, to which a write could block.
+    pub fn of(socket: OwnedFd, word: u64) -> Result<Self, Errno> {
+        check(&socket)?;
+        Ok(Self { socket, word })
+    }
+
+    /// Wakes the sleeper; `false` if it is gone. Never blocks.
+    pub fn ring(&self) -> bool {
+        ring(self.socket.as_fd(), self.word)
+    }
+
+    /// What it says.
+    pub fn word(&self) -> u64 {
+        self.word
+    }
+
+    /// Its socket, for whoever keeps descriptors in a way of its own ([`ring`]).
+    pub fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Refuses what is no datagram socket of this machine; does not block, whatever it is.
+///
+/// # Errors
+/// `NOTSOCK`, `PROTOTYPE`.
+pub fn check(socket: impl AsFd) -> Result<(), Errno> {
+    let local = sockopt::socket_domain(&socket)? == AddressFamily::UNIX;
+    let datagrams = sockopt::socket_type(&socket)? == SocketType::DGRAM;
+    if local && datagrams { Ok(()) } else { Err(Errno::PROTOTYPE) }
+}
+
+/// As [`Waker::ring`].
+pub fn ring(socket: BorrowedFd<'_>, word: u64) -> bool {
+    told(send(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
+}
+
+/// As [`ring`], by `write`: for processes that may not call `send` any more. Their socket must be non-blocking, and nobody
+/// but them hold it.
+pub fn ring_by_write(socket: BorrowedFd<'_>, word: u64) -> bool {
+    told(rustix::io::write(socket, &message(word)))
+}
+
+/// As [`Receiver::ring`].
+pub fn ring_self(socket: BorrowedFd<'_>, address: &SocketAddrUnix, word: u64) -> bool {
+    told(sendto(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL, address))
+}
+
+/// As [`Receiver::clear`].
+pub fn clear(socket: BorrowedFd<'_>) -> bool {
+    let take = if takes_descriptors(socket) { take_all } else { take };
+    (0..BATCH).take_while(|_| take(socket)).count() > 0
+}
+
+/// As [`clear`], by `read`: for processes that may not call `recv` any more.
+pub fn clear_by_read(socket: BorrowedFd<'_>) -> bool {
+    (0..BATCH).take_while(|_| rustix::io::read(socket, &mut [0; LEN]).is_ok()).count() > 0
+}
+
+fn told(outcome: Result<usize, Errno>) -> bool {
+    matches!(outcome, Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM))
+}
+
+fn message(word: u64) -> [u8; LEN] {
+    u128::from(word).to_be_bytes()
+}
+
+fn new_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+}
+
+fn take(socket: BorrowedFd<'_>) -> bool {
+    recv(socket, &mut [0; LEN], RecvFlags::DONTWAIT).is_ok()
+}
+
+/// Takes a wake and the descriptors that came with it. To close the last one of a file may wait for whoever it belongs to
+/// (a lingering socket): that another thread does.
+fn take_all(socket: BorrowedFd<'_>) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let taken = recvmsg(socket, &mut [IoSliceMut::new(&mut [0; LEN])], &mut control, flags).is_ok();
+    let rights = |message| match message {
+        RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+        _ => None,
+    };
+    let sent: Vec<OwnedFd> = control.drain().filter_map(rights).flatten().collect();
+    if !sent.is_empty() {
+        let closing = std::thread::Builder::new().name("discard".into());
+        let _ = closing.spawn(move || drop(sent));
+    }
+    taken
+}
+
+/// Whether this kernel lets wakers attach descriptors; asked once.
+fn takes_descriptors(socket: BorrowedFd<'_>) -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static TAKES: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if TAKES.load(Relaxed) == UNKNOWN {
+        TAKES.store(if refuse_descriptors(&socket.as_fd()) { NO } else { YES }, Relaxed);
+    }
+    TAKES.load(Relaxed) == YES
+}
+
+/// Has the kernel refuse descriptors; `false` if it cannot.
+fn refuse_descriptors(socket: &impl AsFd) -> bool {
+    set(socket, SO_PASSRIGHTS, &0_i32).is_ok()
+}
+
+/// The kernel throws away what is no wake with this word, before it is queued, and whoever holds the socket cannot change
+/// that.
+fn attach_filter(socket: &OwnedFd, word: u64) -> Result<(), Errno> {
+    let (high, low) = ((word >> 32) as u32, (word & 0xffff_ffff) as u32);
+    let load = |from: u32, at: u32| instruction(libc::BPF_LD | libc::BPF_W | from, (0, 0), at);
+    let unless =
+        |value: u32, skip: u8| instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, skip), value);
+    let end = |bytes: u32| instruction(libc::BPF_RET | libc::BPF_K, (0, 0), bytes);
+    let mut program = [
+        load(libc::BPF_LEN, 0),
+        unless(16, 5),
+        load(libc::BPF_ABS, 8),
+        unless(high, 3),
+        load(libc::BPF_ABS, 12),
+        unless(low, 1),
+        end(16),
+        end(0),
+    ];
+    let filter = libc::sock_fprog { len: 8, filter: program.as_mut_ptr() };
+    set(socket, libc::SO_ATTACH_FILTER, &filter)?;
+    set(socket, libc::SO_LOCK_FILTER, &1_i32)
+}
+
+fn instruction(code: u32, (jt, jf): (u8, u8), k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: u16::try_from(code).unwrap_or(0), jt, jf, k }
+}
+
+/// Sets an option of a socket, past whatever stands before the C library's functions.
+fn set<T>(socket: &impl AsFd, option: libc::c_int, value: &T) -> Result<(), Errno> {
+    let (fd, value) = (socket.as_fd().as_raw_fd(), core::ptr::from_ref(value));
+    // SAFETY: the kernel reads as many bytes from `value` as it has, and what a filter points to, which lives on.
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_setsockopt, fd, libc::SOL_SOCKET, option, value, size_of::<T>()) };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
+    use std::io::IoSlice;
+
+    fn is_readable(receiver: &Receiver) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(receiver, PollFlags::IN)], Some(&now)) == Ok(1)
+    }
+
+    #[test]
+    fn a_wake_is_heard_until_it_is_cleared() {
+        let receiver = Receiver::new().unwrap();
+        let waker = receiver.waker().unwrap();
+        assert!(!is_readable(&receiver) && !receiver.clear());
+        assert!(waker.ring());
+        assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
+        receiver.ring();
+        assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
+        assert!(ring_by_write(waker.as_fd(), waker.word()) && clear_by_read(receiver.as_fd()));
+        drop(receiver);
+        assert!(!waker.ring(), "the sleeper is gone");
+    }
+
+    #[test]
+    fn a_full_queue_of_a_sleeper_that_made_all_block_holds_nobody_up() {
+        let receiver = Receiver::new().unwrap();
+        let waker = receiver.waker().unwrap();
+        for fd in [receiver.as_fd(), waker.as_fd()] {
+            fcntl_setfl(fd, fcntl_getfl(fd).unwrap() - OFlags::NONBLOCK).unwrap();
+        }
+        for _ in 0..10_000 {
+            assert!(waker.ring());
+            receiver.ring();
+        }
+        while receiver.clear() {}
+        assert!(!is_readable(&receiver));
+    }
+
+    #[test]
+    fn strangers_and_other_messages_wake_nobody() {
+        let receiver = Receiver::new().unwrap();
+        let stranger = new_socket().unwrap();
+        rustix::net::connect(&stranger, &receiver.address).unwrap();
+        for bytes in [&[0; LEN][..], &[0; 1], &[7; 4000], &message(receiver.word ^ 1), &[0; 0]] {
+            let _ = send(&stranger, bytes, SendFlags::DONTWAIT);
+        }
+        let longer = [&message(receiver.word)[..], &[0]].concat();
+        let _ = send(&stranger, &longer, SendFlags::DONTWAIT);
+        assert!(!is_readable(&receiver));
+    }
+
+    #[test]
+    fn what_a_waker_does_to_its_socket_is_nobody_elses_harm() {
+        let receiver = Receiver::new().unwrap();
+        let (hostile, honest) = (receiver.waker().unwrap(), receiver.waker().unwrap());
+        let elsewhere = Receiver::new().unwrap();
+        rustix::net::connect(&hostile, &elsewhere.address).unwrap();
+        rustix::net::shutdown(&hostile, rustix::net::Shutdown::Both).unwrap();
+        assert!(!take(hostile.as_fd()), "nothing to steal");
+        assert!(!is_readable(&receiver));
+        assert!(honest.ring() && is_readable(&receiver) && receiver.clear());
+        drop(hostile);
+        assert!(!is_readable(&receiver) && honest.ring() && receiver.clear());
+    }
+
+    #[test]
+    fn descriptors_are_refused_or_closed_by_another_thread() {
+        let receiver = Receiver::new().unwrap();
+        let waker = receiver.waker().unwrap();
+        let attach = |fd: BorrowedFd<'_>| {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let rights = [fd];
+            control.push(SendAncillaryMessage::ScmRights(&rights));
+            sendmsg(&waker, &[IoSlice::new(&message(waker.word))], &mut control, SendFlags::DONTWAIT)
+        };
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        if takes_descriptors(receiver.as_fd()) {
+            assert!(attach(write.as_fd()).is_ok() && receiver.clear());
+        } else {
+            assert_eq!(attach(write.as_fd()), Err(Errno::PERM));
+        }
+        // What older kernels let through.
+        set(&receiver, SO_PASSRIGHTS, &1_i32).ok();
+        assert!(attach(write.as_fd()).is_ok());
+        drop(write);
+        assert!(take_all(receiver.as_fd()) && !take_all(receiver.as_fd()));
+        assert_eq!(rustix::io::read(&read, &mut [0; 1]), Ok(0), "it was closed");
+    }
+
+    #[test]
+    fn nothing_but_datagram_sockets_is_taken() {
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        for fd in [pipe, event, std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into()] {
+            assert!(Waker::of(fd, 7).is_err());
+        }
+        assert!(Waker::of(new_socket().unwrap(), 7).is_ok());
+    }
+}
