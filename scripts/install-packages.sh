@@ -30,6 +30,7 @@ test=(
     "apache2 apache2-bin"
     "haproxy haproxy"
     "vsftpd vsftpd"
+    "c++ g++"
     "nc netcat-openbsd"
     "sshd openssh-server"
     "ssh openssh-client"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests, one stage after the other; every stage runs, also after one that failed.
 #
-#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit memory release e2e suites
+#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit fuzz memory release e2e suites
 #
 # Ends with what was skipped and why, the time of each stage, what each failed test said, and
 # `N passed, N failed, N skipped` over all tests.
@@ -15,7 +15,7 @@ target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
 
-all=(packages format lints docs structure advisories unit memory release e2e suites)
+all=(packages format lints docs structure advisories unit fuzz memory release e2e suites)
 failed=()
 skipped=()
 times=()
@@ -98,6 +98,15 @@ stage_advisories() {
 # Unit, property, model, fuzz and conformance tests, and loom's models, in one build with all assertions.
 stage_unit() {
     limited 1200 cargo test --locked --workspace --exclude crosslane-e2e --no-fail-fast -- --show-output
+}
+
+# Each fuzz target for 20 s, guided by coverage; an hour each: `cargo xtask fuzz --minutes 60`.
+stage_fuzz() {
+    if ! command -v c++ >/dev/null; then
+        skip fuzz "no C++ compiler, which libFuzzer needs: scripts/install-packages.sh test"
+        return 0
+    fi
+    limited 1200 cargo xtask fuzz --seconds 20
 }
 
 stage_memory() {

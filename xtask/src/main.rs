@@ -1,6 +1,7 @@
-//! What cargo does not have: checks of the repository (`cargo xtask deps|lines|unsafe|all`), and the soak.
+//! What cargo does not have: checks of the repository (`cargo xtask deps|lines|unsafe|targets|all`), fuzzing and the soak.
 
 mod deps;
+mod fuzz;
 mod soak;
 mod sources;
 
@@ -10,12 +11,14 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
-  deps    no crate uses one that lies above or beside it (ARCHITECTURE.md)
-  lines   warns about source files of more than 600 lines
-  unsafe  `unsafe` only where it is allowed
-  all     all of these checks
-  soak    transfers round a ring of hosts, all compared, while cables are cut and programs and
-          daemons killed: soak [--minutes N] [--seed S] [--json]";
+  deps     no crate uses one that lies above or beside it (ARCHITECTURE.md)
+  lines    warns about source files of more than 600 lines
+  unsafe   `unsafe` only where it is allowed
+  targets  the list of fuzz targets names each one that there is
+  all      all of these checks
+  fuzz     runs the fuzz targets: `cargo xtask fuzz --help`
+  soak     transfers round a ring of hosts, all compared, while cables are cut and programs and
+           daemons killed: soak [--minutes N] [--seed S] [--json]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -35,7 +38,12 @@ fn run(words: &[String]) -> Result<()> {
         "deps" => deps::check(root),
         "lines" => sources::lines(root),
         "unsafe" => sources::unsafe_code(root),
-        "all" => deps::check(root).and(sources::lines(root)).and(sources::unsafe_code(root)),
+        "targets" => fuzz::targets::check(root),
+        "all" => deps::check(root)
+            .and(sources::lines(root))
+            .and(sources::unsafe_code(root))
+            .and(fuzz::targets::check(root)),
+        "fuzz" => fuzz::run(root, more.iter().cloned()),
         "soak" => soak::run(root, more),
         _ => bail!("no task `{task}`\n{USAGE}"),
     }

@@ -54,15 +54,15 @@ pub(crate) fn unsafe_code(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn read(file: &Path) -> Result<String> {
+pub(crate) fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("read {}", file.display()))
 }
 
-fn shown(root: &Path, file: &Path) -> String {
+pub(crate) fn shown(root: &Path, file: &Path) -> String {
     file.strip_prefix(root).unwrap_or(file).display().to_string()
 }
 
-fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.join("crates"), root.join("xtask")];
     while let Some(folder) = folders.pop() {
@@ -95,7 +95,7 @@ fn unsafe_lines(source: &str) -> Vec<usize> {
 }
 
 /// `source` without comments and the inside of texts; line ends stay.
-fn bare(source: &str) -> String {
+pub(crate) fn bare(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(c) = rest.chars().next() {

@@ -79,7 +79,11 @@ fn init_log() {
     let _ = log.with_ansi(colours).try_init();
 }
 
-fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
+/// Is the daemon of `config`, which was read from `file`, until a signal stops it.
+///
+/// # Errors
+/// The control socket, the interface, a port or the metrics' address cannot be had, or the kernel's events fail.
+pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
     raise_descriptor_limit();
     let signals = Signals::open().context("signals")?;
     let control = ControlSocket::open(&config.control)?;

@@ -4,12 +4,11 @@ mod support;
 
 use crosslane_port::soft::frame::{Frame, VERSION};
 use crosslane_port::soft::{SoftConfig, SoftPort};
-use crosslane_port::{DownReason, Event, Port, PortError};
+use crosslane_port::{DownReason, Event, Port};
 use crosslane_shm::Store;
 use crosslane_shm::mem::new_slice;
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::{Reach, SliceRange};
-use proptest::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::{AsFd, OwnedFd};
@@ -234,109 +233,4 @@ fn wake_ups_without_end_do_not_hold_up_the_port() {
         victim.ring_peer_doorbell(round);
     }
     assert!(victim.is_up());
-}
-
-/// A step of a peer without sense.
-#[derive(Clone, Debug)]
-enum Step {
-    Bytes(Vec<u8>, Vec<Fd>),
-    Frame(Frame, Vec<Fd>),
-    Register(usize, u32),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Fd {
-    Slice(u64),
-    Open,
-    Bell,
-    Pipe,
-}
-
-impl Fd {
-    fn make(self) -> OwnedFd {
-        match self {
-            Self::Slice(pages) => new_slice("test", pages * 4096).unwrap(),
-            Self::Open => memfd_create("test", MemfdFlags::CLOEXEC).unwrap(),
-            Self::Bell => eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
-            Self::Pipe => rustix::pipe::pipe().unwrap().0,
-        }
-    }
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let fd = prop_oneof![4 => (1u64..4).prop_map(Fd::Slice), 1 => Just(Fd::Open), 1 => Just(Fd::Bell), 1 => Just(Fd::Pipe)];
-    let range = (0u64..6, 0u64..4).prop_map(|(first, count)| pages(first, count));
-    let window = 0u32..4;
-    let handle = 0u64..4;
-    let frame = prop_oneof![
-        8 => (window.clone(), range.clone()).prop_map(|(window, range)| Frame::Slice { window, range }),
-        4 => (window.clone(), range).prop_map(|(window, range)| Frame::Freed { window, range }),
-        2 => (window, 0u64..20).prop_map(|(window, pages)| Frame::Translation { window, len: pages * 4096 }),
-        2 => handle.clone().prop_map(|handle| Frame::Bell { handle }),
-        1 => handle.prop_map(|handle| Frame::BellGone { handle }),
-        1 => any::<u32>().prop_map(|number| Frame::Wake { number }),
-        1 => Just(hello(2)),
-    ];
-    // Mostly with as many descriptors as belong to the frame, and mostly the right ones.
-    let fitting = (frame.clone(), prop::collection::vec(fd.clone(), 1)).prop_map(|(frame, fds)| {
-        let fds = match &frame {
-            Frame::Slice { range, .. } if range.len > 0 => vec![Fd::Slice(range.len / 4096)],
-            Frame::Bell { .. } => vec![Fd::Bell],
-            frame if frame.descriptors() == 0 => Vec::new(),
-            _ => fds,
-        };
-        Step::Frame(frame, fds)
-    });
-    let step = prop_oneof![
-        12 => fitting,
-        2 => (frame, prop::collection::vec(fd.clone(), 0..4)).prop_map(|(frame, fds)| Step::Frame(frame, fds)),
-        1 => (prop::collection::vec(any::<u8>(), 0..120), prop::collection::vec(fd, 0..4))
-            .prop_map(|(bytes, fds)| Step::Bytes(bytes, fds)),
-        2 => (0usize..1024, any::<u32>()).prop_map(|(word, value)| Step::Register(word * 4, value)),
-    ];
-    prop::collection::vec(step, 1..40)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-
-    /// Arbitrary bytes, frames and descriptors: no panic, no hang, and what the port gives out has the length that
-    /// was asked for.
-    #[test]
-    fn a_peer_without_sense(steps in steps()) {
-        let (_dir, path) = cable_path();
-        let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
-        let stranger = Stranger::connect(&path);
-        let registers = stranger.greet(&mut victim);
-        for step in steps {
-            match step {
-                Step::Register(offset, value) => registers.store_u32(offset, value),
-                Step::Bytes(bytes, fds) => {
-                    let fds: Vec<_> = fds.into_iter().map(Fd::make).collect();
-                    stranger.send(&bytes, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
-                }
-                Step::Frame(frame, fds) => {
-                    let fds: Vec<_> = fds.into_iter().map(Fd::make).collect();
-                    stranger.send(&frame.encode(), &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
-                }
-            }
-            while victim.poll_event().is_some() {}
-            victim.ring_peer_doorbell(3);
-            if victim.is_up() {
-                let range = pages(1, 2);
-                match victim.map_outbound(0, range) {
-                    Ok(view) => prop_assert_eq!(Store::len(&view), 8192),
-                    Err(error) => prop_assert!(matches!(error, PortError::NotThere | PortError::Down)),
-                }
-            }
-        }
-        drop(stranger);
-        let deadline = Instant::now() + DEADLINE;
-        while victim.is_up() {
-            prop_assert!(Instant::now() < deadline);
-            let _ = victim.poll_event();
-        }
-        let honest = Stranger::connect(&path);
-        honest.greet(&mut victim);
-    }
 }

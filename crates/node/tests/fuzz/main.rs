@@ -1,0 +1,6 @@
+//! Fuzz targets against whole daemons, which run as threads of the test so that what they do is counted: whatever
+//! programs, neighbours and readers of the metrics send, honest users of the same daemons notice nothing.
+
+mod fds;
+mod requests;
+mod world;

@@ -1,0 +1,337 @@
+//! Programs of several users that ask anything, in any order, with any descriptors, in several sessions of one daemon
+//! that has a neighbour.
+
+use crate::fds::{Address, Kind};
+use crate::world::{Session, TestPort, World, hello};
+use bolero::TypeGenerator;
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::{Plain, Reply, Request};
+use crosslane_wire::{BufferId, CircuitId, HostId, Reach, WaiterId};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+/// Sessions of one input.
+const SESSIONS: usize = 5;
+/// Most descriptors that an input holds at a time.
+const POOL: usize = 24;
+/// Users of the sessions: the daemon's own, and two others where this process may be them.
+const USERS: [Option<u32>; 4] = [None, Some(65_534), Some(65_534), Some(65_533)];
+/// How long an answer is waited for; some requests have none.
+const SHORT: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Debug, TypeGenerator)]
+enum Step {
+    /// A session of a user begins, in order or not.
+    Open {
+        who: u8,
+        user: u8,
+        greets: bool,
+    },
+    /// It ends.
+    Close(u8),
+    Ask(u8, Ask, Vec<Pick>),
+    Raw(u8, Vec<u8>, Vec<Pick>),
+    Make(Kind, u8),
+    Drop(u8),
+    /// Answers are read.
+    Read(u8),
+    /// A stream as honest programs make one: listens in one session, connects and accepts in others.
+    Join {
+        client: u8,
+        server: u8,
+        far: bool,
+        connects: bool,
+    },
+}
+
+/// A descriptor of the pool.
+type Pick = u8;
+
+#[derive(Clone, Debug, TypeGenerator)]
+enum Ask {
+    Hello { version: Option<u32>, name: Vec<u8> },
+    Listen,
+    Unlisten(Address),
+    Connect(Address, u32),
+    Accept(u32),
+    Adopt,
+    Resume(End, u32),
+    Close(End, bool),
+    Violated(End, Vec<u8>),
+    Waiter,
+    WantBell(End, Name),
+    Ring(End, Name),
+    Share(End, u8, Len, bool),
+    Unshare(u8),
+    WantBuffer(End, u8),
+    Note(i32, Address, u8),
+    Offload,
+    Engage(End, u8),
+    Lend(u8, Len, bool),
+    Status,
+    Metrics,
+    Explain(Option<u32>),
+    Echo(u8),
+    Hosts,
+    Cut(bool, bool),
+}
+
+/// An end of a circuit: one that was heard of, with its key or another, or any.
+#[derive(Clone, Copy, Debug, TypeGenerator)]
+enum End {
+    Known { at: u8, right: bool },
+    Any(u64, u64),
+}
+
+/// A waiter.
+#[derive(Clone, Copy, Debug, TypeGenerator)]
+enum Name {
+    Known(u8),
+    Any(u32),
+}
+
+/// Bytes of a buffer.
+#[derive(Clone, Copy, Debug, TypeGenerator)]
+enum Len {
+    Pages(u8),
+    Any(u64),
+}
+
+impl Len {
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Pages(pages) => u64::from(pages % 8) * 4096,
+            Self::Any(len) => len,
+        }
+    }
+}
+
+/// What the hostile programs of one input hold and know.
+struct Gang<'a> {
+    world: &'a World,
+    sessions: [Option<Session>; SESSIONS],
+    pool: Vec<OwnedFd>,
+    ends: Vec<(CircuitId, u64)>,
+    waiters: Vec<WaiterId>,
+}
+
+impl<'a> Gang<'a> {
+    fn new(world: &'a World) -> Self {
+        let sessions = [const { None }; SESSIONS];
+        Self { world, sessions, pool: Vec::new(), ends: Vec::new(), waiters: Vec::new() }
+    }
+
+    fn act(&mut self, step: &Step) {
+        match step {
+            Step::Open { who, user, greets } => self.open(*who, *user, *greets),
+            Step::Close(who) => self.sessions[usize::from(*who) % SESSIONS] = None,
+            Step::Ask(who, ask, picks) => {
+                let request = self.request(ask);
+                self.ask(*who, &request, picks);
+            }
+            Step::Raw(who, bytes, picks) => {
+                self.begin(*who);
+                let Some(session) = &self.sessions[usize::from(*who) % SESSIONS] else { return };
+                if session.send(bytes, &self.fds(picks)) {
+                    self.read(*who, SHORT);
+                }
+            }
+            Step::Make(kind, user) => self.keep(kind.make(USERS[usize::from(*user) % USERS.len()])),
+            Step::Drop(at) => {
+                if !self.pool.is_empty() {
+                    self.pool.swap_remove(usize::from(*at) % self.pool.len());
+                }
+            }
+            Step::Read(who) => self.read(*who, Duration::ZERO),
+            Step::Join { client, server, far, connects } => self.join(*client, *server, *far, *connects),
+        }
+    }
+
+    /// The session of that number begins if there is none.
+    fn begin(&mut self, who: u8) {
+        if self.sessions[usize::from(who) % SESSIONS].is_none() {
+            self.open(who, who, true);
+        }
+    }
+
+    fn open(&mut self, who: u8, user: u8, greets: bool) {
+        let at = usize::from(who) % SESSIONS;
+        let user = USERS[usize::from(user) % USERS.len()];
+        // One of them is the neighbour's.
+        let daemon = if at == SESSIONS - 1 { 2 } else { 1 };
+        self.sessions[at] = Session::connect(&self.world.control(daemon), user);
+        if greets && let Some(session) = &self.sessions[at] {
+            let arena = Kind::Arena.make(None);
+            session.tell(&hello(), &arena.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+            session.answer(crate::world::LONG).expect("no welcome");
+        }
+    }
+
+    fn keep(&mut self, fds: Vec<OwnedFd>) {
+        self.pool.extend(fds);
+        let more = self.pool.len().saturating_sub(POOL);
+        self.pool.drain(..more);
+    }
+
+    fn fds(&self, picks: &[Pick]) -> Vec<BorrowedFd<'_>> {
+        let count = self.pool.len().max(1);
+        picks
+            .iter()
+            .take(4)
+            .filter_map(|pick| self.pool.get(usize::from(*pick) % count))
+            .map(AsFd::as_fd)
+            .collect()
+    }
+
+    fn ask(&mut self, who: u8, request: &Request, picks: &[Pick]) {
+        self.begin(who);
+        let Some(session) = &self.sessions[usize::from(who) % SESSIONS] else { return };
+        if session.tell(request, &self.fds(picks)) {
+            self.read(who, SHORT);
+        }
+    }
+
+    /// Takes answers, and what they tell.
+    fn read(&mut self, who: u8, within: Duration) {
+        for _ in 0..4 {
+            let Some(session) = &self.sessions[usize::from(who) % SESSIONS] else { return };
+            let Some((reply, fds)) = session.answer(within) else { return };
+            self.keep(fds);
+            match reply {
+                Reply::Circuit { circuit, token, .. } => self.ends.push((circuit, token)),
+                Reply::Waiter { waiter } => self.waiters.push(waiter),
+                Reply::Text { last: false, .. } => {}
+                _ => return,
+            }
+        }
+    }
+
+    fn join(&mut self, client: u8, server: u8, far: bool, connects: bool) {
+        let server = if far { u8::try_from(SESSIONS - 1).unwrap() } else { server };
+        let host = if far { Address::Far(0) } else { Address::Own(0) };
+        let listener = Kind::Listening(host).make(None);
+        let Some(listener) = listener.into_iter().next() else { return };
+        let listener = std::net::TcpListener::from(listener);
+        let (address, fd) = (listener.local_addr().unwrap(), listener.try_clone().unwrap());
+        self.keep(vec![fd.into()]);
+        self.ask(server, &Request::Listen, &[self.last()]);
+        self.keep(Kind::Bound(Address::Own(0)).make(None));
+        let socket = self.pool.last().map(|fd| fd.try_clone().unwrap());
+        self.ask(client, &Request::Connect { remote: address, slot: 1 }, &[self.last()]);
+        let Some(socket) = socket.filter(|_| connects) else { return };
+        if rustix::net::connect(&socket, &address).is_ok()
+            && let Ok((accepted, _)) = listener.accept()
+        {
+            self.keep(vec![socket, accepted.into()]);
+            self.ask(server, &Request::Accept { slot: 1 }, &[self.last()]);
+        }
+    }
+
+    fn last(&self) -> Pick {
+        u8::try_from(self.pool.len().saturating_sub(1)).unwrap()
+    }
+
+    fn end(&self, end: End) -> (CircuitId, u64) {
+        match end {
+            End::Known { at, right } => {
+                let known = self.ends.get(usize::from(at) % self.ends.len().max(1));
+                let (circuit, token) = known.copied().unwrap_or((CircuitId(at.into()), 0));
+                (circuit, if right { token } else { !token })
+            }
+            End::Any(circuit, token) => (CircuitId(circuit), token),
+        }
+    }
+
+    fn waiter(&self, name: Name) -> WaiterId {
+        match name {
+            Name::Known(at) => self.waiters.get(usize::from(at)).copied().unwrap_or_default(),
+            Name::Any(number) => WaiterId(number),
+        }
+    }
+
+    fn request(&self, ask: &Ask) -> Request {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let reach = |store| if store { Reach::Store } else { Reach::Load };
+        match ask {
+            Ask::Hello { version, name } => {
+                let Request::Hello { version: ours, .. } = hello() else { unreachable!() };
+                Request::Hello { version: version.unwrap_or(ours), program: text(name) }
+            }
+            Ask::Listen => Request::Listen,
+            Ask::Unlisten(address) => Request::Unlisten { address: address.resolve() },
+            Ask::Connect(remote, slot) => Request::Connect { remote: remote.resolve(), slot: *slot },
+            Ask::Accept(slot) => Request::Accept { slot: *slot },
+            Ask::Adopt => Request::Adopt,
+            Ask::Resume(end, generation) => {
+                let (circuit, token) = self.end(*end);
+                Request::Resume { circuit, token, generation: *generation }
+            }
+            Ask::Close(end, abort) => {
+                let (circuit, token) = self.end(*end);
+                Request::Close { circuit, token, abort: *abort }
+            }
+            Ask::Violated(end, bytes) => {
+                let (circuit, token) = self.end(*end);
+                Request::Violated { circuit, token, text: text(bytes) }
+            }
+            Ask::Waiter => Request::Waiter,
+            Ask::WantBell(end, waiter) => {
+                Request::WantBell { circuit: self.end(*end).0, waiter: self.waiter(*waiter) }
+            }
+            Ask::Ring(end, waiter) => {
+                Request::Ring { circuit: self.end(*end).0, waiter: self.waiter(*waiter) }
+            }
+            Ask::Share(end, buffer, len, store) => Request::Share {
+                circuit: self.end(*end).0,
+                buffer: BufferId((*buffer).into()),
+                len: len.bytes(),
+                reach: reach(*store),
+            },
+            Ask::Unshare(buffer) => Request::Unshare { buffer: BufferId((*buffer).into()) },
+            Ask::WantBuffer(end, buffer) => {
+                Request::WantBuffer { circuit: self.end(*end).0, buffer: BufferId((*buffer).into()) }
+            }
+            Ask::Note(fd, remote, why) => {
+                let all = [Plain::Rule, Plain::System, Plain::Exec, Plain::Refused(Refusal::NoMemory)];
+                let why = all[usize::from(*why) % all.len()];
+                Request::Note { fd: *fd, remote: remote.resolve(), why }
+            }
+            Ask::Offload => Request::Offload,
+            Ask::Engage(end, generation) => {
+                let (circuit, token) = self.end(*end);
+                Request::Engage { circuit, token, generation: (*generation).into() }
+            }
+            Ask::Lend(buffer, len, store) => {
+                Request::Lend { buffer: BufferId((*buffer).into()), len: len.bytes(), reach: reach(*store) }
+            }
+            Ask::Status => Request::Status,
+            Ask::Metrics => Request::Metrics,
+            Ask::Explain(pid) => Request::Explain { pid: pid.unwrap_or_else(std::process::id) },
+            Ask::Echo(host) => Request::Echo { to: HostId((*host).into()) },
+            Ask::Hosts => Request::Hosts,
+            // The honest stream's own cable is not to be cut by its owner.
+            Ask::Cut(known, cut) => {
+                let port = if *known && !rustix::process::geteuid().is_root() { "c" } else { "d" }.to_owned();
+                if *cut { Request::Cut { port } } else { Request::Mend { port } }
+            }
+        }
+    }
+}
+
+#[test]
+fn any_requests_of_programs() {
+    let near = [TestPort { cable: "c", listens: true }];
+    let far = [TestPort { cable: "c", listens: false }];
+    let mut world = World::start(&[&near, &far], "offload = true\noffload_least = \"16K\"");
+    world.join_honest(2);
+    let world = AssertUnwindSafe(std::cell::RefCell::new(world));
+    bolero::check!().with_type::<Vec<Step>>().for_each(|steps| {
+        let mut world = world.borrow_mut();
+        let mut gang = Gang::new(&world);
+        steps.iter().for_each(|step| gang.act(step));
+        drop(gang);
+        world.check();
+    });
+    world.borrow().settle();
+}

@@ -1,0 +1,291 @@
+//! Daemons in this process, and an honest pair of programs whose stream goes on whatever happens.
+
+use crosslane_client::native::{Fabric, Stream};
+use crosslane_node::config::Config;
+use crosslane_node::{daemon, packet};
+use crosslane_wire::PROTOCOL_VERSION;
+use crosslane_wire::codec::{self, MAX_MESSAGE};
+use crosslane_wire::local::{Reply, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Uid;
+use serde_json::Value;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longest that an honest program waits for anything; most take microseconds.
+pub(crate) const LONG: Duration = Duration::from_secs(5);
+/// Longest until what a hostile program left is gone: doubtful ends are looked at each second.
+const SETTLED: Duration = Duration::from_secs(20);
+/// Inputs between two looks whether all was given back.
+const SETTLE_EVERY: u32 = 400;
+/// Bytes that the honest stream moves each way for each input.
+const EXCHANGE: usize = 10_000;
+/// Descriptors that daemons may have more than at first: life pages and channels that come later.
+const SPARE: usize = 16;
+
+/// A port of a daemon.
+pub(crate) struct TestPort {
+    /// File name of the cable.
+    pub(crate) cable: &'static str,
+    /// Whether this end listens.
+    pub(crate) listens: bool,
+}
+
+/// What can be counted of what programs hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    sessions: u64,
+    circuits: usize,
+    listeners: usize,
+    windows: Vec<u64>,
+}
+
+/// Daemons with the honest pair: one program on host 1, one on the last host.
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+    daemons: Vec<JoinHandle<()>>,
+    honest: Option<(Stream, Stream)>,
+    sent: usize,
+    inputs: u32,
+    before: Vec<Held>,
+    descriptors: usize,
+}
+
+impl World {
+    /// Starts a daemon for each list of ports, waits until those that `joined` names see each other, and joins the
+    /// honest pair.
+    pub(crate) fn start(hosts: &[&[TestPort]], more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Other users reach the control sockets.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut world = Self {
+            folder,
+            daemons: Vec::new(),
+            honest: None,
+            sent: 0,
+            inputs: 0,
+            before: Vec::new(),
+            descriptors: 0,
+        };
+        for (number, ports) in (1..).zip(hosts) {
+            world.daemon(number, ports, more);
+        }
+        world
+    }
+
+    fn daemon(&mut self, number: usize, ports: &[TestPort], more: &str) {
+        let mut text = format!(
+            "host = {number}\nsubnet = \"127.86.0.0/24\"\ncontrol = \"{}\"\ninterface = \"\"\nring_max = \"256K\"\n\
+             rules = [\"use both server * *:*\", \"use both client * *:*\"]\n{more}\n",
+            self.control(number).display()
+        );
+        for TestPort { cable, listens } in ports {
+            let (path, side) = (self.path(cable), if *listens { "a" } else { "b" });
+            text.push_str(&format!(
+                "[[port]]\nname = \"{cable}\"\ncable = \"{}\"\nside = \"{side}\"\nwindow = \"64M\"\n",
+                path.display()
+            ));
+        }
+        let file = self.path(&format!("{number}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let run = move || {
+            let config = Config::read(&file).unwrap();
+            daemon::serve(config, &file).unwrap();
+        };
+        self.daemons.push(std::thread::Builder::new().name(format!("daemon-{number}")).spawn(run).unwrap());
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn control(&self, number: usize) -> PathBuf {
+        self.path(&format!("{number}.sock"))
+    }
+
+    /// Joins programs on hosts 1 and `to`; what they hold is what is left when all others are gone.
+    pub(crate) fn join_honest(&mut self, to: usize) {
+        let fabric = |number| until("a daemon", || Fabric::open_at(&self.control(number)).ok());
+        let (near, far) = (fabric(1), fabric(to));
+        let listener = far.listen(format!("127.86.0.{to}:0").parse().unwrap()).unwrap();
+        let client = until("a circuit", || near.connect(listener.address()).ok());
+        let server = listener.accept().unwrap();
+        for stream in [&client, &server] {
+            stream.set_receive_timeout(Some(LONG));
+            stream.set_send_timeout(Some(LONG));
+        }
+        // Both programs stay: their sessions are the streams'.
+        self.honest = Some((client, server));
+        drop(listener);
+        self.exchange();
+        until("rest", || {
+            let before = self.held();
+            std::thread::sleep(Duration::from_millis(100));
+            (before == self.held()).then_some(())
+        });
+        self.before = self.held();
+        self.descriptors = open_descriptors();
+    }
+
+    /// What is right after each input: the daemons live and answer, the honest stream moves its bytes. Now and then also
+    /// that all was given back.
+    pub(crate) fn check(&mut self) {
+        self.check_alive();
+        self.exchange();
+        self.inputs += 1;
+        if self.inputs.is_multiple_of(SETTLE_EVERY) || std::env::var_os("CROSSLANE_FUZZ_SETTLE").is_some() {
+            self.settle();
+        }
+    }
+
+    /// All that was taken is given back.
+    pub(crate) fn settle(&self) {
+        let begin = Instant::now();
+        loop {
+            let (held, descriptors) = (self.held(), open_descriptors());
+            let more = descriptors.saturating_sub(self.descriptors);
+            if held == self.before && more <= SPARE {
+                return;
+            }
+            if begin.elapsed() > SETTLED {
+                let status: Vec<Value> = (1..=self.daemons.len()).map(|number| self.status(number)).collect();
+                panic!(
+                    "not given back within {} inputs: {held:?}, {:?} at first; {descriptors} descriptors, {} at first\n{status:#?}",
+                    self.inputs, self.before, self.descriptors
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn check_alive(&self) {
+        for (daemon, number) in self.daemons.iter().zip(1..) {
+            assert!(!daemon.is_finished(), "daemon {number} has ended");
+            let begin = Instant::now();
+            self.status(number);
+            assert!(begin.elapsed() < LONG, "daemon {number} answered after {:?}", begin.elapsed());
+        }
+    }
+
+    /// Bytes both ways, each compared.
+    fn exchange(&mut self) {
+        let Some((client, server)) = &self.honest else { return };
+        for (from, to) in [(client, server), (server, client)] {
+            let byte = |at: usize| u8::try_from((self.sent + at) % 251).unwrap();
+            let bytes: Vec<u8> = (0..EXCHANGE).map(byte).collect();
+            from.send(&bytes).unwrap();
+            let mut got = vec![0; EXCHANGE];
+            to.receive_all(&mut got).unwrap();
+            assert!(got == bytes, "the honest stream's bytes are wrong");
+            self.sent += 1;
+        }
+    }
+
+    pub(crate) fn status(&self, number: usize) -> Value {
+        let session = Session::connect(&self.control(number), None).expect("a session");
+        session.tell(&hello(), &[]);
+        assert!(matches!(session.answer(LONG), Some((Reply::Welcome { .. }, _))), "no welcome");
+        session.tell(&Request::Status, &[]);
+        let mut text = String::new();
+        loop {
+            match session.answer(LONG).expect("no status").0 {
+                Reply::Text { part, last } => {
+                    text.push_str(&part);
+                    if last {
+                        return serde_json::from_str(&text).unwrap();
+                    }
+                }
+                other => panic!("no status but {other:?}"),
+            }
+        }
+    }
+
+    fn held(&self) -> Vec<Held> {
+        let count = |value: &Value| value.as_array().map_or(0, Vec::len);
+        let of = |status: Value| Held {
+            sessions: status["sessions"].as_u64().unwrap_or(0),
+            circuits: count(&status["circuits"]),
+            listeners: count(&status["listeners"]),
+            windows: status["ports"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|port| port["window_used"].as_u64().unwrap_or(0))
+                .collect(),
+        };
+        (1..=self.daemons.len()).map(|number| of(self.status(number))).collect()
+    }
+}
+
+/// What every session begins with.
+pub(crate) fn hello() -> Request {
+    Request::Hello { version: PROTOCOL_VERSION, program: "fuzz".to_owned() }
+}
+
+/// A session that says whatever it likes.
+pub(crate) struct Session(pub(crate) OwnedFd);
+
+impl Session {
+    /// Connects as another user, if one is named and this process may.
+    pub(crate) fn connect(path: &std::path::Path, user: Option<u32>) -> Option<Self> {
+        as_user(user, || {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+            rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).ok()?;
+            Some(Self(socket))
+        })
+    }
+
+    pub(crate) fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> bool {
+        codec::encode(request).is_ok_and(|bytes| self.send(&bytes, fds))
+    }
+
+    /// Sends a packet; whether it went.
+    pub(crate) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+        packet::send(&self.0, bytes, fds).is_ok()
+    }
+
+    /// The next answer, if it comes in time.
+    pub(crate) fn answer(&self, within: Duration) -> Option<(Reply, Vec<OwnedFd>)> {
+        let mut ready = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        let nanos = within.subsec_nanos().into();
+        let timeout = Timespec { tv_sec: within.as_secs().try_into().unwrap(), tv_nsec: nanos };
+        poll(&mut ready, Some(&timeout)).ok()?;
+        let mut buffer = [0; MAX_MESSAGE];
+        match packet::receive(&self.0, &mut buffer) {
+            packet::Received::Packet(len, fds) => Some((codec::decode(&buffer[..len]).ok()?, fds)),
+            _ => None,
+        }
+    }
+}
+
+/// Does something as another user, in a thread of its own.
+pub(crate) fn as_user<T: Send>(user: Option<u32>, what: impl FnOnce() -> T + Send) -> T {
+    let Some(user) = user.filter(|_| rustix::process::geteuid().is_root()) else { return what() };
+    let run = || {
+        let uid = Uid::from_raw(user);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        what()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+/// Asks again and again until `probe` has a value.
+pub(crate) fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + SETTLED;
+    loop {
+        if let Some(value) = probe() {
+            return value;
+        }
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}

@@ -1,0 +1,99 @@
+//! Test programs with libFuzzer in them, by a stable compiler.
+
+use super::targets::Target;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// bolero's targets become libFuzzer's, all assertions stay, and LLVM counts which branches are taken and compared with
+/// what.
+const FLAGS: &[&str] = &[
+    "--cfg",
+    "fuzzing",
+    "--cfg",
+    "fuzzing_libfuzzer",
+    "-Cdebug-assertions",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+];
+
+/// Where everything of this goes, apart from other builds.
+pub(crate) fn folder(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("fuzz")
+}
+
+/// Builds the test programs of `targets` and returns them by package and name.
+pub(crate) fn build(root: &Path, targets: &[Target]) -> Result<HashMap<(String, String), PathBuf>> {
+    let host = host()?;
+    let mut command = Command::new(cargo());
+    command.current_dir(root).args(["test", "--locked", "--no-run", "--profile", "fuzz"]);
+    // With a target named, the flags are not those of build scripts.
+    command.args(["--target", &host, "--message-format", "json-render-diagnostics", "--target-dir"]);
+    command.arg(folder(root)).env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"));
+    for package in targets.iter().map(Target::package).collect::<BTreeSet<_>>() {
+        command.args(["-p", &package]);
+    }
+    for test in targets.iter().map(Target::test).collect::<BTreeSet<_>>() {
+        command.args(["--test", test]);
+    }
+    let output = command.stderr(Stdio::inherit()).output().context("run cargo test")?;
+    if !output.status.success() {
+        bail!(
+            "the fuzz targets cannot be built (libFuzzer needs a C++ compiler: scripts/install-packages.sh test)"
+        );
+    }
+    Ok(programs(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The test programs that cargo's messages name.
+fn programs(messages: &str) -> HashMap<(String, String), PathBuf> {
+    let mut programs = HashMap::new();
+    for line in messages.lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
+        let (Some(program), Some(test)) =
+            (message["executable"].as_str(), message["target"]["name"].as_str())
+        else {
+            continue;
+        };
+        let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+        let folder = manifest.parent().and_then(Path::file_name).unwrap_or_default();
+        let package = format!("crosslane-{}", folder.to_string_lossy());
+        if message["target"]["kind"][0] == "test" {
+            programs.insert((package, test.to_owned()), program.into());
+        }
+    }
+    programs
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The name of this machine's kind.
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("run rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(line.context("rustc -vV names no host")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_the_messages() {
+        let test = r#"{"manifest_path":"/x/crates/shm/Cargo.toml","target":{"kind":["test"],"name":"r"},"executable":"/y"}"#;
+        let bin = r#"{"manifest_path":"/x/crates/node/Cargo.toml","target":{"kind":["bin"],"name":"d"},"executable":"/z"}"#;
+        let programs = programs(&format!("{bin}\nno JSON\n{test}\n{{}}\n"));
+        assert_eq!(programs.len(), 1);
+        assert_eq!(programs[&("crosslane-shm".to_owned(), "r".to_owned())], Path::new("/y"));
+    }
+}

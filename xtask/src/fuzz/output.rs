@@ -1,0 +1,58 @@
+//! What libFuzzer says while it runs.
+
+/// As far as a run has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Inputs that were run.
+    pub(crate) inputs: u64,
+    /// Branches that any input has taken.
+    pub(crate) coverage: u64,
+    /// The same after the inputs that were known before.
+    pub(crate) known: u64,
+    /// Inputs that are worth keeping.
+    pub(crate) corpus: u64,
+}
+
+impl Progress {
+    /// Takes in a line.
+    pub(crate) fn read(&mut self, line: &str) {
+        if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
+            self.inputs = count.trim().parse().unwrap_or(self.inputs);
+        }
+        let Some((count, rest)) =
+            line.strip_prefix('#').and_then(|line| line.split_once(char::is_whitespace))
+        else {
+            return;
+        };
+        self.inputs = count.parse().unwrap_or(self.inputs);
+        self.coverage = number_behind(rest, "cov: ").unwrap_or(self.coverage);
+        self.corpus = number_behind(rest, "corp: ").unwrap_or(self.corpus);
+        if rest.starts_with("INITED") {
+            self.known = self.coverage;
+        }
+    }
+}
+
+fn number_behind(text: &str, label: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(label)?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_tell_how_far_it_is() {
+        let mut progress = Progress::default();
+        for line in [
+            "INFO: Seed: 3",
+            "#2\tINITED cov: 100 ft: 101 corp: 1/1b exec/s: 0 rss: 27Mb",
+            "#1024\tNEW    cov: 140 ft: 300 corp: 12/345b lim: 4 exec/s: 0 rss: 27Mb L: 4/4 MS: 1 CopyPart-",
+            "stat::number_of_executed_units: 2000",
+        ] {
+            progress.read(line);
+        }
+        assert_eq!(progress, Progress { inputs: 2000, coverage: 140, known: 100, corpus: 12 });
+    }
+}

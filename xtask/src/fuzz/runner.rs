@@ -1,0 +1,179 @@
+//! One run of one target.
+
+use super::output::Progress;
+use super::targets::Target;
+use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest that one input may take.
+const STUCK: Duration = Duration::from_secs(25);
+/// So much longer than it should a run may take: to start, and to run what is known.
+const SPARE: Duration = Duration::from_secs(90);
+/// Most resident memory of a target, MB.
+const MEMORY_MB: u32 = 4096;
+
+/// Where a target runs, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Place<'a> {
+    /// The root of the repository.
+    pub(crate) root: &'a Path,
+    /// Where inputs and logs are kept between runs.
+    pub(crate) folder: &'a Path,
+    /// For temporary files, taken away later.
+    pub(crate) temporary: PathBuf,
+    /// The test program.
+    pub(crate) program: &'a Path,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// How far it came.
+    pub(crate) progress: Progress,
+    /// What is wrong, if anything is.
+    pub(crate) fault: Option<String>,
+    /// Inputs that show it.
+    pub(crate) inputs: Vec<PathBuf>,
+}
+
+impl Place<'_> {
+    /// The inputs of earlier runs.
+    pub(crate) fn grown(&self, target: &Target) -> PathBuf {
+        self.folder.join("corpus").join(target.name)
+    }
+
+    /// What the last run said.
+    pub(crate) fn log(&self, target: &Target) -> PathBuf {
+        self.folder.join("log").join(format!("{}.log", target.name))
+    }
+
+    /// The test program, told to run the target under libFuzzer with `arguments`.
+    pub(crate) fn command(&self, target: &Target, arguments: &[String]) -> Command {
+        let mut command = Command::new(self.program);
+        command.args([&target.path(), "--exact", "--nocapture", "--quiet", "--test-threads", "1"]);
+        command.env("BOLERO_LIBFUZZER_ARGS", arguments.join(" ")).env("TMPDIR", &self.temporary);
+        // Ctrl-C is ours to handle: a group of its own.
+        command.current_dir(self.root).process_group(0).stdin(Stdio::null());
+        command
+    }
+
+    /// Searches for `time`; ends early once `stop` is set. `progress` is kept up to date.
+    pub(crate) fn search(
+        &self,
+        target: &Target,
+        (time, seed): (Duration, u32),
+        progress: &Mutex<Progress>,
+        stop: &AtomicBool,
+    ) -> Result<Outcome> {
+        let crashes = self.root.join(target.folder()).join("crashes");
+        let before = files(&crashes);
+        let arguments = self.search_arguments(target, time, seed)?;
+        fs::create_dir_all(&crashes)?;
+        let mut child =
+            self.command(target, &arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let listener = listen(&mut child, &self.log(target))?;
+        let status = std::thread::scope(|scope| {
+            scope.spawn(|| listener.listen(progress));
+            watch(&mut child, Instant::now() + time + SPARE, stop)
+        })?;
+        let inputs: Vec<PathBuf> = files(&crashes).difference(&before).cloned().collect();
+        // Empty ones are of no use to anybody.
+        crashes.ancestors().take(3).try_for_each(fs::remove_dir).ok();
+        let progress = *progress.lock().map_err(|_| anyhow::anyhow!("a listener panicked"))?;
+        let fault = fault(status, progress, stop.load(Ordering::Relaxed));
+        Ok(Outcome { progress, fault, inputs })
+    }
+
+    fn search_arguments(&self, target: &Target, time: Duration, seed: u32) -> Result<Vec<String>> {
+        let grown = self.grown(target);
+        fs::create_dir_all(&grown).with_context(|| format!("make {}", grown.display()))?;
+        let crashes = self.root.join(target.folder()).join("crashes");
+        let mut arguments = vec![shown(self.root, &grown)];
+        let kept = [crashes.clone(), self.root.join(target.folder()).join("corpus")];
+        arguments.extend(kept.iter().filter(|folder| folder.is_dir()).map(|folder| shown(self.root, folder)));
+        arguments.extend([
+            format!("-max_total_time={}", time.as_secs()),
+            // 0 would let libFuzzer choose.
+            format!("-seed={}", seed.max(1)),
+            format!("-max_len={}", target.max_len),
+            format!("-timeout={}", STUCK.as_secs()),
+            format!("-rss_limit_mb={MEMORY_MB}"),
+            format!("-artifact_prefix={}/", shown(self.root, &crashes)),
+            "-len_control=20".to_owned(),
+            "-print_final_stats=1".to_owned(),
+            "-report_slow_units=1000".to_owned(),
+        ]);
+        Ok(arguments)
+    }
+}
+
+/// A path as the target is told it, which splits its arguments at blanks.
+pub(crate) fn shown(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+/// What is wrong with a run that ended so.
+fn fault(status: Option<ExitStatus>, progress: Progress, stopped: bool) -> Option<String> {
+    match status {
+        _ if stopped => None,
+        None => Some("it did not end".to_owned()),
+        Some(status) if !status.success() => Some(format!("it failed ({status})")),
+        Some(_) if progress.inputs == 0 => Some("it ran no input at all".to_owned()),
+        Some(_) => None,
+    }
+}
+
+/// Waits for the end of `child`; ends it itself at `end` (`None` then) and once `stop` is set.
+fn watch(child: &mut Child, end: Instant, stop: &AtomicBool) -> Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        let late = Instant::now() >= end;
+        if late || stop.load(Ordering::Relaxed) {
+            child.kill()?;
+            let status = child.wait()?;
+            return Ok(Some(status).filter(|_| !late));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Reads what a target says.
+struct Listener {
+    lines: BufReader<std::process::ChildStderr>,
+    log: File,
+}
+
+fn listen(child: &mut Child, log: &Path) -> Result<Listener> {
+    fs::create_dir_all(log.parent().unwrap_or(Path::new(".")))?;
+    let lines = BufReader::new(child.stderr.take().context("no stderr")?);
+    Ok(Listener { lines, log: File::create(log)? })
+}
+
+impl Listener {
+    fn listen(mut self, progress: &Mutex<Progress>) {
+        let mut line = Vec::new();
+        while self.lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let _ = self.log.write_all(&line);
+            if let Ok(mut progress) = progress.lock() {
+                progress.read(String::from_utf8_lossy(&line).trim_end());
+            }
+            line.clear();
+        }
+    }
+}
+
+/// The files of a folder.
+pub(crate) fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+}

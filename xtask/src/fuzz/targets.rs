@@ -1,0 +1,128 @@
+//! The fuzz targets: one list, and the check that it is whole.
+
+use crate::sources;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A function with a `bolero::check!()`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// Source file, from the root of the repository: `crates/CRATE/tests/..`.
+    pub(crate) source: &'static str,
+    /// The test function in that file.
+    pub(crate) function: &'static str,
+    /// Longest input, bytes.
+    pub(crate) max_len: u32,
+}
+
+const fn target(name: &'static str, source: &'static str, function: &'static str, max_len: u32) -> Target {
+    Target { name, source, function, max_len }
+}
+
+const RING: &str = "crates/shm/tests/ring_hostile.rs";
+
+/// All of them.
+pub(crate) const TARGETS: &[Target] = &[
+    target("ring_words", RING, "a_consumer_survives_words_that_change_under_it", 4096),
+    target("ring_bytes", RING, "a_consumer_of_rubbish_waits_or_refuses", 4096),
+    target("ring_credit", RING, "a_producer_survives_any_credit", 4096),
+    target("ring_state", RING, "a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring", 4096),
+    target("messages", "crates/wire/tests/hostile.rs", "any_bytes_as_a_message", 1024),
+    target("ip_heads", "crates/wire/tests/hostile.rs", "any_bytes_as_an_ip_packet", 2048),
+    target("scratchpads", "crates/fabric/tests/setup_hostile.rs", "any_words_in_the_scratchpads", 1024),
+    target("soft_frames", "crates/port/tests/soft_frames.rs", "any_frames_and_registers", 2048),
+    target("requests", "crates/node/tests/fuzz/requests.rs", "any_requests_of_programs", 2048),
+];
+
+impl Target {
+    /// The package that it belongs to.
+    pub(crate) fn package(&self) -> String {
+        format!("crosslane-{}", self.parts().first().copied().unwrap_or_default())
+    }
+
+    /// The test program that it is in.
+    pub(crate) fn test(&self) -> &'static str {
+        self.parts().get(2).copied().unwrap_or_default()
+    }
+
+    /// The function with its modules, as the test program names it.
+    pub(crate) fn path(&self) -> String {
+        let parts = self.parts();
+        let modules = parts.get(3..).unwrap_or_default().iter().filter(|module| **module != "main");
+        modules.copied().chain([self.function]).collect::<Vec<_>>().join("::")
+    }
+
+    /// The folder where bolero looks for its inputs: `corpus` and `crashes` in it are tried first, by `cargo test` too.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let beside = Path::new(self.source).parent().unwrap_or(Path::new(""));
+        beside.join("__fuzz__").join(self.path().replace("::", "__"))
+    }
+
+    /// The crate, `tests`, the test program, and modules in it.
+    fn parts(&self) -> Vec<&'static str> {
+        let path = self.source.strip_prefix("crates/").and_then(|path| path.strip_suffix(".rs"));
+        path.unwrap_or_default().split('/').collect()
+    }
+}
+
+/// Fails if the repository has a fuzz target that [`TARGETS`] does not name, or the other way round.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let listed: BTreeSet<(String, String)> =
+        TARGETS.iter().map(|target| (target.source.to_owned(), target.function.to_owned())).collect();
+    let found = found(root)?;
+    let missing: Vec<_> = found.difference(&listed).map(|(file, name)| format!("{file}: {name}")).collect();
+    let gone: Vec<_> = listed.difference(&found).map(|(file, name)| format!("{file}: {name}")).collect();
+    if !missing.is_empty() || !gone.is_empty() {
+        bail!(
+            "xtask/src/fuzz/targets.rs is not the list of fuzz targets:\n  not listed: {missing:?}\n  not there: {gone:?}"
+        );
+    }
+    println!("targets: {} fuzz targets, all listed", found.len());
+    Ok(())
+}
+
+/// File and function of each `bolero::check!` in the repository.
+fn found(root: &Path) -> Result<BTreeSet<(String, String)>> {
+    let mut found = BTreeSet::new();
+    for file in sources::rust_files(root)? {
+        let code = sources::bare(&sources::read(&file)?);
+        for (at, _) in code.match_indices("bolero::check!") {
+            let name = function_around(&code[..at]).with_context(|| format!("{}", file.display()))?;
+            found.insert((sources::shown(root, &file), name));
+        }
+    }
+    Ok(found)
+}
+
+/// The name of the last function that begins in `code`.
+fn function_around(code: &str) -> Result<String> {
+    let at = code.rfind("fn ").context("`bolero::check!` outside of a function")?;
+    Ok(code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_knows_where_it_is() {
+        let plain = target("a", "crates/shm/tests/ring_hostile.rs", "f", 1);
+        assert_eq!((plain.package().as_str(), plain.test()), ("crosslane-shm", "ring_hostile"));
+        assert_eq!(plain.path(), "f");
+        assert_eq!(plain.folder(), Path::new("crates/shm/tests/__fuzz__/f"));
+        let deep = target("b", "crates/node/tests/fuzz/requests.rs", "g", 1);
+        assert_eq!((deep.package().as_str(), deep.test()), ("crosslane-node", "fuzz"));
+        assert_eq!(deep.path(), "requests::g");
+        assert_eq!(deep.folder(), Path::new("crates/node/tests/fuzz/__fuzz__/requests__g"));
+        assert_eq!(target("c", "crates/node/tests/fuzz/main.rs", "h", 1).path(), "h");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<_> = TARGETS.iter().map(|target| target.name).collect();
+        assert_eq!(names.len(), TARGETS.len());
+    }
+}
