@@ -1,6 +1,7 @@
 //! A session with the daemon of this host, over its control socket.
 
 use crate::slices::{Next, Numbers, Slices};
+use crosslane_passing as passing;
 use crosslane_shm::buffer::{self, Located};
 use crosslane_shm::{FarBuffer, MapError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
@@ -9,12 +10,7 @@ use crosslane_wire::{BufferId, CircuitId, DecodeError, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-};
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,8 +22,6 @@ pub const DEFAULT_SOCKET: &str = "/run/crosslane/crosslaned.sock";
 pub const SOCKET_VARIABLE: &str = "CROSSLANE_SOCKET";
 /// How long an answer of the daemon may take.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most descriptors in one packet.
-const MAX_FDS: usize = 4;
 
 /// Why the daemon is of no help.
 #[derive(Debug, Error)]
@@ -351,13 +345,7 @@ impl Session {
 
     fn send(&self, request: &Request, fds: &[BorrowedFd<'_>], flags: SendFlags) -> Result<(), SessionError> {
         let bytes = codec::encode(request)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(fds));
-        }
-        let flags = flags | SendFlags::NOSIGNAL;
-        retry(|| rustix::net::sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags))?;
+        retry(|| passing::send(&self.socket, &bytes, fds, flags))?;
         Ok(())
     }
 
@@ -374,25 +362,16 @@ impl Session {
 
     fn receive(&self, flags: RecvFlags) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
         let mut bytes = [0; MAX_MESSAGE];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = flags | RecvFlags::CMSG_CLOEXEC;
-        let received = retry(|| {
-            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
-        });
-        let received = match received {
-            Err(Errno::AGAIN) => return Err(SessionError::Late),
-            received => received?,
-        };
-        let mut fds = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                fds.extend(rights);
-            }
-        }
+        let received =
+            match retry(|| passing::receive(&self.socket, &mut bytes, flags, passing::Owner::NOBODY)) {
+                Err(Errno::AGAIN) => return Err(SessionError::Late),
+                received => received?,
+            };
         if received.bytes == 0 {
             return Err(Errno::CONNRESET.into());
         }
+        // The daemon has made sure that they block nobody.
+        let fds = received.fds.into_iter().map(passing::Foreign::into_owned).collect();
         Ok((codec::decode(&bytes[..received.bytes])?, fds))
     }
 }

@@ -5,6 +5,7 @@
 //! `tests/attacks`. An attack prints `attacking` when it has begun, and what it got by it; it ends by itself within
 //! [`LIFE`].
 
+pub mod blocking;
 pub mod noise;
 
 use crate::honest::public_copy;
@@ -22,7 +23,7 @@ pub const USER: &str = "nobody";
 pub type Run = fn(&[String]) -> Result<()>;
 
 /// All attacks, by the name of their subcommand.
-pub const ATTACKS: &[(&str, Run)] = &[("noise", noise::run)];
+pub const ATTACKS: &[(&str, Run)] = &[("blocking", blocking::run), ("noise", noise::run)];
 
 /// Runs the attack of that name in this process.
 ///

@@ -6,12 +6,11 @@
 //! greeting comes, or the far daemon breaks off a circuit that its program never had.
 
 use crate::host::Host;
-use crate::proof;
+use crate::proof::Proof;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Role, Scope, State};
 use crosslane_wire::local::Plain;
 use crosslane_wire::{CircuitId, Tuple};
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// Longest that an answer waits for a circuit that was lost, if streams may look for another so long: less than a program
@@ -43,10 +42,8 @@ impl Accepting {
 
 impl Host {
     /// `Accept`: an answer if it stays plain TCP.
-    pub fn accept(&mut self, session: SessionId, slot: u32, socket: OwnedFd) -> Option<Plain> {
-        let Ok(names) = proof::connected(socket.as_fd()) else { return Some(Plain::System) };
-        let scope = self.scope_of(socket.as_fd());
-        drop(socket);
+    pub fn accept(&mut self, session: SessionId, slot: u32, socket: Option<Proof>) -> Option<Plain> {
+        let Some((names, scope)) = self.connected(socket) else { return Some(Plain::System) };
         let tuple = Tuple { client: names.remote, server: names.local };
         let (since, pause) = (self.now, PAUSES[0]);
         self.try_accept(session, Accepting { tuple, scope, slot, since, pause, until: since })

@@ -2,10 +2,10 @@
 
 use crate::eventfd;
 use crate::host::{Host, Waiter};
-use crate::proof::is_eventfd;
 use crate::quota::Kind;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Far, Owner};
+use crosslane_passing::Foreign;
 use crosslane_wire::control::Control;
 use crosslane_wire::local::Reply;
 use crosslane_wire::{ChannelId, CircuitId, PortId, WaiterId};
@@ -17,11 +17,9 @@ const ANSWER: Duration = Duration::from_millis(500);
 
 impl Host {
     /// `Waiter`: registers a wake event.
-    pub fn add_waiter(&mut self, session: SessionId, bell: OwnedFd) -> Reply {
+    pub fn add_waiter(&mut self, session: SessionId, bell: Option<Foreign>) -> Reply {
         let error = |text: &str| Reply::Error { text: text.to_owned() };
-        if !is_eventfd(&bell) {
-            return error("a wake event must be an eventfd");
-        }
+        let Some(bell) = bell else { return error("a wake event must be an eventfd") };
         let charge = match self.charge_session(session, Kind::Descriptors, 1) {
             Ok(charge) => charge,
             Err(text) => return error(&text),

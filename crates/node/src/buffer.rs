@@ -13,11 +13,12 @@ use crate::host::Host;
 use crate::quota::{Charge, Kind};
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Far, Owner};
+use crosslane_passing::Foreign;
 use crosslane_shm::far::check_buffer;
 use crosslane_wire::control::{Control, Handed};
 use crosslane_wire::local::Reply;
 use crosslane_wire::{BufferId, ChannelId, CircuitId, PortId, Reach};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ const NO_MORE: &str =
 #[derive(Debug)]
 pub struct Opened {
     /// Its memory.
-    pub memory: OwnedFd,
+    pub memory: Foreign,
     /// Its bytes.
     pub len: u64,
     /// What may be done with it.
@@ -57,7 +58,7 @@ impl Host {
         circuit: CircuitId,
         buffer: BufferId,
         (len, reach): (u64, Reach),
-        memory: OwnedFd,
+        memory: Foreign,
     ) -> Reply {
         match self.try_share(session, circuit, buffer, (len, reach), memory) {
             Ok(()) => Reply::Done,
@@ -71,7 +72,7 @@ impl Host {
         circuit: CircuitId,
         buffer: BufferId,
         (len, reach): (u64, Reach),
-        memory: OwnedFd,
+        memory: Foreign,
     ) -> Result<(), &'static str> {
         if !self.shares(session, circuit) || !self.is_short(circuit) {
             return Err("there is no such circuit, or it is longer than one cable");

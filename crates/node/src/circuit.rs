@@ -3,7 +3,7 @@
 use crate::address::plain;
 use crate::host::Host;
 use crate::part::{Parts, Slices};
-use crate::proof;
+use crate::proof::Proof;
 use crate::random;
 use crate::session::SessionId;
 use crate::source::source_of;
@@ -14,43 +14,36 @@ use crosslane_wire::local::{self, Plain};
 use crosslane_wire::slice::slice_len;
 use crosslane_wire::{CircuitId, Tuple, rule};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 impl Host {
-    // The program may close its socket as soon as it has the answer, and count on it that the port is free then. So our
-    // copy is closed before the answer goes out.
-
     /// `Connect`: an answer, or `None` if a neighbour must be asked first.
     pub fn connect(
         &mut self,
         session: SessionId,
         remote: SocketAddr,
         slot: u32,
-        socket: OwnedFd,
+        socket: Option<Proof>,
     ) -> Option<Plain> {
-        let scope = self.scope_of(socket.as_fd());
-        let tuple = match self.tuple_of_connect(remote, socket.as_fd(), scope) {
+        let Some(socket) = socket else { return Some(Plain::System) };
+        let scope = self.scope_of(&socket);
+        let tuple = match self.tuple_of_connect(remote, &socket, scope) {
             Ok(tuple) => tuple,
             Err(why) => return Some(why),
         };
-        let hurried =
-            rustix::fs::fcntl_getfl(&socket).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
-        drop(socket);
         let outcome = if self.is_local(tuple.server, scope) {
             self.connect_here(session, tuple, slot, scope)
         } else if scope != Scope(0) {
             Err(Plain::NotFabric)
         } else {
-            self.connect_there(session, tuple, slot, hurried)
+            self.connect_there(session, tuple, slot, socket.nonblocking)
         };
         outcome.err()
     }
 
     /// `Adopt`: an answer if there is no such stream.
-    pub fn adopt(&mut self, session: SessionId, socket: OwnedFd) -> Option<Plain> {
-        let Ok(names) = proof::connected(socket.as_fd()) else { return Some(Plain::System) };
-        let scope = self.scope_of(socket.as_fd());
-        drop(socket);
+    pub fn adopt(&mut self, session: SessionId, socket: Option<Proof>) -> Option<Plain> {
+        let Some((names, scope)) = self.connected(socket) else { return Some(Plain::System) };
         let client = Tuple { client: names.local, server: names.remote };
         let server = Tuple { client: names.remote, server: names.local };
         let circuits = [
@@ -128,13 +121,8 @@ impl Host {
         }
     }
 
-    fn tuple_of_connect(
-        &self,
-        remote: SocketAddr,
-        socket: BorrowedFd<'_>,
-        scope: Scope,
-    ) -> Result<Tuple, Plain> {
-        let local = proof::bound(socket).map_err(|_| Plain::System)?;
+    fn tuple_of_connect(&self, remote: SocketAddr, socket: &Proof, scope: Scope) -> Result<Tuple, Plain> {
+        let local = socket.idle().ok_or(Plain::System)?;
         let mut server = plain(remote);
         if server.ip().is_unspecified() {
             let loopback = if server.is_ipv4() { "127.0.0.1" } else { "::1" };

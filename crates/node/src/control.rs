@@ -1,8 +1,9 @@
 //! The control socket: where programs and tools find the daemon.
 
+use crosslane_passing::{Foreign, Owner};
 use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -32,7 +33,8 @@ pub enum ControlError {
 /// The listening socket; its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
-    socket: OwnedFd,
+    /// Connections that wait here may have queues of their own.
+    socket: Foreign,
     path: PathBuf,
     /// Device and inode of our file: another daemon's is not removed.
     file: Option<(u64, u64)>,
@@ -64,6 +66,7 @@ impl ControlSocket {
         rustix::net::bind(&socket, &address).map_err(|errno| fail("bind")(errno.into()))?;
         chmod(path, Mode::from_raw_mode(0o666)).map_err(|errno| fail("chmod")(errno.into()))?;
         rustix::net::listen(&socket, BACKLOG).map_err(|errno| fail("listen")(errno.into()))?;
+        let socket = Foreign::new(socket, Owner::NOBODY);
         Ok(Self { socket, path: path.to_owned(), file: identity(path) })
     }
 
@@ -72,10 +75,13 @@ impl ControlSocket {
         self.socket.as_fd()
     }
 
-    /// The next session's socket; `None` if nobody waits.
-    pub fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
+    /// The next session's socket, which is its user's; `None` if nobody waits.
+    pub fn accept(&self) -> Result<Option<Foreign>, Errno> {
         match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => Ok(Some(socket)),
+            Ok(socket) => {
+                let owner = owner_of(&socket);
+                Ok(Some(Foreign::new(socket, owner)))
+            }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -93,6 +99,10 @@ impl Drop for ControlSocket {
 fn new_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+fn owner_of(socket: &OwnedFd) -> Owner {
+    sockopt::socket_peercred(socket).map_or(Owner::NOBODY, |peer| Owner::user(peer.uid.as_raw()))
 }
 
 /// Whether somebody accepts connections at `path`.

@@ -34,6 +34,7 @@ const CONTROL: u64 = 1;
 const SIGNALS: u64 = 2;
 const METRICS: u64 = 3;
 const PUMPS: u64 = 4;
+const INBOX: u64 = 5;
 /// The queues of the interface, in order.
 const QUEUES: u64 = 0x80;
 const PORTS: u64 = 0x100;
@@ -90,6 +91,7 @@ impl Engine {
         add(control.socket(), CONTROL)?;
         add(signals.event_fd(), SIGNALS)?;
         add(host.pumps.event_fd(), PUMPS)?;
+        add(host.inbox.event_fd(), INBOX)?;
         for (queue, token) in host.tun.iter().flat_map(Tun::fds).zip(QUEUES..) {
             add(queue, token)?;
         }
@@ -175,6 +177,7 @@ impl Engine {
             CONTROL => self.accept(),
             SIGNALS => self.handle_signals(),
             PUMPS => self.busy |= self.host.hear_pumps(),
+            INBOX => self.busy |= self.host.hear_inbox(),
             METRICS => {
                 let (host, now) = (&self.host, self.host.now);
                 if let Some(metrics) = &mut self.metrics {
@@ -275,11 +278,18 @@ impl Engine {
             if session.is_clogged() || session.is_dead() {
                 flags |= epoll::EventFlags::OUT;
             }
+            if flags.is_empty() && session.hung_up {
+                // The kernel would say so again and again, while we wait for something else.
+                if self.watched.remove(&id).is_some() {
+                    let _ = epoll::delete(&self.epoll, &**session.socket());
+                }
+                continue;
+            }
             let data = epoll::EventData::new_u64(SESSIONS + id.0);
             let outcome = match self.watched.insert(id, flags) {
                 Some(old) if old == flags => Ok(()),
-                Some(_) => epoll::modify(&self.epoll, session.socket(), data, flags),
-                None => epoll::add(&self.epoll, session.socket(), data, flags),
+                Some(_) => epoll::modify(&self.epoll, &**session.socket(), data, flags),
+                None => epoll::add(&self.epoll, &**session.socket(), data, flags),
             };
             if let Err(errno) = outcome {
                 tracing::warn!(%errno, session = id.0, "session cannot be watched");

@@ -3,11 +3,13 @@
 use crate::cable::{Cable, CableEvent};
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
+use crate::inbox::Inbox;
 use crate::ip::Allowance;
 use crate::listener::Listeners;
 use crate::netns;
 use crate::offload::Engines;
 use crate::part::Parts;
+use crate::proof::{Connected, Proof};
 use crate::pump::Pumps;
 use crate::quota::{self, Charge, Kind, Ledger, Said};
 use crate::random;
@@ -17,11 +19,11 @@ use crate::transit::{Passage, PumpAsks};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_fabric::{Circuits, Links};
+use crosslane_passing::Foreign;
 use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, TransitId, WaiterId};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends that each host may have here before a program accepts them.
@@ -35,7 +37,7 @@ pub struct Waiter {
     /// Whose it is.
     pub session: SessionId,
     /// An eventfd.
-    pub bell: OwnedFd,
+    pub bell: Foreign,
     /// What its user pays for it.
     pub charge: Charge,
 }
@@ -66,6 +68,8 @@ pub struct Host {
     pub pump_asks: Vec<PumpAsks>,
     /// Sessions.
     pub sessions: BTreeMap<SessionId, Session>,
+    /// Requests that were taken aside.
+    pub inbox: Inbox,
     /// Accelerated listeners.
     pub listeners: Listeners,
     /// Wake events of all sessions.
@@ -119,7 +123,7 @@ impl Host {
     /// A host with its ports and its interface; nobody is there yet.
     ///
     /// # Errors
-    /// The pumps' eventfd cannot be made.
+    /// An eventfd cannot be made.
     pub fn new(config: Config, cables: Vec<Cable>, tun: Option<Tun>) -> Result<Self, Errno> {
         let me = config.addresses.me;
         let mut links = Links::new(me, incarnation());
@@ -141,6 +145,7 @@ impl Host {
             offload: None,
             pump_asks: Vec::new(),
             sessions: BTreeMap::new(),
+            inbox: Inbox::new()?,
             listeners: Listeners::default(),
             waiters: HashMap::new(),
             doubts: BTreeMap::new(),
@@ -187,11 +192,17 @@ impl Host {
     }
 
     /// The network namespace that a socket belongs to.
-    pub fn scope_of(&self, socket: BorrowedFd<'_>) -> Scope {
-        match netns::cookie(socket) {
+    pub fn scope_of(&self, socket: &Proof) -> Scope {
+        match socket.namespace {
             Some(cookie) if Some(cookie) != self.netns => Scope(cookie),
             _ => Scope(0),
         }
+    }
+
+    /// The connection that a socket proves, and its network namespace.
+    pub fn connected(&self, socket: Option<Proof>) -> Option<(Connected, Scope)> {
+        let socket = socket?;
+        Some((socket.connected()?, self.scope_of(&socket)))
     }
 
     /// A cable by its port.
@@ -200,7 +211,7 @@ impl Host {
     }
 
     /// A program or tool connected.
-    pub fn add_session(&mut self, id: SessionId, socket: OwnedFd) {
+    pub fn add_session(&mut self, id: SessionId, socket: Foreign) {
         let mut session = match Session::new(id, socket, self.ledger.clone(), self.now) {
             Ok(session) => session,
             Err(errno) => return tracing::debug!(%errno, "session without credentials"),

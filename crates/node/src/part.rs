@@ -272,6 +272,7 @@ mod tests {
         let mut parts = Parts::new(Some(slices(0)));
         parts.slot = arena.allot().unwrap();
         let view = ArenaView::map(&fd).unwrap();
+        let fd = crosslane_passing::Foreign::new(fd, crosslane_passing::Owner::NOBODY);
         parts.arena =
             Some(Rc::new(ProgramArena { fd, view, identity: (0, 0), charge: Charge::of_nothing() }));
         parts.slices.extend([1, 2].map(slices));

@@ -1,6 +1,7 @@
 //! What a socket that a program hands over proves: which connection or listener the program really holds.
 
 use crate::address::plain;
+use crate::netns;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::net::SocketAddr;
@@ -24,35 +25,72 @@ pub struct Connected {
     pub remote: SocketAddr,
 }
 
-/// Proves a listener.
-pub fn listening(socket: BorrowedFd<'_>) -> Result<Listening, Errno> {
-    check_tcp(socket)?;
-    if !sockopt::socket_acceptconn(socket)? {
-        return Err(Errno::INVAL);
+/// A TCP socket that a program handed over, as it was when it came. Only work that is done aside may ask a socket for that:
+/// its addresses are behind its lock, which the program can hold for as long as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// What it is.
+    pub state: State,
+    /// The network namespace that it belongs to; `None` if the kernel cannot tell.
+    pub namespace: Option<u64>,
+    /// Whether its program does not want to wait.
+    pub nonblocking: bool,
+}
+
+/// What a TCP socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It listens.
+    Listening(Listening),
+    /// It is connected.
+    Connected(Connected),
+    /// It is neither; its address in plain form.
+    Idle(SocketAddr),
+}
+
+impl Proof {
+    /// Asks a socket, and refuses all but TCP. May block: see [`Proof`].
+    pub fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
+        check_tcp(socket)?;
+        let nonblocking = rustix::fs::fcntl_getfl(socket)?.contains(rustix::fs::OFlags::NONBLOCK);
+        Ok(Self { state: State::of(socket)?, namespace: netns::cookie(socket), nonblocking })
     }
-    let address = local(socket)?;
-    let dual = address.is_ipv6() && !sockopt::ipv6_v6only(socket)?;
-    Ok(Listening { address, dual })
-}
 
-/// Proves a socket that is bound and neither listens nor is connected: its address in plain form.
-pub fn bound(socket: BorrowedFd<'_>) -> Result<SocketAddr, Errno> {
-    check_tcp(socket)?;
-    if sockopt::socket_acceptconn(socket)? || rustix::net::getpeername(socket).is_ok() {
-        return Err(Errno::ISCONN);
+    /// The listener that this proves.
+    pub fn listening(&self) -> Option<Listening> {
+        if let State::Listening(listening) = self.state { Some(listening) } else { None }
     }
-    local(socket).map(plain)
+
+    /// The connection that this proves.
+    pub fn connected(&self) -> Option<Connected> {
+        if let State::Connected(names) = self.state { Some(names) } else { None }
+    }
+
+    /// The address of a socket that neither listens nor is connected, in plain form.
+    pub fn idle(&self) -> Option<SocketAddr> {
+        if let State::Idle(local) = self.state { Some(local) } else { None }
+    }
 }
 
-/// Proves a connection.
-pub fn connected(socket: BorrowedFd<'_>) -> Result<Connected, Errno> {
-    check_tcp(socket)?;
-    let remote = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
-    let remote = SocketAddr::try_from(remote).map_err(|_| Errno::AFNOSUPPORT)?;
-    Ok(Connected { local: plain(local(socket)?), remote: plain(remote) })
+impl State {
+    fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let address = local(socket)?;
+        if sockopt::socket_acceptconn(socket)? {
+            let dual = address.is_ipv6() && !sockopt::ipv6_v6only(socket)?;
+            return Ok(Self::Listening(Listening { address, dual }));
+        }
+        match rustix::net::getpeername(socket) {
+            Ok(remote) => {
+                let remote = remote.and_then(|remote| SocketAddr::try_from(remote).ok());
+                let remote = plain(remote.ok_or(Errno::AFNOSUPPORT)?);
+                Ok(Self::Connected(Connected { local: plain(address), remote }))
+            }
+            Err(_) => Ok(Self::Idle(plain(address))),
+        }
+    }
 }
 
-/// Whether a descriptor is an eventfd, which a daemon may write to without being held up for long.
+/// Whether a descriptor is an eventfd, which a daemon may write to without being held up for long. Never blocks.
 pub fn is_eventfd(fd: impl AsFd) -> bool {
     use std::os::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
@@ -83,27 +121,29 @@ mod tests {
     fn sockets_prove_what_they_are_and_nothing_else() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        assert_eq!(listening(listener.as_fd()), Ok(Listening { address, dual: false }));
+        let proof = Proof::of(listener.as_fd()).unwrap();
+        assert_eq!(proof.state, State::Listening(Listening { address, dual: false }));
+        assert!(proof.connected().is_none() && proof.idle().is_none() && !proof.nonblocking);
         let stream = TcpStream::connect(address).unwrap();
-        assert_eq!(connected(stream.as_fd()).unwrap().remote, address);
-        assert!(listening(stream.as_fd()).is_err());
-        assert!(bound(stream.as_fd()).is_err());
-        assert!(connected(listener.as_fd()).is_err());
+        stream.set_nonblocking(true).unwrap();
+        let proof = Proof::of(stream.as_fd()).unwrap();
+        assert_eq!(proof.connected().unwrap().remote, address);
+        assert!(proof.listening().is_none() && proof.idle().is_none() && proof.nonblocking);
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(listening(udp.as_fd()).is_err() && connected(udp.as_fd()).is_err());
-        assert!(bound(udp.as_fd()).is_err());
+        assert!(Proof::of(udp.as_fd()).is_err());
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(connected(file.as_fd()).is_err() && !is_eventfd(&file));
+        assert!(Proof::of(file.as_fd()).is_err() && !is_eventfd(&file));
     }
 
     #[test]
     fn a_dual_listener_and_its_connections_are_seen_as_ipv4() {
         let Ok(listener) = TcpListener::bind("[::]:0") else { return };
         let port = listener.local_addr().unwrap().port();
-        assert!(listening(listener.as_fd()).unwrap().dual);
+        assert!(Proof::of(listener.as_fd()).unwrap().listening().unwrap().dual);
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let (server, _) = listener.accept().unwrap();
-        let (client, server) = (connected(client.as_fd()).unwrap(), connected(server.as_fd()).unwrap());
+        let of = |socket: &TcpStream| Proof::of(socket.as_fd()).unwrap().connected().unwrap();
+        let (client, server) = (of(&client), of(&server));
         assert_eq!((client.local, client.remote), (server.remote, server.local));
     }
 }

@@ -1,14 +1,15 @@
 //! What sessions ask, and what they get.
 
+use crate::given::{self, Arrived, Given};
 use crate::host::Host;
-use crate::packet::{self, Received};
-use crate::proof;
+use crate::proof::Proof;
 use crate::quota::Kind;
 use crate::session::{Note, Session, SessionId, Waiting};
-use crosslane_wire::codec::{self, MAX_MESSAGE};
+use crosslane_passing::has_descriptors;
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{DecodeError, PROTOCOL_VERSION};
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Most requests of one session in one turn.
@@ -17,7 +18,6 @@ const BATCH: usize = 64;
 impl Host {
     /// Reads and handles what a session asks. `hung_up`: nobody is at the other end, so nothing is waited for.
     pub fn serve(&mut self, id: SessionId, hung_up: bool) {
-        let mut buffer = [0; MAX_MESSAGE];
         self.touched.insert(id);
         if hung_up {
             self.forsake(id);
@@ -31,20 +31,52 @@ impl Host {
             if !session.is_ready() {
                 return;
             }
-            match packet::receive(session.socket(), &mut buffer) {
-                Received::Nothing => return,
-                Received::Packet(len, fds) => self.handle_packet(id, codec::decode(&buffer[..len]), fds),
-                Received::Truncated => session.kill(),
-                Received::Closed => {
-                    session.kill();
-                    break;
+            match has_descriptors(&**session.socket()) {
+                Ok(false) => {
+                    let arrived = given::take_plain(session.socket());
+                    self.handle_arrived(id, arrived);
                 }
-            }
-            self.run_circuits();
-            if self.sessions.get(&id).is_some_and(|session| session.waiting.is_some()) {
-                self.pausing.insert(id);
+                Ok(true) => {
+                    session.reading = true;
+                    return self.inbox.take_aside(id, session.socket());
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => session.kill(),
             }
         }
+        self.end_if_dead(id);
+    }
+
+    /// Handles the requests that were taken aside; whether there were any.
+    pub fn hear_inbox(&mut self) -> bool {
+        self.inbox.hush();
+        let mut heard = false;
+        while let Some((id, arrived)) = self.inbox.poll() {
+            heard = true;
+            self.touched.insert(id);
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.reading = false;
+                self.handle_arrived(id, arrived);
+                self.end_if_dead(id);
+            }
+        }
+        heard
+    }
+
+    fn handle_arrived(&mut self, id: SessionId, arrived: Arrived) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        match arrived {
+            Arrived::Nothing => return,
+            Arrived::Request(request, fds) => self.handle_packet(id, request, fds),
+            Arrived::Truncated | Arrived::Closed => session.kill(),
+        }
+        self.run_circuits();
+        if self.sessions.get(&id).is_some_and(|session| session.waiting.is_some()) {
+            self.pausing.insert(id);
+        }
+    }
+
+    fn end_if_dead(&mut self, id: SessionId) {
         if self.sessions.get(&id).is_some_and(Session::is_dead) {
             self.end_session(id);
         }
@@ -124,6 +156,7 @@ impl Host {
     /// Nobody waits for the answer any more.
     fn forsake(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.hung_up = true;
         if let Some(Waiting::Circuit(circuit)) = session.waiting.take() {
             self.close_end(circuit, true);
             self.run_circuits();
@@ -140,7 +173,7 @@ impl Host {
         self.reply(id, &Reply::Error { text: text.to_owned() });
     }
 
-    fn handle_packet(&mut self, id: SessionId, request: Result<Request, DecodeError>, fds: Vec<OwnedFd>) {
+    fn handle_packet(&mut self, id: SessionId, request: Result<Request, DecodeError>, fds: Vec<Given>) {
         let request = match request {
             Ok(request) => request,
             Err(error) => {
@@ -152,35 +185,39 @@ impl Host {
             }
         };
         let greeted = self.sessions.get(&id).is_some_and(|session| session.greeted);
+        let mut fds = fds.into_iter();
+        let given = fds.next();
         match request {
-            Request::Hello { version, program } => self.hello(id, version, &program, fds),
+            Request::Hello { version, program } => {
+                self.hello(id, version, &program, given);
+            }
             _ if !greeted => self.fail(id, "say Hello first"),
-            Request::Listen => self.listen(id, fds),
+            Request::Listen => self.listen(id, given.and_then(Given::socket)),
             Request::Unlisten { address } => {
                 if self.listeners.remove(id, address) {
                     self.abort_unheard();
                 }
             }
-            Request::Connect { remote, slot } => match fds.into_iter().next() {
-                Some(socket) => {
-                    if let Some(why) = self.connect(id, remote, slot, socket) {
+            Request::Connect { remote, slot } => match given {
+                Some(given) => {
+                    if let Some(why) = self.connect(id, remote, slot, given.socket()) {
                         self.refuse(id, why);
                     }
                 }
                 None => self.fail(id, "Connect needs the socket"),
             },
-            Request::Accept { slot } => match fds.into_iter().next() {
-                Some(socket) => {
-                    if let Some(why) = self.accept(id, slot, socket) {
+            Request::Accept { slot } => match given {
+                Some(given) => {
+                    if let Some(why) = self.accept(id, slot, given.socket()) {
                         self.refuse(id, why);
                     }
                     self.publish_announced();
                 }
                 None => self.fail(id, "Accept needs the socket"),
             },
-            Request::Adopt => match fds.into_iter().next() {
-                Some(socket) => {
-                    if let Some(why) = self.adopt(id, socket) {
+            Request::Adopt => match given {
+                Some(given) => {
+                    if let Some(why) = self.adopt(id, given.socket()) {
                         self.reply(id, &Reply::Plain { why });
                     }
                 }
@@ -192,15 +229,12 @@ impl Host {
             Request::Close { circuit, token, abort } => self.close(circuit, token, abort),
             Request::Violated { circuit, token, text } => self.violated(circuit, token, &text),
             Request::Waiter => {
-                let reply = match fds.into_iter().next() {
-                    Some(bell) => self.add_waiter(id, bell),
-                    None => Reply::Error { text: "Waiter needs an eventfd".to_owned() },
-                };
+                let reply = self.add_waiter(id, given.and_then(Given::event));
                 self.reply(id, &reply);
             }
             Request::WantBell { circuit, waiter } => self.want_bell(id, circuit, waiter),
             Request::Ring { circuit, waiter } => self.ring_far(id, circuit, waiter),
-            Request::Share { circuit, buffer, len, reach } => match fds.into_iter().next() {
+            Request::Share { circuit, buffer, len, reach } => match given.and_then(Given::memory) {
                 Some(memory) => {
                     let reply = self.share(id, circuit, buffer, (len, reach), memory);
                     self.reply(id, &reply);
@@ -211,7 +245,7 @@ impl Host {
             Request::WantBuffer { circuit, buffer } => self.want_buffer(id, circuit, buffer),
             Request::Note { fd, remote, why } => self.note(id, Note { fd, remote, why }),
             Request::Offload => {
-                let reply = self.offload(id, fds);
+                let reply = self.offload(id, given.into_iter().chain(fds).collect());
                 self.reply(id, &reply);
             }
             Request::Engage { circuit, token, generation } => {
@@ -219,8 +253,8 @@ impl Host {
                 self.reply(id, &Reply::Engaged { handle });
             }
             Request::Lend { buffer, len, reach } => {
-                let handle =
-                    fds.into_iter().next().map_or(0, |memory| self.lend(id, buffer, (len, reach), &memory));
+                let memory = given.and_then(Given::memory);
+                let handle = memory.map_or(0, |memory| self.lend(id, buffer, (len, reach), &memory));
                 self.reply(id, &Reply::Lent { handle });
             }
             Request::Status => self.reply_text(id, Self::status),
@@ -233,7 +267,7 @@ impl Host {
         }
     }
 
-    fn hello(&mut self, id: SessionId, version: u32, program: &str, fds: Vec<OwnedFd>) {
+    fn hello(&mut self, id: SessionId, version: u32, program: &str, arena: Option<Given>) {
         if version != PROTOCOL_VERSION {
             let text = format!(
                 "this program speaks version {version} of the protocol, the daemon {PROTOCOL_VERSION}: install the same release of both"
@@ -241,8 +275,9 @@ impl Host {
             return self.fail(id, &text);
         }
         let welcome = self.welcome();
-        let arena = match fds.into_iter().next() {
-            Some(fd) => match self.charge_session(id, Kind::Descriptors, 1) {
+        let arena = match arena.map(Given::memory) {
+            Some(None) => return self.fail(id, "the arena cannot be used: it is no memory"),
+            Some(Some(fd)) => match self.charge_session(id, Kind::Descriptors, 1) {
                 Ok(charge) => Some((fd, charge)),
                 Err(text) => return self.fail(id, &text),
             },
@@ -261,14 +296,11 @@ impl Host {
         }
     }
 
-    fn listen(&mut self, id: SessionId, fds: Vec<OwnedFd>) {
-        let Some(socket) = fds.into_iter().next() else { return self.fail(id, "Listen needs the socket") };
-        let scope = self.scope_of(socket.as_fd());
-        let listening = proof::listening(socket.as_fd());
-        drop(socket);
-        let listening = match listening {
-            Ok(listening) => listening,
-            Err(error) => return self.fail(id, &format!("this is no listening TCP socket: {error}")),
+    fn listen(&mut self, id: SessionId, socket: Option<Proof>) {
+        let Some((listening, scope)) =
+            socket.and_then(|socket| Some((socket.listening()?, self.scope_of(&socket))))
+        else {
+            return self.fail(id, "Listen needs a listening TCP socket");
         };
         match self.charge_session(id, Kind::Listeners, 1) {
             Ok(charge) => {

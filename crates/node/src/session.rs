@@ -3,19 +3,20 @@
 use crate::accept::Accepting;
 use crate::buffer::Opened;
 use crate::life::LifePage;
-use crate::packet;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
+use crosslane_passing::{Foreign, Owner, send};
 use crosslane_shm::MapError;
 use crosslane_shm::arena::ArenaView;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply};
 use crosslane_wire::{BufferId, ChannelId, CircuitId, PortId, WaiterId};
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{SendFlags, sockopt};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most notes that are kept for `explain`; the oldest goes first.
@@ -35,7 +36,7 @@ pub struct SessionId(pub u64);
 #[derive(Debug)]
 pub struct ProgramArena {
     /// The memory.
-    pub fd: OwnedFd,
+    pub fd: Foreign,
     /// Its counters.
     pub view: ArenaView,
     /// Device and inode: a forked process hands over the same one.
@@ -110,7 +111,7 @@ pub struct Note {
 #[derive(Debug)]
 struct Queued {
     bytes: Vec<u8>,
-    fds: Vec<OwnedFd>,
+    fds: Vec<Foreign>,
     /// What its user pays for the descriptors.
     _charge: Charge,
 }
@@ -142,10 +143,14 @@ pub struct Session {
     pub notes: VecDeque<Note>,
     /// What it waits for.
     pub waiting: Option<Waiting>,
+    /// Whether nobody is at the other end any more.
+    pub hung_up: bool,
+    /// Whether its next request is being taken aside.
+    pub reading: bool,
     /// What its user pays for it.
     pub charges: Vec<Charge>,
     greet_until: Duration,
-    socket: OwnedFd,
+    socket: Arc<Foreign>,
     out: VecDeque<Queued>,
     ledger: Ledger,
     dead: bool,
@@ -153,7 +158,7 @@ pub struct Session {
 
 impl Session {
     /// A session on an accepted socket.
-    pub fn new(id: SessionId, socket: OwnedFd, ledger: Ledger, now: Duration) -> Result<Self, Errno> {
+    pub fn new(id: SessionId, socket: Foreign, ledger: Ledger, now: Duration) -> Result<Self, Errno> {
         let peer = sockopt::socket_peercred(&socket)?;
         let pid = peer.pid.as_raw_nonzero().get();
         Ok(Self {
@@ -169,9 +174,11 @@ impl Session {
             held: BTreeSet::new(),
             notes: VecDeque::new(),
             waiting: None,
+            hung_up: false,
+            reading: false,
             charges: Vec::new(),
             greet_until: now + GREETING,
-            socket,
+            socket: Arc::new(socket),
             out: VecDeque::new(),
             ledger,
             dead: false,
@@ -179,12 +186,17 @@ impl Session {
     }
 
     /// The socket.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub fn socket(&self) -> &Arc<Foreign> {
+        &self.socket
+    }
+
+    /// The user, as the one who has to wait for what his descriptors do.
+    pub fn owner(&self) -> Owner {
+        self.socket.owner()
     }
 
     /// `Hello` was said: takes the arena, and returns the life page's descriptor.
-    pub fn greet(&mut self, program: &str, arena: Option<(OwnedFd, Charge)>) -> Result<OwnedFd, MapError> {
+    pub fn greet(&mut self, program: &str, arena: Option<(Foreign, Charge)>) -> Result<OwnedFd, MapError> {
         let arena = match arena {
             Some((fd, charge)) => {
                 let view = ArenaView::map(&fd)?;
@@ -214,11 +226,14 @@ impl Session {
                 return;
             }
         };
-        let outcome =
-            if self.out.is_empty() { packet::send(&self.socket, &bytes, fds) } else { Err(Errno::AGAIN) };
+        let outcome = if self.out.is_empty() {
+            send(&*self.socket, &bytes, fds, SendFlags::DONTWAIT)
+        } else {
+            Err(Errno::AGAIN)
+        };
         match outcome {
             Ok(()) => {}
-            Err(Errno::AGAIN) => match self.keep(bytes, fds) {
+            Err(Errno::AGAIN | Errno::INTR) => match self.keep(bytes, fds) {
                 Some(queued) => self.out.push_back(queued),
                 None => self.dead = true,
             },
@@ -230,7 +245,9 @@ impl Session {
     fn keep(&self, bytes: Vec<u8>, fds: &[BorrowedFd<'_>]) -> Option<Queued> {
         let (payer, count) = (Payer::User(self.uid), fds.len() as u64);
         let _charge = self.ledger.charge(payer, Kind::Descriptors, count, Purpose::New).ok()?;
-        let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>().ok()?;
+        // Some are of other programs, who may have closed theirs.
+        let copy = |fd: &BorrowedFd<'_>| Some(Foreign::new(fd.try_clone_to_owned().ok()?, self.owner()));
+        let fds = fds.iter().map(copy).collect::<Option<_>>()?;
         Some(Queued { bytes, fds, _charge })
     }
 
@@ -253,11 +270,11 @@ impl Session {
     pub fn flush(&mut self) {
         while let Some(Queued { bytes, fds, .. }) = self.out.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            match packet::send(&self.socket, bytes, &fds) {
+            match send(&*self.socket, bytes, &fds, SendFlags::DONTWAIT) {
                 Ok(()) => {
                     self.out.pop_front();
                 }
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN | Errno::INTR) => return,
                 Err(_) => {
                     self.dead = true;
                     return;
@@ -278,7 +295,7 @@ impl Session {
 
     /// Whether requests may be read now.
     pub fn is_ready(&self) -> bool {
-        self.waiting.is_none() && self.out.is_empty() && !self.dead
+        self.waiting.is_none() && !self.reading && self.out.is_empty() && !self.dead
     }
 
     /// Whether the session is of no more use.

@@ -23,6 +23,7 @@ mod upkeep;
 use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
+use crosslane_passing::Foreign;
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::{Reach, SliceRange};
@@ -287,8 +288,7 @@ impl Port for SoftPort {
         if window >= self.config.windows {
             return Err(PortError::NoWindow(window));
         }
-        let copy =
-            self.await_announced(|link| link.slice(window, range).map(|fd| fd.map(OwnedFd::try_clone)))?;
+        let copy = self.await_announced(|link| link.slice(window, range).map(|fd| fd.map(copy_of)))?;
         copy.ok_or_else(no_room)?.map_err(|error| system_error("dup", &error))
     }
 
@@ -305,7 +305,7 @@ impl Port for SoftPort {
             return Err(PortError::NoWindow(window));
         }
         let caching = self.info().caching;
-        let map = |fd: &OwnedFd| Outbound::map(fd, range.len, caching);
+        let map = |fd: &Foreign| Outbound::map(fd, range.len, caching);
         let view = self.await_announced(|link| link.slice(window, range).map(|fd| fd.map(map)))?;
         Ok(view.ok_or_else(no_room)??)
     }
@@ -325,7 +325,7 @@ impl Port for SoftPort {
     }
 
     fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
-        let copy = self.await_announced(|link| link.bell(handle).map(|bell| bell.map(OwnedFd::try_clone)))?;
+        let copy = self.await_announced(|link| link.bell(handle).map(|bell| bell.map(copy_of)))?;
         copy.transpose().map_err(|error| system_error("dup", &error))
     }
 
@@ -338,8 +338,14 @@ impl Port for SoftPort {
         self.await_announced(|link| link.has_buffer(handle).then_some(()))?;
         let taken =
             self.live()?.take_over(handle).filter(|buffer| (buffer.len, buffer.reach) == (len, reach));
-        taken.ok_or(PortError::NotThere)?.memory.ok_or_else(no_room)
+        let memory = taken.ok_or(PortError::NotThere)?.memory.ok_or_else(no_room)?;
+        Ok(memory.into_owned())
     }
+}
+
+/// Another descriptor of what was found to be memory, or a wake event: nobody has to wait for it.
+fn copy_of(fd: &Foreign) -> std::io::Result<OwnedFd> {
+    fd.as_fd().try_clone_to_owned()
 }
 
 /// The peer's memory came when this process, or this cable's share of it, had no room for its descriptor.

@@ -4,14 +4,11 @@ use super::cases::{Case, Outcome};
 use super::link::{Descriptors, Link};
 use crate::affinity::{Cores, Pin};
 use crate::speaker::{Lines, Reaped, end_with_parent, tell};
-use anyhow::{Context, Result, bail};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use anyhow::{Context, Result};
+use crosslane_passing as passing;
+use rustix::net::{RecvFlags, SendFlags};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -74,27 +71,16 @@ impl Session {
 }
 
 fn send_descriptors(to: &UnixStream, invitation: &[u8], descriptors: &Descriptors) -> Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let all = descriptors.all();
-    if !control.push(SendAncillaryMessage::ScmRights(&all)) {
-        bail!("no room for five descriptors");
-    }
-    sendmsg(to, &[IoSlice::new(invitation)], &mut control, SendFlags::NOSIGNAL)?;
+    passing::send(to, invitation, &descriptors.all(), SendFlags::empty())?;
     Ok(())
 }
 
 fn receive_descriptors(from: &UnixStream) -> Result<(Invitation, Descriptors)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; 256];
-    let message = recvmsg(from, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let message = passing::receive(from, &mut bytes, RecvFlags::empty(), passing::Owner::NOBODY)?;
     let invitation = serde_json::from_slice(&bytes[..message.bytes]).context("not an invitation")?;
-    let all = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    Ok((invitation, Descriptors::from_all(all.flatten().collect())?))
+    let all = message.fds.into_iter().map(passing::Foreign::into_owned);
+    Ok((invitation, Descriptors::from_all(all.collect())?))
 }
 
 /// Runs the answering side of [`Session::spawn`] until the measuring side hangs up. Standard input must be the

@@ -6,11 +6,12 @@ use super::worker::Tally;
 use crate::eventfd;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_passing::Foreign;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::remote::Remote;
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,7 +20,7 @@ use std::time::Instant;
 pub(super) struct Table {
     pub(super) desk: Arc<Desk>,
     /// Rung for transfers whose program wants that.
-    pub(super) bell: OwnedFd,
+    pub(super) bell: Foreign,
 }
 
 impl Table {
@@ -38,9 +39,9 @@ pub(super) struct Client {
     pub(super) remote: Remote,
     pub(super) table: Table,
     /// Rung by the program; nobody else has it.
-    pub(super) door: OwnedFd,
+    pub(super) door: Foreign,
     /// The session's socket: the program sees its end only once no thread of ours works for it any more.
-    pub(super) _socket: OwnedFd,
+    pub(super) _socket: Arc<Foreign>,
     pub(super) works: HashMap<u32, Arc<Work>>,
     /// Buffers that it has lent.
     pub(super) lent: HashMap<u32, Arc<FarBuffer>>,
@@ -56,8 +57,8 @@ impl Client {
         session: SessionId,
         remote: Remote,
         table: Table,
-        door: OwnedFd,
-        socket: OwnedFd,
+        door: Foreign,
+        socket: Arc<Foreign>,
     ) -> Self {
         Self {
             session,

@@ -1,12 +1,14 @@
 //! What programs ask of the daemon before they hand transfers over.
 
 use super::{Engines, Work};
+use crate::given::Given;
 use crate::holders::life_of;
 use crate::host::Host;
 use crate::quota::Kind;
 use crate::random;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
+use crosslane_passing::Foreign;
 use crosslane_shm::arena::ArenaDesk;
 use crosslane_shm::desk::Desk;
 use crosslane_shm::remote::Remote;
@@ -14,7 +16,6 @@ use crosslane_shm::{Caching, FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
 use crosslane_wire::slice::{PAGE, slice_len};
 use crosslane_wire::{BufferId, CircuitId, Reach};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Descriptors that two threads keep for a program: for each a door, a bell and the session's socket.
@@ -24,14 +25,13 @@ const GUARDS: core::ops::Range<u64> = 0x100_0000_0000..0x7e00_0000_0000;
 
 impl Host {
     /// `Offload`: the program consents.
-    pub fn offload(&mut self, id: SessionId, fds: Vec<OwnedFd>) -> Reply {
+    pub fn offload(&mut self, id: SessionId, fds: Vec<Given>) -> Reply {
         self.try_offload(id, fds).unwrap_or_else(|why| Reply::Error { text: format!("no offload: {why}") })
     }
 
-    fn try_offload(&mut self, id: SessionId, fds: Vec<OwnedFd>) -> Result<Reply, String> {
-        let Ok([desk, out, into, bell]) = <[OwnedFd; 4]>::try_from(fds) else {
-            return Err("four descriptors are due".to_owned());
-        };
+    fn try_offload(&mut self, id: SessionId, fds: Vec<Given>) -> Result<Reply, String> {
+        let due = "memory and three eventfds are due";
+        let (desk, [out, into, bell]) = desk_and_events(fds).ok_or(due)?;
         let charge = self.charge_session(id, Kind::Descriptors, FDS)?;
         let desk = Desk::open(&desk).map_err(|error| error.to_string())?;
         if self.offload.is_none() {
@@ -44,8 +44,7 @@ impl Host {
         };
         let guard = GUARDS.start + random::u64() % (GUARDS.end - GUARDS.start) / PAGE * PAGE;
         let remote = Remote { pid: session.pid, guard, nonce: random::u64() };
-        let socket = session.socket().try_clone_to_owned().map_err(|error| error.to_string())?;
-        if !engines.add(id, remote, desk, [out, into], &bell, &socket) {
+        if !engines.add(id, remote, desk, [out, into], &bell, session.socket()) {
             return Err("asked before".to_owned());
         }
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -77,7 +76,7 @@ impl Host {
         id: SessionId,
         buffer: BufferId,
         (len, reach): (u64, Reach),
-        memory: &OwnedFd,
+        memory: &Foreign,
     ) -> u32 {
         let Some(engines) = self.offload.as_mut().filter(|engines| engines.has(id)) else { return 0 };
         if let Some(handle) = engines.lent(id, buffer) {
@@ -106,4 +105,11 @@ impl Host {
             life: AtomicU32::new(life_of(self.circuits.get(circuit)?, parts.published)),
         })
     }
+}
+
+fn desk_and_events(fds: Vec<Given>) -> Option<(Foreign, [Foreign; 3])> {
+    let mut fds = fds.into_iter();
+    let desk = fds.next()?.memory()?;
+    let events: Vec<Foreign> = fds.map(Given::event).collect::<Option<_>>()?;
+    Some((desk, events.try_into().ok()?))
 }

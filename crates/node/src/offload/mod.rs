@@ -33,6 +33,7 @@ pub use worker::Tally;
 use crate::eventfd;
 use crate::session::SessionId;
 use client::{Client, Table};
+use crosslane_passing::Foreign;
 use crosslane_shm::desk::{Desk, Way};
 use crosslane_shm::remote::Remote;
 use crosslane_wire::{BufferId, CircuitId};
@@ -121,17 +122,18 @@ impl Engines {
         session: SessionId,
         remote: Remote,
         desk: Desk,
-        doors: [OwnedFd; 2],
-        bell: &OwnedFd,
-        socket: &OwnedFd,
+        doors: [Foreign; 2],
+        bell: &Foreign,
+        socket: &Arc<Foreign>,
     ) -> bool {
         if !self.sessions.insert(session) {
             return false;
         }
         let desk = Arc::new(desk);
         for (at, door) in doors.into_iter().enumerate() {
-            let (Ok(bell), Ok(socket)) = (bell.try_clone(), socket.try_clone()) else { return false };
-            let client = Client::new(session, remote, Table { desk: desk.clone(), bell }, door, socket);
+            let Ok(bell) = bell.try_clone() else { return false };
+            let table = Table { desk: desk.clone(), bell };
+            let client = Client::new(session, remote, table, door, socket.clone());
             self.tell(at, Word::Client(Box::new(client)));
         }
         true

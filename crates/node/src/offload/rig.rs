@@ -9,6 +9,7 @@ use super::worker::{Tally, Worker};
 use crate::eventfd;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
+use crosslane_passing::{Foreign, Owner};
 use crosslane_shm::arena::{Arena, ArenaDesk};
 use crosslane_shm::desk::{Desk, Order, Ticket, Way};
 use crosslane_shm::mem::new_slice;
@@ -176,8 +177,8 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     let (arena, arena_fd) = Arena::create().unwrap();
     let session = SessionId(number as u64 + 1);
     let remote = Remote { pid: i32::try_from(number).unwrap(), guard: 0, nonce: 0 };
-    let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: eventfd::new().unwrap() };
-    let mut client = Client::new(session, remote, table, eventfd::new().unwrap(), eventfd::new().unwrap());
+    let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: event() };
+    let mut client = Client::new(session, remote, table, event(), Arc::new(event()));
     let shared = Arc::new(ArenaDesk::map(&arena_fd).unwrap());
     let streams = (0..streams).map(|stream| {
         let it = stream_of(shared.clone(), arena.allot().unwrap());
@@ -212,4 +213,8 @@ fn stream_of(arena: Arc<ArenaDesk>, slot: u32) -> Stream {
         life: AtomicU32::new(life_word(0, LIFE_ALIVE)),
     };
     Stream { far, ring: into(&there), credits: out(&back), ticket: None, source, work: Arc::new(work) }
+}
+
+fn event() -> Foreign {
+    Foreign::new(eventfd::new().unwrap(), Owner::NOBODY)
 }

@@ -2,12 +2,13 @@
 
 use crosslane_client::native::{Fabric, Stream};
 use crosslane_node::config::Config;
-use crosslane_node::{daemon, packet};
+use crosslane_node::daemon;
+use crosslane_passing::{Foreign, Owner, receive, send};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Uid;
 use serde_json::Value;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -246,7 +247,7 @@ impl Session {
 
     /// Sends a packet; whether it went.
     pub(crate) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
-        packet::send(&self.0, bytes, fds).is_ok()
+        send(&self.0, bytes, fds, SendFlags::DONTWAIT).is_ok()
     }
 
     /// The next answer, if it comes in time.
@@ -256,10 +257,9 @@ impl Session {
         let timeout = Timespec { tv_sec: within.as_secs().try_into().unwrap(), tv_nsec: nanos };
         poll(&mut ready, Some(&timeout)).ok()?;
         let mut buffer = [0; MAX_MESSAGE];
-        match packet::receive(&self.0, &mut buffer) {
-            packet::Received::Packet(len, fds) => Some((codec::decode(&buffer[..len]).ok()?, fds)),
-            _ => None,
-        }
+        let got = receive(&self.0, &mut buffer, RecvFlags::DONTWAIT, Owner::NOBODY).ok()?;
+        let fds = got.fds.into_iter().map(Foreign::into_owned).collect();
+        Some((codec::decode(buffer.get(..got.bytes)?).ok()?, fds))
     }
 }
 

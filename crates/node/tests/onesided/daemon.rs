@@ -5,9 +5,10 @@ use super::{address, fabric, peer, serve};
 use crosslane_client::SessionError;
 use crosslane_client::memory::{Access, Error, Peer};
 use crosslane_client::native;
-use crosslane_node::packet;
+use crosslane_passing::send;
 use crosslane_wire::codec;
 use crosslane_wire::local::Reply;
+use rustix::net::SendFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt::Debug;
 
@@ -73,7 +74,7 @@ fn memory_that_a_new_daemon_refuses_is_told_so() {
     rustix::net::listen(&socket, 1).unwrap();
     let session = rustix::net::accept_with(&socket, flags).unwrap();
     let refusal = codec::encode(&Reply::Error { text: "another version".to_owned() }).unwrap();
-    packet::send(&session, &refusal, &[]).unwrap();
+    send(&session, &refusal, &[], SendFlags::DONTWAIT).unwrap();
     let notice = memory.notices().wait(Some(PATIENCE));
     assert!(matches!(notice, Err(Error::NoAgent)), "{notice:?}");
 }

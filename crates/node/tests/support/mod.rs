@@ -4,14 +4,14 @@
 pub mod joined;
 pub mod liar;
 
-use crosslane_node::packet::{self, Received};
+use crosslane_passing::{Foreign, Owner, receive, send};
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, arena};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::slice::{RING, slice_len};
 use crosslane_wire::{CircuitId, PROTOCOL_VERSION, Tuple};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -261,7 +261,7 @@ impl Client {
     }
 
     pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) {
-        packet::send(&self.socket, &codec::encode(request).unwrap(), fds).unwrap();
+        send(&self.socket, &codec::encode(request).unwrap(), fds, SendFlags::DONTWAIT).unwrap();
     }
 
     /// The control connection.
@@ -275,12 +275,18 @@ impl Client {
     }
 
     pub fn answer(&mut self) -> (Reply, Vec<OwnedFd>) {
+        self.hear().expect("an answer")
+    }
+
+    fn hear(&self) -> Option<(Reply, Vec<OwnedFd>)> {
         wait_readable(self.socket.as_fd());
         let mut buffer = [0; MAX_MESSAGE];
-        match packet::receive(&self.socket, &mut buffer) {
-            Received::Packet(len, fds) => (codec::decode(&buffer[..len]).unwrap(), fds),
-            other => panic!("no answer but {other:?}"),
+        let got = receive(&self.socket, &mut buffer, RecvFlags::DONTWAIT, Owner::NOBODY).ok()?;
+        if got.bytes == 0 {
+            return None;
         }
+        let fds = got.fds.into_iter().map(Foreign::into_owned).collect();
+        Some((codec::decode(&buffer[..got.bytes]).unwrap(), fds))
     }
 
     pub fn text(&mut self, request: &Request) -> String {
@@ -439,13 +445,8 @@ impl Client {
         let mut client = Self::connect_as(path, uid)?;
         let request = Request::Hello { version: PROTOCOL_VERSION, program: format!("user {uid}") };
         let fds: Vec<BorrowedFd<'_>> = arena.into_iter().collect();
-        packet::send(&client.socket, &codec::encode(&request).unwrap(), &fds).ok()?;
-        wait_readable(client.socket.as_fd());
-        let mut buffer = [0; MAX_MESSAGE];
-        let Received::Packet(len, mut fds) = packet::receive(&client.socket, &mut buffer) else {
-            return None;
-        };
-        let reply: Reply = codec::decode(&buffer[..len]).unwrap();
+        send(&client.socket, &codec::encode(&request).unwrap(), &fds, SendFlags::DONTWAIT).ok()?;
+        let (reply, mut fds) = client.hear()?;
         matches!(reply, Reply::Welcome { .. }).then(|| {
             client.life = Some(fds.remove(0).into());
             client.welcome = Some(reply);

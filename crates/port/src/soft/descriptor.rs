@@ -2,10 +2,10 @@
 
 use crosslane_shm::mem::check_memory;
 use rustix::fs::{OFlags, SealFlags};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Refuses all but memory of exactly `len` bytes that can be mapped for loads and stores and never resized.
-pub(super) fn check_slice(fd: &OwnedFd, len: u64) -> Result<(), String> {
+pub(super) fn check_slice(fd: &impl AsFd, len: u64) -> Result<(), String> {
     let seals = check_memory(fd, len).map_err(|error| error.to_string())?;
     if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
         return Err("slice is sealed against stores".into());
@@ -18,7 +18,7 @@ pub(super) fn check_slice(fd: &OwnedFd, len: u64) -> Result<(), String> {
 }
 
 /// Whether the descriptor is an eventfd; `None` if this process cannot tell (no `/proc`).
-pub(super) fn is_eventfd(fd: &OwnedFd) -> Option<bool> {
+pub(super) fn is_eventfd(fd: &impl AsFd) -> Option<bool> {
     let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
     let name = rustix::fs::readlink(path, Vec::new()).ok()?;
     Some(name.as_bytes() == b"anon_inode:[eventfd]")

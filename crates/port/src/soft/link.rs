@@ -6,6 +6,7 @@ use super::registers::{OwnPage, PeerPage};
 use super::socket::{self, Received};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, PortError};
+use crosslane_passing::{Foreign, Owner};
 use crosslane_shm::far::check_buffer;
 use crosslane_wire::{Reach, SliceRange};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,7 +38,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Handed {
     /// Its memory; `None` if there was no room for its descriptor.
-    pub(super) memory: Option<OwnedFd>,
+    pub(super) memory: Option<Foreign>,
     /// Its bytes.
     pub(super) len: u64,
     /// What may be done with it.
@@ -47,16 +48,17 @@ pub(super) struct Handed {
 /// A connection to a peer.
 #[derive(Debug)]
 pub(super) struct Link {
-    socket: OwnedFd,
+    /// What the peer has sent and we have not read is in its queue.
+    socket: Foreign,
     own: OwnPage,
     peer: Option<PeerPage>,
-    windows: Vec<Translation<Option<OwnedFd>>>,
+    windows: Vec<Translation<Option<Foreign>>>,
     announced: usize,
     /// Descriptors of the peer's that we hold, and may hold at most; what comes above that is not kept, so that no
     /// peer can use up what other cables need.
     held: usize,
     hold_most: usize,
-    bells: BTreeMap<u64, Option<OwnedFd>>,
+    bells: BTreeMap<u64, Option<Foreign>>,
     buffers: BTreeMap<u64, Handed>,
     queue: VecDeque<Frame>,
     next_bell: u64,
@@ -72,7 +74,7 @@ impl Link {
         let (own, page) = OwnPage::new()
             .map_err(|error| DownReason::System { what: "register page", errno: system_error(&error) })?;
         let mut link = Self {
-            socket,
+            socket: Foreign::new(socket, Owner::fresh()),
             own,
             peer: None,
             windows: Vec::new(),
@@ -142,7 +144,7 @@ impl Link {
         if bits & !self.own.peer_mask() == 0 || self.own.peer_saw() != peer.wakes() {
             return;
         }
-        if let Ok(true) = socket::send(self.socket(), &Frame::Wake { number }.encode(), None) {
+        if let Ok(true) = socket::send(&self.socket, &Frame::Wake { number }.encode(), None) {
             peer.woke(number);
         }
     }
@@ -151,12 +153,12 @@ impl Link {
     /// the socket when it hears of it by another way.
     pub(super) fn announce(&mut self, frame: &Frame, descriptor: BorrowedFd<'_>) -> Result<bool, DownReason> {
         self.flush()?;
-        Ok(self.queue.is_empty() && socket::send(self.socket.as_fd(), &frame.encode(), Some(descriptor))?)
+        Ok(self.queue.is_empty() && socket::send(&self.socket, &frame.encode(), Some(descriptor))?)
     }
 
     /// Sends a frame, or keeps it until there is room.
     pub(super) fn send(&mut self, frame: Frame) -> Result<(), DownReason> {
-        if self.queue.is_empty() && socket::send(self.socket.as_fd(), &frame.encode(), None)? {
+        if self.queue.is_empty() && socket::send(&self.socket, &frame.encode(), None)? {
             return Ok(());
         }
         if self.queue.len() >= MAX_QUEUED {
@@ -169,7 +171,7 @@ impl Link {
     /// Sends what waits, as far as there is room.
     pub(super) fn flush(&mut self) -> Result<(), DownReason> {
         while let Some(frame) = self.queue.front() {
-            if !socket::send(self.socket.as_fd(), &frame.encode(), None)? {
+            if !socket::send(&self.socket, &frame.encode(), None)? {
                 break;
             }
             self.queue.pop_front();
@@ -198,12 +200,12 @@ impl Link {
     }
 
     /// The peer's slice of exactly this range; `Some(None)` if there was no room for its descriptor.
-    pub(super) fn slice(&self, window: usize, range: SliceRange) -> Option<Option<&OwnedFd>> {
+    pub(super) fn slice(&self, window: usize, range: SliceRange) -> Option<Option<&Foreign>> {
         self.windows.get(window)?.get(range).map(Option::as_ref)
     }
 
     /// A bell of the peer's; `Some(None)` if it cannot be given out.
-    pub(super) fn bell(&self, handle: u64) -> Option<Option<&OwnedFd>> {
+    pub(super) fn bell(&self, handle: u64) -> Option<Option<&Foreign>> {
         self.bells.get(&handle).map(Option::as_ref)
     }
 
@@ -236,7 +238,7 @@ impl Link {
 
     /// Receives and handles at most one frame.
     pub(super) fn step(&mut self, mask: u32) -> Result<Step, DownReason> {
-        let (bytes, mut descriptors, lost) = match socket::receive(self.socket())? {
+        let (bytes, mut descriptors, lost) = match socket::receive(&self.socket)? {
             Received::Nothing => return Ok(Step::Idle),
             Received::Packet { bytes, descriptors, lost } => (bytes, descriptors, lost),
         };
@@ -246,21 +248,14 @@ impl Link {
             }
             Ok(frame)
         });
-        let outcome = match outcome {
-            Ok(frame) => self.handle(frame, &mut descriptors, mask),
-            Err(what) => Err(DownReason::Violation(what)),
-        };
-        if outcome.is_err() {
-            socket::discard(descriptors);
-        }
-        outcome
+        self.handle(outcome.map_err(DownReason::Violation)?, &mut descriptors, mask)
     }
 
     /// Believes nothing that `frame` says. Takes from `descriptors` what it keeps.
     fn handle(
         &mut self,
         frame: Frame,
-        descriptors: &mut Vec<OwnedFd>,
+        descriptors: &mut Vec<Foreign>,
         mask: u32,
     ) -> Result<Step, DownReason> {
         if let Frame::Hello { version, translations } = frame {
@@ -293,7 +288,7 @@ impl Link {
         &mut self,
         version: u32,
         translations: &[u64],
-        descriptors: &[OwnedFd],
+        descriptors: &[Foreign],
         mask: u32,
     ) -> Result<Step, DownReason> {
         if version != VERSION {
@@ -332,7 +327,7 @@ impl Link {
         &mut self,
         window: u32,
         range: SliceRange,
-        descriptors: &mut Vec<OwnedFd>,
+        descriptors: &mut Vec<Foreign>,
     ) -> Result<(), DownReason> {
         if self.announced >= MAX_ANNOUNCED {
             return Err(violation("too many slices".into()));
@@ -347,7 +342,7 @@ impl Link {
         Ok(())
     }
 
-    fn announced_bell(&mut self, handle: u64, descriptors: &mut Vec<OwnedFd>) -> Result<(), DownReason> {
+    fn announced_bell(&mut self, handle: u64, descriptors: &mut Vec<Foreign>) -> Result<(), DownReason> {
         if self.bells.len() >= MAX_ANNOUNCED {
             return Err(violation("too many bells".into()));
         }
@@ -358,7 +353,7 @@ impl Link {
             Some(true) => {}
             Some(false) => return Err(violation("bell is not an eventfd".into())),
             // What cannot be told is not given out.
-            None => socket::discard(std::mem::take(descriptors)),
+            None => descriptors.clear(),
         }
         let kept = self.hold(descriptors);
         self.bells.insert(handle, kept);
@@ -370,7 +365,7 @@ impl Link {
         handle: u64,
         len: u64,
         reach: Reach,
-        descriptors: &mut Vec<OwnedFd>,
+        descriptors: &mut Vec<Foreign>,
     ) -> Result<(), DownReason> {
         if self.buffers.len() >= MAX_HANDED {
             return Err(violation("too many buffers".into()));
@@ -387,7 +382,7 @@ impl Link {
     }
 
     /// The checked descriptor, if there is one and room for it.
-    fn hold(&mut self, descriptors: &mut Vec<OwnedFd>) -> Option<OwnedFd> {
+    fn hold(&mut self, descriptors: &mut Vec<Foreign>) -> Option<Foreign> {
         let fd = descriptors.pop()?;
         if self.held >= self.hold_most {
             return None;
@@ -396,7 +391,7 @@ impl Link {
         Some(fd)
     }
 
-    fn window(&mut self, window: u32) -> Result<&mut Translation<Option<OwnedFd>>, DownReason> {
+    fn window(&mut self, window: u32) -> Result<&mut Translation<Option<Foreign>>, DownReason> {
         let place = usize::try_from(window).ok().and_then(|window| self.windows.get_mut(window));
         place.ok_or_else(|| violation(format!("no window {window}")))
     }

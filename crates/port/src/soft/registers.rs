@@ -16,7 +16,7 @@ use crate::port::{DOORBELLS, SCRATCHPADS};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
 use std::cell::Cell;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 const LEN: u64 = 4096;
 const MASK: usize = 0x40;
@@ -86,7 +86,7 @@ pub(super) struct PeerPage {
 
 impl PeerPage {
     /// Maps a page that the peer sent, after checking it.
-    pub(super) fn map(fd: &OwnedFd) -> Result<Self, String> {
+    pub(super) fn map(fd: &impl AsFd) -> Result<Self, String> {
         check_slice(fd, LEN)?;
         let page = Outbound::map(fd, LEN, Caching::WriteBack).map_err(|error| error.to_string())?;
         Ok(Self { page, rung: [const { Cell::new(0) }; DOORBELLS as usize], wakes: Cell::new(0) })
