@@ -63,6 +63,9 @@ pub(crate) enum Command {
     /// Look at a daemon's configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Keys by which hosts prove who they are to the network
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page, or write all pages into a folder
@@ -147,6 +150,23 @@ pub(crate) enum ConfigCommand {
         /// The file
         file: PathBuf,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a private key in a new file that only its owner can read, and print its public key
+    Generate(KeyArgs),
+    /// Print the public key of a private one
+    Show(KeyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    /// File of the private key
+    pub(crate) file: PathBuf,
+    /// Print the line of the file of public keys for this host (1 to 254), or for all (`*`)
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

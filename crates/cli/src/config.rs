@@ -1,7 +1,9 @@
 //! `crosslane config check`.
 
+use crate::exit;
 use anyhow::Result;
 use crosslane_node::config::Config;
+use crosslane_node::keys::KeyRing;
 use std::io::{Write, stdout};
 use std::path::Path;
 
@@ -11,6 +13,7 @@ use std::path::Path;
 /// What the daemon would say.
 pub(crate) fn check(file: &Path) -> Result<()> {
     let config = Config::read(file)?;
+    let keys = KeyRing::load(&config).map_err(|error| exit::usage(error.to_string()))?;
     let mut out = stdout().lock();
     writeln!(out, "{}: good", file.display())?;
     let [v4, v6] = config.addresses.of(config.addresses.me);
@@ -26,6 +29,11 @@ pub(crate) fn check(file: &Path) -> Result<()> {
         size(config.ring_max),
         config.spin_us
     )?;
+    let yes = |yes: bool| if yes { "yes" } else { "no" };
+    writeln!(out, "link states: signed {}, checked {}", yes(keys.signs()), yes(keys.checks()))?;
+    for (network, host) in &config.networks {
+        writeln!(out, "network {network} is behind host {host}")?;
+    }
     if let Some(address) = config.metrics {
         writeln!(out, "metrics at http://{address}/metrics")?;
     }

@@ -1,10 +1,10 @@
 //! What the command line means: every value checked and every default filled in, before anything is done.
 
 use crate::args::{
-    BenchCommand, CableArgs, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, HostArgs, KillArgs,
-    LabCommand, PingArgs, ResilienceArg, TopArgs, TopologyArg, UpArgs,
+    BenchCommand, CableArgs, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, HostArgs, KeyArgs,
+    KeyCommand, KillArgs, LabCommand, PingArgs, ResilienceArg, TopArgs, TopologyArg, UpArgs,
 };
-use crate::{config, exit, explain, fault, lab, pages, ping, run, status, top};
+use crate::{config, exit, explain, fault, key, lab, pages, ping, run, status, top};
 use anyhow::Result;
 use crosslane_bench::cli::{
     DemoArgs, PerfArgs, QuickArgs, RingArgs, run_demo, run_perf, run_quick, run_ring,
@@ -42,6 +42,7 @@ pub(crate) enum Action {
     Hosts { socket: PathBuf, json: bool },
     Metrics { socket: PathBuf },
     ConfigCheck { file: PathBuf },
+    Key { file: PathBuf, host: Option<String>, new: bool },
     Completions { shell: clap_complete::Shell },
     Man { folder: Option<PathBuf> },
 }
@@ -73,6 +74,8 @@ impl Action {
             Command::Hosts(args) => Self::Hosts { socket, json: args.json },
             Command::Metrics => Self::Metrics { socket },
             Command::Config(ConfigCommand::Check { file }) => Self::ConfigCheck { file },
+            Command::Key(KeyCommand::Generate(args)) => key_of(args, true)?,
+            Command::Key(KeyCommand::Show(args)) => key_of(args, false)?,
             Command::Completions(args) => Self::Completions { shell: args.shell },
             Command::Man(args) => Self::Man { folder: args.folder },
         })
@@ -129,10 +132,19 @@ impl Action {
             Self::Hosts { socket, json } => status::hosts(&socket, json),
             Self::Metrics { socket } => status::metrics(&socket),
             Self::ConfigCheck { file } => config::check(&file),
+            Self::Key { file, host, new } => key::key(&file, host.as_deref(), new),
             Self::Completions { shell } => pages::completions(shell),
             Self::Man { folder } => pages::man(folder.as_deref()),
         }
     }
+}
+
+fn key_of(args: KeyArgs, new: bool) -> Result<Action> {
+    let is_host = |host: &str| host == "*" || host.parse::<u8>().is_ok_and(|host| (1..=254).contains(&host));
+    if let Some(host) = args.host.as_deref().filter(|host| !is_host(host)) {
+        return Err(exit::usage(format!("--host {host}: neither a host id from 1 to 254 nor `*`")));
+    }
+    Ok(Action::Key { file: args.file, host: args.host, new })
 }
 
 fn up_of(args: UpArgs) -> Result<Options> {

@@ -7,6 +7,7 @@ mod exit;
 mod explain;
 mod fault;
 mod intent;
+mod key;
 mod lab;
 mod modes;
 mod pages;

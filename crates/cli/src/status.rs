@@ -57,7 +57,7 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
     for line in Picture::new(&status, &BTreeSet::new()).lines(screen::width(&out), screen::unicode()) {
         writeln!(out, "  {line}")?;
     }
-    writeln!(out, "\n{}\n", activity(&status))?;
+    writeln!(out, "\n{}\n{}\n", activity(&status), link_states(&status))?;
     for table in [hosts_table(&status), ports_table(&status), circuits_table(&status)] {
         if !table.is_empty() {
             table.print(&mut out)?;
@@ -76,6 +76,26 @@ pub(crate) fn activity(status: &Value) -> String {
         counter("transits"),
         counter("moves")
     )
+}
+
+/// Whether link states are signed and checked, and in whose name some were not believed.
+fn link_states(status: &Value) -> String {
+    let states = &status["link_states"];
+    let word = |key: &str, yes, no| if states[key] == true { yes } else { no };
+    let mut text = format!(
+        "link states {}, {}",
+        word("signed", "signed", "not signed"),
+        word("checked", "checked", "not checked")
+    );
+    for refused in rows(states, "refused") {
+        let why = refused["why"].as_str().unwrap_or_default();
+        text.push_str(&format!(
+            "; host {}: {} refused, {why}",
+            cell(&refused["host"]),
+            cell(&refused["count"])
+        ));
+    }
+    text
 }
 
 fn rows<'a>(status: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

@@ -8,21 +8,37 @@
 //!                    +- about us, not ours -> our incarnation goes above it; again and again: two hosts of our id
 //! ```
 //! What is owed to a port is a set of origins, not a queue: however slow a channel is, it is never more than one
-//! record for each host. The newer record is the one with the greater (incarnation, sequence).
+//! record for each host. [`order`] says which record is newer.
+//!
+//! A neighbour may lie about others. So records are taken at a bounded rate ([`pace`]), an origin can always go above what
+//! was forged in its name, each renews its record every [`RENEW`], and one that is older than [`LIFE`] is forgotten. Where
+//! there are keys ([`trust`]), records are signed by their origins, and others are not believed.
+
+mod order;
+mod pace;
+mod trust;
+mod upkeep;
+
+pub use trust::{AllRefused, Distrust, Keys, NoKeys, Refused};
 
 use crate::HOST_MAX;
 use crate::route::{Graph, Way, Ways, path};
 use core::cell::OnceCell;
 use crosslane_wire::control::{LinkState, MAX_LINKS};
 use crosslane_wire::{HostId, PortId};
+use order::{Standing, compare};
+use pace::{Budget, Intake};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use thiserror::Error;
+use upkeep::{LOOK, RETORTS};
 
 /// Most records in one message.
-pub const BATCH: usize = 64;
-/// So many times we go above a record about us before we call it another host of our id.
-const RETORTS: u32 = 4;
-
+pub const BATCH: usize = 32;
+/// How often a host makes its record anew though nothing has changed.
+pub const RENEW: Duration = Duration::from_secs(600);
+/// How old a record becomes before it is forgotten: a host that is out of reach does not renew it.
+pub const LIFE: Duration = Duration::from_secs(1800);
 /// What a neighbour sent that it must not.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum LinksError {
@@ -40,6 +56,21 @@ pub enum LinksError {
     Records(usize),
 }
 
+/// A record, and since when we have it.
+#[derive(Debug)]
+struct Held {
+    record: LinkState,
+    since: Duration,
+}
+
+impl Held {
+    /// How old the record is by now, s.
+    fn age(&self, now: Duration) -> u16 {
+        let held = now.saturating_sub(self.since).as_secs();
+        u16::try_from(u64::from(self.record.age).saturating_add(held)).unwrap_or(u16::MAX)
+    }
+}
+
 /// What follows from the link states.
 #[derive(Debug)]
 struct Found {
@@ -55,38 +86,69 @@ struct Found {
 pub struct Links {
     me: HostId,
     ports: BTreeMap<PortId, HostId>,
-    states: BTreeMap<HostId, LinkState>,
+    states: BTreeMap<HostId, Held>,
     owed: BTreeMap<PortId, BTreeSet<HostId>>,
+    intakes: BTreeMap<PortId, Intake>,
+    keys: Box<dyn Keys>,
+    refused: AllRefused,
     /// Found when they are asked for: many records come at once.
     found: OnceCell<Found>,
     /// The ways as somebody was told of them last, if links have changed since then.
     told: Option<Ways>,
-    retorts: u32,
-    twin: bool,
+    retorts: Budget,
+    /// The incarnation to go above as soon as we may.
+    above: Option<u64>,
+    /// When somebody spread more records in our name than we may go above.
+    twin_at: Option<Duration>,
     reborn: BTreeSet<HostId>,
     /// The ports that ways may begin with; `None`: all.
     onward: Option<BTreeSet<PortId>>,
     highest: u16,
+    now: Duration,
+    /// When something is to be done.
+    due: Duration,
+    look_at: Duration,
+    renew_at: Duration,
 }
 
 impl Links {
     /// A host without cables. `incarnation` must be greater than those of the host's earlier lives (wall clock above
     /// random bits); if it is not, the host goes above them when it hears of them.
     pub fn new(me: HostId, incarnation: u64) -> Self {
-        let own = LinkState { origin: me, incarnation, sequence: 1, neighbours: vec![] };
+        let record =
+            LinkState { origin: me, incarnation, sequence: 1, neighbours: vec![], age: 0, seal: None };
+        let own = Held { record, since: Duration::ZERO };
         Self {
             me,
             ports: BTreeMap::new(),
             states: BTreeMap::from([(me, own)]),
             owed: BTreeMap::new(),
+            intakes: BTreeMap::new(),
+            keys: Box::new(NoKeys),
+            refused: AllRefused::new(),
             found: OnceCell::new(),
             told: Some(Ways::default()),
-            retorts: 0,
-            twin: false,
+            retorts: RETORTS,
+            above: None,
+            twin_at: None,
             reborn: BTreeSet::new(),
             onward: None,
             highest: HOST_MAX,
+            now: Duration::ZERO,
+            due: LOOK,
+            look_at: LOOK,
+            renew_at: RENEW,
         }
+    }
+
+    /// Signs and checks with these keys from now on. What is known and not good by them is forgotten.
+    pub fn use_keys(&mut self, keys: Box<dyn Keys>) {
+        self.keys = keys;
+        self.refused.clear();
+        let (me, keys) = (self.me, &self.keys);
+        self.states.retain(|origin, held| *origin == me || keys.check(&held.record).is_ok());
+        self.forget_ways();
+        self.renew();
     }
 
     /// Hosts may have ids up to `highest`, which is all that bounds what we remember of a neighbour's stories.
@@ -104,14 +166,14 @@ impl Links {
     pub fn handle_cable_up(&mut self, port: PortId, host: HostId) {
         self.ports.insert(port, host);
         self.owed.insert(port, self.states.keys().copied().collect());
-        self.retorts = 0;
-        self.twin = false;
+        self.twin_at = None;
         self.renew();
     }
 
     /// A cable is down.
     pub fn handle_cable_down(&mut self, port: PortId) {
         self.owed.remove(&port);
+        self.intakes.remove(&port);
         if self.ports.remove(&port).is_some() {
             self.renew();
         }
@@ -124,7 +186,7 @@ impl Links {
         }
         records.iter().try_for_each(|record| check(record, self.highest))?;
         for record in records {
-            self.handle_record(port, record);
+            self.take_in(port, record);
         }
         Ok(())
     }
@@ -136,7 +198,11 @@ impl Links {
         while records.len() < BATCH
             && let Some(origin) = owed.pop_first()
         {
-            records.extend(self.states.get(&origin).cloned());
+            let held = self.states.get(&origin);
+            records.extend(held.map(|held| {
+                let age = held.age(self.now).saturating_add(u16::from(origin != self.me));
+                LinkState { age, ..held.record.clone() }
+            }));
         }
         (!records.is_empty()).then_some(records)
     }
@@ -156,9 +222,19 @@ impl Links {
         self.told.take().is_some_and(|told| told != self.found().ways)
     }
 
-    /// Whether another host in the network has our id.
+    /// Whether another host in the network has our id, or somebody forges records in our name.
     pub fn has_twin(&self) -> bool {
-        self.twin
+        self.twin_at.is_some()
+    }
+
+    /// Records that were not believed since the keys were given, by origin.
+    pub fn refused(&self) -> &AllRefused {
+        &self.refused
+    }
+
+    /// Whether what we know of `host` was signed by it, as far as anybody looked.
+    pub fn is_signed(&self, host: HostId) -> bool {
+        self.states.get(&host).is_some_and(|held| held.record.seal.is_some())
     }
 
     /// The shortest way to `host`; none to ourselves.
@@ -193,7 +269,17 @@ impl Links {
 
     /// The number of a host's life; 0 if nothing is known of it.
     pub fn incarnation(&self, host: HostId) -> u64 {
-        self.states.get(&host).map_or(0, |state| state.incarnation)
+        self.states.get(&host).map_or(0, |held| held.record.incarnation)
+    }
+
+    /// How many hosts we know anything of, also out of reach; ourselves among them.
+    pub fn known(&self) -> usize {
+        self.states.len()
+    }
+
+    /// The number of our own newest record: incarnation and sequence.
+    pub fn own_number(&self) -> (u64, u64) {
+        self.states.get(&self.me).map_or((0, 0), |held| (held.record.incarnation, held.record.sequence))
     }
 
     /// Hosts that began a new life since this was asked last.
@@ -220,40 +306,52 @@ impl Links {
         u8::try_from(self.found().ways.hosts().len()).unwrap_or(u8::MAX)
     }
 
-    fn handle_record(&mut self, port: PortId, record: LinkState) {
-        let age = |state: &LinkState| (state.incarnation, state.sequence);
-        let known = self.states.get(&record.origin);
-        match known.map(age) {
-            Some(known) if known == age(&record) => {}
-            Some(known) if known > age(&record) => self.owe(port, record.origin),
-            _ if record.origin == self.me => self.retort(record.incarnation),
-            _ => {
-                let origin = record.origin;
-                let is_other = known.is_none_or(|known| known.neighbours != record.neighbours);
-                if known.is_some_and(|known| known.incarnation != record.incarnation) {
-                    self.reborn.insert(origin);
-                }
-                self.states.insert(origin, record);
-                self.owe_others(port, origin);
-                if is_other {
-                    self.forget_ways();
-                }
-            }
+    /// A record came by a port: it is handled now or waits for its turn. What is known already costs nothing.
+    fn take_in(&mut self, port: PortId, record: LinkState) {
+        if self.standing(&record) == Some(Standing::Same) || u64::from(record.age) >= LIFE.as_secs() {
+            return;
+        }
+        match self.intakes.entry(port).or_default().offer(record, self.now) {
+            Ok(record) => self.handle_record(port, record),
+            Err(until) => self.due = self.due.min(until),
         }
     }
 
-    /// Somebody spreads a newer record about us than ours is: of our own earlier life, or of a twin.
-    fn retort(&mut self, incarnation: u64) {
-        self.retorts += 1;
-        let above = incarnation.checked_add(1);
-        if self.retorts > RETORTS || above.is_none() {
-            self.twin = true;
-            return;
+    /// How a record stands to what is known of its origin, if anything is.
+    fn standing(&self, record: &LinkState) -> Option<Standing> {
+        let known = self.states.get(&record.origin)?;
+        Some(compare(record, &known.record, known.age(self.now)))
+    }
+
+    fn handle_record(&mut self, port: PortId, record: LinkState) {
+        let origin = record.origin;
+        match self.standing(&record) {
+            Some(Standing::Same) => {}
+            Some(Standing::Younger) if origin == self.me => {}
+            Some(Standing::Older) => self.owe(port, origin),
+            _ => match self.keys.check(&record) {
+                Err(why) => {
+                    let refused = self.refused.entry(origin).or_insert(Refused { count: 0, why });
+                    *refused = Refused { count: refused.count + 1, why };
+                }
+                Ok(()) if origin == self.me => self.retort(record.incarnation),
+                Ok(()) => self.believe(port, record),
+            },
         }
-        if let (Some(own), Some(above)) = (self.states.get_mut(&self.me), above) {
-            own.incarnation = above;
+    }
+
+    fn believe(&mut self, port: PortId, record: LinkState) {
+        let origin = record.origin;
+        let known = self.states.get(&origin).map(|held| &held.record);
+        let is_other = known.is_none_or(|known| known.neighbours != record.neighbours);
+        if known.is_some_and(|known| known.incarnation != record.incarnation) {
+            self.reborn.insert(origin);
         }
-        self.renew();
+        self.states.insert(origin, Held { record, since: self.now });
+        self.owe_others(port, origin);
+        if is_other {
+            self.forget_ways();
+        }
     }
 
     fn owe(&mut self, port: PortId, origin: HostId) {
@@ -270,19 +368,6 @@ impl Links {
         }
     }
 
-    /// Our links changed: a new record of ours, owed to all.
-    fn renew(&mut self) {
-        let neighbours: BTreeSet<HostId> = self.ports.values().copied().collect();
-        if let Some(own) = self.states.get_mut(&self.me) {
-            own.sequence = own.sequence.saturating_add(1);
-            own.neighbours = neighbours.into_iter().take(MAX_LINKS).collect();
-        }
-        for owed in self.owed.values_mut() {
-            owed.insert(self.me);
-        }
-        self.forget_ways();
-    }
-
     /// Links have changed: ways are found again when they are asked for.
     fn forget_ways(&mut self) {
         if let Some(found) = self.found.take() {
@@ -292,8 +377,11 @@ impl Links {
 
     fn found(&self) -> &Found {
         self.found.get_or_init(|| {
-            let declared: Vec<(HostId, &[HostId])> =
-                self.states.values().map(|state| (state.origin, state.neighbours.as_slice())).collect();
+            let declared: Vec<(HostId, &[HostId])> = self
+                .states
+                .values()
+                .map(|held| (held.record.origin, held.record.neighbours.as_slice()))
+                .collect();
             let graph = Graph::new(declared, self.ports.values().copied());
             let ports = || self.ports.iter().map(|(port, host)| (*port, *host));
             let all = Ways::new(self.me, ports(), &graph);
@@ -320,93 +408,4 @@ fn check(record: &LinkState, highest: u16) -> Result<(), LinksError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(origin: u16, incarnation: u64, sequence: u64, to: &[u16]) -> LinkState {
-        let neighbours = to.iter().map(|to| HostId(*to)).collect();
-        LinkState { origin: HostId(origin), incarnation, sequence, neighbours }
-    }
-
-    #[test]
-    fn stale_records_are_ignored_and_answered_with_the_newer_one() {
-        let mut links = Links::new(HostId(1), 10);
-        links.handle_cable_up(PortId(0), HostId(2));
-        while links.poll_output(PortId(0)).is_some() {}
-        links.handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3])]).unwrap();
-        links.handle_link_states(PortId(0), vec![record(3, 5, 2, &[2])]).unwrap();
-        assert_eq!(links.next_hop(HostId(3)), Some(Way { hops: 2, port: PortId(0) }));
-        links.handle_link_states(PortId(0), vec![record(3, 5, 1, &[])]).unwrap();
-        assert!(links.next_hop(HostId(3)).is_some());
-        assert_eq!(links.poll_output(PortId(0)), Some(vec![record(3, 5, 2, &[2])]));
-    }
-
-    #[test]
-    fn links_are_those_that_both_hosts_declare_and_that_can_be_reached() {
-        let mut links = Links::new(HostId(1), 10);
-        assert!(links.links().is_empty());
-        links.handle_cable_up(PortId(0), HostId(2));
-        let records = vec![
-            record(2, 5, 2, &[1, 3, 4]),
-            record(3, 5, 2, &[2]),
-            record(7, 5, 1, &[8]),
-            record(8, 5, 1, &[7]),
-        ];
-        links.handle_link_states(PortId(0), records).unwrap();
-        assert_eq!(links.links(), [(HostId(1), HostId(2)), (HostId(2), HostId(3))]);
-        links.handle_cable_down(PortId(0));
-        assert!(links.links().is_empty());
-    }
-
-    #[test]
-    fn a_twin_is_told_from_our_own_earlier_life() {
-        let mut links = Links::new(HostId(1), 10);
-        links.handle_cable_up(PortId(0), HostId(2));
-        links.handle_link_states(PortId(0), vec![record(1, 50, 9, &[3])]).unwrap();
-        assert!(!links.has_twin());
-        let sent = links.poll_output(PortId(0)).unwrap();
-        assert!(sent.iter().any(|own| own.origin == HostId(1) && own.incarnation == 51));
-        for round in 0..10 {
-            links.handle_link_states(PortId(0), vec![record(1, 60 + round, 1, &[3])]).unwrap();
-        }
-        assert!(links.has_twin());
-    }
-
-    #[test]
-    fn one_way_round_takes_the_long_way_too() {
-        let mut links = Links::new(HostId(1), 10);
-        links.go_one_way([PortId(0)]);
-        links.handle_cable_up(PortId(0), HostId(2));
-        links.handle_cable_up(PortId(1), HostId(3));
-        links
-            .handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3]), record(3, 5, 2, &[1, 2])])
-            .unwrap();
-        assert_eq!(links.next_hop(HostId(3)), Some(Way { hops: 2, port: PortId(0) }));
-        let paths: Vec<_> = links.paths(HostId(3)).collect();
-        assert_eq!(paths, [(Way { hops: 2, port: PortId(0) }, vec![HostId(3)])]);
-        assert!(links.is_behind(HostId(3), PortId(0)) && links.is_behind(HostId(3), PortId(1)));
-        assert!(!links.is_behind(HostId(1), PortId(0)) && !links.is_behind(HostId(4), PortId(1)));
-    }
-
-    #[test]
-    fn lies_are_refused_whole() {
-        let mut links = Links::new(HostId(1), 10);
-        links.handle_cable_up(PortId(0), HostId(2));
-        let many = vec![3; MAX_LINKS + 1];
-        for bad in [
-            record(0, 1, 1, &[]),
-            record(3, 1, 1, &[3]),
-            record(3, 1, 1, &[0]),
-            record(3, 1, 1, &[2, 2]),
-            record(3, 1, 1, &[4, 2]),
-            record(3, 1, 1, &many),
-        ] {
-            let records = vec![record(2, 1, 1, &[1]), bad];
-            assert!(links.handle_link_states(PortId(0), records).is_err());
-        }
-        assert!(links.handle_link_states(PortId(0), vec![record(2, 1, 1, &[]); BATCH + 1]).is_err());
-        assert!(!links.states.contains_key(&HostId(2)));
-        links.handle_link_states(PortId(0), vec![record(1, u64::MAX, u64::MAX, &[])]).unwrap();
-        assert!(links.has_twin());
-    }
-}
+mod tests;

@@ -217,7 +217,7 @@ proptest! {
                 neighbours.sort_unstable();
                 neighbours.dedup();
             }
-            let record = LinkState { origin: HostId(origin % 300), incarnation, sequence, neighbours };
+            let record = LinkState { origin: HostId(origin % 300), incarnation, sequence, neighbours, age: 0, seal: None };
             let _ = links.handle_link_states(PortId(0), vec![record]);
         }
         prop_assert!(links.hosts().count() <= 254);

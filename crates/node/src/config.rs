@@ -56,6 +56,10 @@ pub struct Config {
     pub addresses: Addresses,
     /// Networks behind hosts: their addresses count as those of the host.
     pub networks: Vec<(Network, HostId)>,
+    /// File of this host's private key ([`crate::keys`]).
+    pub key: Option<PathBuf>,
+    /// File of all hosts' public keys.
+    pub keys: Option<PathBuf>,
     /// Control socket.
     pub control: PathBuf,
     /// Name of the TUN interface; `None` for no interface.
@@ -216,6 +220,8 @@ mod tests {
             ("host = 1\nnetworks = [\"192.168.7.0/24\"]", "NETWORK HOST"),
             ("host = 1\nnetworks = [\"192.168.7.0/24 255\"]", "NETWORK HOST"),
             ("host = 1\nnetworks = [\"192.168.7.0/24 2\", \"192.168.7.1 3\"]", "192.168.7.0/24"),
+            ("host = 1\nkey = \"key\"", "absolute"),
+            ("host = 1\nkeys = \"keys\"", "absolute"),
             ("host = 1\ncontrol = \"x\"", "absolute"),
             ("host = 1\nrules = [\"x\"]", "rule"),
             ("host = 1\ninterface = \"a b\"", "interface"),

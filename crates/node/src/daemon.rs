@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::control::{ControlError, ControlSocket};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::keys::{KeyError, KeyRing};
 use crate::metrics::MetricsServer;
 use crate::signal::{Signals, raise_descriptor_limit};
 use crate::tun::Tun;
@@ -26,7 +27,7 @@ pub const EXIT_IN_USE: u8 = 3;
 ///
 /// Exit codes: 0 stopped in order, 1 failed, 2 wrong configuration or arguments, 3 another daemon has the control
 /// socket. SIGHUP reads the rules of the configuration file again: which connections are streams (`use`), how those move
-/// their data (`transfer`), whether the daemon's engine copies for them (`offload`, also a key for all). Logs go to
+/// their data (`transfer`), whether the daemon's engine copies for them (`offload`, also a key for all), and the files of keys. Logs go to
 /// standard error; CROSSLANE_LOG chooses what is logged (for example `debug`).
 #[derive(Debug, Parser)]
 #[command(name = "crosslaned", version)]
@@ -51,6 +52,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     if arguments.check {
+        if let Err(error) = KeyRing::load(&config) {
+            eprintln!("crosslaned: {error}");
+            return ExitCode::from(EXIT_CONFIG);
+        }
         println!(
             "{}: good, host {}, {} ports",
             arguments.config.display(),
@@ -65,6 +70,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             eprintln!("crosslaned: {error:#}");
             match error.downcast_ref::<ControlError>() {
                 Some(ControlError::InUse(_)) => ExitCode::from(EXIT_IN_USE),
+                _ if error.is::<KeyError>() => ExitCode::from(EXIT_CONFIG),
                 _ => ExitCode::from(EXIT_FAILED),
             }
         }
@@ -82,8 +88,9 @@ fn init_log() {
 /// Is the daemon of `config`, which was read from `file`, until a signal stops it.
 ///
 /// # Errors
-/// The control socket, the interface, a port or the metrics' address cannot be had, or the kernel's events fail.
+/// The keys are not good, the control socket, the interface, a port or the metrics' address cannot be had, or the kernel's events fail.
 pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
+    let keys = KeyRing::load(&config)?;
     raise_descriptor_limit();
     let signals = Signals::open().context("signals")?;
     let control = ControlSocket::open(&config.control)?;
@@ -94,7 +101,8 @@ pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let (host, path) = (config.addresses.me, config.control.clone());
-    let host_state = Host::new(config, cables, tun).context("pumps")?;
+    let mut host_state = Host::new(config, cables, tun).context("pumps")?;
+    host_state.use_keys(keys);
     let mut engine = Engine::new(host_state, control, signals, file.to_owned(), metrics).context("epoll")?;
     tracing::info!(%host, control = %path.display(), "ready");
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);

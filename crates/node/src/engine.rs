@@ -151,6 +151,7 @@ impl Engine {
         host.cables.iter_mut().for_each(Cable::disarm);
         let now = host.now;
         host.circuits.handle_time(now);
+        host.links.handle_time(now);
         host.tend_ways();
         host.run_circuits();
         host.expire_waiting();

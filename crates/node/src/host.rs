@@ -5,6 +5,7 @@ use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
 use crate::inbox::Inbox;
 use crate::ip::Allowance;
+use crate::keys::KeyRing;
 use crate::listener::Listeners;
 use crate::netns;
 use crate::offload::Engines;
@@ -110,6 +111,12 @@ pub struct Host {
     pub asked: bool,
     /// Answers to packets that have no way.
     pub answers: Allowance,
+    /// Whether our link states are signed, and whether we check those of others.
+    pub signing: (bool, bool),
+    /// Link states that were not believed, as far as that was said.
+    pub refused_records: u64,
+    /// Says that there were.
+    pub refused_records_said: Seldom,
     /// Says that packets of neighbours were refused.
     pub refused_packets: Seldom,
     /// Says that packets of our own kernel were.
@@ -167,6 +174,9 @@ impl Host {
             queue: 0,
             asked: false,
             answers: Allowance::default(),
+            signing: (false, false),
+            refused_records: 0,
+            refused_records_said: Seldom::default(),
             refused_packets: Seldom::default(),
             refused_own_packets: Seldom::default(),
             start: Instant::now(),
@@ -174,6 +184,13 @@ impl Host {
             last_waiter: random::u32(),
             config,
         })
+    }
+
+    /// Signs and checks link states with these keys from now on.
+    pub fn use_keys(&mut self, keys: KeyRing) {
+        self.signing = (keys.signs(), keys.checks());
+        self.refused_records = 0;
+        self.links.use_keys(Box::new(keys));
     }
 
     /// This host's id.
@@ -294,7 +311,8 @@ impl Host {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
         let sweep = (!self.parts.is_empty()).then_some(self.sweep_at);
         let waiting = self.waiting_deadline();
-        [cables, sweep, waiting, self.doubt_at, self.circuits.poll_deadline(), self.ways_deadline()]
+        let links = Some(self.links.poll_deadline());
+        [cables, sweep, waiting, links, self.doubt_at, self.circuits.poll_deadline(), self.ways_deadline()]
             .into_iter()
             .flatten()
             .min()

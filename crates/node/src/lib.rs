@@ -28,6 +28,7 @@ pub mod holders;
 pub mod host;
 pub mod inbox;
 pub mod ip;
+pub mod keys;
 pub mod life;
 pub mod linger;
 pub mod listener;

@@ -49,6 +49,12 @@ impl Host {
                 self.transit_bytes(),
             ),
             ("bells_total", "counter", "Wake events rung.", c.bells.wrapping_add(totals.bells)),
+            (
+                "link_states_refused_total",
+                "counter",
+                "Link states that were not believed since the keys were read.",
+                self.links.refused().values().map(|refused| refused.count).sum(),
+            ),
             ("violations_total", "counter", "Broken protocols.", c.violations),
             ("sessions", "gauge", "Programs and tools connected.", self.sessions.len() as u64),
             ("hosts", "gauge", "Hosts in reach.", self.links.hosts().count() as u64),

@@ -44,6 +44,23 @@ impl Host {
         if self.links.may_have_changed() {
             self.ways_may_have_changed();
         }
+        if !self.links.refused().is_empty() {
+            self.note_refused_records();
+        }
+    }
+
+    /// Says that link states were not believed, if there were more of them.
+    fn note_refused_records(&mut self) {
+        let refused = self.links.refused();
+        let count = refused.values().map(|refused| refused.count).sum();
+        let last = refused.iter().max_by_key(|(_, refused)| refused.count);
+        if count > self.refused_records
+            && let Some((host, refused)) = last
+            && self.refused_records_said.take(self.now).is_some()
+        {
+            tracing::warn!(%host, why = %refused.why, count, "link states in that host's name are not believed");
+            self.refused_records = count;
+        }
     }
 
     fn handle_message(&mut self, port: PortId, message: Control) {

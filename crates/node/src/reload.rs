@@ -1,13 +1,14 @@
-//! SIGHUP: the rules of the configuration file are read again, while everything goes on.
+//! SIGHUP: the rules of the configuration file and the keys are read again, while everything goes on.
 
 use crate::config::Config;
 use crate::host::Host;
+use crate::keys::KeyRing;
 use crate::rule;
 use crosslane_wire::local::Rule;
 use std::path::Path;
 
 impl Host {
-    /// Takes the rules out of `file`, and logs what changed. A file that is not good changes nothing. Programs that
+    /// Takes the rules out of `file`, and the keys out of the files that it names, and logs what changed. A file that is not good changes nothing. Programs that
     /// have met the daemon keep the rules that it told them for what they connect to.
     pub fn reload(&mut self, file: &Path) {
         let new = match Config::read(file) {
@@ -17,13 +18,13 @@ impl Host {
                 return;
             }
         };
-        if (Config { rules: Vec::new(), ..new.clone() })
-            != (Config { rules: Vec::new(), ..self.config.clone() })
-        {
+        let others = |config: &Config| Config { rules: Vec::new(), key: None, keys: None, ..config.clone() };
+        if others(&new) != others(&self.config) {
             tracing::warn!(
-                "only rules are read again: restart the daemon for what else has changed in the file"
+                "only rules and keys are read again: restart the daemon for what else has changed in the file"
             );
         }
+        self.reload_keys(&new);
         for (what, rules) in [
             ("rule is gone", missing(&self.config.rules, &new.rules)),
             ("rule is new", missing(&new.rules, &self.config.rules)),
@@ -35,6 +36,18 @@ impl Host {
         let changed = new.rules != self.config.rules;
         tracing::info!(changed, count = new.rules.len(), "rules were read again");
         self.config.rules = new.rules;
+    }
+
+    fn reload_keys(&mut self, new: &Config) {
+        match KeyRing::load(new) {
+            Ok(keys) if keys.signs() || keys.checks() || self.signing != (false, false) => {
+                tracing::info!(signs = keys.signs(), checks = keys.checks(), "keys were read again");
+                (self.config.key, self.config.keys) = (new.key.clone(), new.keys.clone());
+                self.use_keys(keys);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(%error, "the keys are not good: they stay as they were"),
+        }
     }
 }
 

@@ -40,6 +40,7 @@ impl Host {
             "uptime_s": self.now.as_secs_f64(),
             "sessions": self.sessions.values().filter(|session| session.greeted).count(),
             "twin": self.links.has_twin(),
+            "link_states": self.link_states_json(),
             "hosts": self.hosts_json(),
             "links": self.links.links(),
             "ports": self.cables.iter().map(|cable| self.port_json(cable)).collect::<Vec<_>>(),
@@ -135,10 +136,22 @@ impl Host {
                     "hops": way.hops,
                     "via": self.port_name(way.port),
                     "addresses": self.config.addresses.of(host),
+                    "signed": self.links.is_signed(host),
                     "ways": ways,
                 })
             })
             .collect()
+    }
+
+    /// Whether link states are signed and checked, and those that were not believed.
+    fn link_states_json(&self) -> Value {
+        let refused: Vec<Value> = self
+            .links
+            .refused()
+            .iter()
+            .map(|(host, refused)| json!({"host": host, "count": refused.count, "why": refused.why.to_string()}))
+            .collect();
+        json!({"signed": self.signing.0, "checked": self.signing.1, "refused": refused})
     }
 
     fn port_name(&self, port: PortId) -> &str {

@@ -128,7 +128,14 @@ fn pending_ends_of_a_neighbour_are_bounded() {
 fn lying_link_states_take_the_cable_down_for_a_while_and_nothing_else() {
     let (lab, mut liar) = lab_with_liar();
     let (client, mut server, listener, circuit) = bystander(&lab);
-    let lie = LinkState { origin: HostId(3), incarnation: 1, sequence: 1, neighbours: vec![HostId(3)] };
+    let lie = LinkState {
+        origin: HostId(3),
+        incarnation: 1,
+        sequence: 1,
+        neighbours: vec![HostId(3)],
+        age: 0,
+        seal: None,
+    };
     liar.say(&Control::LinkStates(vec![lie]));
     liar.wait_down();
     let status = lab.wait(1, "counted", |status| status["counters"]["violations"] == 1);
@@ -151,6 +158,8 @@ fn packets_that_lie_are_dropped_and_none_comes_back() {
         incarnation: 1,
         sequence: 1,
         neighbours: to.iter().map(|host| HostId(*host)).collect(),
+        age: 0,
+        seal: None,
     };
     liar.say(&Control::LinkStates(vec![state(2, &[1, 3]), state(3, &[2])]));
     lab.wait_hosts(1, &[2, 3]);
@@ -179,7 +188,14 @@ fn packets_that_lie_are_dropped_and_none_comes_back() {
 #[test]
 fn a_neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
     let (lab, mut liar) = lab_with_liar();
-    let own = LinkState { origin: HostId(2), incarnation: 1, sequence: 1, neighbours: vec![HostId(1)] };
+    let own = LinkState {
+        origin: HostId(2),
+        incarnation: 1,
+        sequence: 1,
+        neighbours: vec![HostId(1)],
+        age: 0,
+        seal: None,
+    };
     liar.say(&Control::LinkStates(vec![own]));
     lab.wait_hosts(1, &[2]);
     let mut client = Client::hello(&lab.control(1), "client", None);

@@ -84,6 +84,8 @@ fn a_packet_of_a_far_host_comes_by_a_port_behind_which_that_host_is() {
         incarnation: 1,
         sequence: 1,
         neighbours: neighbours.iter().map(|host| HostId(*host)).collect(),
+        age: 0,
+        seal: None,
     };
     two.say(&Control::LinkStates(vec![state(2, &[1, 4]), state(4, &[2])]));
     three.say(&Control::LinkStates(vec![state(3, &[1])]));

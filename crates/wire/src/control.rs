@@ -8,17 +8,38 @@ use serde::{Deserialize, Serialize};
 /// Most links in one link-state record; a host has few ports.
 pub const MAX_LINKS: usize = 16;
 
-/// One host's view of its own links, flooded with a sequence number.
+/// One host's view of its own links, flooded with a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
     /// Whose links these are.
     pub origin: HostId,
-    /// Random number of the origin's life: two lives at one time are two hosts of one id.
+    /// Random number of the origin's life: two lives at one time are two hosts of one id. It counts in circles: of two,
+    /// that one is newer which is less than half of all numbers ahead of the other.
     pub incarnation: u64,
     /// Raised by the origin at each change; the highest within the newest incarnation counts.
     pub sequence: u64,
     /// Hosts that the origin reaches over one cable each.
     pub neighbours: Vec<HostId>,
+    /// Time since the origin made it, s. Not sealed: each host on the way adds its own.
+    pub age: u16,
+    /// The origin's signature, if it has a key.
+    pub seal: Option<Seal>,
+}
+
+/// An Ed25519 signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Seal(pub [u8; 32], pub [u8; 32]);
+
+impl LinkState {
+    /// The bytes that are signed: all but the age.
+    pub fn sealed_bytes(&self) -> Vec<u8> {
+        let mut bytes = b"crosslane link state 1:".to_vec();
+        bytes.extend(self.origin.0.to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
+        bytes.extend(self.sequence.to_le_bytes());
+        self.neighbours.iter().for_each(|host| bytes.extend(host.0.to_le_bytes()));
+        bytes
+    }
 }
 
 /// Why a daemon did not make a circuit.

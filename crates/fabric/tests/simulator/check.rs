@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Link states do not storm: `docs/protocol.md` has the bound.
-    fn check_flood(&mut self) {
+    pub(crate) fn check_flood(&mut self) {
         let cables = u64::try_from(self.cables.len()).unwrap();
         let counts = &self.counts;
         let most = 2 * (2 * cables * counts.versions + counts.tables);

@@ -136,7 +136,8 @@ impl Host {
     fn deadline(&self) -> Option<Duration> {
         let joins = self.ports.iter().filter_map(|port| port.join_at).min();
         let asks = self.leaning.then_some(self.ask_at);
-        [joins, self.shorten_at, asks, self.circuits.poll_deadline()].into_iter().flatten().min()
+        let links = Some(self.links.poll_deadline());
+        [joins, self.shorten_at, asks, links, self.circuits.poll_deadline()].into_iter().flatten().min()
     }
 }
 
@@ -196,12 +197,25 @@ impl World {
         self.turn_soon(host);
     }
 
-    fn turn_soon(&mut self, host: usize) {
+    /// The host tells its neighbours soon what it owes them.
+    pub(crate) fn turn_soon(&mut self, host: usize) {
         if !self.hosts[host].turn_due {
             self.hosts[host].turn_due = true;
             let (life, pause) = (self.hosts[host].life, self.random.micros(5, self.turn));
             self.after(pause, Event::Turn(host, life));
         }
+    }
+
+    /// Records that waited are handled, and old ones renewed; whatever comes of it is told soon.
+    pub(crate) fn let_links_know_the_time(&mut self, host: usize) {
+        let links = &mut self.hosts[host].links;
+        if links.poll_deadline() > self.now {
+            return links.handle_time(self.now);
+        }
+        let before = links.own_number();
+        links.handle_time(self.now);
+        self.counts.versions += u64::from(links.own_number() != before);
+        self.turn_soon(host);
     }
 
     /// Tells neighbours what is owed to them, and sees what has changed.

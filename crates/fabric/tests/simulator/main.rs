@@ -9,6 +9,7 @@
 mod check;
 mod dial;
 mod host;
+mod hostile;
 mod memory;
 mod network;
 mod program;
@@ -169,6 +170,49 @@ fn a_thousand_hosts_know_their_ways() {
     world.check();
     assert_eq!(world.wrong, None);
     println!("to know each other: {built:?}\nall: {:?}", world.counts);
+}
+
+/// One host forges, replays and floods for some seconds. When it stops, all know their ways again at once, and have
+/// forgotten hosts that are not there within the aging bound.
+#[test]
+fn a_network_recovers_from_a_hostile_host_that_stops() {
+    for seed in 0..12 {
+        let mut random = Random::new(seed);
+        let form = [Form::Ring, Form::Chain, Form::Torus(4), Form::Random(8)][random.below(4)];
+        let mut world = World::build(random, 16, form, false);
+        let hostile = world.random.below(16);
+        world.plan_forgery(hostile, Duration::from_secs(10));
+        world.plan_faults(3, Form::Chain, Duration::from_secs(8));
+        let ends = world.now + Duration::from_secs(10);
+        world.run(ends + Duration::from_secs(15));
+        world.check_ways();
+        world.run(ends + World::aging_bound());
+        world.check_ways();
+        world.check_forgotten();
+        world.check_flood();
+        assert_eq!(world.wrong, None, "seed {seed}, {form:?}, hostile host {hostile}");
+    }
+}
+
+/// The same where records are signed: nobody is wrong at any time.
+#[test]
+fn where_records_are_signed_a_hostile_host_changes_nothing() {
+    for seed in 0..8 {
+        let mut random = Random::new(seed);
+        let form = [Form::Ring, Form::Chain, Form::Torus(4), Form::Random(8)][random.below(4)];
+        let mut world = World::build(random, 16, form, false);
+        world.give_keys();
+        world.run(world.now + Duration::from_secs(1));
+        let hostile = world.random.below(16);
+        world.plan_forgery(hostile, Duration::from_secs(10));
+        for look in 0..500 {
+            world.after(Duration::from_millis(20 * look), Event::Fault(Fault::Look));
+        }
+        world.run(world.now + Duration::from_secs(20));
+        world.check_ways();
+        world.check_forgotten();
+        assert_eq!(world.wrong, None, "seed {seed}, {form:?}, hostile host {hostile}");
+    }
 }
 
 /// Prints all that happens in one schedule.

@@ -80,6 +80,9 @@ impl World {
     /// Sends by a port what the other side gets if the cable holds.
     pub(crate) fn send(&mut self, host: usize, port: PortId, message: Control) {
         let port = usize::from(port.0);
+        if let Control::LinkStates(records) = &message {
+            self.record(records);
+        }
         let Some(epoch) = self.hosts[host].ports[port].up else { return };
         let Some((cable, side)) = self.hosts[host].plugs[port] else { return };
         let there = &mut self.cables[cable];

@@ -44,6 +44,10 @@ pub(crate) enum Fault {
     Release(usize),
     /// The cable is pulled out, and the host with its two cables, the first of which is named, put in its place.
     Join(usize, usize, usize),
+    /// A host forges or replays some link states.
+    Forge(usize),
+    /// All ways are held against the truth.
+    Look,
     /// All faults are over; cables that are cut stay so if that is wanted.
     Peace(bool),
 }
@@ -96,6 +100,8 @@ impl World {
                 self.plug(first + 1);
                 self.boot(host);
             }
+            Fault::Forge(host) => self.forge(host),
+            Fault::Look => self.check_ways(),
             Fault::Peace(mend) => {
                 for host in 0..self.hosts.len() {
                     self.thaw(host);

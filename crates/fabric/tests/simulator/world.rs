@@ -6,7 +6,7 @@ use crate::network::Cable;
 use crate::program::{Program, Stream};
 use crate::random::Random;
 use crate::schedule::Fault;
-use crosslane_wire::control::Control;
+use crosslane_wire::control::{Control, LinkState};
 use crosslane_wire::{CircuitId, TransitId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -91,6 +91,8 @@ pub(crate) struct World {
     pub(crate) streams: Vec<Stream>,
     /// The longest that a host takes to tell its neighbours what it has heard, microseconds.
     pub(crate) turn: u64,
+    /// What a hostile host has heard, to say it again, if there is one.
+    pub(crate) tape: Option<Vec<LinkState>>,
     /// What was seen.
     pub(crate) counts: Counts,
     /// What went wrong first.
@@ -118,6 +120,7 @@ impl World {
             programs: vec![],
             streams: vec![],
             turn: 60,
+            tape: None,
             counts: Counts::default(),
             wrong: None,
             digest: 0xcbf2_9ce4_8422_2325,
@@ -220,6 +223,7 @@ impl World {
 
     /// A host that runs does what an event means.
     pub(crate) fn host_turn(&mut self, host: usize, event: Event) {
+        self.let_links_know_the_time(host);
         if let Event::Pump(_, _, transit) = event {
             let dry = self.pump(host, transit);
             if dry == [false; 2] {

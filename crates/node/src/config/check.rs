@@ -90,6 +90,15 @@ fn parse_network(line: &str) -> Result<(Network, HostId), String> {
     Ok((Network::parse(network)?, host))
 }
 
+pub(super) fn check_file(key: &str, path: Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {
+    match path {
+        Some(path) if !path.is_absolute() => {
+            Err(value(key, format!("`{}` must be an absolute path", path.display())))
+        }
+        path => Ok(path),
+    }
+}
+
 pub(super) fn check_socket(key: &str, path: PathBuf) -> Result<PathBuf, ConfigError> {
     let len = path.as_os_str().len();
     if !path.is_absolute() || len > SOCKET_PATH_MAX {

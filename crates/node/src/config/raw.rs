@@ -1,9 +1,9 @@
 //! The configuration file as it is written.
 
 use super::check::{
-    check_distinct, check_interface, check_metrics, check_mtu, check_networks, check_offload_copy,
-    check_offload_cpus, check_queues, check_resume, check_ring_max, check_rules, check_socket, check_spin,
-    check_subnet, parse_size, value,
+    check_distinct, check_file, check_interface, check_metrics, check_mtu, check_networks,
+    check_offload_copy, check_offload_cpus, check_queues, check_resume, check_ring_max, check_rules,
+    check_socket, check_spin, check_subnet, parse_size, value,
 };
 use super::quota::RawQuota;
 use super::{Config, ConfigError, PortConfig, WINDOW_MAX, WINDOW_MIN};
@@ -25,6 +25,8 @@ pub(super) struct RawConfig {
     subnet6: String,
     #[serde(default)]
     networks: Vec<String>,
+    key: Option<PathBuf>,
+    keys: Option<PathBuf>,
     #[serde(default = "default_control")]
     control: PathBuf,
     #[serde(default = "default_interface")]
@@ -140,6 +142,8 @@ impl RawConfig {
         let ports = self.port.into_iter().map(RawPort::check).collect::<Result<Vec<_>, _>>()?;
         check_distinct(&ports)?;
         Ok(Config {
+            key: check_file("key", self.key)?,
+            keys: check_file("keys", self.keys)?,
             networks: check_networks(&self.networks, &addresses)?,
             control: check_socket("control", self.control)?,
             interface: check_interface(self.interface)?,

@@ -3,7 +3,7 @@
 use super::{Lab, until};
 use crosslane_node::cable::{Cable, CableEvent};
 use crosslane_node::config::PortConfig;
-use crosslane_wire::control::Control;
+use crosslane_wire::control::{Control, LinkState};
 use crosslane_wire::{ChannelId, HostId, PortId, SliceRange, Tuple};
 use std::time::Instant;
 
@@ -48,6 +48,16 @@ impl Liar {
         self.cable.flush();
     }
 
+    /// A record of `origin` that the neighbour tells, as wanted.
+    pub fn hear_of(&mut self, origin: u16, wanted: impl Fn(&LinkState) -> bool) -> LinkState {
+        let mut buffer = Vec::new();
+        until("a link state", || {
+            self.poll();
+            let Some(Control::LinkStates(records)) = self.cable.receive(&mut buffer) else { return None };
+            records.into_iter().find(|record| record.origin.0 == origin && wanted(record))
+        })
+    }
+
     pub fn hear(&mut self) -> Control {
         let mut buffer = Vec::new();
         until("a message", || {
@@ -80,6 +90,12 @@ impl Liar {
 pub fn packet(hops: u8, to: u16, from: u16, rest: &[u8]) -> Vec<u8> {
     let [to, from] = [to.to_le_bytes(), from.to_le_bytes()];
     [&[hops, 0, to[0], to[1], from[0], from[1]], rest].concat()
+}
+
+/// A record without age and signature.
+pub fn record(origin: u16, incarnation: u64, sequence: u64, neighbours: &[u16]) -> LinkState {
+    let neighbours = neighbours.iter().map(|host| HostId(*host)).collect();
+    LinkState { origin: HostId(origin), incarnation, sequence, neighbours, age: 0, seal: None }
 }
 
 /// A datagram without payload, between these addresses.

@@ -1,0 +1,100 @@
+//! How fast records are taken from a port: so many of each origin at once, and then one now and then. What comes faster
+//! waits, the newest of each origin, so that a neighbour makes neither us nor the network work without end, and nothing is
+//! lost.
+
+use super::order::{Standing, compare};
+use crosslane_wire::HostId;
+use crosslane_wire::control::LinkState;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An allowance: `most` at once, and one more every `every`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    every: Duration,
+    most: u32,
+    /// When nothing is spent any more.
+    whole_at: Duration,
+}
+
+impl Budget {
+    pub(super) const fn new(every: Duration, most: u32) -> Self {
+        Self { every, most, whole_at: Duration::ZERO }
+    }
+
+    /// Takes one; `false` if there is none now.
+    pub(super) fn take(&mut self, now: Duration) -> bool {
+        let may = self.ready_at() <= now;
+        if may {
+            self.whole_at = self.whole_at.max(now) + self.every;
+        }
+        may
+    }
+
+    /// From when on there is one.
+    pub(super) fn ready_at(&self) -> Duration {
+        (self.whole_at + self.every).saturating_sub(self.every * self.most)
+    }
+}
+
+/// Records of one origin that are taken from one port.
+const ORIGIN: Budget = Budget::new(Duration::from_millis(250), 16);
+
+/// What comes by one port.
+#[derive(Debug, Default)]
+pub(super) struct Intake {
+    budgets: BTreeMap<HostId, Budget>,
+    waiting: BTreeMap<HostId, LinkState>,
+}
+
+impl Intake {
+    /// The record, if it may be taken now; else it waits, and this is until when.
+    pub(super) fn offer(&mut self, record: LinkState, now: Duration) -> Result<LinkState, Duration> {
+        let budget = self.budgets.entry(record.origin).or_insert(ORIGIN);
+        if budget.take(now) {
+            return Ok(record);
+        }
+        let until = budget.ready_at();
+        let waits = self.waiting.get(&record.origin);
+        if waits.is_none_or(|waits| compare(&record, waits, 0) == Standing::Newer) {
+            self.waiting.insert(record.origin, record);
+        }
+        Err(until)
+    }
+
+    /// A record whose time has come.
+    pub(super) fn poll(&mut self, now: Duration) -> Option<LinkState> {
+        let ready = self
+            .waiting
+            .keys()
+            .copied()
+            .find(|origin| self.budgets.get_mut(origin).is_none_or(|budget| budget.take(now)));
+        self.waiting.remove(&ready?)
+    }
+
+    /// When [`Self::poll`] has something.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let ready = |origin| self.budgets.get(origin).map_or(Duration::ZERO, Budget::ready_at);
+        self.waiting.keys().map(ready).min()
+    }
+
+    /// Forgets budgets of which nothing is spent.
+    pub(super) fn tidy(&mut self, now: Duration) {
+        self.budgets.retain(|_, budget| budget.whole_at > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_there_at_once_and_comes_back_slowly() {
+        let mut budget = Budget::new(Duration::from_secs(1), 3);
+        let mut taken = |second| {
+            let now = Duration::from_secs(second);
+            (0..9).filter(|_| budget.take(now)).count()
+        };
+        assert_eq!([taken(0), taken(0), taken(1), taken(3), taken(100)], [3, 0, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,98 @@
+//! What a host does about link states as time goes by: renews its own, goes above what others say in its name, forgets
+//! what nobody has renewed.
+
+use super::order::compare_lives;
+use super::pace::{Budget, Intake};
+use super::{Held, LIFE, Links, MAX_LINKS, RENEW};
+use core::cmp::Ordering;
+use crosslane_wire::HostId;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How often we look for what is to be renewed or forgotten.
+pub(super) const LOOK: Duration = Duration::from_secs(60);
+/// How often we go above records about us. More than that at once is another host of our id, or somebody who forges.
+pub(super) const RETORTS: Budget = Budget::new(Duration::from_secs(1), 4);
+
+impl Links {
+    /// It is this late now: does what is due.
+    pub fn handle_time(&mut self, now: Duration) {
+        self.now = now;
+        if now < self.due {
+            return;
+        }
+        for port in self.intakes.keys().copied().collect::<Vec<_>>() {
+            while let Some(record) = self.intakes.get_mut(&port).and_then(|intake| intake.poll(now)) {
+                self.handle_record(port, record);
+            }
+        }
+        if self.above.is_some() && self.retorts.take(now) {
+            self.go_above();
+        }
+        if self.look_at <= now {
+            self.look_at = now + LOOK;
+            self.look();
+        }
+        let waiting = self.intakes.values().filter_map(Intake::deadline);
+        let retort = self.above.map(|_| self.retorts.ready_at());
+        self.due = waiting.chain(retort).fold(self.look_at, Duration::min);
+    }
+
+    /// When [`Self::handle_time`] shall be called.
+    pub fn poll_deadline(&self) -> Duration {
+        self.due
+    }
+
+    /// Renews what is ours, and forgets what nobody has renewed.
+    fn look(&mut self) {
+        let (me, now) = (self.me, self.now);
+        if self.renew_at <= now {
+            self.renew();
+        }
+        let old = |held: &Held| u64::from(held.age(now)) >= LIFE.as_secs();
+        let before = self.states.len();
+        self.states.retain(|origin, held| *origin == me || !old(held));
+        if self.states.len() < before {
+            self.forget_ways();
+        }
+        self.intakes.values_mut().for_each(|intake| intake.tidy(now));
+        self.twin_at = self.twin_at.filter(|at| now.saturating_sub(*at) < LOOK);
+    }
+
+    /// Somebody spreads a newer record about us than ours is: of our own earlier life, of a twin, or forged.
+    pub(super) fn retort(&mut self, incarnation: u64) {
+        let is_higher = |above: u64| compare_lives(incarnation, above) == Ordering::Greater;
+        if self.above.is_none_or(is_higher) {
+            self.above = Some(incarnation);
+        }
+        if self.retorts.take(self.now) {
+            self.go_above();
+        } else {
+            self.twin_at = Some(self.now);
+            self.due = self.due.min(self.retorts.ready_at());
+        }
+    }
+
+    fn go_above(&mut self) {
+        if let (Some(own), Some(above)) = (self.states.get_mut(&self.me), self.above.take()) {
+            own.record.incarnation = above.wrapping_add(1);
+            self.renew();
+        }
+    }
+
+    /// A new record of ours, owed to all: our links changed, or it is time.
+    pub(super) fn renew(&mut self) {
+        let neighbours: BTreeSet<HostId> = self.ports.values().copied().collect();
+        self.renew_at = self.now + RENEW;
+        if let Some(Held { record, since }) = self.states.get_mut(&self.me) {
+            *since = self.now;
+            record.sequence = record.sequence.saturating_add(1);
+            record.neighbours = neighbours.into_iter().take(MAX_LINKS).collect();
+            record.seal = self.keys.sign(&record.sealed_bytes());
+        }
+        for owed in self.owed.values_mut() {
+            owed.insert(self.me);
+        }
+        self.forget_ways();
+    }
+}
