@@ -6,8 +6,8 @@
 //! spin-then-sleep, [`lock`] and [`arena`] what the processes of one program share among themselves, [`list`] what
 //! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
 //! [`desk`] what a program hands to its daemon to be moved and [`remote`] its buffers
-//! as the daemon reaches them by leave of its [`guard`], [`signals`] that wait meanwhile, [`account`] where the time goes,
-//! [`wake`] how programs wake each other.
+//! as the daemon reaches them by leave of its [`guard`] while the process is the one that it was ([`peer`]), [`signals`] that
+//! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other.
 
 pub mod account;
 pub mod arena;
@@ -21,6 +21,7 @@ pub mod life;
 pub mod list;
 pub mod lock;
 pub mod mem;
+pub mod peer;
 pub mod region;
 pub mod remote;
 pub mod ring;

@@ -1,19 +1,47 @@
 //! The memory of a program that has consented to have it copied by its daemon: `process_vm_readv` and `process_vm_writev`
 //! between the program's buffers and rings that are mapped here.
 //!
-//! A process number says nothing of who has it when the call is made. So the program keeps a *guard*: a page at an address
+//! A process number says nothing of who has it when the call is made. So each call looks first whether the process lives and
+//! is its user's still ([`Peer`]), and the program keeps a *guard*: a page at an address
 //! that the daemon chose at random, which begins with a number that it chose too. Each call names the guard first: the
 //! kernel finds the process once in a call and goes through its places in order, so in any other process, and after the
-//! program took its consent back by unmapping the page, the call ends before the first byte of a buffer.
+//! program took its consent back by unmapping the page, the call ends before the first byte of a buffer. What is read is
+//! believed only with the number; a call that writes cannot look at it, so guards lie where the kernel puts nothing by itself
+//! ([`guard_at`]): what a process has there it has put there.
 
+use crate::peer::{Peer, PeerError};
 use crate::{Inbound, Outbound};
+use core::ops::Range;
+use crosslane_wire::slice::PAGE;
 use libc::{c_ulong, c_void, iovec};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Places in a buffer, and in a ring, of one call at most.
 pub const PLACES: usize = 8;
 /// Bytes of the guard that each call names.
 const GUARD: usize = 8;
+
+/// Where guards may lie: places of 47 bits of addresses where no program, heap, library or stack is put or grows to, unless
+/// it asks for terabytes. They lie (x86-64 and AArch64) at the bottom, from 0x2aaa_..., from 0x5555_... and at the top.
+const GUARDS: [Range<u64>; 2] = [0x2e00_0000_0000..0x5400_0000_0000, 0x5a00_0000_0000..0x7a00_0000_0000];
+
+/// The place of a guard, of about 2^33 that there are, for a random number.
+pub fn guard_at(random: u64) -> u64 {
+    let pages: u64 = GUARDS.iter().map(pages_of).sum();
+    let mut page = random % pages;
+    for range in &GUARDS {
+        if page < pages_of(range) {
+            return range.start + page * PAGE;
+        }
+        page -= pages_of(range);
+    }
+    GUARDS[0].start
+}
+
+fn pages_of(range: &Range<u64>) -> u64 {
+    (range.end - range.start) / PAGE
+}
 
 /// Bytes of a program's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +66,21 @@ pub enum RemoteError {
     Refused(rustix::io::Errno),
 }
 
+impl From<PeerError> for RemoteError {
+    fn from(why: PeerError) -> Self {
+        match why {
+            PeerError::Gone => Self::Unguarded,
+            PeerError::OtherUser | PeerError::NoProc => Self::Refused(rustix::io::Errno::PERM),
+            PeerError::Unknown(errno) => Self::Refused(errno),
+        }
+    }
+}
+
 /// A process that has consented.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Remote {
-    /// Its number.
-    pub pid: i32,
+    /// The process.
+    pub peer: Arc<Peer>,
     /// Where its guard is.
     pub guard: u64,
     /// What the guard begins with.
@@ -74,13 +112,21 @@ impl Remote {
     }
 
     fn read(&self, from: &[Span], local: impl Iterator<Item = iovec>) -> Result<(), RemoteError> {
+        self.peer.check()?;
         let mut nonce = 0_u64;
         let local = Places::of(io((&raw mut nonce).cast(), GUARD), local);
         let remote = self.guarded(from);
         // SAFETY: the local places are memory of ours, of which nobody holds references but those that the caller gave
         // up for the call; the kernel checks the others.
         let count = unsafe {
-            libc::process_vm_readv(self.pid, local.ptr(), local.count(), remote.ptr(), remote.count(), 0)
+            libc::process_vm_readv(
+                self.peer.pid(),
+                local.ptr(),
+                local.count(),
+                remote.ptr(),
+                remote.count(),
+                0,
+            )
         };
         let whole = outcome(count, local.bytes());
         if whole != Err(RemoteError::Unguarded) && count > 0 && nonce != self.nonce {
@@ -90,12 +136,20 @@ impl Remote {
     }
 
     fn write(&self, local: impl Iterator<Item = iovec>, to: &[Span]) -> Result<(), RemoteError> {
+        self.peer.check()?;
         let mut nonce = self.nonce;
         let local = Places::of(io((&raw mut nonce).cast(), GUARD), local);
         let remote = self.guarded(to);
         // SAFETY: the local places are only read; the kernel checks the others, the guard first.
         let count = unsafe {
-            libc::process_vm_writev(self.pid, local.ptr(), local.count(), remote.ptr(), remote.count(), 0)
+            libc::process_vm_writev(
+                self.peer.pid(),
+                local.ptr(),
+                local.count(),
+                remote.ptr(),
+                remote.count(),
+                0,
+            )
         };
         outcome(count, local.bytes())
     }
@@ -167,8 +221,11 @@ mod tests {
     const NONCE: u64 = 0x1234_5678_9abc_def0;
 
     fn remote(guard: &mut u64) -> Remote {
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        Remote { pid, guard: core::ptr::from_mut(guard) as u64, nonce: NONCE }
+        Remote {
+            peer: Arc::new(Peer::own().unwrap()),
+            guard: core::ptr::from_mut(guard) as u64,
+            nonce: NONCE,
+        }
     }
 
     fn span(bytes: &[u8]) -> Span {
@@ -211,7 +268,31 @@ mod tests {
         let mut target = [0; 8];
         let nowhere = Span { address: 4096, len: 8 };
         assert_eq!(remote(&mut guard).read_into(&[nowhere], &mut target), Err(RemoteError::Fault));
-        let nobody = Remote { pid: i32::MAX, ..remote(&mut guard) };
-        assert_eq!(nobody.read_into(&[nowhere], &mut target), Err(RemoteError::Unguarded));
+    }
+
+    #[test]
+    fn nothing_is_copied_of_a_process_that_is_not_its_users_any_more() {
+        let (mut guard, source, mut target) = (Box::new(NONCE), [7; 8], [9; 8]);
+        let other = Remote { peer: Arc::new(Peer::own().unwrap().changed()), ..remote(&mut guard) };
+        let refused = Err(RemoteError::Refused(rustix::io::Errno::PERM));
+        assert_eq!(other.read_into(&[span(&source)], &mut target), refused);
+        assert_eq!(other.write_from(&[1; 8], &[span(&target)]), refused);
+        assert_eq!((std::hint::black_box(target), *guard), ([9; 8], NONCE));
+    }
+
+    #[test]
+    fn guards_lie_where_nothing_is_put_by_itself() {
+        let pages: u64 = GUARDS.iter().map(pages_of).sum();
+        for random in [0, 1, pages / 2, pages - 1, pages, u64::MAX] {
+            let at = guard_at(random);
+            assert!(at.is_multiple_of(PAGE) && GUARDS.iter().any(|range| range.contains(&at)), "{at:x}");
+        }
+        // Of a program that no tool looks after.
+        let maps = std::process::Command::new("cat").arg("/proc/self/maps").output().unwrap();
+        for line in String::from_utf8(maps.stdout).unwrap().lines() {
+            let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let [from, to] = [from, to].map(|text| u64::from_str_radix(text, 16).unwrap());
+            assert!(GUARDS.iter().all(|range| to <= range.start || from >= range.end), "{line}");
+        }
     }
 }

@@ -2,8 +2,10 @@
 
 use crosslane_shm::copy::Strategy;
 use crosslane_shm::mem::new_slice;
+use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
 use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -165,8 +167,8 @@ fn fastest() -> Result<Box<dyn CopyEngine>, MapError> {
 /// How long an engine takes for [`TURNS`] pieces there and back.
 fn time(engine: &mut dyn CopyEngine, to: &Outbound, from: &Inbound) -> Duration {
     let (guard, mut bytes) = (Box::new(0_u64), vec![1_u8; PIECE]);
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let remote = Remote { pid, guard: core::ptr::from_ref(&*guard) as u64, nonce: 0 };
+    let Ok(peer) = Peer::own() else { return Duration::MAX };
+    let remote = Remote { peer: Arc::new(peer), guard: core::ptr::from_ref(&*guard) as u64, nonce: 0 };
     let spans = [Span { address: bytes.as_mut_ptr() as u64, len: PIECE }];
     let places = [(0, PIECE / 2), (PIECE, PIECE / 2)];
     let mut round = || {
@@ -193,8 +195,8 @@ mod tests {
         let (to, from) =
             (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
         let (guard, source) = (Box::new(7_u64), [9_u8; 100]);
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let remote = Remote { pid, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };
+        let peer = Arc::new(Peer::own().unwrap());
+        let remote = Remote { peer, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };
         let spans = [Span { address: source.as_ptr() as u64, len: 100 }];
         for mut engine in Strategy::ALL.map(staged) {
             to.write_by(Strategy::Cached, 0, &[1; 100]);
@@ -217,8 +219,8 @@ mod tests {
         let (to, from) =
             (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
         let guard = Box::new(7_u64);
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        let remote = Remote { pid, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };
+        let peer = Arc::new(Peer::own().unwrap());
+        let remote = Remote { peer, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };
         let source: Vec<u8> = (0..PIECE).map(|at| u8::try_from(at % 251).unwrap()).collect();
         let all = std::iter::once(Choice::Auto).chain(Strategy::ALL.map(Choice::Staged));
         for mut engine in all.map(choose).chain([Box::new(Straight) as Box<dyn CopyEngine>]) {

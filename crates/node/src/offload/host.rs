@@ -11,17 +11,17 @@ use core::sync::atomic::AtomicU32;
 use crosslane_passing::Foreign;
 use crosslane_shm::arena::ArenaDesk;
 use crosslane_shm::desk::Desk;
-use crosslane_shm::remote::Remote;
+use crosslane_shm::peer::Peer;
+use crosslane_shm::remote::{Remote, guard_at};
 use crosslane_shm::{Caching, FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
-use crosslane_wire::slice::{PAGE, slice_len};
+use crosslane_wire::slice::slice_len;
 use crosslane_wire::{BufferId, CircuitId, Reach};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Descriptors that two threads keep for a program: for each a door, a bell and the session's socket.
-const FDS: u64 = 6;
-/// Where guards may lie: what every process of 47 bits of addresses has, without the ends where programs are put.
-const GUARDS: core::ops::Range<u64> = 0x100_0000_0000..0x7e00_0000_0000;
+/// Descriptors that two threads keep for a program: for each a door, a bell and the session's socket; and one of the process.
+const FDS: u64 = 7;
 
 impl Host {
     /// `Offload`: the program consents.
@@ -42,20 +42,16 @@ impl Host {
         let (Some(engines), Some(session)) = (&mut self.offload, self.sessions.get(&id)) else {
             return Err("no session".to_owned());
         };
-        let guard = GUARDS.start + random::u64() % (GUARDS.end - GUARDS.start) / PAGE * PAGE;
-        let remote = Remote { pid: session.pid, guard, nonce: random::u64() };
-        if !engines.add(id, remote, desk, [out, into], &bell, session.socket()) {
+        let peer = Peer::of(session.socket().as_fd()).map_err(|error| error.to_string())?;
+        let (guard, nonce) = (guard_at(random::u64()), random::u64());
+        let remote = Remote { peer: Arc::new(peer), guard, nonce };
+        if !engines.add(id, &remote, desk, [out, into], &bell, session.socket()) {
             return Err("asked before".to_owned());
         }
         if let Some(session) = self.sessions.get_mut(&id) {
             session.charges.push(charge);
         }
-        Ok(Reply::Offload {
-            guard,
-            nonce: remote.nonce,
-            threads: engines.tids(),
-            least: self.config.offload.least,
-        })
+        Ok(Reply::Offload { guard, nonce, threads: engines.tids(), least: self.config.offload.least })
     }
 
     /// `Engage`: the name of an end's rings; 0 if they are not for the engine.

@@ -120,7 +120,7 @@ impl Engines {
     pub fn add(
         &mut self,
         session: SessionId,
-        remote: Remote,
+        remote: &Remote,
         desk: Desk,
         doors: [Foreign; 2],
         bell: &Foreign,
@@ -133,7 +133,7 @@ impl Engines {
         for (at, door) in doors.into_iter().enumerate() {
             let Ok(bell) = bell.try_clone() else { return false };
             let table = Table { desk: desk.clone(), bell };
-            let client = Client::new(session, remote, table, door, socket.clone());
+            let client = Client::new(session, remote.clone(), table, door, socket.clone());
             self.tell(at, Word::Client(Box::new(client)));
         }
         true

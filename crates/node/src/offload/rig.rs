@@ -13,6 +13,7 @@ use crosslane_passing::{Foreign, Owner};
 use crosslane_shm::arena::{Arena, ArenaDesk};
 use crosslane_shm::desk::{Desk, Order, Ticket, Way};
 use crosslane_shm::mem::new_slice;
+use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer};
 use crosslane_shm::{Caching, Inbound, Outbound};
@@ -45,7 +46,7 @@ impl Recorder {
         if stream == HANGS {
             return Poll::Pending;
         }
-        self.0.lock().unwrap().push((usize::try_from(program.0.pid).unwrap(), stream, bytes));
+        self.0.lock().unwrap().push((usize::try_from(program.0.nonce).unwrap(), stream, bytes));
         Poll::Ready(Ok(()))
     }
 }
@@ -176,7 +177,8 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     let (desk, fd) = Desk::create().unwrap();
     let (arena, arena_fd) = Arena::create().unwrap();
     let session = SessionId(number as u64 + 1);
-    let remote = Remote { pid: i32::try_from(number).unwrap(), guard: 0, nonce: 0 };
+    let peer = Arc::new(Peer::own().unwrap());
+    let remote = Remote { peer, guard: 0, nonce: number as u64 };
     let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: event() };
     let mut client = Client::new(session, remote, table, event(), Arc::new(event()));
     let shared = Arc::new(ArenaDesk::map(&arena_fd).unwrap());
