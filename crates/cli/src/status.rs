@@ -58,7 +58,8 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
         writeln!(out, "  {line}")?;
     }
     writeln!(out, "\n{}\n{}\n", activity(&status), link_states(&status))?;
-    for table in [hosts_table(&status), ports_table(&status), circuits_table(&status)] {
+    let tables = [hosts_table(&status), ports_table(&status), circuits_table(&status), quota_table(&status)];
+    for table in tables {
         if !table.is_empty() {
             table.print(&mut out)?;
             writeln!(out)?;
@@ -174,6 +175,41 @@ fn circuits_table(status: &Value) -> Table {
     table
 }
 
+/// What users and neighbours have, each beside what they may have now.
+fn quota_table(status: &Value) -> Table {
+    const KINDS: [&str; 6] = ["sessions", "listeners", "circuits", "pending", "descriptors", "memory"];
+    let mut table = Table::new(&[
+        "user or port",
+        ">sessions",
+        ">listeners",
+        ">circuits",
+        ">pending",
+        ">descriptors",
+        ">memory",
+        ">windows",
+    ]);
+    for payer in rows(&status["quota"], "payers") {
+        let who = match payer["user"].as_u64() {
+            Some(uid) => format!("user {uid}"),
+            None => format!("port {}", cell(&payer["neighbour_at_port"])),
+        };
+        let holds = &payer["holds"];
+        let [sessions, listeners, circuits, pending, descriptors, memory] =
+            KINDS.map(|kind| of(&holds[kind], if kind == "memory" { size } else { cell }));
+        let windows = rows(holds, "window").map(|window| of(window, size)).collect::<Vec<_>>().join("  ");
+        table.row([who, sessions, listeners, circuits, pending, descriptors, memory, windows]);
+    }
+    table
+}
+
+/// What is used, of what may be.
+fn of(entry: &Value, show: impl Fn(&Value) -> String) -> String {
+    match &entry["limit"] {
+        Value::Null => show(&entry["used"]),
+        limit => format!("{} of {}", show(&entry["used"]), show(limit)),
+    }
+}
+
 fn counters_table(status: &Value) -> Table {
     let mut table = Table::new(&["counter", ">value"]);
     for (name, value) in status["counters"].as_object().into_iter().flatten() {
@@ -254,6 +290,16 @@ mod tests {
             "{text}"
         );
         assert_eq!(activity(&status), "streams 2  circuits in transit 7  switch-overs 3");
+    }
+
+    #[test]
+    fn a_user_sees_what_it_has_and_may_have() {
+        let holds = json!({"sessions": {"used": 3, "limit": 9}, "window": [{"used": 1024, "limit": null}]});
+        let status = json!({"quota": {"payers": [{"user": 1000, "holds": holds}]}});
+        let mut out = Vec::new();
+        quota_table(&status).print(&mut out).expect("printed");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("user 1000") && text.contains("3 of 9"), "{text}");
     }
 
     #[test]

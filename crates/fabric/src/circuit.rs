@@ -38,7 +38,7 @@ pub enum Owner {
 /// What the state machine goes by.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Ends that each host may have here that no program has accepted.
+    /// Ends that each other host may have here that no program has accepted.
     pub pending: usize,
     /// How long an end may look for another circuit; zero: it dies with the one it has.
     pub patience: Duration,
@@ -164,14 +164,14 @@ impl Circuits {
         }
     }
 
-    /// Makes both ends of a connection inside this host: the client's is open, the server's is pending.
-    pub fn local(&mut self, tuple: Tuple, scope: Scope) -> Result<(CircuitId, CircuitId), Refusal> {
-        self.admit(HostId(0))?;
+    /// Makes both ends of a connection inside this host: the client's is open, the server's is pending. How many a
+    /// program may have is for the caller to say.
+    pub fn local(&mut self, tuple: Tuple, scope: Scope) -> (CircuitId, CircuitId) {
         let client = CircuitId(self.last + 1);
         let server = CircuitId(self.last + 2);
         self.insert((tuple, Role::Client, scope), Far::Here(server), 0, State::Open);
         self.insert((tuple, Role::Server, scope), Far::Here(client), 0, State::Pending);
-        Ok((client, server))
+        (client, server)
     }
 
     /// Another host asks for a circuit to a program here, by the channel that the neighbour calls `peer`. On success

@@ -3,10 +3,12 @@
 
 use crate::host::Host;
 use crate::part::{Parts, Slices};
+use crate::quota::{Carved, Charge, Payer, Purpose};
 use crate::random;
 use crosslane_fabric::circuit::{Path, Scope};
 use crosslane_fabric::setup::Agreement;
 use crosslane_wire::control::{Control, Refusal, Resumption};
+use crosslane_wire::local::Plain;
 use crosslane_wire::slice::{ring_max_ok, slice_len};
 use crosslane_wire::{ChannelId, HostId, PortId, SliceRange, Tuple};
 
@@ -55,15 +57,18 @@ impl Host {
         if self.config.addresses.host_of(tuple.server.ip()) != Some(self.me()) {
             return Err(Refusal::NoListener);
         }
-        self.check_listener(tuple.server, Scope(0))?;
+        let accepter = self.check_listener(tuple.server, Scope(0))?;
+        self.check_accepter(accepter)?;
         self.replace(&tuple, Scope(0));
         let path = path_of(port, &agreement, asked.passed)?;
-        let (slices, range) = self.answering_slices(port, asked, 0)?;
-        let (retained, key) = (slices.retained, slices.rx_key);
-        let mut parts = Parts::new(Some(slices));
-        let kept = if retained { parts.keep_sent() } else { Ok(()) };
+        let payer = Payer::Neighbour(port);
+        let charges = self.charge_end(payer, true)?;
+        let (slices, (range, window)) = self.answering_slices(port, asked, 0, payer)?;
+        let (retained, key, ledger) = (slices.retained, slices.rx_key, self.ledger.clone());
+        let mut parts = Parts::new(Some(slices), payer, charges);
+        let kept = if retained { parts.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
         let opened = kept
-            .map_err(|_| Refusal::NoMemory)
+            .map_err(refusal_of)
             .and_then(|()| self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel));
         let (circuit, channel) = match opened {
             Ok(opened) => opened,
@@ -74,25 +79,30 @@ impl Host {
                 return Err(why);
             }
         };
-        self.memory.insert(channel, range);
+        self.memory.insert(channel, (range, window));
         self.parts.insert(circuit, parts);
         self.publish_announced();
         self.circuits.answer(channel, range, key, 0);
         Ok(())
     }
 
-    /// Slices for a circuit that a neighbour asks for: its memory, and ours for it.
+    /// Slices for a circuit that a neighbour asks for: its memory, and ours for it. The neighbour pays for the window, and
+    /// `payer` for the rest.
     pub(crate) fn answering_slices(
         &mut self,
         port: PortId,
         asked: &Asked,
         before: u64,
-    ) -> Result<(Slices, SliceRange), Refusal> {
+        payer: Payer,
+    ) -> Result<(Slices, (SliceRange, Charge)), Refusal> {
+        let purpose = if asked.resume.is_some() { Purpose::Move } else { Purpose::New };
+        let charges = self.charge_slices(payer, asked.slice.len, purpose)?;
         let retained = asked.passed > 0 && !self.config.resume.is_zero();
         self.leaning |= asked.passed > 0;
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
         let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
-        let (range, inbound) = cable.carve_inbound(asked.slice.len).map_err(|_| Refusal::NoMemory)?;
+        let Carved { range, window, memory: inbound } =
+            self.carve(port, asked.slice.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
         let slices = Slices {
             generation: asked.resume.map_or(0, |resume| resume.generation),
             port: Some(port),
@@ -105,8 +115,9 @@ impl Host {
             arrived: 0,
             transit: asked.passed > 0,
             retained,
+            charges,
         };
-        Ok((slices, range))
+        Ok((slices, (range, window)))
     }
 
     /// Checks the slice that a neighbour allotted for a circuit that it asks for.
@@ -116,6 +127,14 @@ impl Host {
         let ring_max = slice.len.checked_sub(slice_len(0)).filter(|ring| ring_max_ok(*ring));
         ring_max.filter(|_| slice.fits(agreement.peer_window)).ok_or(Refusal::Protocol)?;
         Ok(agreement)
+    }
+}
+
+/// What a neighbour is told of it.
+pub(crate) fn refusal_of(why: Plain) -> Refusal {
+    match why {
+        Plain::Refused(why) => why,
+        _ => Refusal::NoMemory,
     }
 }
 

@@ -222,6 +222,11 @@ impl Cable {
         &self.window
     }
 
+    /// Descriptors that the peer has this host hold.
+    pub fn held(&self) -> u64 {
+        (self.port.held() + self.bells.imported.len()) as u64
+    }
+
     /// How long a posted write may be under way, ns.
     pub fn posted_ns(&self) -> u32 {
         self.port.info().posted_ns

@@ -4,6 +4,7 @@ use crate::address::plain;
 use crate::host::Host;
 use crate::part::{Parts, Slices};
 use crate::proof::Proof;
+use crate::quota::Purpose;
 use crate::random;
 use crate::session::SessionId;
 use crate::source::source_of;
@@ -169,16 +170,24 @@ impl Host {
         slot: u32,
         scope: Scope,
     ) -> Result<(), Plain> {
-        self.check_listener(tuple.server, scope).map_err(Plain::Refused)?;
+        let accepter = self.check_listener(tuple.server, scope).map_err(Plain::Refused)?;
         self.replace(&tuple, scope);
         let ring_max = self.config.ring_max;
+        let payer = self.payer_of(session).ok_or(Plain::System)?;
+        self.check_accepter(accepter).map_err(Plain::Refused)?;
+        let end = |host: &mut Self, pending| {
+            let slices = host.charge_slices(payer, slice_len(ring_max), Purpose::New)?;
+            Ok((host.charge_end(payer, pending)?, slices))
+        };
+        let (client_end, client_slices) = end(self, false).map_err(Plain::Refused)?;
+        let (server_end, server_slices) = end(self, true).map_err(Plain::Refused)?;
         let slice = || new_slice("crosslane-slice", slice_len(ring_max)).map_err(|_| Plain::System);
         let (forth, back) = (slice()?, slice()?);
         let copy = |fd: &OwnedFd| fd.try_clone().map_err(|_| Plain::System);
         let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
-        let (client, server) = self.circuits.local(tuple, scope).map_err(Plain::Refused)?;
+        let (client, server) = self.circuits.local(tuple, scope);
         let (key_forth, key_back) = (random::u64(), random::u64());
-        let slices = |inbound, outbound, rx_key, tx_key| Slices {
+        let slices = |inbound, outbound, rx_key, tx_key, charges| Slices {
             generation: 0,
             port: None,
             inbound,
@@ -190,22 +199,25 @@ impl Host {
             arrived: 0,
             transit: false,
             retained: false,
+            charges,
         };
-        self.parts.insert(client, Parts::new(Some(slices(back, forth, key_back, key_forth))));
-        self.parts.insert(server, Parts::new(Some(slices(forth_copy, back_copy, key_forth, key_back))));
+        let of_client = slices(back, forth, key_back, key_forth, client_slices);
+        let of_server = slices(forth_copy, back_copy, key_forth, key_back, server_slices);
+        self.parts.insert(client, Parts::new(Some(of_client), payer, client_end));
+        self.parts.insert(server, Parts::new(Some(of_server), payer, server_end));
         self.own(session, client, slot);
         self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)
     }
 
-    /// Whether a program listens there whose rules want streams.
-    pub(crate) fn check_listener(&self, server: SocketAddr, scope: Scope) -> Result<(), Refusal> {
+    /// The user of a program that listens there and whose rules want streams.
+    pub(crate) fn check_listener(&self, server: SocketAddr, scope: Scope) -> Result<u32, Refusal> {
         let mut heard = false;
         for session in self.listeners.hearers(server, scope).filter_map(|id| self.sessions.get(&id)) {
             heard = true;
             let rules = &self.config.rules;
             if rule::decide(rules, local::Role::Server, &session.program, server) != local::Use::Tcp {
-                return Ok(());
+                return Ok(session.uid);
             }
         }
         Err(if heard { Refusal::Rule } else { Refusal::NoListener })

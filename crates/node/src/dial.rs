@@ -10,6 +10,7 @@
 
 use crate::host::Host;
 use crate::part::{Parts, Slices};
+use crate::quota::{Carved, Charge, Payer, Purpose};
 use crate::random;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::channel;
@@ -33,8 +34,8 @@ const PROMPT_ANSWER: Duration = Duration::from_millis(100);
 pub(crate) struct Attempt {
     pub(crate) path: Path,
     pub(crate) route: Vec<HostId>,
-    pub(crate) range: SliceRange,
-    pub(crate) inbound: OwnedFd,
+    pub(crate) carved: Carved,
+    pub(crate) charges: Vec<Charge>,
     pub(crate) key: u64,
 }
 
@@ -50,10 +51,12 @@ impl Host {
         let host = self.config.addresses.host_of(tuple.server.ip()).ok_or(Plain::NotFabric)?;
         let (path, route) = self.path_to(host, &[]).map_err(Plain::Refused)?;
         let deadline = self.now + if hurried { PROMPT_ANSWER } else { ANSWER };
-        let attempt = self.attempt(path, route)?;
+        let payer = self.payer_of(session).ok_or(Plain::System)?;
+        let charges = self.charge_end(payer, false).map_err(Plain::Refused)?;
+        let attempt = self.attempt(path, route, payer, Purpose::New)?;
         let stream = random::u64().max(1);
         let (circuit, channel) = self.circuits.dial(tuple, stream, host, path, deadline);
-        let mut parts = Parts::new(None);
+        let mut parts = Parts::new(None, payer, charges);
         (parts.tried, parts.deadline) = (vec![path.port], deadline);
         self.parts.insert(circuit, parts);
         self.own(session, circuit, slot);
@@ -86,12 +89,24 @@ impl Host {
     }
 
     /// Memory for the first channel of a path.
-    pub(crate) fn attempt(&mut self, path: Path, route: Vec<HostId>) -> Result<Attempt, Plain> {
-        let said = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
+    pub(crate) fn attempt(
+        &mut self,
+        path: Path,
+        route: Vec<HostId>,
+        payer: Payer,
+        purpose: Purpose,
+    ) -> Result<Attempt, Plain> {
         let len = slice_len(self.config.ring_max);
-        let cable = self.cable(path.port).ok_or(Plain::Refused(Refusal::NoRoute))?;
-        let (range, inbound) = cable.carve_inbound(len).map_err(|error| no_slice(&error, !said))?;
-        Ok(Attempt { path, route, range, inbound, key: random::u64() })
+        let charges = self.charge_slices(payer, len, purpose).map_err(Plain::Refused)?;
+        let carved = self.carve(path.port, len, payer, purpose)?;
+        Ok(Attempt { path, route, carved, charges, key: random::u64() })
+    }
+
+    /// Gives back what an attempt took that is not made.
+    pub(crate) fn forgo(&mut self, attempt: Attempt) {
+        if let Some(cable) = self.cable(attempt.path.port) {
+            cable.free_inbound(attempt.carved.range);
+        }
     }
 
     /// Sends `Open` for an end's new channel.
@@ -105,9 +120,10 @@ impl Host {
         let Some((tuple, stream)) = self.circuits.get(circuit).map(|end| (end.tuple, end.stream)) else {
             return;
         };
-        let Attempt { path, route, range, inbound, key } = attempt;
+        let Attempt { path, route, carved: Carved { range, window, memory: inbound }, charges, key } =
+            attempt;
         self.leaning |= path.hops > 1;
-        self.memory.insert(channel, range);
+        self.memory.insert(channel, (range, window));
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.attempt = Some(Slices {
                 generation: resume.map_or(0, |resume| resume.generation),
@@ -121,6 +137,7 @@ impl Host {
                 arrived: 0,
                 transit: false,
                 retained: false,
+                charges,
             });
         }
         let open = Control::Open { channel, tuple, stream, slice: range, key, passed: 0, route, resume };
@@ -140,7 +157,9 @@ impl Host {
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.attempt = None;
         }
-        if matches!(why, Refusal::NoMemory | Refusal::NoRoute) && self.try_another(circuit).is_some() {
+        if matches!(why, Refusal::NoMemory | Refusal::NoRoute | Refusal::Quota)
+            && self.try_another(circuit).is_some()
+        {
             return;
         }
         if why == Refusal::NoMemory {
@@ -153,11 +172,14 @@ impl Host {
     fn try_another(&mut self, circuit: CircuitId) -> Option<()> {
         let host = self.circuits.get(circuit)?.far_host();
         let parts = self.parts.get(&circuit).filter(|parts| parts.deadline > self.now)?;
-        let (tried, deadline) = (parts.tried.clone(), parts.deadline);
+        let (tried, deadline, payer) = (parts.tried.clone(), parts.deadline, parts.payer);
         let (path, route) = self.path_to(host, &tried).ok()?;
-        let attempt = self.attempt(path, route).ok()?;
+        let attempt = self.attempt(path, route, payer, Purpose::New).ok()?;
         self.circuits.rename(circuit, random::u64().max(1));
-        let (channel, _) = self.circuits.redial(circuit, path, deadline)?;
+        let Some((channel, _)) = self.circuits.redial(circuit, path, deadline) else {
+            self.forgo(attempt);
+            return None;
+        };
         self.parts.get_mut(&circuit)?.tried.push(path.port);
         self.ask_for(circuit, channel, attempt, None);
         Some(())
@@ -222,9 +244,10 @@ impl Host {
         let mut slices = attempt.ok_or(Plain::System)?;
         slices.outbound = Some(self.outbound_of(port, slice, slices.ring_max)?);
         let retained = transit && !self.config.resume.is_zero();
+        let ledger = self.ledger.clone();
         let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
         if retained {
-            parts.keep_sent()?;
+            parts.keep_sent(&ledger, if slices.generation > 0 { Purpose::Move } else { Purpose::New })?;
         }
         (slices.tx_key, slices.before, slices.arrived) = (key, before, arrived);
         (slices.transit, slices.retained) = (transit, retained);
@@ -265,7 +288,7 @@ impl Host {
 
 /// Why there is no slice, for the program; for people it is logged, of a full window only the `first` time: the
 /// counters tell how often.
-fn no_slice(error: &PortError, first: bool) -> Plain {
+pub(crate) fn no_slice(error: &PortError, first: bool) -> Plain {
     match error {
         PortError::Full(_) => {
             if first {

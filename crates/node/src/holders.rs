@@ -29,6 +29,7 @@ impl Host {
         parts.pid = owner.pid;
         parts.program.clone_from(&owner.program);
         parts.arena.clone_from(&owner.arena);
+        self.pay_for(session, circuit);
         self.hold(session, circuit);
     }
 

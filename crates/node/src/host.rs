@@ -12,7 +12,7 @@ use crate::offload::Engines;
 use crate::part::Parts;
 use crate::proof::{Connected, Proof};
 use crate::pump::Pumps;
-use crate::quota::{self, Charge, Kind, Ledger, Said};
+use crate::quota::{self, Charge, Kind, Ledger, Payer, Said};
 use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Ends that each host may have here before a program accepts them.
+/// Ends that each other host may have here before a program accepts them.
 const PENDING_MAX: usize = 1024;
 /// Threads that pump.
 const PUMPS: usize = 1;
@@ -57,8 +57,8 @@ pub struct Host {
     pub circuits: Circuits,
     /// What the ends hold.
     pub parts: HashMap<CircuitId, Parts>,
-    /// Where in its port's inbound memory the slice of each channel lies.
-    pub memory: HashMap<ChannelId, SliceRange>,
+    /// Where in its port's inbound memory the slice of each channel lies, and what is paid for that.
+    pub memory: HashMap<ChannelId, (SliceRange, Charge)>,
     /// Circuits that pass through.
     pub passages: HashMap<TransitId, Passage>,
     /// What moves their bytes.
@@ -95,6 +95,8 @@ pub struct Host {
     pub counters: Counters,
     /// Who has how much of what is scarce.
     pub ledger: Ledger,
+    /// Descriptors that each neighbour has this host hold.
+    pub held: Vec<Charge>,
     /// Which quotas were said to be used up.
     pub said: Said,
     /// Sessions that wait for something, or have yet to greet, with a deadline.
@@ -139,6 +141,7 @@ impl Host {
         }
         let windows = cables.iter().map(|cable| (Kind::Window(cable.id), cable.window().circuits_bytes()));
         let ledger = Ledger::new(config.quota.clone(), quota::descriptor_limit(), windows);
+        let ports: Vec<PortId> = cables.iter().map(|cable| cable.id).collect();
         let pumps = Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into()))?;
         Ok(Self {
             now: Duration::ZERO,
@@ -164,6 +167,7 @@ impl Host {
             sweep_at: crate::doubt::SWEEP,
             tun,
             counters: Counters::default(),
+            held: cables_held(&ledger, ports),
             ledger,
             said: Said::default(),
             pausing: BTreeSet::new(),
@@ -317,6 +321,12 @@ impl Host {
             .flatten()
             .min()
     }
+}
+
+/// What each neighbour has this host hold, which is nothing yet.
+fn cables_held(ledger: &Ledger, ports: Vec<PortId>) -> Vec<Charge> {
+    let charge = |port| ledger.charge_always(Payer::Neighbour(port), Kind::Descriptors, 0);
+    ports.into_iter().map(charge).collect()
 }
 
 /// The reason that programs see in the life page.

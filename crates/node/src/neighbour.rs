@@ -38,6 +38,7 @@ impl Host {
             }
             cable.flush();
         }
+        self.charge_neighbours();
         while let Some(host) = self.links.poll_new_life() {
             self.circuits.handle_new_life(host);
         }

@@ -2,11 +2,13 @@
 
 use crate::buffer::Opened;
 use crate::host::Host;
+use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
 use crate::session::{ProgramArena, SessionId};
 use crosslane_fabric::circuit::State;
 use crosslane_shm::arena::{Chosen, ModesSnapshot, Sent, Snapshot};
 use crosslane_shm::mem::new_slice;
+use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::slice::RETENTION;
 use crosslane_wire::{BufferId, ChannelId, CircuitId, Epoch, PortId};
@@ -44,6 +46,8 @@ pub struct Slices {
     pub transit: bool,
     /// Whether what is sent must be kept until it has landed.
     pub retained: bool,
+    /// What is paid for them.
+    pub charges: Vec<Charge>,
 }
 
 /// What an end holds besides its state.
@@ -75,6 +79,10 @@ pub struct Parts {
     pub sent: Option<Sent>,
     /// Since when the stream has no circuit.
     pub lost_at: Option<Duration>,
+    /// Who pays for the end: who asked for it until it is accepted, then its holder's user.
+    pub payer: Payer,
+    /// What is paid for the end, whatever circuit it has.
+    pub charges: Vec<Charge>,
     /// Slices of the circuit that is being asked for.
     pub attempt: Option<Slices>,
     /// Ports whose paths were tried for the circuit that is being asked for.
@@ -84,8 +92,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Nothing yet but slices of the first circuit, and a new token.
-    pub(crate) fn new(slices: Option<Slices>) -> Self {
+    /// Nothing yet but slices of the first circuit, what is paid for the end, and a new token.
+    pub(crate) fn new(slices: Option<Slices>, payer: Payer, charges: Vec<Charge>) -> Self {
         Self {
             holders: Vec::new(),
             program: String::new(),
@@ -100,6 +108,8 @@ impl Parts {
             token: random::u64(),
             sent: None,
             lost_at: None,
+            payer,
+            charges,
             attempt: None,
             tried: Vec::new(),
             deadline: Duration::ZERO,
@@ -107,8 +117,12 @@ impl Parts {
     }
 
     /// What is sent from here on is kept until it has landed.
-    pub(crate) fn keep_sent(&mut self) -> Result<(), Plain> {
+    pub(crate) fn keep_sent(&mut self, ledger: &Ledger, purpose: Purpose) -> Result<(), Plain> {
         if self.retention.is_none() {
+            for (kind, amount) in [(Kind::Descriptors, 1), (Kind::Memory, RETENTION)] {
+                let charge = ledger.charge(self.payer, kind, amount, purpose);
+                self.charges.push(charge.map_err(|_| Plain::Refused(Refusal::Quota))?);
+            }
             let kept = new_slice("crosslane-retention", RETENTION).map_err(|_| Plain::System)?;
             self.retention = Some(kept);
         }
@@ -233,7 +247,7 @@ impl Host {
 
     /// A channel is gone: its memory may be given to another.
     pub(crate) fn free_memory(&mut self, channel: ChannelId, port: PortId, epoch: Epoch) {
-        let Some(range) = self.memory.remove(&channel) else { return };
+        let Some((range, _charge)) = self.memory.remove(&channel) else { return };
         if let Some(cable) = self.cable(port)
             && cable.agreement().is_some_and(|agreement| agreement.epoch == epoch)
         {
@@ -245,7 +259,6 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quota::Charge;
     use crosslane_client::shared::Shared;
     use crosslane_shm::arena::{Arena, ArenaView};
 
@@ -262,6 +275,7 @@ mod tests {
             arrived: 0,
             transit: false,
             retained: false,
+            charges: Vec::new(),
         }
     }
 
@@ -269,7 +283,7 @@ mod tests {
     fn slices_stay_as_long_as_the_program_uses_them_either_way_and_not_without_end() {
         let (arena, fd) = Arena::create().unwrap();
         let arena: &'static Arena = Box::leak(Box::new(arena));
-        let mut parts = Parts::new(Some(slices(0)));
+        let mut parts = Parts::new(Some(slices(0)), Payer::User(0), Vec::new());
         parts.slot = arena.allot().unwrap();
         let view = ArenaView::map(&fd).unwrap();
         let fd = crosslane_passing::Foreign::new(fd, crosslane_passing::Owner::NOBODY);

@@ -4,6 +4,7 @@
 use crate::answer::{Asked, path_of};
 use crate::dial::ANSWER;
 use crate::host::Host;
+use crate::quota::{Charge, Purpose};
 use crate::session::SessionId;
 use core::sync::atomic::{Ordering, fence};
 use crosslane_fabric::circuit::{Death, State};
@@ -46,11 +47,19 @@ impl Host {
         let end = self.circuits.get(circuit).filter(|end| end.moving.is_some() && end.channel().is_none())?;
         let host = end.far_host();
         let parts = self.parts.get_mut(&circuit)?;
-        let tried = parts.may_move().then(|| parts.tried.clone())?;
-        let (path, route) = self.path_to(host, &tried).ok()?;
-        let attempt = self.attempt(path, route).ok()?;
-        let (channel, generation) = self.circuits.redial(circuit, path, self.now + ANSWER)?;
-        self.parts.get_mut(&circuit)?.tried.push(path.port);
+        let (mut tried, payer) = parts.may_move().then(|| (parts.tried.clone(), parts.payer))?;
+        let (path, attempt) = loop {
+            let (path, route) = self.path_to(host, &tried).ok()?;
+            tried.push(path.port);
+            if let Ok(attempt) = self.attempt(path, route, payer, Purpose::Move) {
+                break (path, attempt);
+            }
+        };
+        let Some((channel, generation)) = self.circuits.redial(circuit, path, self.now + ANSWER) else {
+            self.forgo(attempt);
+            return None;
+        };
+        self.parts.get_mut(&circuit)?.tried = tried;
         self.ask_for(circuit, channel, attempt, Some(Resumption { generation }));
         Some(())
     }
@@ -90,8 +99,8 @@ impl Host {
             self.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;
         let arrived = self.stop_and_count(circuit);
         match self.add_slices(circuit, port, asked, arrived) {
-            Ok((range, key)) => {
-                self.memory.insert(channel, range);
+            Ok((range, window, key)) => {
+                self.memory.insert(channel, (range, window));
                 self.circuits.answer(channel, range, key, arrived);
                 Ok(())
             }
@@ -109,25 +118,26 @@ impl Host {
         port: PortId,
         asked: &Asked,
         arrived: u64,
-    ) -> Result<(SliceRange, u64), Refusal> {
-        let now = self.elapsed();
+    ) -> Result<(SliceRange, Charge, u64), Refusal> {
+        let (now, ledger) = (self.elapsed(), self.ledger.clone());
         let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
         if !parts.may_move() {
             return Err(Refusal::NoMemory);
         }
         // A stream that is taken to a shorter way has lost none, and stands still all the same.
         parts.lost_at.get_or_insert(now);
-        let (slices, range) = self.answering_slices(port, asked, arrived)?;
+        let payer = parts.payer;
+        let (slices, (range, window)) = self.answering_slices(port, asked, arrived, payer)?;
         let key = slices.rx_key;
         let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
-        if slices.retained && parts.keep_sent().is_err() {
+        if slices.retained && parts.keep_sent(&ledger, Purpose::Move).is_err() {
             if let Some(cable) = self.cable(port) {
                 cable.free_inbound(range);
             }
             return Err(Refusal::NoMemory);
         }
         self.push_slices(circuit, slices);
-        Ok((range, key))
+        Ok((range, window, key))
     }
 
     /// The connecting side says what has arrived there, after our programs had stopped: they go on.

@@ -1,11 +1,12 @@
 //! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`, the bytes are the pumps'
 //! ([`crate::pump`]); here they get their slices, and bells.
 
-use crate::answer::{Asked, path_of};
+use crate::answer::{Asked, path_of, refusal_of};
 use crate::dial::ANSWER;
 use crate::eventfd;
 use crate::host::Host;
 use crate::pump::{Command, Leg, Report};
+use crate::quota::{Carved, Charge, Kind, Payer, Purpose};
 use crate::random;
 use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
@@ -19,8 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Most reports of pumps that are heard in one turn: a program that is rung at each record must not keep the others
 /// waiting.
 const BATCH: usize = 256;
-/// Most circuits through this host. Each takes four mappings, of which the kernel allows a process 65530.
-const PASSAGES: usize = 8192;
+/// Mappings of a circuit through this host, and its descriptor: what wakes its pump.
+const MAPPINGS: u64 = 4;
 
 /// A circuit through this host whose far half is not there yet, or is pumped.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct Passage {
     ends: [bool; 2],
     /// How it is closed if it cannot be made.
     late: Closing,
+    /// What the neighbour before pays for it.
+    _charges: Vec<Charge>,
 }
 
 impl Passage {
@@ -80,30 +83,34 @@ impl Host {
         }
         let next = route.remove(0);
         let onward = self.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
-        if self.passages.len() >= PASSAGES {
-            return Err(Refusal::NoMemory);
-        }
+        let payer = Payer::Neighbour(port);
+        let purpose = if asked.resume.is_some() { Purpose::PassingMove } else { Purpose::Passing };
+        let charges = [(Kind::Transits, 1), (Kind::Mappings, MAPPINGS), (Kind::Descriptors, 1)]
+            .into_iter()
+            .map(|(kind, amount)| self.charge_or_refuse(payer, kind, amount, purpose))
+            .collect::<Result<Vec<_>, _>>()?;
         let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
         let behind = Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops };
         let len = asked.slice.len;
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
         let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
         let outbound = Outbound::map(&outbound, len, Caching::WriteBack).map_err(|_| Refusal::NoMemory)?;
-        let (range, inbound) = self.carve_mapped(port, len)?;
-        let (range_behind, inbound_behind) = match self.carve_mapped(onward, len) {
-            Ok(carved) => carved,
-            Err(why) => {
-                if let Some(cable) = self.cable(port) {
-                    cable.free_inbound(range);
+        let (range, window, inbound) = self.carve_mapped(port, len, payer, purpose)?;
+        let (range_behind, window_behind, inbound_behind) =
+            match self.carve_mapped(onward, len, payer, purpose) {
+                Ok(carved) => carved,
+                Err(why) => {
+                    if let Some(cable) = self.cable(port) {
+                        cable.free_inbound(range);
+                    }
+                    return Err(why);
                 }
-                return Err(why);
-            }
-        };
+            };
         let late = if asked.resume.is_some() { Closing::Lost } else { Closing::Abort };
         let (transit, channels) =
             self.circuits.transit(before, asked.channel, behind, (self.now + ANSWER, late));
-        self.memory.insert(channels[BEFORE], range);
-        self.memory.insert(channels[BEHIND], range_behind);
+        self.memory.insert(channels[BEFORE], (range, window));
+        self.memory.insert(channels[BEHIND], (range_behind, window_behind));
         let passage = Passage {
             ports: [port, onward],
             waiter: self.new_waiter(),
@@ -117,6 +124,7 @@ impl Host {
             rx_keys: [random::u64(), random::u64()],
             ends: [asked.passed == 0, route.is_empty()],
             late,
+            _charges: charges,
         };
         let open = Control::Open {
             channel: channels[BEHIND],
@@ -136,19 +144,22 @@ impl Host {
         Ok(())
     }
 
-    /// Memory for one side of a circuit in transit, which leaves a quarter of each window to this host's own: else a
-    /// neighbour could use up what belongs to a cable that is not his.
-    fn carve_mapped(&mut self, port: PortId, len: u64) -> Result<(SliceRange, Inbound), Refusal> {
-        let cable = self.cable(port).ok_or(Refusal::NoRoute)?;
-        let window = cable.window();
-        if window.used_bytes() + len > window.bytes() / 4 * 3 {
-            return Err(Refusal::NoMemory);
-        }
-        let (range, fd) = cable.carve_inbound(len).map_err(|_| Refusal::NoMemory)?;
-        match Inbound::map(&fd, len) {
-            Ok(mapped) => Ok((range, mapped)),
+    /// Memory for one side of a circuit in transit, of which the neighbour before has a share only: else it could use up
+    /// what belongs to a cable that is not its own.
+    fn carve_mapped(
+        &mut self,
+        port: PortId,
+        len: u64,
+        payer: Payer,
+        purpose: Purpose,
+    ) -> Result<(SliceRange, Charge, Inbound), Refusal> {
+        let Carved { range, window, memory } = self.carve(port, len, payer, purpose).map_err(refusal_of)?;
+        match Inbound::map(&memory, len) {
+            Ok(mapped) => Ok((range, window, mapped)),
             Err(_) => {
-                cable.free_inbound(range);
+                if let Some(cable) = self.cable(port) {
+                    cable.free_inbound(range);
+                }
                 Err(Refusal::NoMemory)
             }
         }

@@ -198,7 +198,7 @@ fn out_of_window_memory_is_refused_and_comes_back() {
         }
         assert!(held.len() < 16);
     };
-    assert_eq!(why, Reply::Plain { why: Plain::Refused(Refusal::NoMemory) });
+    assert_eq!(why, Reply::Plain { why: Plain::Refused(Refusal::Quota) });
     assert!(held.len() >= 8);
     drop((client, server, held));
     lab.wait_idle(1);

@@ -3,14 +3,16 @@
 mod support;
 
 use crosslane_wire::codec;
-use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::{LIFE_ALIVE, Plain, Reply, Request, life_generation, life_reason};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
-use std::os::fd::AsFd;
-use support::{Client, Lab, may_be_others, new_arena, new_eventfd, port, until};
+use std::os::fd::{AsFd, OwnedFd};
+use support::joined::join_by;
+use support::{Circuit, Client, Lab, TestPort, finish, may_be_others, new_arena, new_eventfd, port, until};
 
 const GREEDY: u32 = 4001;
 const OTHER: u32 = 4002;
@@ -143,4 +145,152 @@ fn descriptors_that_have_no_place_end_no_session() {
     sendmsg(client.socket(), &[IoSlice::new(&request)], &mut control, SendFlags::empty()).unwrap();
     assert!(matches!(client.answer().0, Reply::Waiter { .. }));
     assert!(matches!(ask_waiter(&mut client), Reply::Waiter { .. }));
+}
+
+/// A stream end that was asked for, with its socket.
+type End = (OwnedFd, Circuit);
+
+/// Connects again and again until that is refused; what it got, and why there is no more.
+fn connect_on(client: &mut Client, listener: &TcpListener, most: usize) -> (Vec<End>, Reply) {
+    let (mut ends, local) = (Vec::new(), "127.86.0.1:0");
+    while ends.len() < most {
+        match client.connect_to(local, listener.local_addr().unwrap()) {
+            (socket, Ok(circuit)) => ends.push((socket, circuit)),
+            (_, Err(reply)) => return (ends, reply),
+        }
+    }
+    (ends, Reply::Done)
+}
+
+fn no_more() -> Reply {
+    Reply::Plain { why: Plain::Refused(Refusal::Quota) }
+}
+
+/// A session of a user with an arena.
+fn program(lab: &Lab, uid: u32) -> Client {
+    Client::hello_as(&lab.control(1), uid, Some(new_arena().1.as_fd())).expect("a session")
+}
+
+#[test]
+fn circuits_of_a_user_are_bounded_and_the_accepting_user_pays_for_what_it_accepts() {
+    if !may_be_others() {
+        return;
+    }
+    let lab = alone("[quota]\ncircuits = 20");
+    let listener = TcpListener::bind("127.86.0.1:0").unwrap();
+    let mut server = program(&lab, OTHER);
+    server.listen(&listener);
+    let mut greedy = program(&lab, GREEDY);
+    let (mut ends, refused) = connect_on(&mut greedy, &listener, 100);
+    assert_eq!(
+        (ends.len(), refused),
+        (10, no_more()),
+        "both ends of each are its own until they are accepted"
+    );
+    assert_eq!([used(&lab, GREEDY, "circuits"), used(&lab, OTHER, "circuits")], [20, 0]);
+    let (socket, _) = ends.pop().unwrap();
+    let (_ours, theirs) = finish(socket, &listener);
+    server.circuit(&Request::Accept { slot: 1 }, theirs.as_fd()).expect("it was announced");
+    assert_eq!([used(&lab, GREEDY, "circuits"), used(&lab, OTHER, "circuits")], [19, 1]);
+    assert_eq!(used(&lab, GREEDY, "pending"), 9);
+    drop(greedy);
+    let given_back = |status: &Value| status["circuits"].as_array().unwrap().len() <= 2;
+    lab.wait(1, "all but the accepted one is given back", given_back);
+}
+
+#[test]
+fn ends_that_nobody_accepts_are_bounded_for_each_user() {
+    if !may_be_others() {
+        return;
+    }
+    let lab = alone("[quota]\npending = 5");
+    let listener = TcpListener::bind("127.86.0.1:0").unwrap();
+    program(&lab, OTHER).listen(&listener);
+    let mut server = Client::hello(&lab.control(1), "server", None);
+    server.listen(&listener);
+    let taken = [GREEDY, OTHER].map(|uid| connect_on(&mut program(&lab, uid), &listener, 9).0.len());
+    assert_eq!(taken, [5, 5]);
+}
+
+#[test]
+fn a_listener_whose_user_has_all_it_may_have_is_met_by_tcp() {
+    if !may_be_others() {
+        return;
+    }
+    let lab = alone("[quota.user.4002]\ncircuits = 1");
+    let listener = TcpListener::bind("127.86.0.1:0").unwrap();
+    let (mut server, mut client) = (program(&lab, OTHER), program(&lab, GREEDY));
+    server.listen(&listener);
+    let (mut ends, _) = connect_on(&mut client, &listener, 1);
+    let (_ours, theirs) = finish(ends.pop().unwrap().0, &listener);
+    server.circuit(&Request::Accept { slot: 1 }, theirs.as_fd()).expect("it was announced");
+    let (ends, refused) = connect_on(&mut client, &listener, 9);
+    assert_eq!((ends.len(), refused), (0, no_more()));
+}
+
+/// Three hosts in a ring whose windows hold some fifty circuits each.
+fn narrow_ring() -> Lab {
+    let mut lab = Lab::new();
+    let port = |cable, listens| TestPort { cable, listens, window: "64M" };
+    lab.configure(1, 1, &[port("c12", true), port("c31", false)], "");
+    lab.configure(2, 2, &[port("c23", true), port("c12", false)], "");
+    lab.configure(3, 3, &[port("c31", true), port("c23", false)], "");
+    (1..=3).for_each(|number| lab.start(number));
+    for number in 1..=3 {
+        lab.wait(number, "both cables and all hosts", |status| {
+            let hosts = status["hosts"].as_array().unwrap();
+            hosts.len() == 2 && hosts.iter().all(|host| host["ways"].as_array().unwrap().len() == 2)
+        });
+    }
+    lab.open_to_all();
+    lab
+}
+
+#[test]
+fn a_user_who_fills_the_windows_leaves_room_for_others_and_for_moves() {
+    if !may_be_others() {
+        return;
+    }
+    let lab = narrow_ring();
+    let mut server = Client::hello(&lab.control(2), "server", Some(new_arena().1.as_fd()));
+    let listener = TcpListener::bind("127.86.0.2:0").unwrap();
+    server.listen(&listener);
+    let arena = new_arena();
+    let other = Client::hello_as(&lab.control(1), OTHER, Some(arena.1.as_fd())).unwrap();
+    let stream = join_by(&lab, 2, other, arena);
+    let mut greedy = program(&lab, GREEDY);
+    let near = TcpListener::bind("127.86.0.3:0").unwrap();
+    let mut neighbour = Client::hello(&lab.control(3), "server", Some(new_arena().1.as_fd()));
+    neighbour.listen(&near);
+    let taken = [&listener, &near].map(|listener| connect_on(&mut greedy, listener, 400));
+    let counts = taken.each_ref().map(|(ends, _)| ends.len());
+    assert!(counts.iter().all(|count| (20..45).contains(count)), "{counts:?} of some 56");
+    assert!(taken.iter().all(|(_, refused)| *refused == no_more()));
+    // Another user connects as before,
+    let (more, _) = connect_on(&mut program(&lab, OTHER), &listener, 3);
+    assert_eq!(more.len(), 3);
+    // and its stream finds its way when a cable is cut, though all those of the other look for one, too.
+    let mut tool = Client::hello(&lab.control(1), "lab", None);
+    assert_eq!(tool.ask(&Request::Cut { port: "c12".to_owned() }, &[]).0, Reply::Done);
+    until("the stream goes on", || {
+        let word = stream.client.life(&stream.near);
+        (life_generation(word) > 0 && life_reason(word) == LIFE_ALIVE).then_some(())
+    });
+}
+
+#[test]
+fn users_see_what_they_have_and_may_have() {
+    let lab = alone("[quota]\nsessions = 77\nmoves = 20");
+    let status = lab.status(1);
+    let quota = &status["quota"];
+    assert_eq!((&quota["moves_percent"], &quota["root_percent"]), (&20.into(), &5.into()));
+    let pools = quota["pools"].as_array().unwrap();
+    let capacity = |kind: &str| {
+        let pool = pools.iter().find(|pool| pool["kind"] == kind).unwrap();
+        pool["capacity"].as_u64()
+    };
+    assert!(capacity("descriptors").is_some() && capacity("window") > Some(1 << 29));
+    assert!(quota["payers"].as_array().unwrap().iter().any(|payer| payer["holds"]["sessions"]["used"] == 1));
+    let text = Client::hello(&lab.control(1), "metrics", None).text(&Request::Metrics);
+    assert!(text.contains("crosslane_quota_refused_total{kind=\"window\"} 0"), "{text}");
 }

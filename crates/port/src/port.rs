@@ -32,6 +32,11 @@ pub trait Port: Send {
     /// What this port has.
     fn info(&self) -> Info;
 
+    /// Descriptors that the peer has this port hold.
+    fn held(&self) -> usize {
+        0
+    }
+
     /// Readable when [`Self::poll_event`] may have something: for poll or epoll, level-triggered.
     fn event_fd(&self) -> BorrowedFd<'_>;
 

@@ -154,6 +154,10 @@ impl Port for SoftPort {
         }
     }
 
+    fn held(&self) -> usize {
+        self.link.as_ref().map_or(0, Link::held)
+    }
+
     fn event_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }

@@ -59,6 +59,8 @@ pub enum Refusal {
     Timeout,
     /// The stream that shall go on is not known there (any more).
     Unknown,
+    /// A user here or there, or a neighbour, has as much as the quotas of that host let him have.
+    Quota,
 }
 
 /// How a channel is closed.

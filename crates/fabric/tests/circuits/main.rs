@@ -186,7 +186,7 @@ fn a_refused_circuit_takes_another_way() {
 fn without_patience_a_lost_cable_kills_its_circuits_and_no_others() {
     let mut pair = Pair::new(Duration::ZERO);
     let (client, server) = pair.open(1000);
-    let (here, there) = pair.hosts[0].local(tuple(2000), Scope(7)).unwrap();
+    let (here, there) = pair.hosts[0].local(tuple(2000), Scope(7));
     let (opening, _) = pair.dial(3000);
     pair.cut();
     assert_eq!((pair.died(0), pair.died(1)), (vec![Death::Cable], vec![Death::Cable]));

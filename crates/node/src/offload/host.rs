@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// Descriptors that two threads keep for a program: for each a door, a bell and the session's socket; and one of the process.
 const FDS: u64 = 7;
+/// Mappings of the rings of an end: both slices, and its program's arena.
+const WORK_MAPPINGS: u64 = 3;
 
 impl Host {
     /// `Offload`: the program consents.
@@ -59,7 +61,7 @@ impl Host {
         if !self.shares(id, circuit) || !self.offload.as_ref().is_some_and(|engines| engines.has(id)) {
             return 0;
         }
-        let work = self.work_of(circuit, token, generation);
+        let work = self.work_of(id, circuit, token, generation);
         match (work, &mut self.offload) {
             (Some(work), Some(engines)) => engines.engage(id, circuit, work),
             _ => 0,
@@ -74,17 +76,22 @@ impl Host {
         (len, reach): (u64, Reach),
         memory: &Foreign,
     ) -> u32 {
-        let Some(engines) = self.offload.as_mut().filter(|engines| engines.has(id)) else { return 0 };
-        if let Some(handle) = engines.lent(id, buffer) {
+        let known = match self.offload.as_ref().filter(|engines| engines.has(id)) {
+            Some(engines) => engines.lent(id, buffer),
+            None => return 0,
+        };
+        if let Some(handle) = known {
             return handle;
         }
-        match FarBuffer::map(memory, len, reach) {
-            Ok(memory) => engines.lend(id, buffer, memory),
-            Err(_) => 0,
+        let Ok(mapping) = self.charge_session(id, Kind::Mappings, 1) else { return 0 };
+        match (FarBuffer::map(memory, len, reach), &mut self.offload) {
+            (Ok(memory), Some(engines)) => engines.lend(id, buffer, memory, mapping),
+            _ => 0,
         }
     }
 
-    fn work_of(&self, circuit: CircuitId, token: u64, generation: u32) -> Option<Work> {
+    fn work_of(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> Option<Work> {
+        let mappings = self.charge_session(id, Kind::Mappings, WORK_MAPPINGS).ok()?;
         let parts = self.parts.get(&circuit).filter(|parts| parts.token == token)?;
         let slices =
             parts.slices.back().filter(|slices| slices.generation == generation && !slices.transit)?;
@@ -99,6 +106,7 @@ impl Host {
             arena: Arc::new(ArenaDesk::map(&parts.arena.as_ref()?.fd).ok()?),
             slot: parts.slot,
             life: AtomicU32::new(life_of(self.circuits.get(circuit)?, parts.published)),
+            _mappings: mappings,
         })
     }
 }

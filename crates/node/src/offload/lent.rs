@@ -5,6 +5,7 @@
 
 use super::Engines;
 use super::worker::Word;
+use crate::quota::Charge;
 use crate::session::SessionId;
 use crosslane_shm::desk::Way;
 use crosslane_shm::remote::Span;
@@ -22,6 +23,8 @@ const MOST_BYTES: u64 = 2 << 30;
 pub(super) struct Lent {
     handle: u32,
     len: u64,
+    /// What its owner's user pays for the mapping.
+    _mapping: Charge,
 }
 
 impl Engines {
@@ -31,7 +34,13 @@ impl Engines {
     }
 
     /// A program may name this buffer from now on, by the handle that is returned; 0: it has lent enough.
-    pub(crate) fn lend(&mut self, session: SessionId, buffer: BufferId, memory: FarBuffer) -> u32 {
+    pub(crate) fn lend(
+        &mut self,
+        session: SessionId,
+        buffer: BufferId,
+        memory: FarBuffer,
+        _mapping: Charge,
+    ) -> u32 {
         let of_session = self.lent.range((session, BufferId(0))..=(session, BufferId(u64::MAX)));
         let (count, bytes) =
             of_session.fold((0, 0), |(count, bytes), (_, lent)| (count + 1, bytes + lent.len));
@@ -39,7 +48,7 @@ impl Engines {
             return 0;
         }
         let (handle, len, memory) = (self.next_handle(), memory.len(), Arc::new(memory));
-        self.lent.insert((session, buffer), Lent { handle, len });
+        self.lent.insert((session, buffer), Lent { handle, len, _mapping });
         for at in 0..self.threads.len() {
             self.tell(at, Word::Lend(session, handle, memory.clone()));
         }

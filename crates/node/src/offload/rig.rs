@@ -213,6 +213,7 @@ fn stream_of(arena: Arc<ArenaDesk>, slot: u32) -> Stream {
         arena,
         slot,
         life: AtomicU32::new(life_word(0, LIFE_ALIVE)),
+        _mappings: crate::quota::Charge::of_nothing(),
     };
     Stream { far, ring: into(&there), credits: out(&back), ticket: None, source, work: Arc::new(work) }
 }

@@ -1,5 +1,6 @@
 //! What the engine's threads know of one end: its rings, mapped, and where its program keeps their state.
 
+use crate::quota::Charge;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crosslane_shm::arena::ArenaDesk;
@@ -29,6 +30,8 @@ pub(crate) struct Work {
     pub(crate) slot: u32,
     /// The end's word as programs see it in their life pages.
     pub(crate) life: AtomicU32,
+    /// What the program's user pays for the mappings.
+    pub(crate) _mappings: Charge,
 }
 
 impl Work {

@@ -3,9 +3,28 @@
 use super::{Charge, Denied, Kind, Payer, Purpose};
 use crate::host::Host;
 use crate::session::SessionId;
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::Plain;
+use crosslane_wire::{CircuitId, PortId, SliceRange};
+use std::os::fd::OwnedFd;
 
 /// Descriptors of a session: its socket.
 const SESSION_FDS: u64 = 1;
+/// Mappings of a session: its life page, and its arena.
+const SESSION_MAPPINGS: u64 = 2;
+/// Descriptors of one circuit of an end: both slices.
+const SLICES_FDS: u64 = 2;
+
+/// Inbound memory of a port that was given out.
+#[derive(Debug)]
+pub(crate) struct Carved {
+    /// Where it lies.
+    pub(crate) range: SliceRange,
+    /// What is paid for it, as long as it is given out.
+    pub(crate) window: Charge,
+    /// The memory.
+    pub(crate) memory: OwnedFd,
+}
 
 impl Host {
     /// Charges; that somebody may not have so much is logged once in a while.
@@ -43,7 +62,98 @@ impl Host {
         Ok(vec![
             self.charge(user, Kind::Sessions, 1, Purpose::New)?,
             self.charge(user, Kind::Descriptors, SESSION_FDS, Purpose::New)?,
+            self.charge(user, Kind::Mappings, SESSION_MAPPINGS, Purpose::New)?,
         ])
+    }
+
+    /// Who pays for what a session asks for.
+    pub(crate) fn payer_of(&self, session: SessionId) -> Option<Payer> {
+        self.sessions.get(&session).map(|session| Payer::User(session.uid))
+    }
+
+    /// An end that is asked for, which no program has accepted yet if `pending`.
+    pub(crate) fn charge_end(&mut self, payer: Payer, pending: bool) -> Result<Vec<Charge>, Refusal> {
+        let mut charges = vec![self.charge_or_refuse(payer, Kind::Circuits, 1, Purpose::New)?];
+        if pending {
+            charges.push(self.charge_or_refuse(payer, Kind::Pending, 1, Purpose::New)?);
+        }
+        Ok(charges)
+    }
+
+    /// The slices of one circuit of an end, of which the daemon makes one, of `len` bytes.
+    pub(crate) fn charge_slices(
+        &mut self,
+        payer: Payer,
+        len: u64,
+        purpose: Purpose,
+    ) -> Result<Vec<Charge>, Refusal> {
+        Ok(vec![
+            self.charge_or_refuse(payer, Kind::Descriptors, SLICES_FDS, purpose)?,
+            self.charge_or_refuse(payer, Kind::Memory, len, purpose)?,
+        ])
+    }
+
+    /// Whether the user who would accept a connection may have one more.
+    pub(crate) fn check_accepter(&mut self, uid: u32) -> Result<(), Refusal> {
+        let user = Payer::User(uid);
+        for (kind, amount) in [(Kind::Circuits, 1), (Kind::Descriptors, SLICES_FDS)] {
+            self.charge_or_refuse(user, kind, amount, Purpose::New)?;
+        }
+        Ok(())
+    }
+
+    /// Inbound memory of a port; it is charged before it is there.
+    pub(crate) fn carve(
+        &mut self,
+        port: PortId,
+        len: u64,
+        payer: Payer,
+        purpose: Purpose,
+    ) -> Result<Carved, Plain> {
+        let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
+        let window =
+            self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
+        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
+        let (range, memory) =
+            cable.carve_inbound(len).map_err(|error| crate::dial::no_slice(&error, !known))?;
+        Ok(Carved { range, window, memory })
+    }
+
+    /// As [`Self::charge`], for those to whom a refusal is all the same.
+    pub(crate) fn charge_or_refuse(
+        &mut self,
+        payer: Payer,
+        kind: Kind,
+        amount: u64,
+        purpose: Purpose,
+    ) -> Result<Charge, Refusal> {
+        let operator = self.ledger.settings().is_operator(payer);
+        self.charge(payer, kind, amount, purpose).map_err(|_| match operator {
+            // All that there is.
+            true => Refusal::NoMemory,
+            false => Refusal::Quota,
+        })
+    }
+
+    /// The user of a session has the end from now on: he pays for it, and it is pending no longer.
+    pub(crate) fn pay_for(&mut self, session: SessionId, circuit: CircuitId) {
+        let Some(payer) = self.payer_of(session) else { return };
+        let Some(parts) = self.parts.get_mut(&circuit) else { return };
+        parts.charges.retain(|charge| charge.kind() != Kind::Pending);
+        parts.payer = payer;
+        let slices = parts.slices.iter_mut().chain(&mut parts.attempt).flat_map(|slices| &mut slices.charges);
+        parts.charges.iter_mut().chain(slices).for_each(|charge| charge.pass_to(payer));
+    }
+
+    /// What neighbours have this host hold besides their circuits' slices: they bound it themselves, port by port, and it is
+    /// counted.
+    pub(crate) fn charge_neighbours(&mut self) {
+        for cable in &self.cables {
+            let index = usize::from(cable.id.0);
+            if let Some(charge) = self.held.get_mut(index) {
+                charge.set(cable.held());
+            }
+        }
     }
 
     fn say_denied(&mut self, denied: Denied) {

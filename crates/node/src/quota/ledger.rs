@@ -9,6 +9,12 @@ use thiserror::Error;
 /// Of descriptors, so many of a hundred are the daemon's own: ports, interface, pumps, what is on its way.
 const OWN_PERCENT: u64 = 6;
 const OWN_LEAST: u64 = 64;
+/// Of mappings so many.
+const OWN_MAPPINGS: u64 = 4096;
+/// How many mappings the kernel allows a process if it does not say.
+const MAPPINGS: u64 = 65530;
+/// Most circuits through this host: they are the work of one thread.
+const TRANSITS: u64 = 8192;
 
 /// Somebody asked for more than he may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -22,6 +28,12 @@ pub struct Denied {
     pub used: u64,
     /// What he may have, as long as others have what they have.
     pub limit: u64,
+}
+
+/// How many mappings this process may have.
+fn mapping_limit() -> u64 {
+    let said = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    said.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MAPPINGS)
 }
 
 /// How many descriptors this process may have.
@@ -53,6 +65,8 @@ impl Ledger {
         let own = (descriptors / 100 * OWN_PERCENT).max(OWN_LEAST);
         let capacity = |kind| match kind {
             Kind::Descriptors if descriptors < u64::MAX => descriptors.saturating_sub(own),
+            Kind::Mappings => mapping_limit().saturating_sub(OWN_MAPPINGS),
+            Kind::Transits => TRANSITS,
             _ => u64::MAX,
         };
         let books = Kind::OF_HOST
@@ -114,6 +128,11 @@ impl Charge {
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
         Self { books: Arc::default(), payer: Payer::User(0), kind: Kind::Sessions, amount: 0 }
+    }
+
+    /// What it is for.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Another pays from now on, also if he has more than he may then.

@@ -45,6 +45,7 @@ impl Limits {
             Kind::Descriptors => self.descriptors,
             Kind::Circuits => self.circuits,
             Kind::Pending => self.pending,
+            Kind::Mappings | Kind::Transits => u64::MAX,
             Kind::Memory => self.memory,
             Kind::Window(_) => self.window,
         }
@@ -78,7 +79,7 @@ impl Default for Settings {
             users: BTreeMap::new(),
             operators: [0, own].into(),
             share: 75,
-            neighbour_share: 85,
+            neighbour_share: 90,
             moves: 10,
             root: 5,
         }

@@ -16,6 +16,7 @@ mod pool;
 mod report;
 mod said;
 
+pub(crate) use host::Carved;
 pub use ledger::{Charge, Denied, Ledger, descriptor_limit};
 pub use limits::{Limits, Settings};
 pub use said::Said;
@@ -36,6 +37,10 @@ pub enum Kind {
     Circuits,
     /// Ends that were asked for and that no program has accepted yet.
     Pending,
+    /// Mappings of the daemon's, of which the kernel allows a process a number.
+    Mappings,
+    /// Circuits that pass through this host.
+    Transits,
     /// Bytes of the memory files that the daemon makes: slices and what is kept of what was sent.
     Memory,
     /// Bytes of a port's inbound memory.
@@ -44,8 +49,16 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that do not belong to a port.
-    pub const OF_HOST: [Self; 6] =
-        [Self::Sessions, Self::Listeners, Self::Descriptors, Self::Circuits, Self::Pending, Self::Memory];
+    pub const OF_HOST: [Self; 8] = [
+        Self::Sessions,
+        Self::Listeners,
+        Self::Descriptors,
+        Self::Circuits,
+        Self::Pending,
+        Self::Mappings,
+        Self::Transits,
+        Self::Memory,
+    ];
 
     /// The name of its key in the configuration and in `status`.
     pub fn name(self) -> &'static str {
@@ -55,6 +68,8 @@ impl Kind {
             Self::Descriptors => "descriptors",
             Self::Circuits => "circuits",
             Self::Pending => "pending",
+            Self::Mappings => "mappings",
+            Self::Transits => "transits",
             Self::Memory => "memory",
             Self::Window(_) => "window",
         }

@@ -40,7 +40,12 @@ pub struct Joined {
 
 pub fn join(lab: &Lab, to: usize) -> Joined {
     let (arena, arena_fd) = new_arena();
-    let mut client = Client::hello(&lab.control(1), "client", Some(arena_fd.as_fd()));
+    let client = Client::hello(&lab.control(1), "client", Some(arena_fd.as_fd()));
+    join_by(lab, to, client, (arena, arena_fd))
+}
+
+/// The same, the client being a session that is there already, with its arena.
+pub fn join_by(lab: &Lab, to: usize, mut client: Client, (arena, arena_fd): (Arena, OwnedFd)) -> Joined {
     let (_, fd) = new_arena();
     let mut server = Client::hello(&lab.control(to), "server", Some(fd.as_fd()));
     let listener = TcpListener::bind(format!("127.86.0.{to}:0")).unwrap();

@@ -49,7 +49,7 @@ pub struct TestPort {
 }
 
 pub fn port(cable: &'static str, listens: bool) -> TestPort {
-    TestPort { cable, listens, window: "1G" }
+    TestPort { cable, listens, window: "2G" }
 }
 
 impl Lab {

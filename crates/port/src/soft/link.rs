@@ -101,6 +101,11 @@ impl Link {
         self.socket.as_fd()
     }
 
+    /// Descriptors of the peer's that are held.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     /// Whether the peer has greeted us.
     pub(super) fn up(&self) -> bool {
         self.peer.is_some()
@@ -276,9 +281,9 @@ impl Link {
             Frame::Bell { handle } => self.announced_bell(handle, descriptors)?,
             Frame::Buffer { handle, len, reach } => self.handed_over(handle, len, reach, descriptors)?,
             Frame::BellGone { handle } => {
-                self.bells
-                    .remove(&handle)
-                    .ok_or_else(|| violation(format!("took back unknown bell {handle}")))?;
+                let gone = self.bells.remove(&handle);
+                let gone = gone.ok_or_else(|| violation(format!("took back unknown bell {handle}")))?;
+                self.held -= usize::from(gone.is_some());
             }
         }
         Ok(Step::Handled)
