@@ -6,13 +6,15 @@ use crate::control::{ControlError, ControlSocket};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::keys::{KeyError, KeyRing};
+use crate::log;
 use crate::metrics::MetricsServer;
 use crate::signal::{Signals, raise_descriptor_limit};
 use crate::tun::Tun;
 use anyhow::Context;
 use clap::Parser;
 use crosslane_wire::PortId;
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,12 +44,12 @@ pub struct Arguments {
 
 /// Runs the daemon with these arguments until it is told to stop.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    init_log();
+    let _log = log::begin();
     crosslane_shm::account::begin_if_asked();
     let config = match Config::read(&arguments.config) {
         Ok(config) => config,
         Err(error) => {
-            eprintln!("crosslaned: {error}");
+            complain(&error);
             return ExitCode::from(EXIT_CONFIG);
         }
     };
@@ -67,7 +69,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match serve(config, &arguments.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("crosslaned: {error:#}");
+            complain(&format_args!("{error:#}"));
             match error.downcast_ref::<ControlError>() {
                 Some(ControlError::InUse(_)) => ExitCode::from(EXIT_IN_USE),
                 _ if error.is::<KeyError>() => ExitCode::from(EXIT_CONFIG),
@@ -77,12 +79,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn init_log() {
-    let filter = std::env::var("CROSSLANE_LOG").unwrap_or_else(|_| "info".to_owned());
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "info".into());
-    let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let _ = log.with_ansi(colours).try_init();
+/// Whoever started the daemon may not read what it says.
+fn complain(error: &dyn Display) {
+    let _ = writeln!(std::io::stderr(), "crosslaned: {error}");
 }
 
 /// Is the daemon of `config`, which was read from `file`, until a signal stops it.

@@ -32,6 +32,7 @@ pub mod keys;
 pub mod life;
 pub mod linger;
 pub mod listener;
+pub mod log;
 pub mod metrics;
 pub mod neighbour;
 pub mod netlink;

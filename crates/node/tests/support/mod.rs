@@ -11,6 +11,7 @@ use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::slice::{RING, slice_len};
 use crosslane_wire::{CircuitId, PROTOCOL_VERSION, Tuple};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -89,14 +90,19 @@ impl Lab {
 
     /// Starts daemon `number` and waits until it answers.
     pub fn start(&mut self, number: usize) {
+        let log = self.path(&format!("{number}.log"));
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(log);
+        self.start_logging(number, Stdio::from(log.unwrap()));
+    }
+
+    /// The same with another standard error.
+    pub fn start_logging(&mut self, number: usize, log: Stdio) {
         let file = self.path(&format!("{number}.toml"));
-        let log =
-            std::fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{number}.log")));
         let child = Command::new(env!("CARGO_BIN_EXE_crosslaned"))
             .arg("--config")
             .arg(file)
             .env("CROSSLANE_LOG", "debug")
-            .stderr(Stdio::from(log.unwrap()))
+            .stderr(log)
             .spawn()
             .unwrap();
         while self.daemons.len() <= number {
@@ -262,6 +268,11 @@ impl Client {
 
     pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) {
         send(&self.socket, &codec::encode(request).unwrap(), fds, SendFlags::DONTWAIT).unwrap();
+    }
+
+    /// Whether there was room for a request.
+    pub fn try_tell(&self, request: &Request) -> Result<(), Errno> {
+        send(&self.socket, &codec::encode(request).unwrap(), &[], SendFlags::DONTWAIT)
     }
 
     /// The control connection.

@@ -1,0 +1,224 @@
+//! Lines on their way to standard error, and the thread that writes them.
+
+use super::budget::Budgets;
+use super::line;
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::Metadata;
+
+/// Most bytes that wait to be written.
+const MOST: usize = 256 * 1024;
+/// How often it is said what was left out.
+const TELL: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+struct State {
+    lines: VecDeque<String>,
+    bytes: usize,
+    /// Lines for which there was no room, or that standard error did not take.
+    lost: u64,
+    /// Whether a line is being written.
+    writing: bool,
+    budgets: Budgets,
+    start: Instant,
+    /// When it is said next what was left out.
+    tell_at: Duration,
+}
+
+/// Lines that wait to be written.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// One line that is being made; it is in the queue when this is dropped.
+#[derive(Debug)]
+pub(super) struct Line {
+    queue: Arc<Queue>,
+    bytes: Vec<u8>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let state = State {
+            lines: VecDeque::new(),
+            bytes: 0,
+            lost: 0,
+            writing: false,
+            budgets: Budgets::default(),
+            start: Instant::now(),
+            tell_at: TELL,
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl Queue {
+    /// A new line.
+    pub(super) fn line(self: &Arc<Self>) -> Line {
+        Line { queue: self.clone(), bytes: Vec::new() }
+    }
+
+    /// Whether this place in the source may log now.
+    pub(super) fn may_say(&self, metadata: &Metadata<'_>) -> bool {
+        let mut state = self.lock();
+        let now = state.start.elapsed();
+        let knew = state.budgets.has_left_out();
+        let may = state.budgets.take(metadata, now);
+        if !knew && state.budgets.has_left_out() {
+            self.changed.notify_all();
+        }
+        may
+    }
+
+    /// Waits for what is in the queue to be written, but not for longer than that.
+    pub(super) fn drain(&self, patience: Duration) {
+        let mut state = self.lock();
+        state.tell_left_out();
+        self.changed.notify_all();
+        let busy = |state: &mut State| state.writing || !state.lines.is_empty();
+        let _ = self.changed.wait_timeout_while(state, patience, busy);
+    }
+
+    fn push(&self, line: String) {
+        self.lock().push(line);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next line, when there is one.
+    fn next(&self) -> String {
+        let mut state = self.lock();
+        state.writing = false;
+        self.changed.notify_all();
+        loop {
+            let now = state.start.elapsed();
+            if state.budgets.has_left_out() && state.tell_at <= now {
+                state.tell_left_out();
+            }
+            if let Some(line) = state.pop() {
+                return line;
+            }
+            state = if state.budgets.has_left_out() {
+                let pause = state.tell_at.saturating_sub(now);
+                self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            };
+        }
+    }
+}
+
+impl State {
+    fn push(&mut self, line: String) {
+        if self.bytes + line.len() > MOST {
+            self.lost += 1;
+            return;
+        }
+        self.bytes += line.len();
+        self.lines.push_back(line);
+    }
+
+    fn pop(&mut self) -> Option<String> {
+        let line = self.lines.pop_front()?;
+        self.bytes -= line.len();
+        self.writing = true;
+        let lost = std::mem::take(&mut self.lost);
+        Some(if lost > 0 {
+            format!("{lost} lines were lost here: the log was not taken\n{line}")
+        } else {
+            line
+        })
+    }
+
+    fn tell_left_out(&mut self) {
+        for (place, count) in self.budgets.left_out() {
+            self.push(format!("{count} lines were left out, too many of one kind: {place}\n"));
+        }
+        self.tell_at = self.start.elapsed() + TELL;
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.bytes.is_empty() {
+            self.queue.push(line::clean(&self.bytes));
+        }
+    }
+}
+
+/// Starts the thread that writes to `target` for as long as this process lives. Without it lines are lost, nothing else.
+pub(super) fn start(queue: &Arc<Queue>, mut target: impl Write + Send + 'static) {
+    let queue = queue.clone();
+    let write = move || {
+        loop {
+            let line = queue.next();
+            if target.write_all(line.as_bytes()).is_err() {
+                queue.lock().lost += 1;
+            }
+        }
+    };
+    let _ = std::thread::Builder::new().name("log".into()).stack_size(64 * 1024).spawn(write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Takes nothing until it is told to go on.
+    struct Stuck(Receiver<()>, Sender<String>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.recv();
+            let _ = self.1.send(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_logs_never_waits_and_is_told_what_was_lost() {
+        let (queue, (go, wait), (told, heard)) = (Arc::new(Queue::default()), channel(), channel());
+        start(&queue, Stuck(wait, told));
+        for number in 0..10_000 {
+            writeln!(queue.line(), "line {number} {}", "x".repeat(100)).unwrap();
+        }
+        assert!(queue.lock().bytes <= MOST && queue.lock().lost > 1000);
+        drop(go);
+        queue.drain(Duration::from_secs(20));
+        let all: String = heard.try_iter().collect();
+        assert!(all.starts_with("line 0 ") && all.contains(" lines were lost here"), "{all}");
+    }
+
+    #[test]
+    fn an_end_waits_only_a_moment_for_what_is_not_taken() {
+        let (queue, (_go, wait), (told, _heard)) = (Arc::new(Queue::default()), channel(), channel());
+        start(&queue, Stuck(wait, told));
+        writeln!(queue.line(), "nobody reads this").unwrap();
+        let start = Instant::now();
+        queue.drain(Duration::from_millis(50));
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+}
