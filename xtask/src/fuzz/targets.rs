@@ -35,6 +35,20 @@ pub(crate) const TARGETS: &[Target] = &[
     target("scratchpads", "crates/fabric/tests/setup_hostile.rs", "any_words_in_the_scratchpads", 1024),
     target("soft_frames", "crates/port/tests/soft_frames.rs", "any_frames_and_registers", 2048),
     target("requests", "crates/node/tests/fuzz/requests.rs", "any_requests_of_programs", 2048),
+    target(
+        "neighbour",
+        "crates/node/tests/fuzz/neighbour.rs",
+        "anything_that_a_neighbour_says_and_stores",
+        2048,
+    ),
+    target("desk", "crates/node/tests/fuzz/offload.rs", "anything_on_a_desk", 2048),
+    target(
+        "one_sided",
+        "crates/node/tests/fuzz/onesided.rs",
+        "anything_of_requesters_and_owners_of_memory",
+        2048,
+    ),
+    target("metrics_port", "crates/node/tests/fuzz/metrics.rs", "anything_at_the_metrics_port", 1024),
 ];
 
 impl Target {

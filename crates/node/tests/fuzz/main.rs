@@ -2,5 +2,12 @@
 //! programs, neighbours and readers of the metrics send, honest users of the same daemons notice nothing.
 
 mod fds;
+mod metrics;
+mod neighbour;
+mod offload;
+mod onesided;
 mod requests;
+#[path = "../support/mod.rs"]
+mod support;
+mod tap;
 mod world;
