@@ -194,9 +194,11 @@ impl Host {
             return;
         }
         let moved = parts.traffic();
-        self.counters.closed_tx_bytes += moved.tx_bytes;
-        self.counters.closed_rx_bytes += moved.rx_bytes;
-        self.counters.closed_bells += moved.bells;
+        // A program keeps these counts itself, and may write anything there.
+        let closed = &mut self.counters;
+        closed.closed_tx_bytes = closed.closed_tx_bytes.wrapping_add(moved.tx_bytes);
+        closed.closed_rx_bytes = closed.closed_rx_bytes.wrapping_add(moved.rx_bytes);
+        closed.closed_bells = closed.closed_bells.wrapping_add(moved.bells);
         if abort {
             self.counters.streams_aborted += 1;
         } else {
@@ -209,15 +211,16 @@ impl Host {
     fn settle_port(&mut self, circuit: CircuitId) {
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
         let (port, (tx, rx)) = parts.port_traffic();
-        parts.before = (parts.before.0 + tx, parts.before.1 + rx);
+        parts.before = (parts.before.0.wrapping_add(tx), parts.before.1.wrapping_add(rx));
         self.count_past(port, tx, rx);
     }
 
     /// Payload that went over a port by circuits which are no more, bytes.
     pub(crate) fn count_past(&mut self, port: Option<PortId>, tx: u64, rx: u64) {
         if let Some(cable) = port.and_then(|port| self.cable(port)) {
-            cable.traffic.past_tx_bytes += tx;
-            cable.traffic.past_rx_bytes += rx;
+            let past = &mut cable.traffic;
+            past.past_tx_bytes = past.past_tx_bytes.wrapping_add(tx);
+            past.past_rx_bytes = past.past_rx_bytes.wrapping_add(rx);
         }
     }
 

@@ -4,6 +4,7 @@ mod support;
 
 use crosslane_port::Port;
 use crosslane_port::soft::{SoftConfig, SoftPort};
+use crosslane_shm::{Caching, Outbound, Store, arena};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, Plain, Reply, Request};
 use crosslane_wire::scratchpad::{BELL_SETUP, Setup};
@@ -297,4 +298,19 @@ fn a_thousand_connections_leak_nothing() {
     });
     assert_eq!(lab.status(1)["counters"]["streams_opened"], 1000);
     assert_eq!(lab.status(2)["counters"]["streams_closed"], 1000);
+}
+
+#[test]
+fn counts_that_programs_wrote_end_no_daemon() {
+    let lab = Lab::pair();
+    for _ in 0..3 {
+        let stream = joined::join(&lab, 2);
+        let arena = Outbound::map(&stream.arena_fd, arena::LEN, Caching::WriteBack).unwrap();
+        let slot = stream.near.slot as usize * arena::SLOT;
+        (0..8).for_each(|word| arena.store_u64(slot + word * 8, u64::MAX / 2 + 1));
+        lab.status(1);
+        stream.client.close(&stream.near, false);
+        stream.server.close(&stream.far, false);
+        lab.wait_idle(1);
+    }
 }

@@ -21,6 +21,8 @@ const FLAGS: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    // Cargo also builds the programs of a package, which have no libFuzzer to report to, and are never run.
+    "-Clink-arg=-Wl,--unresolved-symbols=ignore-in-object-files",
 ];
 
 /// Where everything of this goes, apart from other builds.

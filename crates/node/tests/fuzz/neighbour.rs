@@ -12,7 +12,7 @@ use crosslane_node::config::PortConfig;
 use crosslane_port::Port;
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_shm::Store;
-use crosslane_wire::control::{Closing, Control, Handed, LinkState, Refusal, Resumption};
+use crosslane_wire::control::{Closing, Control, Handed, LinkState, Refusal, Resumption, Seal};
 use crosslane_wire::local::Request;
 use crosslane_wire::slice::{CREDIT, RING, WANT_DATA, WANT_ROOM, slice_len};
 use crosslane_wire::{BufferId, ChannelId, HostId, PortId, Reach, SliceRange, Tuple, WaiterId};
@@ -103,9 +103,11 @@ enum Message {
 #[derive(Clone, Debug, TypeGenerator)]
 struct State {
     origin: u8,
-    incarnation: u8,
+    incarnation: u64,
     sequence: u64,
     neighbours: Vec<u8>,
+    age: u16,
+    seal: Option<u8>,
 }
 
 /// A channel that was heard of, or any.
@@ -372,9 +374,11 @@ impl Act<'_> {
                     .iter()
                     .map(|state| LinkState {
                         origin: self.host(state.origin),
-                        incarnation: state.incarnation.into(),
+                        incarnation: state.incarnation,
                         sequence: state.sequence,
                         neighbours: hosts(&state.neighbours),
+                        age: state.age,
+                        seal: state.seal.map(|byte| Seal([byte; 32], [byte; 32])),
                     })
                     .collect(),
             ),
@@ -509,6 +513,7 @@ impl Town {
     }
 
     fn try_all(&mut self, steps: &[Step]) {
+        let _recent = self.world.recent.begin(&steps);
         let at = self.pick();
         let listener = self.listener.local_addr().unwrap();
         let (known, slices, sessions) = (Vec::new(), Vec::new(), Vec::new());

@@ -230,8 +230,10 @@ fn anything_on_a_desk() {
     let world = AssertUnwindSafe(std::cell::RefCell::new(world));
     bolero::check!().with_type::<Vec<Step>>().for_each(|steps| {
         let mut world = world.borrow_mut();
+        let _recent = world.recent.begin(steps);
         if let Some(mut mad) = Mad::new(&world) {
             steps.iter().for_each(|step| mad.act(step));
+            world.status(1);
             mad.client.close(&mad.near, true);
         }
         world.check();

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of each region.
 const LEN: u64 = 4096;
+/// The same.
+const BYTES: usize = 4096;
 /// What the region holds that nobody may write.
 const KEPT: u8 = 0x5a;
 /// How long a requester waits for a liar.
@@ -111,7 +113,7 @@ impl Stage {
         let memory = Memory::serve(far, address).unwrap();
         let liar = far.listen(address).unwrap();
         let (kept, open) = (memory.register(LEN).unwrap(), memory.register(LEN).unwrap());
-        kept.write(0, &[KEPT; LEN as usize]).unwrap();
+        kept.write(0, &[KEPT; BYTES]).unwrap();
         let (key, kept_key) = (open.share(Access::ALL).unwrap(), kept.share(Access::READ).unwrap());
         let mut honest = until("a connection", || Peer::connect(near, memory.address()).ok());
         honest.set_timeout(Some(LONG));
@@ -120,11 +122,12 @@ impl Stage {
     }
 
     fn try_all(&mut self, input: &Input) {
+        let _recent = self.world.recent.begin(input);
         match input {
             Input::Requests { greets, steps } => self.ask(*greets, steps),
             Input::Answers { greets, wants, lies } => self.answer(*greets, wants, lies),
         }
-        let mut bytes = [0; LEN as usize];
+        let mut bytes = [0; BYTES];
         self.honest.get(&self.kept_key, 0, &mut bytes).unwrap();
         assert!(bytes.iter().all(|byte| *byte == KEPT), "memory without a key was written");
         while self.memory.notices().next().is_some() {}
@@ -211,8 +214,8 @@ fn want_all(near: Fabric, address: std::net::SocketAddr, wants: &[Want]) {
     for want in wants.iter().take(8) {
         let begin = Instant::now();
         match want {
-            Want::Put(len) => drop(peer.put(&region, 0, &vec![1; usize::from(*len) % LEN as usize])),
-            Want::Get(len) => drop(peer.get(&region, 0, &mut vec![0; usize::from(*len) % LEN as usize])),
+            Want::Put(len) => drop(peer.put(&region, 0, &vec![1; usize::from(*len) % BYTES])),
+            Want::Get(len) => drop(peer.get(&region, 0, &mut vec![0; usize::from(*len) % BYTES])),
             Want::FetchAdd => drop(peer.fetch_add(&region, 8, 1)),
             Want::CompareSwap => drop(peer.compare_swap(&region, 8, 1, 2)),
             Want::Notify => drop(peer.notify(&region, 3)),
@@ -254,7 +257,7 @@ fn anything_of_requesters_and_owners_of_memory() {
     let stage = AssertUnwindSafe(std::cell::RefCell::new(Stage::new()));
     bolero::check!().with_type::<Input>().for_each(|input| stage.borrow_mut().try_all(input));
     let stage = stage.borrow();
-    let mut bytes = [0; LEN as usize];
+    let mut bytes = [0; BYTES];
     stage.kept.read(0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|byte| *byte == KEPT));
     stage.world.settle();

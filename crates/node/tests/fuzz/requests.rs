@@ -328,6 +328,7 @@ fn any_requests_of_programs() {
     let world = AssertUnwindSafe(std::cell::RefCell::new(world));
     bolero::check!().with_type::<Vec<Step>>().for_each(|steps| {
         let mut world = world.borrow_mut();
+        let _recent = world.recent.begin(steps);
         let mut gang = Gang::new(&world);
         steps.iter().for_each(|step| gang.act(step));
         drop(gang);

@@ -11,9 +11,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Uid;
 use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,6 +31,8 @@ const SETTLE_EVERY: u32 = 400;
 const EXCHANGE: usize = 20_000;
 /// Descriptors that daemons may have more than at first: life pages and channels that come later.
 const SPARE: usize = 32;
+/// Inputs that are printed when a test fails.
+const RECENT: usize = 4;
 /// Window memory of a cable without circuits.
 const BARE: u64 = crosslane_node::cable::CIRCUITS;
 
@@ -49,6 +55,8 @@ struct Held {
 
 /// Daemons with the honest pair: one program on host 1, one on the last host.
 pub(crate) struct World {
+    /// What was tried last.
+    pub(crate) recent: Recent,
     folder: tempfile::TempDir,
     daemons: Vec<JoinHandle<()>>,
     honest: Option<(Stream, Stream)>,
@@ -65,6 +73,7 @@ impl World {
         // Other users reach the control sockets.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut world = Self {
+            recent: Recent::default(),
             folder,
             daemons: Vec::new(),
             honest: None,
@@ -236,6 +245,30 @@ impl World {
                 .collect(),
         };
         (1..=self.daemons.len()).map(|number| of(self.status(number))).collect()
+    }
+}
+
+/// The inputs before the one that fails: a daemon may find out later.
+#[derive(Clone, Default)]
+pub(crate) struct Recent(Rc<RefCell<VecDeque<String>>>);
+
+impl Recent {
+    /// An input begins; if the test fails before what is returned is dropped, the last inputs are printed, once.
+    pub(crate) fn begin(&self, input: &impl Debug) -> Recent {
+        let mut recent = self.0.borrow_mut();
+        recent.truncate(RECENT - 1);
+        recent.push_front(format!("{input:?}"));
+        self.clone()
+    }
+}
+
+impl Drop for Recent {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (before, input) in self.0.borrow_mut().drain(..).enumerate() {
+                eprintln!("input {before} before the failure: {input}");
+            }
+        }
     }
 }
 
