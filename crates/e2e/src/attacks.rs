@@ -6,6 +6,7 @@
 //! [`LIFE`].
 
 pub mod blocking;
+pub mod memory;
 pub mod noise;
 
 use crate::honest::public_copy;
@@ -23,7 +24,12 @@ pub const USER: &str = "nobody";
 pub type Run = fn(&[String]) -> Result<()>;
 
 /// All attacks, by the name of their subcommand.
-pub const ATTACKS: &[(&str, Run)] = &[("blocking", blocking::run), ("noise", noise::run)];
+pub const ATTACKS: &[(&str, Run)] = &[
+    ("blocking", blocking::run),
+    ("memory", memory::run),
+    ("memory-victim", memory::victim),
+    ("noise", noise::run),
+];
 
 /// Runs the attack of that name in this process.
 ///

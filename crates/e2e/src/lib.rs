@@ -29,6 +29,7 @@ pub mod postgres;
 pub mod program;
 pub mod python;
 pub mod qperf;
+pub mod raw;
 pub mod reach;
 pub mod redis;
 pub mod rig;

@@ -1,4 +1,5 @@
 //! Attacks, as another user of the machine or as a neighbour: they do no harm, and honest users notice nothing.
 
 mod blocking;
+mod memory;
 mod noise;

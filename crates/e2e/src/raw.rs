@@ -1,0 +1,141 @@
+//! One end of a stream by hand: a circuit got in order, in which a test then writes whatever it likes.
+
+use anyhow::{Context, Result, bail, ensure};
+use crosslane_client::session::{Session, socket_path};
+use crosslane_client::{Grant, SessionError};
+use crosslane_shm::arena::Arena;
+use crosslane_shm::{Load, Store};
+use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::record::{Header, Kind, mark};
+use crosslane_wire::slice::{LINE, PAGE, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM};
+use crosslane_wire::{PROTOCOL_VERSION, WaiterId};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The first record of a client.
+pub const HELLO: Header = Header { len: 0, kind: Kind::Hello, flags: 0, cpu: 0 };
+/// Bytes of a record before its payload, if that is short.
+const HEADER: usize = 16;
+
+/// A program's session with its daemon.
+#[derive(Debug)]
+pub struct Program {
+    session: Session,
+    arena: Arena,
+}
+
+/// The client's end of one circuit of a [`Program`].
+#[derive(Debug)]
+pub struct End<'a> {
+    program: &'a Program,
+    /// Its slices and keys.
+    pub grant: Grant,
+    remote: SocketAddr,
+    socket: OwnedFd,
+    position: u64,
+}
+
+impl Program {
+    /// Greets the daemon that the environment names.
+    ///
+    /// # Errors
+    /// There is none, or it does not welcome us.
+    pub fn greet(name: &str) -> Result<Self> {
+        let session = Session::connect(&socket_path())?;
+        let (arena, descriptor) = Arena::create()?;
+        let hello = Request::Hello { version: PROTOCOL_VERSION, program: name.to_owned() };
+        match session.request(&hello, &[descriptor.as_fd()])?.0 {
+            Reply::Welcome { .. } => Ok(Self { session, arena }),
+            other => bail!("instead of a welcome: {other:?}"),
+        }
+    }
+
+    /// Asks for a circuit and greets the far end. The greeting must be there before the SYN: who accepts takes an end that
+    /// is not attached for one that went back to TCP.
+    ///
+    /// # Errors
+    /// There is no circuit.
+    pub fn announce(&self, remote: SocketAddr) -> Result<End<'_>> {
+        ensure!(remote.is_ipv4(), "IPv4 only");
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
+        let slot = self.arena.allot().context("a slot")?;
+        let granted: Result<_, SessionError> =
+            self.session.circuit(&Request::Connect { remote, slot }, socket.as_fd());
+        let grant = match granted? {
+            Ok(grant) => grant,
+            Err(why) => bail!("no circuit: {why:?}"),
+        };
+        let end = End { program: self, grant, remote, socket, position: LINE };
+        end.grant.slices.outbound.store_u32(STATE, STATE_ATTACHED);
+        end.put(0, HELLO.to_word());
+        end.grant.slices.outbound.fence();
+        Ok(end)
+    }
+}
+
+impl End<'_> {
+    /// Connects what was announced.
+    ///
+    /// # Errors
+    /// Those of `connect`.
+    pub fn connect(&self) -> Result<()> {
+        Ok(connect(&self.socket, &self.remote)?)
+    }
+
+    /// The next record, with its proper header and mark, whatever its payload says.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn push(&mut self, kind: Kind, payload: &[u8]) -> Result<()> {
+        ensure!(payload.len() < 1024, "only short records");
+        let header = Header { len: u32::try_from(payload.len())?, kind, flags: 0, cpu: 0 };
+        self.grant.slices.outbound.write(ring(self.position)? + HEADER, payload);
+        self.put(self.position, header.to_word());
+        self.grant.slices.outbound.fence();
+        self.position += (HEADER + payload.len()).next_multiple_of(64) as u64;
+        self.wake()
+    }
+
+    /// A record of this word at `position` of the ring, with its proper mark.
+    pub fn put(&self, position: u64, word: u64) {
+        let Ok(at) = ring(position) else { return };
+        let slice = &self.grant.slices.outbound;
+        slice.store_u64(at + 8, word);
+        slice.store_fence();
+        slice.store_u64(at, mark(self.grant.slices.tx_key, position));
+    }
+
+    /// Has the far side rung if it sleeps already, which on a busy machine it does: who is not rung does not look.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub fn wake(&self) -> Result<()> {
+        for word in [WANT_DATA, WANT_ROOM] {
+            // The waiter is the lower half; the upper one counts requests.
+            let wanted = self.grant.slices.inbound.load_u64(word) & u64::from(u32::MAX);
+            let waiter = WaiterId(u32::try_from(wanted)?);
+            if waiter.0 != 0 {
+                self.program.session.tell(&Request::Ring { circuit: self.grant.circuit, waiter })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first bytes of what the far side writes for this end, words and ring; `most` at most.
+    pub fn inbound(&self, most: usize) -> Vec<u8> {
+        let slice = &self.grant.slices.inbound;
+        let mut bytes = vec![0; slice.len().min(most)];
+        slice.read(0, &mut bytes);
+        bytes
+    }
+}
+
+/// Where byte `position` of the ring lies in a slice.
+///
+/// # Errors
+/// Nowhere.
+pub fn ring(position: u64) -> Result<usize> {
+    Ok(usize::try_from(PAGE + position)?)
+}
