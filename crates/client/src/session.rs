@@ -10,7 +10,9 @@ use crosslane_wire::{BufferId, CircuitId, DecodeError, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, netlink, sockopt,
+};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -183,6 +185,23 @@ impl Session {
         match self.request(&hello, &[])?.0 {
             Reply::Error { text } => Err(SessionError::Refused(text)),
             reply => Ok(reply),
+        }
+    }
+
+    /// Tells the daemon of a listening socket. One of another network namespace than the daemon's needs a table of that
+    /// one's sockets, which is made here.
+    pub fn listen(&self, socket: BorrowedFd<'_>) -> Result<(), SessionError> {
+        let mut reply = self.request(&Request::Listen, &[socket])?.0;
+        if reply == Reply::WantTable {
+            let (flags, protocol) = (SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG));
+            let table = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol);
+            let table = table.map_err(|errno| SessionError::Refused(format!("netlink: {errno}")))?;
+            reply = self.request(&Request::Listen, &[socket, table.as_fd()])?.0;
+        }
+        match reply {
+            Reply::Done => Ok(()),
+            Reply::Error { text } => Err(SessionError::Refused(text)),
+            _ => Err(SessionError::Unexpected("a listener was announced")),
         }
     }
 

@@ -199,13 +199,20 @@ impl Channels {
         Ok(())
     }
 
+    /// Tells the neighbour something of a channel in use, which bears the neighbour's name for it; `false` if it is not in
+    /// use.
+    pub fn tell(&mut self, channel: ChannelId, message: impl FnOnce(ChannelId) -> Control) -> bool {
+        let found = self.all.get(&channel).filter(|found| found.state == State::Open);
+        let Some((port, peer)) = found.and_then(|found| Some((found.port, found.peer?))) else {
+            return false;
+        };
+        self.messages.push_back((port, message(peer)));
+        true
+    }
+
     /// Tells the neighbour how much of a stream has arrived.
     pub fn tell_arrived(&mut self, channel: ChannelId, units: u64) {
-        if let Some(found) = self.all.get(&channel)
-            && let (State::Open, Some(peer)) = (found.state, found.peer)
-        {
-            self.messages.push_back((found.port, Control::Arrived { channel: peer, units }));
-        }
+        self.tell(channel, |peer| Control::Arrived { channel: peer, units });
     }
 
     /// Our end is closed; the neighbour is told. One that was only asked for is abandoned.

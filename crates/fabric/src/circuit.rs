@@ -16,6 +16,7 @@
 //! channels: [`crate::transit`].
 
 use crate::channel::{self, Channels, Contradiction};
+use crate::claim::Claim;
 use crate::end::Moving;
 pub use crate::end::{Death, End, Far, Role, Scope, State};
 pub use crate::output::Output;
@@ -69,7 +70,8 @@ pub struct Circuits {
     /// When the ends that move are looked at: twice for each at most, for [`Self::search`] keeps them.
     pub(crate) looks: BTreeSet<(Duration, CircuitId)>,
     pub(crate) last_transit: u64,
-    pub(crate) by_tuple: HashMap<(Tuple, Role, Scope), CircuitId>,
+    /// The ends of each connection, the oldest first: several sockets may claim to be it until it is accepted.
+    pub(crate) by_tuple: HashMap<(Tuple, Role, Scope), Vec<CircuitId>>,
     last: u64,
     pending: HashMap<HostId, usize>,
 }
@@ -104,9 +106,10 @@ impl Circuits {
         self.ends.iter().map(|(id, end)| (*id, end))
     }
 
-    /// The newest end of a connection on this host.
-    pub fn find(&self, tuple: &Tuple, role: Role, scope: Scope) -> Option<CircuitId> {
-        self.by_tuple.get(&(*tuple, role, scope)).copied()
+    /// The ends of a connection on this host, the newest first. Until a program accepts it, several sockets may claim to
+    /// be its client: who is right is not known here.
+    pub fn ends_of(&self, tuple: &Tuple, role: Role, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
+        self.by_tuple.get(&(*tuple, role, scope)).into_iter().flatten().rev().copied()
     }
 
     /// A channel by its id.
@@ -213,20 +216,20 @@ impl Circuits {
             Control::Refused { channel, why } => self.channels.handle_refused(port, channel, why),
             Control::Closed { channel, how } => self.channels.handle_closed(port, channel, how),
             Control::Arrived { channel, units } => self.handle_arrived(port, channel, units),
+            Control::Prove { channel } => self.handle_claim(port, channel, Claim::Asked),
+            Control::Proven { channel, is_so } => self.handle_claim(port, channel, Claim::Answered(is_so)),
             _ => Ok(()),
         }
     }
 
-    /// A program accepted the connection: its pending end, if there is one, is open from now on.
-    pub fn accept(&mut self, tuple: &Tuple, scope: Scope) -> Option<CircuitId> {
-        let circuit = self.find(tuple, Role::Server, scope)?;
-        let end = self.ends.get_mut(&circuit)?;
-        if end.state != State::Pending {
-            return None;
-        }
+    /// A program accepted the connection: its end is open from now on; `false` if it was not pending.
+    pub fn accept(&mut self, circuit: CircuitId) -> bool {
+        let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.state == State::Pending) else {
+            return false;
+        };
         end.state = State::Open;
         self.admitted_leaves(circuit);
-        Some(circuit)
+        true
     }
 
     /// The cable at `port`, with `neighbour` at its other end, is down: all channels on it are lost.
@@ -330,7 +333,7 @@ impl Circuits {
     fn insert(&mut self, key: (Tuple, Role, Scope), far: Far, stream: u64, state: State) -> CircuitId {
         self.last += 1;
         let circuit = CircuitId(self.last);
-        self.by_tuple.insert(key, circuit);
+        self.by_tuple.entry(key).or_default().push(circuit);
         let (tuple, role, scope) = key;
         let end = End {
             tuple,

@@ -4,6 +4,7 @@ use crate::circuit::{Circuits, Output};
 use crate::end::{Death, Far, State};
 use crosslane_wire::control::{Closing, Refusal};
 use crosslane_wire::{ChannelId, CircuitId};
+use std::collections::hash_map::Entry;
 
 impl Circuits {
     /// The end is closed on this side: by its program, or because its program is gone (`abort`). Tells the far side.
@@ -119,8 +120,11 @@ impl Circuits {
         }
         let Some(end) = self.ends.remove(&circuit) else { return };
         let key = (end.tuple, end.role, end.scope);
-        if self.by_tuple.get(&key) == Some(&circuit) {
-            self.by_tuple.remove(&key);
+        if let Entry::Occupied(mut ends) = self.by_tuple.entry(key) {
+            ends.get_mut().retain(|other| *other != circuit);
+            if ends.get().is_empty() {
+                ends.remove();
+            }
         }
         if self.by_stream.get(&end.stream) == Some(&circuit) {
             self.by_stream.remove(&end.stream);

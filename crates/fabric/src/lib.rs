@@ -8,6 +8,7 @@
 
 pub mod channel;
 pub mod circuit;
+mod claim;
 pub mod damping;
 pub mod end;
 pub mod ending;

@@ -262,6 +262,15 @@ impl Links {
         })
     }
 
+    /// Whether something that came over `hops` cables, the last of them `neighbour`'s, can come from `host`: the graph has
+    /// a way that is no longer and does not pass us.
+    pub fn can_come(&self, host: HostId, neighbour: HostId, hops: u8) -> bool {
+        if host == neighbour || hops <= 1 {
+            return host == neighbour && hops == 1;
+        }
+        self.found().graph.distance(self.me, neighbour, host).is_some_and(|least| least <= hops)
+    }
+
     /// The port that leads to a neighbour.
     pub fn port_to(&self, neighbour: HostId) -> Option<PortId> {
         self.ports.iter().find(|(_, host)| **host == neighbour).map(|(port, _)| *port)

@@ -74,6 +74,19 @@ pub enum Output {
         /// Units of the stream.
         units: u64,
     },
+    /// The accepting side asks whether the socket of this end became the connection:
+    /// [`crate::Circuits::tell_proof`] follows.
+    Prove {
+        /// The end.
+        circuit: CircuitId,
+    },
+    /// The connecting side's daemon says whether the socket of its end is the connection.
+    Proven {
+        /// Our end.
+        circuit: CircuitId,
+        /// Whether it is.
+        is_so: bool,
+    },
     /// The end is gone.
     Free {
         /// The end.

@@ -60,6 +60,12 @@ impl Graph {
         &self.links[begin..self.ends[host]]
     }
 
+    /// Cables from `me` to `host` by way of `neighbour` without passing `me` again.
+    pub fn distance(&self, me: HostId, neighbour: HostId, host: HostId) -> Option<u8> {
+        let hops = self.distances(me, self.place(neighbour)?);
+        hops.get(self.place(host)?).copied().filter(|hops| *hops > 0)
+    }
+
     /// Cables from `me` to each host by way of `neighbour` without passing `me` again; 0 for those not reached.
     fn distances(&self, me: HostId, neighbour: usize) -> Vec<u8> {
         let mut hops = vec![0_u8; self.hosts.len()];

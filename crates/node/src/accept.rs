@@ -3,12 +3,14 @@
 //! The far program gets its circuit before it sends its SYN, or goes by plain TCP; its greeting, the first unit of the
 //! stream, says that it has the circuit. The SYN may be here first: a host between may be slow, or a cable was cut and the
 //! greeting is sent again by another way. Nobody can tell then which of the two it is, so the answer waits: until the
-//! greeting comes, or the far daemon breaks off a circuit that its program never had.
+//! greeting comes, or the far daemon breaks off a circuit that its program never had. Before that, it waits for the far
+//! daemon's word that the socket which announced the connection became it ([`crate::proving`]).
 
 use crate::host::Host;
-use crate::proof::Proof;
+use crate::proof::{Cookie, Proof};
+use crate::proving::Choice;
 use crate::session::{SessionId, Waiting};
-use crosslane_fabric::circuit::{Role, Scope, State};
+use crosslane_fabric::circuit::{Scope, State};
 use crosslane_wire::local::Plain;
 use crosslane_wire::{CircuitId, Tuple};
 use std::time::Duration;
@@ -24,7 +26,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(2
 /// An `Accept` that was not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepting {
-    tuple: Tuple,
+    /// The connection.
+    pub tuple: Tuple,
+    /// The accepted socket.
+    socket: Cookie,
     scope: Scope,
     slot: u32,
     since: Duration,
@@ -46,32 +51,39 @@ impl Host {
         let Some((names, scope)) = self.connected(socket) else { return Some(Plain::System) };
         let tuple = Tuple { client: names.remote, server: names.local };
         let (since, pause) = (self.now, PAUSES[0]);
-        self.try_accept(session, Accepting { tuple, scope, slot, since, pause, until: since })
+        let socket = names.cookie;
+        self.try_accept(session, Accepting { tuple, socket, scope, slot, since, pause, until: since })
     }
 
     /// Answers, or waits.
     pub(crate) fn try_accept(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
-        let Accepting { tuple, scope, slot, since, .. } = accepting;
-        let found = self.circuits.find(&tuple, Role::Server, scope);
-        let taken = found.and_then(|circuit| self.is_taken(circuit, self.now.saturating_sub(since)));
-        match (found, taken) {
-            (Some(_), None) => {
-                let waiting = Waiting::Accept(accepting.later(self.now));
-                self.sessions.get_mut(&session)?.waiting = Some(waiting);
-                return None;
-            }
-            (Some(circuit), Some(false)) => {
+        let Accepting { tuple, socket, scope, slot, since, .. } = accepting;
+        let waited = self.now.saturating_sub(since);
+        let circuit = match self.choose(session, &tuple, scope, waited >= LOST) {
+            Choice::None => return Some(Plain::NotAnnounced),
+            Choice::Wait => return self.accept_later(session, accepting),
+            Choice::End(circuit) => circuit,
+        };
+        match self.is_taken(circuit, waited) {
+            None => return self.accept_later(session, accepting),
+            Some(false) => {
                 self.close_end(circuit, true);
                 self.run_circuits();
                 return Some(Plain::NotAnnounced);
             }
-            _ => {}
+            Some(true) => {}
         }
-        let Some(circuit) = self.circuits.accept(&tuple, scope) else {
+        if !self.circuits.accept(circuit) {
             return Some(Plain::NotAnnounced);
-        };
-        self.own(session, circuit, slot);
+        }
+        self.own(session, circuit, slot, socket);
         self.grant(session, circuit, false)
+    }
+
+    fn accept_later(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
+        let waiting = Waiting::Accept(accepting.later(self.now));
+        self.sessions.get_mut(&session)?.waiting = Some(waiting);
+        None
     }
 
     /// Whether the far program took the announced circuit, after the connection has been here for so long; `None` if that

@@ -50,16 +50,12 @@ impl Host {
     fn open_for(&mut self, port: PortId, asked: &Asked) -> Result<(), Refusal> {
         let tuple = crate::address::plain_tuple(asked.tuple);
         let agreement = self.check_slice(port, asked.slice)?;
-        let client = self.config.addresses.host_of(tuple.client.ip()).ok_or(Refusal::Protocol)?;
-        if client == self.me() || (asked.passed == 0 && client != agreement.peer) {
-            return Err(Refusal::Protocol);
-        }
+        let client = self.check_origin(&tuple, &agreement, asked.passed)?;
         if self.config.addresses.host_of(tuple.server.ip()) != Some(self.me()) {
             return Err(Refusal::NoListener);
         }
-        let accepter = self.check_listener(tuple.server, Scope(0))?;
+        let accepter = self.check_listener(&tuple, Scope(0))?;
         self.check_accepter(accepter)?;
-        self.replace(&tuple, Scope(0));
         let path = path_of(port, &agreement, asked.passed)?;
         let payer = Payer::Neighbour(port);
         let charges = self.charge_end(payer, true)?;
@@ -84,6 +80,24 @@ impl Host {
         self.publish_announced();
         self.circuits.answer(channel, range, key, 0);
         Ok(())
+    }
+
+    /// The host that a neighbour asks for, if it can be: what comes by this cable must be able to come from there.
+    pub(crate) fn check_origin(
+        &self,
+        tuple: &Tuple,
+        agreement: &Agreement,
+        passed: u8,
+    ) -> Result<HostId, Refusal> {
+        let client = self.config.addresses.host_of(tuple.client.ip()).ok_or(Refusal::Protocol)?;
+        let hops = passed.checked_add(1).ok_or(Refusal::Protocol)?;
+        if client == self.me() || (passed == 0 && client != agreement.peer) {
+            return Err(Refusal::Protocol);
+        }
+        if !self.links.can_come(client, agreement.peer, hops) {
+            return Err(Refusal::NoRoute);
+        }
+        Ok(client)
     }
 
     /// Slices for a circuit that a neighbour asks for: its memory, and ours for it. The neighbour pays for the window, and

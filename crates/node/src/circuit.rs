@@ -3,17 +3,16 @@
 use crate::address::plain;
 use crate::host::Host;
 use crate::part::{Parts, Slices};
-use crate::proof::Proof;
+use crate::proof::{Cookie, Proof};
 use crate::quota::Purpose;
 use crate::random;
 use crate::session::SessionId;
 use crate::source::source_of;
 use crosslane_fabric::circuit::{Output, Role, Scope, State};
 use crosslane_shm::mem::new_slice;
-use crosslane_wire::control::Refusal;
-use crosslane_wire::local::{self, Plain};
+use crosslane_wire::local::Plain;
 use crosslane_wire::slice::slice_len;
-use crosslane_wire::{CircuitId, Tuple, rule};
+use crosslane_wire::{CircuitId, Tuple};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
@@ -32,12 +31,14 @@ impl Host {
             Ok(tuple) => tuple,
             Err(why) => return Some(why),
         };
+        let (cookie, uid) = (socket.cookie, self.sessions.get(&session)?.uid);
+        self.forget_earlier(&tuple, scope, uid);
         let outcome = if self.is_local(tuple.server, scope) {
-            self.connect_here(session, tuple, slot, scope)
+            self.connect_here(session, tuple, (slot, cookie), scope)
         } else if scope != Scope(0) {
             Err(Plain::NotFabric)
         } else {
-            self.connect_there(session, tuple, slot, socket.nonblocking)
+            self.connect_there(session, tuple, (slot, cookie), socket.nonblocking)
         };
         outcome.err()
     }
@@ -47,15 +48,18 @@ impl Host {
         let Some((names, scope)) = self.connected(socket) else { return Some(Plain::System) };
         let client = Tuple { client: names.local, server: names.remote };
         let server = Tuple { client: names.remote, server: names.local };
-        let circuits = [
-            self.circuits.find(&client, Role::Client, scope),
-            self.circuits.find(&server, Role::Server, scope),
-        ];
-        let open = |circuit: &CircuitId| {
+        let clients = self.circuits.ends_of(&client, Role::Client, scope);
+        let mut circuits = clients.chain(self.circuits.ends_of(&server, Role::Server, scope));
+        let is_its = |circuit: &CircuitId| {
             self.circuits.get(*circuit).is_some_and(|end| end.state == State::Open)
-                && self.parts.get(circuit).is_some_and(|parts| parts.arena.is_some())
+                && self
+                    .parts
+                    .get(circuit)
+                    .is_some_and(|parts| parts.arena.is_some() && parts.cookie == Some(names.cookie))
         };
-        match circuits.into_iter().flatten().find(open) {
+        let found = circuits.find(is_its);
+        drop(circuits);
+        match found {
             Some(circuit) => self.grant(session, circuit, true),
             None => Some(Plain::NotAnnounced),
         }
@@ -117,6 +121,8 @@ impl Host {
                 Output::Failed { circuit, channel, why } => self.failed(circuit, channel, why),
                 Output::Died { circuit, .. } => self.wake_holders(circuit),
                 Output::Doubt { circuit } => self.doubt(circuit),
+                Output::Prove { circuit } => self.prove(circuit),
+                Output::Proven { circuit, is_so } => self.proven(circuit, is_so),
                 Output::Free { circuit, .. } => self.free(circuit),
             }
         }
@@ -139,6 +145,9 @@ impl Host {
         };
         if ip.is_ipv4() != server.is_ipv4() {
             return Err(Plain::System);
+        }
+        if scope == Scope(0) && !self.is_own(ip) {
+            return Err(Plain::NotFabric);
         }
         Ok(Tuple { client: SocketAddr::new(ip, local.port()), server })
     }
@@ -167,11 +176,10 @@ impl Host {
         &mut self,
         session: SessionId,
         tuple: Tuple,
-        slot: u32,
+        (slot, socket): (u32, Cookie),
         scope: Scope,
     ) -> Result<(), Plain> {
-        let accepter = self.check_listener(tuple.server, scope).map_err(Plain::Refused)?;
-        self.replace(&tuple, scope);
+        let accepter = self.check_listener(&tuple, scope).map_err(Plain::Refused)?;
         let ring_max = self.config.ring_max;
         let payer = self.payer_of(session).ok_or(Plain::System)?;
         self.check_accepter(accepter).map_err(Plain::Refused)?;
@@ -205,22 +213,9 @@ impl Host {
         let of_server = slices(forth_copy, back_copy, key_forth, key_back, server_slices);
         self.parts.insert(client, Parts::new(Some(of_client), payer, client_end));
         self.parts.insert(server, Parts::new(Some(of_server), payer, server_end));
-        self.own(session, client, slot);
+        self.own(session, client, slot, socket);
         self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)
-    }
-
-    /// The user of a program that listens there and whose rules want streams.
-    pub(crate) fn check_listener(&self, server: SocketAddr, scope: Scope) -> Result<u32, Refusal> {
-        let mut heard = false;
-        for session in self.listeners.hearers(server, scope).filter_map(|id| self.sessions.get(&id)) {
-            heard = true;
-            let rules = &self.config.rules;
-            if rule::decide(rules, local::Role::Server, &session.program, server) != local::Use::Tcp {
-                return Ok(session.uid);
-            }
-        }
-        Err(if heard { Refusal::Rule } else { Refusal::NoListener })
     }
 
     /// Tells the programs with listeners how many announced connections wait. Must come before the announcer is
@@ -231,15 +226,6 @@ impl Host {
             if let Some(page) = &session.life {
                 page.set_announced(count);
             }
-        }
-    }
-
-    /// An end of the same connection that nobody ever accepted belongs to an earlier use of the ports.
-    pub(crate) fn replace(&mut self, tuple: &Tuple, scope: Scope) {
-        if let Some(old) = self.circuits.find(tuple, Role::Server, scope)
-            && self.circuits.get(old).is_some_and(|end| end.state == State::Pending)
-        {
-            self.close_end(old, true);
         }
     }
 }

@@ -100,7 +100,7 @@ pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let (host, path) = (config.addresses.me, config.control.clone());
-    let mut host_state = Host::new(config, cables, tun).context("pumps")?;
+    let mut host_state = Host::new(config, cables, tun).context("pumps, or netlink")?;
     host_state.use_keys(keys);
     let mut engine = Engine::new(host_state, control, signals, file.to_owned(), metrics).context("epoll")?;
     tracing::info!(%host, control = %path.display(), "ready");

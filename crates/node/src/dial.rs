@@ -10,6 +10,7 @@
 
 use crate::host::Host;
 use crate::part::{Parts, Slices};
+use crate::proof::Cookie;
 use crate::quota::{Carved, Charge, Payer, Purpose};
 use crate::random;
 use crate::session::{SessionId, Waiting};
@@ -45,7 +46,7 @@ impl Host {
         &mut self,
         session: SessionId,
         tuple: Tuple,
-        slot: u32,
+        (slot, socket): (u32, Cookie),
         hurried: bool,
     ) -> Result<(), Plain> {
         let host = self.config.addresses.host_of(tuple.server.ip()).ok_or(Plain::NotFabric)?;
@@ -59,7 +60,7 @@ impl Host {
         let mut parts = Parts::new(None, payer, charges);
         (parts.tried, parts.deadline) = (vec![path.port], deadline);
         self.parts.insert(circuit, parts);
-        self.own(session, circuit, slot);
+        self.own(session, circuit, slot, socket);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting = Some(Waiting::Circuit(circuit));
         }

@@ -2,7 +2,7 @@
 //! others. The kernel knows: a TCP connection without a socket file has no holder.
 
 use crate::host::Host;
-use crate::socket_table::{self, Fate};
+use crate::socket_table::Fate;
 use crosslane_fabric::circuit::{Role, Scope, State};
 use crosslane_wire::CircuitId;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Host {
         if end.scope != Scope(0) {
             return None;
         }
-        let gone = match socket_table::fate(local, remote) {
+        let gone = match self.sockets.fate(local, remote, self.interface_of(&end.tuple)) {
             Some(Fate::Held) => false,
             Some(Fate::Unheld) => !pending,
             Some(Fate::Gone) => true,

@@ -2,6 +2,7 @@
 //! aside, before the daemon's thread sees them; what remains can block nobody, but in `close`.
 
 use crate::proof::{self, Proof};
+use crate::socket_table::SocketTable;
 use crosslane_passing::{Foreign, Message, aside, receive};
 use crosslane_wire::DecodeError;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
@@ -22,6 +23,8 @@ pub enum Given {
     Event(Foreign),
     /// A TCP socket, which is closed already: what it proved counts.
     Socket(Proof),
+    /// A netlink socket that shows a network namespace's sockets.
+    Table(Foreign),
     /// Anything else, which is closed already.
     Other,
 }
@@ -49,6 +52,9 @@ impl Given {
         if proof::is_eventfd(&fd) {
             return Self::Event(fd);
         }
+        if SocketTable::is_one(std::os::fd::AsFd::as_fd(&fd)) {
+            return Self::Table(fd);
+        }
         let proof = Proof::of(std::os::fd::AsFd::as_fd(&fd));
         // The program may close its socket as soon as it has the answer, and count on it that the port is free then.
         fd.close();
@@ -63,6 +69,11 @@ impl Given {
     /// The wake event, if it is one.
     pub fn event(self) -> Option<Foreign> {
         if let Self::Event(fd) = self { Some(fd) } else { None }
+    }
+
+    /// The table of sockets, if it is one.
+    pub fn table(self) -> Option<Foreign> {
+        if let Self::Table(fd) = self { Some(fd) } else { None }
     }
 
     /// What the socket proved, if it is one.

@@ -1,6 +1,7 @@
 //! The sessions that an end was given to: who gets its slices, sees its life word, and is woken.
 
 use crate::host::{Host, life_reason_of};
+use crate::proof::Cookie;
 use crate::session::SessionId;
 use crosslane_fabric::circuit::{End, Role};
 use crosslane_wire::CircuitId;
@@ -21,12 +22,12 @@ impl Host {
         }
     }
 
-    /// The session is the one whose arena has the end.
-    pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, slot: u32) {
+    /// The session is the one whose arena has the end, which belongs to this socket.
+    pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, slot: u32, socket: Cookie) {
         let Some(owner) = self.sessions.get(&session) else { return };
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
         parts.slot = slot;
-        parts.pid = owner.pid;
+        (parts.pid, parts.uid, parts.cookie) = (owner.pid, owner.uid, Some(socket));
         parts.program.clone_from(&owner.program);
         parts.arena.clone_from(&owner.arena);
         self.pay_for(session, circuit);

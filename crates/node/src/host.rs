@@ -16,6 +16,7 @@ use crate::quota::{self, Charge, Kind, Ledger, Payer, Said};
 use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
+use crate::socket_table::SocketTable;
 use crate::transit::{Passage, PumpAsks};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
@@ -91,6 +92,8 @@ pub struct Host {
     pub leaning: bool,
     /// The interface.
     pub tun: Option<Tun>,
+    /// What the kernel knows of the sockets of the daemon's own network namespace.
+    pub sockets: SocketTable,
     /// Counters.
     pub counters: Counters,
     /// Who has how much of what is scarce.
@@ -132,7 +135,7 @@ impl Host {
     /// A host with its ports and its interface; nobody is there yet.
     ///
     /// # Errors
-    /// An eventfd cannot be made.
+    /// An eventfd cannot be made, or the kernel has no netlink sockets.
     pub fn new(config: Config, cables: Vec<Cable>, tun: Option<Tun>) -> Result<Self, Errno> {
         let me = config.addresses.me;
         let mut links = Links::new(me, incarnation());
@@ -142,6 +145,11 @@ impl Host {
         let windows = cables.iter().map(|cable| (Kind::Window(cable.id), cable.window().circuits_bytes()));
         let ledger = Ledger::new(config.quota.clone(), quota::descriptor_limit(), windows);
         let ports: Vec<PortId> = cables.iter().map(|cable| cable.id).collect();
+        let sockets = SocketTable::open()?;
+        if !sockets.works() {
+            let hint = "load the kernel module tcp_diag (CONFIG_INET_TCP_DIAG)";
+            tracing::error!(hint, "the kernel does not tell whose a connection is: all of them use TCP");
+        }
         let pumps = Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into()))?;
         Ok(Self {
             now: Duration::ZERO,
@@ -166,6 +174,7 @@ impl Host {
             leaning: false,
             sweep_at: crate::doubt::SWEEP,
             tun,
+            sockets,
             counters: Counters::default(),
             held: cables_held(&ledger, ports),
             ledger,

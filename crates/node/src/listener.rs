@@ -1,6 +1,6 @@
 //! The accelerated listeners of this host.
 
-use crate::proof::Listening;
+use crate::proof::{Cookie, Listening};
 use crate::quota::Charge;
 use crate::session::SessionId;
 use crosslane_fabric::circuit::Scope;
@@ -12,11 +12,13 @@ struct Entry {
     session: SessionId,
     scope: Scope,
     dual: bool,
-    /// What its user pays, once for each socket there.
-    charges: Vec<Charge>,
+    cookie: Cookie,
+    /// What its user pays.
+    _charge: Charge,
 }
 
-/// Who listens where. Several sessions, and several processes of one, may listen at one address.
+/// Who listens where. Several sockets may listen at one address, and several sessions on one socket. An entry says what a
+/// session showed once: whether the socket still listens, only the kernel knows ([`crate::proving`]).
 #[derive(Debug, Default)]
 pub struct Listeners {
     by_address: HashMap<SocketAddr, Vec<Entry>>,
@@ -27,30 +29,32 @@ impl Listeners {
     /// A session listens in a network namespace, and its user pays for that.
     pub fn add(&mut self, session: SessionId, listening: Listening, scope: Scope, charge: Charge) {
         let entries = self.by_address.entry(key(listening.address)).or_default();
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.session == session && entry.scope == scope)
-        {
-            return entry.charges.push(charge);
+        let cookie = listening.cookie;
+        if entries.iter().any(|entry| entry.session == session && entry.cookie == cookie) {
+            return;
         }
         *self.held.entry(session).or_default() += 1;
-        entries.push(Entry { session, scope, dual: listening.dual, charges: vec![charge] });
+        entries.push(Entry { session, scope, dual: listening.dual, cookie, _charge: charge });
     }
 
-    /// A session closed one of its listeners at an address; whether that was its last one there.
+    /// A session closed its last listener at an address; whether it had one there.
     pub fn remove(&mut self, session: SessionId, address: SocketAddr) -> bool {
+        self.forget(address, |entry| entry.session == session)
+    }
+
+    fn forget(&mut self, address: SocketAddr, is_over: impl Fn(&Entry) -> bool) -> bool {
         let Some(entries) = self.by_address.get_mut(&key(address)) else { return false };
-        let Some(at) = entries.iter().position(|entry| entry.session == session) else { return false };
-        entries[at].charges.pop();
-        if !entries[at].charges.is_empty() {
-            return false;
+        let before = entries.len();
+        for over in entries.extract_if(.., |entry| is_over(entry)) {
+            if let Some(held) = self.held.get_mut(&over.session) {
+                *held -= 1;
+            }
         }
-        entries.swap_remove(at);
+        let changed = entries.len() < before;
         if entries.is_empty() {
             self.by_address.remove(&key(address));
         }
-        if let Some(held) = self.held.get_mut(&session) {
-            *held -= 1;
-        }
-        true
+        changed
     }
 
     /// A session is gone; whether it had listeners.
@@ -72,15 +76,20 @@ impl Listeners {
         self.held.keys().copied()
     }
 
-    /// The sessions that take connections to `server` (in plain form) of this namespace.
-    pub fn hearers(&self, server: SocketAddr, scope: Scope) -> impl Iterator<Item = SessionId> + '_ {
+    /// The sessions that take connections to `server` (in plain form) of this namespace, each with its listener's socket.
+    pub fn hearers(
+        &self,
+        server: SocketAddr,
+        scope: Scope,
+    ) -> impl Iterator<Item = (SessionId, Cookie)> + '_ {
         let port = server.port();
         let v4_any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
         let v6_any = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
         let wildcard = if server.is_ipv4() { v4_any } else { v6_any };
         let named = self.at(server).chain(self.at(wildcard));
         let dual = self.at(v6_any).filter(move |entry| server.is_ipv4() && entry.dual);
-        named.chain(dual).filter(move |entry| entry.scope == scope).map(|entry| entry.session)
+        let all = named.chain(dual).filter(move |entry| entry.scope == scope);
+        all.map(|entry| (entry.session, entry.cookie))
     }
 
     /// Whether anybody takes connections to `server` (in plain form) of this namespace.
@@ -91,6 +100,15 @@ impl Listeners {
     /// Whether anybody listens at this very address.
     pub fn hears_exactly(&self, server: SocketAddr, scope: Scope) -> bool {
         self.at(server).any(|entry| entry.scope == scope)
+    }
+
+    /// The sessions that have listeners in a network namespace.
+    pub fn sessions_in(&self, scope: Scope) -> impl Iterator<Item = SessionId> + '_ {
+        self.by_address
+            .values()
+            .flatten()
+            .filter(move |entry| entry.scope == scope)
+            .map(|entry| entry.session)
     }
 
     fn at(&self, address: SocketAddr) -> impl Iterator<Item = &Entry> + '_ {
@@ -108,7 +126,7 @@ mod tests {
     use super::*;
 
     fn at(address: &str, dual: bool) -> Listening {
-        Listening { address: address.parse().unwrap(), dual }
+        Listening { cookie: Cookie(1), address: address.parse().unwrap(), dual }
     }
 
     const HERE: Scope = Scope(0);
@@ -142,12 +160,13 @@ mod tests {
     fn listeners_are_counted_and_leave_with_their_session() {
         let mut listeners = Listeners::default();
         let address: SocketAddr = "10.86.0.1:80".parse().unwrap();
-        for session in [1, 1, 2] {
-            listeners.add(SessionId(session), at("10.86.0.1:80", false), HERE, Charge::of_nothing());
+        for (session, cookie) in [(1, 1), (1, 1), (1, 2), (2, 2)] {
+            let listening = Listening { cookie: Cookie(cookie), ..at("10.86.0.1:80", false) };
+            listeners.add(SessionId(session), listening, HERE, Charge::of_nothing());
         }
-        assert!(!listeners.remove(SessionId(1), address));
-        assert!(listeners.remove(SessionId(1), address));
-        assert!(!listeners.remove(SessionId(1), address));
+        assert_eq!(listeners.held[&SessionId(1)], 2, "one socket is one listener, however often it is shown");
+        assert!(listeners.remove(SessionId(1), address) && !listeners.remove(SessionId(1), address));
+        assert_eq!(listeners.hearers(address, HERE).next(), Some((SessionId(2), Cookie(2))));
         assert!(hears(&listeners, "10.86.0.1:80"));
         assert!(listeners.remove_session(SessionId(2)));
         assert!(listeners.by_address.is_empty());

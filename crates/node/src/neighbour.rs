@@ -78,6 +78,8 @@ impl Host {
             Control::Opened { .. }
             | Control::Arrived { .. }
             | Control::Refused { .. }
+            | Control::Prove { .. }
+            | Control::Proven { .. }
             | Control::Closed { .. } => {
                 let outcome = self.circuits.handle_message(port, message);
                 self.note_contradiction(outcome);

@@ -2,6 +2,8 @@
 
 use crate::buffer::Opened;
 use crate::host::Host;
+use crate::proof::Cookie;
+use crate::proving::Proof;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
 use crate::session::{ProgramArena, SessionId};
@@ -59,6 +61,12 @@ pub struct Parts {
     pub program: String,
     /// The owner's process.
     pub pid: i32,
+    /// The owner's user.
+    pub uid: u32,
+    /// The socket that the end belongs to: the one that announced it, or the accepted one.
+    pub cookie: Option<Cookie>,
+    /// Whether the socket that announced the connection became it.
+    pub proof: Proof,
     /// Slot in the arena.
     pub slot: u32,
     /// The owner's arena.
@@ -98,6 +106,9 @@ impl Parts {
             holders: Vec::new(),
             program: String::new(),
             pid: 0,
+            uid: u32::MAX,
+            cookie: None,
+            proof: Proof::Unknown,
             slot: 0,
             arena: None,
             slices: slices.into_iter().collect(),
@@ -175,6 +186,7 @@ impl Parts {
 impl Host {
     /// An end is closed here, by its program or because there is none any more.
     pub fn close_end(&mut self, circuit: CircuitId, abort: bool) {
+        let abort = abort || self.is_unproven(circuit);
         self.settle_accounts(circuit, abort);
         let whole = self.leave_slices(circuit);
         if let Some(parts) = self.parts.get_mut(&circuit) {

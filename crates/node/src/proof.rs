@@ -7,9 +7,25 @@ use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+/// The kernel's number of a socket, which is never used again while the machine runs, and which no process can choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cookie(pub u64);
+
+impl Cookie {
+    /// The number of this socket.
+    ///
+    /// # Errors
+    /// It is no socket.
+    pub fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
+        sockopt::socket_cookie(socket).map(Self)
+    }
+}
+
 /// A listening TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
+    /// The socket.
+    pub cookie: Cookie,
     /// Its address as `getsockname` has it.
     pub address: SocketAddr,
     /// Whether an IPv6 wildcard takes IPv4 connections too.
@@ -23,6 +39,8 @@ pub struct Connected {
     pub local: SocketAddr,
     /// The other side.
     pub remote: SocketAddr,
+    /// The socket.
+    pub cookie: Cookie,
 }
 
 /// A TCP socket that a program handed over, as it was when it came. Only work that is done aside may ask a socket for that:
@@ -31,6 +49,8 @@ pub struct Connected {
 pub struct Proof {
     /// What it is.
     pub state: State,
+    /// The socket.
+    pub cookie: Cookie,
     /// The network namespace that it belongs to; `None` if the kernel cannot tell.
     pub namespace: Option<u64>,
     /// Whether its program does not want to wait.
@@ -53,7 +73,8 @@ impl Proof {
     pub fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
         check_tcp(socket)?;
         let nonblocking = rustix::fs::fcntl_getfl(socket)?.contains(rustix::fs::OFlags::NONBLOCK);
-        Ok(Self { state: State::of(socket)?, namespace: netns::cookie(socket), nonblocking })
+        let cookie = Cookie::of(socket)?;
+        Ok(Self { state: State::of(socket, cookie)?, cookie, namespace: netns::cookie(socket), nonblocking })
     }
 
     /// The listener that this proves.
@@ -73,17 +94,17 @@ impl Proof {
 }
 
 impl State {
-    fn of(socket: BorrowedFd<'_>) -> Result<Self, Errno> {
+    fn of(socket: BorrowedFd<'_>, cookie: Cookie) -> Result<Self, Errno> {
         let address = local(socket)?;
         if sockopt::socket_acceptconn(socket)? {
             let dual = address.is_ipv6() && !sockopt::ipv6_v6only(socket)?;
-            return Ok(Self::Listening(Listening { address, dual }));
+            return Ok(Self::Listening(Listening { cookie, address, dual }));
         }
         match rustix::net::getpeername(socket) {
             Ok(remote) => {
                 let remote = remote.and_then(|remote| SocketAddr::try_from(remote).ok());
                 let remote = plain(remote.ok_or(Errno::AFNOSUPPORT)?);
-                Ok(Self::Connected(Connected { local: plain(address), remote }))
+                Ok(Self::Connected(Connected { cookie, local: plain(address), remote }))
             }
             Err(_) => Ok(Self::Idle(plain(address))),
         }
@@ -121,8 +142,9 @@ mod tests {
     fn sockets_prove_what_they_are_and_nothing_else() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
+        let cookie = Cookie::of(listener.as_fd()).unwrap();
         let proof = Proof::of(listener.as_fd()).unwrap();
-        assert_eq!(proof.state, State::Listening(Listening { address, dual: false }));
+        assert_eq!(proof.state, State::Listening(Listening { cookie, address, dual: false }));
         assert!(proof.connected().is_none() && proof.idle().is_none() && !proof.nonblocking);
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nonblocking(true).unwrap();

@@ -5,7 +5,9 @@ use crate::host::Host;
 use crate::proof::Proof;
 use crate::quota::Kind;
 use crate::session::{Note, Session, SessionId, Waiting};
-use crosslane_passing::has_descriptors;
+use crate::socket_table::SocketTable;
+use crosslane_fabric::circuit::Scope;
+use crosslane_passing::{Foreign, has_descriptors};
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{DecodeError, PROTOCOL_VERSION};
 use rustix::io::Errno;
@@ -192,7 +194,10 @@ impl Host {
                 self.hello(id, version, &program, given);
             }
             _ if !greeted => self.fail(id, "say Hello first"),
-            Request::Listen => self.listen(id, given.and_then(Given::socket)),
+            Request::Listen => {
+                let table = fds.next().and_then(Given::table);
+                self.listen(id, given.and_then(Given::socket), table);
+            }
             Request::Unlisten { address } => {
                 if self.listeners.remove(id, address) {
                     self.abort_unheard();
@@ -296,12 +301,15 @@ impl Host {
         }
     }
 
-    fn listen(&mut self, id: SessionId, socket: Option<Proof>) {
+    fn listen(&mut self, id: SessionId, socket: Option<Proof>, table: Option<Foreign>) {
         let Some((listening, scope)) =
             socket.and_then(|socket| Some((socket.listening()?, self.scope_of(&socket))))
         else {
             return self.fail(id, "Listen needs a listening TCP socket");
         };
+        if !self.has_table(id, scope, table) {
+            return self.reply(id, &Reply::WantTable);
+        }
         match self.charge_session(id, Kind::Listeners, 1) {
             Ok(charge) => {
                 self.listeners.add(id, listening, scope, charge);
@@ -310,6 +318,21 @@ impl Host {
             }
             Err(text) => self.fail(id, &text),
         }
+    }
+
+    /// Whether the session shows the sockets of this network namespace, by now.
+    fn has_table(&mut self, id: SessionId, scope: Scope, shown: Option<Foreign>) -> bool {
+        let shown = shown.and_then(|shown| SocketTable::handed_over(shown, scope.0));
+        let has_none = |host: &Self| host.sessions.get(&id).is_some_and(|session| session.table.is_none());
+        let charge = (shown.is_some() && has_none(self))
+            .then(|| self.charge_session(id, Kind::Descriptors, 1))
+            .transpose();
+        let (Some(session), Ok(charge)) = (self.sessions.get_mut(&id), charge) else { return false };
+        session.charges.extend(charge);
+        if let Some(table) = shown {
+            session.table = Some((scope, table));
+        }
+        scope == Scope(0) || session.table.as_ref().is_some_and(|(of, _)| *of == scope)
     }
 
     /// Cuts or mends the cable at a port; the engine sees what comes of it as it would any loss.

@@ -94,6 +94,7 @@ impl Host {
     ) -> Result<(), Refusal> {
         let tuple = crate::address::plain_tuple(asked.tuple);
         let agreement = self.check_slice(port, asked.slice)?;
+        self.check_origin(&tuple, &agreement, asked.passed)?;
         let path = path_of(port, &agreement, asked.passed)?;
         let (circuit, channel) =
             self.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;

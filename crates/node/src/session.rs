@@ -4,6 +4,8 @@ use crate::accept::Accepting;
 use crate::buffer::Opened;
 use crate::life::LifePage;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
+use crate::socket_table::SocketTable;
+use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, Owner, send};
 use crosslane_shm::MapError;
 use crosslane_shm::arena::ArenaView;
@@ -141,6 +143,8 @@ pub struct Session {
     pub held: BTreeSet<CircuitId>,
     /// Connections that went by TCP.
     pub notes: VecDeque<Note>,
+    /// The sockets of its network namespace, if that is not the daemon's and it has listeners there.
+    pub table: Option<(Scope, SocketTable)>,
     /// What it waits for.
     pub waiting: Option<Waiting>,
     /// Whether nobody is at the other end any more.
@@ -173,6 +177,7 @@ impl Session {
             buffers: BTreeMap::new(),
             held: BTreeSet::new(),
             notes: VecDeque::new(),
+            table: None,
             waiting: None,
             hung_up: false,
             reading: false,

@@ -1,18 +1,72 @@
-//! What the kernel knows of a TCP connection: by `sock_diag`, or by `/proc/net/tcp` where that is missing.
+//! What the kernel knows of TCP sockets, by `sock_diag`: which socket has a connection, and which listener would get one.
+//!
+//! A table shows one network namespace: that of the netlink socket that asks. The daemon's own shows the daemon's;
+//! programs of other namespaces hand over one of theirs. What a table says is the kernel's word in either case, and it
+//! says nothing of what a holder of the socket could write: whoever hands it over can only keep answers away.
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use crate::netns;
+use crate::proof::Cookie;
+use crate::random;
+use core::cell::Cell;
+use crosslane_passing::{Foreign, Owner};
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
 const ALL_STATES: u32 = u32::MAX;
-const LISTEN: u8 = 10;
+const ENOENT: i32 = 2;
+/// Bytes of a request: netlink header and `inet_diag_req_v2`.
+const REQUEST: usize = 72;
 /// Offsets in the answer: netlink header, then `inet_diag_msg`.
 const STATE_AT: usize = 16 + 1;
 const DESTINATION_PORT_AT: usize = 16 + 6;
+const COOKIE_AT: usize = 16 + 44;
 const INODE_AT: usize = 16 + 68;
-const ENOENT: i32 = 2;
+/// Answers to other questions that are passed over: nobody else asks through our own socket.
+const OTHERS: usize = 16;
+/// The loopback interface, in every namespace.
+pub const LOOPBACK: u32 = 1;
+
+/// State of a socket, as the kernel numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State(pub u8);
+
+impl State {
+    const SYN_SENT: Self = Self(2);
+    const SYN_RECV: Self = Self(3);
+    const TIME_WAIT: Self = Self(6);
+    const CLOSE: Self = Self(7);
+    const LISTEN: Self = Self(10);
+    const NEW_SYN_RECV: Self = Self(12);
+
+    /// Whether the other side has agreed to the connection, now or before it was closed.
+    fn was_connected(self) -> bool {
+        ![Self::SYN_SENT, Self::SYN_RECV, Self::CLOSE, Self::LISTEN, Self::NEW_SYN_RECV].contains(&self)
+    }
+}
+
+/// A socket that the kernel found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// There is no connection of these addresses, and nobody listens for one.
+    Nothing,
+    /// No connection, but this listener would get it.
+    Listener(Cookie),
+    /// The connection.
+    Connection {
+        /// Its socket.
+        cookie: Cookie,
+        /// Its state.
+        state: State,
+        /// Whether a process holds it.
+        held: bool,
+    },
+}
 
 /// What became of a connection on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,36 +79,131 @@ pub enum Fate {
     Gone,
 }
 
-/// What became of the connection from `local` to `remote`; `None` if the kernel does not say.
-pub fn fate(local: SocketAddr, remote: SocketAddr) -> Option<Fate> {
-    by_diag(local, remote).or_else(|| by_proc(local, remote))
+/// Who gets a connection that is about to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taker {
+    /// This listener.
+    Listener(Cookie),
+    /// Nobody listens.
+    Nobody,
+    /// There is such a connection already.
+    Taken,
 }
 
-fn by_diag(local: SocketAddr, remote: SocketAddr) -> Option<Fate> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket =
-        rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(netlink::SOCK_DIAG))
-            .ok()?;
-    rustix::net::send(&socket, &query(local, remote), SendFlags::empty()).ok()?;
-    let mut answer = [0; 1024];
-    let (len, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
-    read_answer(&answer[..len], remote)
+/// The sockets of one network namespace.
+#[derive(Debug)]
+pub struct SocketTable {
+    socket: Foreign,
+    asked: Cell<u32>,
 }
 
-fn query(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+impl SocketTable {
+    /// The table of the namespace of this process.
+    ///
+    /// # Errors
+    /// There are no netlink sockets, or no free descriptor.
+    pub fn open() -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let protocol = Some(netlink::SOCK_DIAG);
+        let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
+        Ok(Self { socket: Foreign::new(socket, Owner::NOBODY), asked: Cell::new(random::u32()) })
+    }
+
+    /// The table of the namespace with number `namespace`, which a program handed over.
+    pub fn handed_over(socket: Foreign, namespace: u64) -> Option<Self> {
+        let is_it = Self::is_one(socket.as_fd()) && netns::cookie(socket.as_fd()) == Some(namespace);
+        is_it.then(|| Self { socket, asked: Cell::new(random::u32()) })
+    }
+
+    /// Whether a descriptor is a table: a `sock_diag` socket. Never blocks.
+    pub fn is_one(socket: BorrowedFd<'_>) -> bool {
+        sockopt::socket_domain(socket) == Ok(AddressFamily::NETLINK)
+            && sockopt::socket_protocol(socket) == Ok(Some(netlink::SOCK_DIAG))
+    }
+
+    /// Whether the kernel answers at all: it finds a listener of our own.
+    pub fn works(&self) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").or_else(|_| TcpListener::bind("[::1]:0"));
+        let Some((listener, address)) =
+            listener.ok().and_then(|listener| listener.local_addr().ok().map(|address| (listener, address)))
+        else {
+            return false;
+        };
+        let nobody = SocketAddr::new(address.ip(), 0);
+        let own = Cookie::of(listener.as_fd()).ok();
+        own.is_some_and(|own| self.find(address, nobody, 0) == Some(Found::Listener(own)))
+    }
+
+    /// The socket of the connection from `local` to `remote`, or the listener that would get it from `remote` by this
+    /// interface (0: any; but then no socket is found that is bound to one). `None` if the kernel does not say.
+    pub fn find(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Found> {
+        let number = self.asked.get().wrapping_add(1);
+        self.asked.set(number);
+        let kernel = SocketAddrNetlink::new(0, 0);
+        let request = request(number, local, remote, interface);
+        rustix::net::sendto(&self.socket, &request, SendFlags::DONTWAIT, &kernel).ok()?;
+        let mut answer = [0; 1024];
+        for _ in 0..OTHERS {
+            let (len, _, from) =
+                rustix::net::recvfrom(&self.socket, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
+            let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
+            let answer = &answer[..len];
+            if from.is_some_and(|from| from.pid() == 0) && answer.get(8..12) == Some(&number.to_ne_bytes()) {
+                return read_answer(answer, remote);
+            }
+        }
+        None
+    }
+
+    /// The socket that the connection from `local` to `remote` is or was, once both sides have agreed to it.
+    pub fn connected(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Cookie> {
+        match self.find(local, remote, interface)? {
+            Found::Connection { cookie, state, .. } if state.was_connected() => Some(cookie),
+            _ => None,
+        }
+    }
+
+    /// Who gets a connection from `client` to `server` that is about to be made; `None` if the kernel does not say.
+    pub fn taker(&self, client: SocketAddr, server: SocketAddr, interface: u32) -> Option<Taker> {
+        let found = match self.find(server, client, interface)? {
+            // What is left of an earlier one does not keep the ports.
+            Found::Connection { state: State::TIME_WAIT, .. } => {
+                self.find(server, SocketAddr::new(client.ip(), 0), interface)?
+            }
+            found => found,
+        };
+        Some(match found {
+            Found::Nothing => Taker::Nobody,
+            Found::Listener(cookie) => Taker::Listener(cookie),
+            Found::Connection { .. } => Taker::Taken,
+        })
+    }
+
+    /// What became of the connection from `local` to `remote`; `None` if the kernel does not say.
+    pub fn fate(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Fate> {
+        Some(match self.find(local, remote, interface)? {
+            Found::Connection { held: true, .. } => Fate::Held,
+            Found::Connection { .. } => Fate::Unheld,
+            Found::Nothing | Found::Listener(_) => Fate::Gone,
+        })
+    }
+}
+
+fn request(number: u32, local: SocketAddr, remote: SocketAddr, interface: u32) -> Vec<u8> {
     let family: u8 = if local.is_ipv4() { 2 } else { 10 };
-    let mut bytes = Vec::with_capacity(72);
-    bytes.extend(72_u32.to_ne_bytes());
+    let mut bytes = Vec::with_capacity(REQUEST);
+    bytes.extend(u32::try_from(REQUEST).unwrap_or(0).to_ne_bytes());
     bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes.extend(NLM_F_REQUEST.to_ne_bytes());
-    bytes.extend([0; 8]);
+    bytes.extend(number.to_ne_bytes());
+    bytes.extend([0; 4]);
     bytes.extend([family, 6, 0, 0]);
     bytes.extend(ALL_STATES.to_ne_bytes());
     bytes.extend(local.port().to_be_bytes());
     bytes.extend(remote.port().to_be_bytes());
     bytes.extend(address_bytes(local.ip()));
     bytes.extend(address_bytes(remote.ip()));
-    bytes.extend([0; 4]);
+    bytes.extend(interface.to_ne_bytes());
     bytes.extend([0xff; 8]);
     bytes
 }
@@ -71,90 +220,88 @@ fn address_bytes(ip: IpAddr) -> [u8; 16] {
 }
 
 /// The kernel answers with the connection, or with a listener if there is only that, or with an error.
-fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Fate> {
+fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Found> {
     let word = |at: usize| answer.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind == NLMSG_ERROR {
         let error = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
-        return (error == -ENOENT).then_some(Fate::Gone);
+        return (error == -ENOENT).then_some(Found::Nothing);
     }
     if kind != SOCK_DIAG_BY_FAMILY {
         return None;
     }
     let port = u16::from_be_bytes(answer.get(DESTINATION_PORT_AT..DESTINATION_PORT_AT + 2)?.try_into().ok()?);
-    if *answer.get(STATE_AT)? == LISTEN || port != remote.port() {
-        return Some(Fate::Gone);
-    }
-    Some(if word(INODE_AT)? == 0 { Fate::Unheld } else { Fate::Held })
-}
-
-fn by_proc(local: SocketAddr, remote: SocketAddr) -> Option<Fate> {
-    let mut fate = Fate::Gone;
-    let mut read = false;
-    for (path, v4) in [("/proc/net/tcp", true), ("/proc/net/tcp6", false)] {
-        let Ok(table) = std::fs::read_to_string(path) else { continue };
-        read = true;
-        for line in table.lines().skip(1) {
-            if let Some((a, b, inode)) = read_line(line, v4)
-                && a == local
-                && b == remote
-            {
-                fate = if inode == 0 { Fate::Unheld } else { Fate::Held };
-            }
-        }
-    }
-    read.then_some(fate)
-}
-
-fn read_line(line: &str, v4: bool) -> Option<(SocketAddr, SocketAddr, u64)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let address = |text: &str| {
-        let (ip, port) = text.split_once(':')?;
-        let ip = if v4 { hex_v4(ip)?.into() } else { hex_v6(ip)?.to_canonical() };
-        Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
-    };
-    Some((address(words.get(1)?)?, address(words.get(2)?)?, words.get(9)?.parse().ok()?))
-}
-
-fn hex_v4(text: &str) -> Option<Ipv4Addr> {
-    Some(Ipv4Addr::from(u32::from_str_radix(text, 16).ok()?.to_ne_bytes()))
-}
-
-fn hex_v6(text: &str) -> Option<Ipv6Addr> {
-    let mut octets = [0; 16];
-    for (index, chunk) in octets.chunks_mut(4).enumerate() {
-        let word = u32::from_str_radix(text.get(index * 8..index * 8 + 8)?, 16).ok()?;
-        chunk.copy_from_slice(&word.to_ne_bytes());
-    }
-    Some(Ipv6Addr::from(octets))
+    let cookie = Cookie(u64::from(word(COOKIE_AT)?) | u64::from(word(COOKIE_AT + 4)?) << 32);
+    let state = State(*answer.get(STATE_AT)?);
+    Some(match state {
+        State::LISTEN => Found::Listener(cookie),
+        _ if port != remote.port() => Found::Nothing,
+        state => Found::Connection { cookie, state, held: word(INODE_AT)? != 0 },
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
+    use std::os::fd::OwnedFd;
 
-    fn lives(fate: fn(SocketAddr, SocketAddr) -> Option<Fate>, address: &str) {
+    fn lives(address: &str) {
+        let table = SocketTable::open().unwrap();
+        let fate = |one, other| table.fate(one, other, LOOPBACK);
         let listener = TcpListener::bind(address).unwrap();
-        let server = listener.local_addr().unwrap();
+        let (server, heard) = (listener.local_addr().unwrap(), Cookie::of(listener.as_fd()).unwrap());
+        let nobody = SocketAddr::new(server.ip(), 1);
+        assert_eq!(table.taker(nobody, server, LOOPBACK), Some(Taker::Listener(heard)));
         let client = TcpStream::connect(server).unwrap();
-        let local = client.local_addr().unwrap();
+        let (local, cookie) = (client.local_addr().unwrap(), Cookie::of(client.as_fd()).unwrap());
         assert_eq!(fate(local, server), Some(Fate::Held));
         assert_eq!(fate(server, local), Some(Fate::Unheld), "in the queue of the listener");
+        assert_eq!(table.connected(local, server, LOOPBACK), Some(cookie));
+        assert_eq!(table.taker(local, server, LOOPBACK), Some(Taker::Taken));
         let (accepted, _) = listener.accept().unwrap();
         assert_eq!(fate(server, local), Some(Fate::Held));
         drop(client);
         assert_ne!(fate(local, server), Some(Fate::Held));
+        assert_eq!(table.connected(local, server, LOOPBACK), Some(cookie), "closed, but it was the one");
         drop(accepted);
-        let other = SocketAddr::new(local.ip(), 1);
-        assert_eq!(fate(server, other), Some(Fate::Gone), "not the listener");
+        assert_eq!(table.connected(local, server, LOOPBACK), Some(cookie), "waiting for its time to be over");
+        assert_eq!(fate(server, SocketAddr::new(local.ip(), 1)), Some(Fate::Gone), "not the listener");
+        drop(listener);
+        assert_eq!(table.taker(nobody, server, LOOPBACK), Some(Taker::Nobody));
     }
 
     #[test]
-    fn the_kernel_knows_who_is_held() {
+    fn the_kernel_knows_whose_a_connection_is_and_who_holds_it() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            lives(fate, address);
-            lives(by_proc, address);
+            lives(address);
         }
+        assert!(SocketTable::open().unwrap().works());
+    }
+
+    #[test]
+    fn a_socket_that_waits_for_an_answer_is_no_connection() {
+        let table = SocketTable::open().unwrap();
+        let silent = SocketAddr::from(([192, 0, 2, 1], 9));
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+        let _ = rustix::net::connect(&socket, &silent);
+        let local = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+        assert_eq!(table.connected(local, silent, 0), None);
+    }
+
+    #[test]
+    fn only_a_table_of_that_namespace_is_taken() {
+        let shown =
+            |socket, namespace| SocketTable::handed_over(Foreign::new(socket, Owner::NOBODY), namespace);
+        let own = netns::own().unwrap();
+        let diag = |protocol| {
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
+        };
+        assert!(shown(diag(Some(netlink::SOCK_DIAG)).unwrap(), own).is_some());
+        assert!(shown(diag(Some(netlink::SOCK_DIAG)).unwrap(), own + 1).is_none());
+        assert!(shown(diag(None).unwrap(), own).is_none());
+        let tcp = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        assert!(shown(tcp, own).is_none());
     }
 }

@@ -79,9 +79,15 @@ struct InterfaceRequest {
 #[derive(Debug)]
 pub struct Tun {
     queues: Vec<OwnedFd>,
+    index: u32,
 }
 
 impl Tun {
+    /// The interface's number in the kernel.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
     /// Makes the interface `name` with this host's addresses and the configured MTU, and brings it up. The addresses
     /// bring the routes to the fabric's subnets with them; neighbours there are none, since a TUN interface has no
     /// link layer that they could be asked for.
@@ -108,7 +114,7 @@ impl Tun {
             let (network, prefix) = MULTICAST;
             link.add_route(index, network.into(), prefix).map_err(fail("cannot route multicast"))?;
         }
-        Ok(Self { queues })
+        Ok(Self { queues, index })
     }
 
     /// Their descriptors.

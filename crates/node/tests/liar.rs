@@ -224,7 +224,10 @@ fn circuit_from(
     let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
     let Control::Opened { peer, .. } = liar.open(tuple, range) else { panic!("refused") };
     let (near, far) = finish(socket, &listener);
-    let circuit = server.circuit(&Request::Accept { slot: 1 }, far.as_fd()).unwrap();
+    server.tell(&Request::Accept { slot: 1 }, &[far.as_fd()]);
+    assert_eq!(liar.hear(), Control::Prove { channel: ChannelId(5) });
+    liar.say(&Control::Proven { channel: peer, is_so: true });
+    let circuit = server.granted().unwrap();
     (server, circuit, peer, (listener, near))
 }
 
@@ -244,4 +247,26 @@ fn a_neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
     }
     assert_eq!(server.ask(&want, &[]).0, nothing, "silence is an answer after a while");
     assert_eq!(server.life(&circuit), LIFE_ALIVE);
+}
+
+#[test]
+fn an_open_that_cannot_come_this_way_is_refused() {
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[port("c", true), port("d", true)], "");
+    lab.configure(3, 3, &[port("d", false)], "");
+    lab.start(1);
+    lab.start(3);
+    let mut liar = Liar::new(&lab, "c", 2);
+    let mut server = Client::hello(&lab.control(1), "server", None);
+    let listener = TcpListener::bind("127.86.0.1:0").unwrap();
+    server.listen(&listener);
+    lab.wait_hosts(1, &[2, 3]);
+    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let refused = Control::Refused { channel: ChannelId(5), why: Refusal::NoRoute };
+    for (client, passed) in [("127.86.0.3:80", 1), ("127.86.0.9:80", 3), ("127.86.0.2:80", 2)] {
+        let tuple = Tuple { client: client.parse().unwrap(), server: listener.local_addr().unwrap() };
+        assert_eq!(liar.open_along(&[], passed, tuple, range), refused, "{client} over {passed}");
+    }
+    let tuple = Tuple { client: "127.86.0.2:80".parse().unwrap(), server: listener.local_addr().unwrap() };
+    assert!(matches!(liar.open(tuple, range), Control::Opened { .. }));
 }

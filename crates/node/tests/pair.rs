@@ -66,7 +66,7 @@ fn refusals_have_reasons_and_leave_nothing() {
         ("127.86.0.1:0", "127.86.0.1:9", Plain::Refused(Refusal::NoListener)),
         ("127.86.0.1:0", "127.86.0.9:9", Plain::Refused(Refusal::NoRoute)),
         ("0.0.0.0:0", "192.0.2.1:9", Plain::NotFabric),
-        ("127.86.0.3:0", "127.86.0.2:9", Plain::Refused(Refusal::Protocol)),
+        ("127.86.0.3:0", "127.86.0.2:9", Plain::NotFabric),
     ] {
         let (_socket, circuit) = client.connect_to(local, remote.parse().unwrap());
         assert_eq!(circuit.unwrap_err(), Reply::Plain { why }, "{local} to {remote}");

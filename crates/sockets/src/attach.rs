@@ -229,7 +229,7 @@ pub fn note_downgrade(end: &Held, why: Plain) {
 fn register(fd: c_int) {
     // SAFETY: the program's descriptor, open during this call.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let told = process::with_session(|session, _| session.request(&Request::Listen, &[socket]));
+    let told = process::with_session(|session, _| session.listen(socket));
     if told.is_some() {
         announced::listens();
         table::enter(fd, Kind::Listener, process::sessions());

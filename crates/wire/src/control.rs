@@ -144,6 +144,19 @@ pub enum Control {
         /// Units of the stream.
         units: u64,
     },
+    /// "The connection was accepted here: did the socket that you announced become it?" Passed on to the connecting side.
+    Prove {
+        /// The *receiver's* end of the channel.
+        channel: ChannelId,
+    },
+    /// Answer to `Prove`, or said unasked; passed on to the accepting side. A circuit that is closed in order before it was
+    /// accepted was proven.
+    Proven {
+        /// The *receiver's* end of the channel.
+        channel: ChannelId,
+        /// Whether it did.
+        is_so: bool,
+    },
     /// The circuit will not be.
     Refused {
         /// The channel that `Open` bore.

@@ -54,7 +54,9 @@ pub enum Request {
         /// The program's name, for people.
         program: String,
     },
-    /// "I listen here." Descriptor: the listening socket, as proof. Answer: [`Reply::Done`].
+    /// "I listen here." Descriptor: the listening socket, as proof. Answer: [`Reply::Done`], or [`Reply::WantTable`] if the
+    /// socket is of another network namespace than the daemon's: then it is said again, with a second descriptor, a
+    /// `NETLINK_SOCK_DIAG` socket of that namespace, which shows the daemon what sockets there are.
     Listen,
     /// The listener at `address` was closed by this session. No answer.
     Unlisten {
@@ -312,6 +314,8 @@ pub enum Reply {
     },
     /// It is done.
     Done,
+    /// Answer to [`Request::Listen`]: another network namespace's sockets must be shown.
+    WantTable,
     /// It failed; the text says what to do.
     Error {
         /// For people.

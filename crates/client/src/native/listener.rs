@@ -3,8 +3,7 @@
 use super::fabric::new_socket;
 use super::wait::time_left;
 use super::{Attachment, Error, Fabric, Stream};
-use crate::SessionError;
-use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::local::Request;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -133,9 +132,5 @@ impl Drop for Listener {
 
 /// Tells the daemon of a listening socket.
 fn announce(attachment: &Attachment, socket: &OwnedFd) -> Result<(), Error> {
-    match attachment.ask(|session| session.request(&Request::Listen, &[socket.as_fd()]))?.0 {
-        Reply::Done => Ok(()),
-        Reply::Error { text } => Err(SessionError::Refused(text).into()),
-        _ => Err(SessionError::Unexpected("a listener was announced").into()),
-    }
+    attachment.ask(|session| session.listen(socket.as_fd()))
 }

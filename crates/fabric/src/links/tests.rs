@@ -82,3 +82,18 @@ fn lies_are_refused_whole() {
     assert!(links.handle_link_states(PortId(0), vec![record(2, 1, 1, &[]); BATCH + 1]).is_err());
     assert!(!links.states.contains_key(&HostId(2)));
 }
+
+#[test]
+fn what_comes_by_a_cable_comes_from_behind_it() {
+    // 2 - 1 - 3 - 4
+    let mut links = Links::new(HostId(1), 10);
+    links.handle_cable_up(PortId(0), HostId(2));
+    links.handle_cable_up(PortId(1), HostId(3));
+    let records = vec![record(2, 5, 2, &[1]), record(3, 5, 2, &[1, 4]), record(4, 5, 2, &[3])];
+    links.handle_link_states(PortId(1), records).unwrap();
+    let can_come = |host, neighbour, hops| links.can_come(HostId(host), HostId(neighbour), hops);
+    assert!(can_come(2, 2, 1) && can_come(3, 3, 1) && can_come(4, 3, 2) && can_come(4, 3, 3));
+    assert!(!can_come(4, 3, 1), "it is farther than that");
+    assert!(!can_come(4, 2, 2) && !can_come(3, 2, 2), "the way from there passes us");
+    assert!(!can_come(2, 2, 2) && !can_come(9, 2, 2));
+}

@@ -230,7 +230,7 @@ impl World {
     /// An end of the same connection that nobody accepted belongs to an earlier try.
     fn replace(&mut self, host: usize, tuple: &Tuple) {
         let here = &self.hosts[host].circuits;
-        if let Some(old) = here.find(tuple, Role::Server, Scope(0))
+        if let Some(old) = here.ends_of(tuple, Role::Server, Scope(0)).next()
             && here.get(old).is_some_and(|end| end.state == State::Pending)
         {
             self.close_end(host, old, true);
@@ -252,7 +252,9 @@ impl World {
 
     /// A connection comes to a program that listens.
     pub(crate) fn accept(&mut self, host: usize, stream: usize) {
-        if let Some(circuit) = self.hosts[host].circuits.accept(&tuple_of(stream), Scope(0)) {
+        let circuits = &mut self.hosts[host].circuits;
+        let newest = circuits.ends_of(&tuple_of(stream), Role::Server, Scope(0)).next();
+        if let Some(circuit) = newest.filter(|circuit| circuits.accept(*circuit)) {
             let program = self.server_program(stream, circuit);
             if let Some(parts) = self.hosts[host].parts.get_mut(&circuit) {
                 parts.program = Some(program);

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// A user that is neither root nor runs daemons.
+pub const NOBODY: u32 = 65534;
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -256,7 +258,28 @@ impl Client {
     }
 
     pub fn hello(path: &Path, program: &str, arena: Option<BorrowedFd<'_>>) -> Self {
-        let mut client = Self::connect(path).expect("a daemon");
+        Self::connect(path).expect("a daemon").greet(program, arena)
+    }
+
+    /// A session of another user: [`NOBODY`]. `None`: these tests do not run as root.
+    pub fn of_nobody(path: &Path, program: &str) -> Option<Self> {
+        use rustix::thread::set_thread_res_uid;
+        let (root, nobody) = (rustix::process::Uid::ROOT, rustix::process::Uid::from_raw(NOBODY));
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root may be another user");
+            return None;
+        }
+        // Of this thread alone; the kernel notes it when the session is made.
+        let folder = path.parent().unwrap();
+        std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        set_thread_res_uid(root, nobody, root).unwrap();
+        let client = Self::connect(path);
+        set_thread_res_uid(root, root, root).unwrap();
+        Some(client.expect("a daemon").greet(program, None))
+    }
+
+    fn greet(self, program: &str, arena: Option<BorrowedFd<'_>>) -> Self {
+        let mut client = self;
         let request = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned() };
         let fds: Vec<BorrowedFd<'_>> = arena.into_iter().collect();
         let (reply, mut fds) = client.ask(&request, &fds);
@@ -325,7 +348,13 @@ impl Client {
 
     /// Asks for a circuit; a reply that gives none comes back as it is.
     pub fn circuit(&mut self, request: &Request, socket: BorrowedFd<'_>) -> Result<Circuit, Reply> {
-        let (reply, fds) = self.ask(request, &[socket]);
+        self.tell(request, &[socket]);
+        self.granted()
+    }
+
+    /// The answer to a request for a circuit that was made before.
+    pub fn granted(&mut self) -> Result<Circuit, Reply> {
+        let (reply, fds) = self.answer();
         let Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot, .. } =
             reply
         else {

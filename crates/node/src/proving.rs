@@ -1,0 +1,274 @@
+//! Whose a connection is: decision 19. A program shows a bound socket and says where it will connect; others may say the
+//! same of the same addresses. The kernel gives the connection to one socket, and knows sockets by numbers that nobody
+//! chooses ([`Cookie`]). So an announced end counts only if the socket that announced it became the connection, and a
+//! listener only if the kernel would give it this very connection.
+//!
+//! ```text
+//!   client's daemon                                     server's daemon
+//!   Connect: the socket's number is kept
+//!        Open ------------------------------------>     which listener gets it? is it one of ours?
+//!                 ... SYN, accept ...                   Accept: whose is it?
+//!   which socket has the connection? <---- Prove
+//!   the one that was kept: Proven ---------------->     the end is this connection's
+//! ```
+
+use crate::host::Host;
+use crate::proof::Cookie;
+use crate::session::{SessionId, Waiting};
+use crate::socket_table::{LOOPBACK, SocketTable, Taker};
+use crosslane_fabric::circuit::{Death, Far, Role, Scope, State};
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::{self, Use};
+use crosslane_wire::{ChannelId, CircuitId, Tuple, rule};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// Tables of other namespaces that are asked in turn until one answers.
+const TABLES: usize = 4;
+
+/// What is known of the socket that announced an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing yet.
+    #[default]
+    Unknown,
+    /// The connecting side was asked by this channel.
+    Asked(ChannelId),
+    /// It became the connection.
+    Proven,
+}
+
+/// What is known of a pending end when its connection is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is the connection's.
+    Proven,
+    /// It was when its client closed it, and nothing else is known by now.
+    Was,
+    /// The connecting side has not said so yet.
+    Unknown,
+    /// It is not.
+    No,
+}
+
+/// Which pending end an accepted connection has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// None.
+    None,
+    /// That is not known yet.
+    Wait,
+    /// This one.
+    End(CircuitId),
+}
+
+impl Host {
+    /// The user of the program that the kernel would give the connection which is about to be made, if its rules want
+    /// streams.
+    pub(crate) fn check_listener(&self, tuple: &Tuple, scope: Scope) -> Result<u32, Refusal> {
+        if !self.listeners.hears(tuple.server, scope) {
+            return Err(Refusal::NoListener);
+        }
+        let interface = self.interface_of(tuple);
+        let asked = |table: &SocketTable| table.taker(tuple.client, tuple.server, interface);
+        let taker = self.ask_kernel(scope, None, asked).ok_or(Refusal::NoListener)?;
+        let socket = match taker {
+            Taker::Listener(socket) => socket,
+            Taker::Nobody => return Err(Refusal::NoListener),
+            Taker::Taken => return Err(Refusal::Protocol),
+        };
+        let hearers = self.listeners.hearers(tuple.server, scope);
+        let of_socket = hearers.filter(|(_, cookie)| *cookie == socket).map(|(session, _)| session);
+        let mut heard = false;
+        for session in of_socket.filter_map(|id| self.sessions.get(&id)) {
+            heard = true;
+            let rules = &self.config.rules;
+            let decided = rule::decide(rules, local::Role::Server, &session.program, tuple.server);
+            if decided != Use::Tcp {
+                return Ok(session.uid);
+            }
+        }
+        Err(if heard { Refusal::Rule } else { Refusal::NoListener })
+    }
+
+    /// Whether a socket of the daemon's own namespace may announce connections from this address: fabric addresses of
+    /// others may be bound to by anybody (`IP_FREEBIND`), and mean nothing.
+    pub(crate) fn is_own(&self, ip: IpAddr) -> bool {
+        match self.config.addresses.host_of(ip) {
+            Some(host) => host == self.me(),
+            None => ip.is_loopback() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok(),
+        }
+    }
+
+    /// Which of the ends that wait for an accepted connection is its own; the others are broken off once that is known.
+    pub(crate) fn choose(
+        &mut self,
+        session: SessionId,
+        tuple: &Tuple,
+        scope: Scope,
+        is_late: bool,
+    ) -> Choice {
+        let pending: Vec<CircuitId> = self.pending_of(tuple, scope).collect();
+        if pending.is_empty() {
+            return Choice::None;
+        }
+        let here = self.connected_here(session, tuple, scope);
+        let known: Vec<(CircuitId, Standing)> =
+            pending.iter().map(|circuit| (*circuit, self.standing(*circuit, here, is_late))).collect();
+        let first = |wanted| known.iter().find(|(_, is)| *is == wanted).map(|(circuit, _)| *circuit);
+        let chosen = first(Standing::Proven);
+        if chosen.is_none() && first(Standing::Unknown).is_some() {
+            return Choice::Wait;
+        }
+        let chosen = chosen.or(first(Standing::Was));
+        for circuit in pending.into_iter().filter(|circuit| Some(*circuit) != chosen) {
+            self.close_end(circuit, true);
+        }
+        self.run_circuits();
+        chosen.map_or(Choice::None, Choice::End)
+    }
+
+    /// The accepting side asks whether the socket of this end became its connection.
+    pub(crate) fn prove(&mut self, circuit: CircuitId) {
+        let is_so = self.is_connection(circuit);
+        if let Some(parts) = self.parts.get_mut(&circuit)
+            && is_so
+        {
+            parts.proof = Proof::Proven;
+        }
+        self.circuits.tell_proof(circuit, is_so);
+    }
+
+    /// The connecting side says whether the socket of its end is the connection: whoever accepts it is answered.
+    pub(crate) fn proven(&mut self, circuit: CircuitId, is_so: bool) {
+        let Some(tuple) = self.circuits.get(circuit).map(|end| end.tuple) else { return };
+        if self.circuits.get(circuit).is_none_or(|end| end.state != State::Pending) {
+            return;
+        }
+        match self.parts.get_mut(&circuit) {
+            Some(parts) if is_so => parts.proof = Proof::Proven,
+            _ => self.close_end(circuit, true),
+        }
+        let now = self.now;
+        for session in self.sessions.values_mut() {
+            if let Some(Waiting::Accept(accepting)) = &mut session.waiting
+                && accepting.tuple == tuple
+            {
+                accepting.until = now;
+            }
+        }
+    }
+
+    /// Whether a connecting end that is closed now was never shown to be its connection: nobody may read what came by it.
+    pub(crate) fn is_unproven(&self, circuit: CircuitId) -> bool {
+        let Some(end) = self.circuits.get(circuit).filter(|end| end.role == Role::Client) else {
+            return false;
+        };
+        let is_accepted = match end.far {
+            Far::Here(far) => self.circuits.get(far).is_none_or(|far| far.state != State::Pending),
+            Far::Host { .. } => self.parts.get(&circuit).is_some_and(|parts| parts.proof == Proof::Proven),
+        };
+        end.state == State::Open && end.death.is_none() && !is_accepted && !self.is_connection(circuit)
+    }
+
+    /// A user announces a connection again: what its earlier sockets announced for these addresses and nobody accepted is
+    /// over. What other users announced is not touched.
+    pub(crate) fn forget_earlier(&mut self, tuple: &Tuple, scope: Scope, uid: u32) {
+        let of_user = |circuit: &CircuitId| self.parts.get(circuit).is_some_and(|parts| parts.uid == uid);
+        let is_unaccepted = |circuit: &CircuitId| match self.circuits.get(*circuit).map(|end| end.far) {
+            Some(Far::Here(far)) => self.circuits.get(far).is_some_and(|far| far.state == State::Pending),
+            _ => self.parts.get(circuit).is_some_and(|parts| parts.proof != Proof::Proven),
+        };
+        let ends = self.circuits.ends_of(tuple, Role::Client, scope);
+        let earlier: Vec<CircuitId> = ends.filter(of_user).filter(is_unaccepted).collect();
+        for circuit in earlier {
+            self.close_end(circuit, true);
+        }
+    }
+
+    /// The interface by which a connection comes in, as the kernel numbers it; 0: any.
+    pub(crate) fn interface_of(&self, tuple: &Tuple) -> u32 {
+        let hosts = [tuple.client, tuple.server].map(|end| self.config.addresses.host_of(end.ip()));
+        if hosts.into_iter().flatten().all(|host| host == self.me()) {
+            LOOPBACK
+        } else {
+            self.tun.as_ref().map_or(0, crate::tun::Tun::index)
+        }
+    }
+
+    fn pending_of(&self, tuple: &Tuple, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
+        let ends = self.circuits.ends_of(tuple, Role::Server, scope);
+        ends.filter(|circuit| self.circuits.get(*circuit).is_some_and(|end| end.state == State::Pending))
+    }
+
+    fn standing(&mut self, circuit: CircuitId, here: Option<Cookie>, is_late: bool) -> Standing {
+        let Some(end) = self.circuits.get(circuit) else { return Standing::No };
+        let (far, is_over) = (end.far, end.far_closed || end.death.is_some());
+        if end.death == Some(Death::Abort) {
+            return Standing::No;
+        }
+        match (far, self.parts.get(&circuit).map(|parts| parts.proof)) {
+            (Far::Here(client), _) => {
+                let announced = self.parts.get(&client).and_then(|parts| parts.cookie);
+                match here {
+                    Some(here) if Some(here) == announced => Standing::Proven,
+                    None if is_over => Standing::Was,
+                    _ => Standing::No,
+                }
+            }
+            (_, Some(Proof::Proven)) => Standing::Proven,
+            _ if is_over => Standing::Was,
+            _ if is_late => Standing::No,
+            (_, asked) => self.ask_far(circuit, asked.unwrap_or_default()),
+        }
+    }
+
+    /// Asks the connecting side, once for each channel.
+    fn ask_far(&mut self, circuit: CircuitId, proof: Proof) -> Standing {
+        let channel = self.circuits.get(circuit).and_then(|end| end.channel());
+        if channel.is_some_and(|channel| proof != Proof::Asked(channel))
+            && let Some(channel) = self.circuits.ask_for_proof(circuit)
+            && let Some(parts) = self.parts.get_mut(&circuit)
+        {
+            parts.proof = Proof::Asked(channel);
+            self.run_circuits();
+        }
+        Standing::Unknown
+    }
+
+    /// The socket that has this connection's client side, if that is on this host. In another namespace the accepting
+    /// session's table is asked first.
+    fn connected_here(&self, session: SessionId, tuple: &Tuple, scope: Scope) -> Option<Cookie> {
+        let is_here = |circuit| self.circuits.get(circuit).is_some_and(|end| matches!(end.far, Far::Here(_)));
+        if !self.pending_of(tuple, scope).any(is_here) {
+            return None;
+        }
+        let interface = self.interface_of(tuple);
+        let connected = |table: &SocketTable| table.connected(tuple.client, tuple.server, interface);
+        self.ask_kernel(scope, Some(session), connected)
+    }
+
+    /// Whether the socket that announced this end has the connection, or had it until it was closed.
+    fn is_connection(&self, circuit: CircuitId) -> bool {
+        let Some(end) = self.circuits.get(circuit) else { return false };
+        let Some(announced) = self.parts.get(&circuit).and_then(|parts| parts.cookie) else { return false };
+        let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
+        let connected = |table: &SocketTable| table.connected(client, server, interface);
+        self.ask_kernel(end.scope, None, connected) == Some(announced)
+    }
+
+    /// Asks the table of a network namespace: the daemon's own, or those that programs there handed over, `first` before
+    /// the others.
+    fn ask_kernel<T>(
+        &self,
+        scope: Scope,
+        first: Option<SessionId>,
+        ask: impl Fn(&SocketTable) -> Option<T>,
+    ) -> Option<T> {
+        if scope == Scope(0) {
+            return ask(&self.sockets);
+        }
+        let sessions = first.into_iter().chain(self.listeners.sessions_in(scope));
+        let shown = sessions.filter_map(|session| self.sessions.get(&session)?.table.as_ref());
+        shown.filter(|(of, _)| *of == scope).take(TABLES).find_map(|(_, table)| ask(table))
+    }
+}
