@@ -58,8 +58,8 @@ fn bytes_are_counted_from_the_arenas_of_open_and_closed_streams() {
     let mut server = Client::hello(&lab.control(1), "server", None);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     server.listen(&listener);
-    let (_socket, near) = client.connect_to("127.0.0.1:0", listener.local_addr().unwrap());
-    let near = near.unwrap();
+    let (socket, near) = client.connect_to("127.0.0.1:0", listener.local_addr().unwrap());
+    let (near, _sockets) = (near.unwrap(), finish(socket, &listener));
     arena.counters(near.slot).tx_bytes.store(1234, Ordering::Relaxed);
     arena.counters(near.slot).rx_bytes.store(77, Ordering::Relaxed);
     let counters = |lab: &Lab| {
