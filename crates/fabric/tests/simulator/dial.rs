@@ -230,7 +230,8 @@ impl World {
     /// An end of the same connection that nobody accepted belongs to an earlier try.
     fn replace(&mut self, host: usize, tuple: &Tuple) {
         let here = &self.hosts[host].circuits;
-        if let Some(old) = here.ends_of(tuple, Role::Server, Scope(0)).next()
+        let newest = here.ends_of(tuple, Role::Server, Scope(0)).next();
+        if let Some(old) = newest
             && here.get(old).is_some_and(|end| end.state == State::Pending)
         {
             self.close_end(host, old, true);

@@ -301,6 +301,8 @@ impl World {
                 Output::Doubt { circuit } => {
                     self.after(DOUBT, Event::Doubt(host, self.hosts[host].life, circuit));
                 }
+                // No socket is anybody's here, so nobody asks.
+                Output::Prove { .. } | Output::Proven { .. } => {}
                 Output::Free { circuit, .. } => drop(self.hosts[host].parts.remove(&circuit)),
             }
         }
