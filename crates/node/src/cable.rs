@@ -46,6 +46,8 @@ const CONTROL_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 32 << 20, by
 const IP_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 4 << 20, bytes: 32 << 20 };
 /// The lane of what is for the neighbour itself.
 const OWN_LANE: u16 = 0;
+/// Doorbells of set-up in a second: one set-up takes a few, and costs us fresh memory.
+const SETUP_BELLS: u32 = 256;
 /// How long a cable whose peer broke the protocol stays down.
 const PENANCE: Duration = Duration::from_secs(1);
 /// How long after the daemon's start a cable may be missing before that is said.
@@ -109,6 +111,8 @@ pub struct Cable {
     last_peer: Option<HostId>,
     events: VecDeque<CableEvent>,
     broken: Option<(Death, String)>,
+    /// In which second the peer rang for set-up last, and how often in it.
+    setup_bells: (u64, u32),
     retry_at: Option<Duration>,
     /// When to say that it has not come up; `None` once it was up, was refused, or that was said.
     expected_at: Option<Duration>,
@@ -151,6 +155,7 @@ impl Cable {
             live: None,
             events: VecDeque::new(),
             broken: None,
+            setup_bells: (0, 0),
             retry_at: None,
             expected_at: Some(EXPECTED),
             cut: false,

@@ -2,15 +2,32 @@
 
 use crate::host::Host;
 use crate::session::{SessionId, Waiting};
-use crosslane_wire::HostId;
 use crosslane_wire::control::Control;
 use crosslane_wire::local::Reply;
+use crosslane_wire::{HostId, PortId};
 use std::time::Duration;
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Most hops of a probe.
 const TTL: u8 = 64;
+
+/// What an `Echo` says.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// Who asked, or answered.
+    pub from: HostId,
+    /// Whom it is for.
+    pub to: HostId,
+    /// The asker's number for it.
+    pub token: u64,
+    /// Hops left.
+    pub ttl: u8,
+    /// The answerer's clock.
+    pub stamp: u64,
+    /// Whether it is on its way back.
+    pub reply: bool,
+}
 
 impl Host {
     /// `Echo`: answers at once where no cable is needed, else when the probe comes back.
@@ -31,15 +48,20 @@ impl Host {
         }
     }
 
-    /// A probe came by: it is answered, passed on, or it is the answer to one of ours.
-    pub fn handle_echo(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
-        if to != self.me() {
-            self.send_echo(from, to, token, ttl, stamp, reply);
-        } else if reply {
-            self.finish_echo(token);
+    /// A probe came by a port: it is answered, passed on, or it is the answer to one of ours. One of a host that is not
+    /// behind that port goes nowhere, and none goes round longer than a way can be.
+    pub fn handle_echo(&mut self, port: PortId, probe: Probe) {
+        if !self.may_come_by(probe.from, port) {
+            return;
+        }
+        let ttl = probe.ttl.min(self.links.reach().saturating_add(1));
+        if probe.to != self.me() {
+            self.send_echo(Probe { ttl, ..probe });
+        } else if probe.reply {
+            self.finish_echo(probe.token);
         } else {
             let stamp = u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.send_echo(to, from, token, TTL, stamp, true);
+            self.send_echo(Probe { from: probe.to, to: probe.from, ttl: TTL, stamp, reply: true, ..probe });
         }
     }
 
@@ -51,7 +73,8 @@ impl Host {
         }
     }
 
-    fn send_echo(&mut self, from: HostId, to: HostId, token: u64, ttl: u8, stamp: u64, reply: bool) {
+    fn send_echo(&mut self, probe: Probe) {
+        let Probe { from, to, token, ttl, stamp, reply } = probe;
         let Some(ttl) = ttl.checked_sub(1).filter(|ttl| *ttl > 0) else { return };
         let Some(way) = self.links.next_hop(to) else { return };
         if let Some(cable) = self.cable(way.port)

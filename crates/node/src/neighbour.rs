@@ -1,14 +1,18 @@
 //! What the neighbours' daemons say, and what is owed to them.
 
 use crate::answer::Asked;
+use crate::echo::Probe;
 use crate::host::Host;
 use crosslane_fabric::channel::Contradiction;
 use crosslane_fabric::circuit::Death;
 use crosslane_wire::PortId;
 use crosslane_wire::control::Control;
+use std::time::Duration;
 
 /// Most messages that are taken from one cable in one turn, so that none keeps the others waiting.
 const BATCH: usize = 256;
+/// So long messages of one cable are handled in one turn: a neighbour may send without end what costs most.
+const TURN: Duration = Duration::from_micros(200);
 
 impl Host {
     /// Handles the messages that wait on all cables; whether there were any.
@@ -16,7 +20,11 @@ impl Host {
         let mut heard = false;
         for index in 0..self.cables.len() {
             let mut buffer = std::mem::take(&mut self.buffer);
-            for _ in 0..BATCH {
+            let end = self.elapsed() + TURN;
+            for number in 0..BATCH {
+                if number > 0 && self.elapsed() >= end {
+                    break;
+                }
                 let cable = &mut self.cables[index];
                 let port = cable.id;
                 let Some(message) = cable.receive(&mut buffer) else { break };
@@ -92,7 +100,7 @@ impl Host {
                 self.handle_buffer(port, channel, buffer, handed);
             }
             Control::Echo { from, to, token, ttl, stamp, reply } => {
-                self.handle_echo(from, to, token, ttl, stamp, reply);
+                self.handle_echo(port, Probe { from, to, token, ttl, stamp, reply });
             }
             Control::Alive { reply: false } => {
                 if let Some(cable) = self.cable(port) {

@@ -5,6 +5,7 @@ mod support;
 use crosslane_fabric::links::Keys;
 use crosslane_node::config::Config;
 use crosslane_node::keys::{KeyRing, generate, public_text};
+use crosslane_wire::HostId;
 use crosslane_wire::control::{Control, LinkState};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -44,7 +45,7 @@ fn a_forged_record_removes_nobody() {
         lab.wait_hosts(1, &[2, 3]);
         lab.wait_hosts(3, &[1, 2]);
     }
-    assert_eq!(truth.neighbours, [crosslane_wire::HostId(1)]);
+    assert_eq!(truth.neighbours, [HostId(1)]);
     liar.say(&Control::LinkStates(vec![
         record(1, u64::MAX / 3, 9, &[]),
         record(1, u64::MAX / 3 * 2, 9, &[]),
@@ -85,6 +86,52 @@ fn a_flood_of_records_is_passed_on_slowly() {
     let heard = listen(&mut other);
     assert!((1..=most).contains(&heard), "{heard} records were passed on, {most} allowed");
     other.hear_of(9, |record| record.sequence == 4000);
+}
+
+#[test]
+fn a_probe_of_a_host_that_is_elsewhere_goes_nowhere() {
+    let (lab, mut liar) = beside("", "");
+    let echo = |from, to, token| Control::Echo {
+        from: HostId(from),
+        to: HostId(to),
+        token,
+        ttl: 255,
+        stamp: 0,
+        reply: false,
+    };
+    liar.say(&Control::LinkStates(vec![record(2, 1, 1, &[1])]));
+    lab.wait_hosts(3, &[1, 2]);
+    for from in [0, 1, 3, 9] {
+        liar.say(&echo(from, 1, 1));
+        liar.say(&echo(from, 3, 1));
+    }
+    for (to, token) in [(1, 2), (3, 3)] {
+        liar.say(&echo(2, to, token));
+        let answer = liar.hear();
+        assert!(
+            matches!(answer, Control::Echo { from, token: it, reply: true, .. } if from.0 == to && it == token),
+            "{answer:?}"
+        );
+    }
+}
+
+#[test]
+fn a_neighbour_that_sets_up_without_end_is_left_alone_for_a_while() {
+    use crosslane_port::Port;
+    use crosslane_port::soft::{SoftConfig, SoftPort};
+    use crosslane_wire::scratchpad::BELL_SETUP;
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[port("c", true)], "");
+    lab.start(1);
+    let mut port = SoftPort::connect(SoftConfig::new(lab.path("c"))).unwrap();
+    until("the daemon says why", || {
+        while port.poll_event().is_some() {}
+        for _ in 0..100 {
+            port.ring_peer_doorbell(1 << BELL_SETUP);
+        }
+        let why = lab.status(1)["ports"][0]["why"].as_str().unwrap_or_default().to_owned();
+        why.contains("set-up without end").then_some(())
+    });
 }
 
 /// Files of keys in a folder: each host's private one, and the public ones.

@@ -3,7 +3,7 @@
 use super::Bells;
 use super::{
     CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RANGE, IP_RING, IP_RING_MAX, Live,
-    PENANCE, WINDOW,
+    PENANCE, SETUP_BELLS, WINDOW,
 };
 use crate::channel::Channel;
 use crate::random;
@@ -31,11 +31,25 @@ impl Cable {
                 self.release();
             }
             Event::Doorbell(bits) if bits & 1 << BELL_SETUP != 0 => {
+                if self.retry_at.is_some() || !self.may_set_up(now) {
+                    return;
+                }
                 let words = self.words();
                 self.setup.handle_words(words, random::u32());
             }
             Event::Doorbell(_) => {}
         }
+    }
+
+    /// Whether the peer may ring for set-up once more: a cable on which it does so without end is down for a while.
+    fn may_set_up(&mut self, now: Duration) -> bool {
+        let (second, rung) = self.setup_bells;
+        self.setup_bells = if second == now.as_secs() { (second, rung + 1) } else { (now.as_secs(), 1) };
+        let may = self.setup_bells.1 <= SETUP_BELLS;
+        if !may {
+            self.break_off(Death::Violation, "the peer rings for set-up without end".to_owned());
+        }
+        may
     }
 
     /// Does what set-up wants, takes a broken cable down, and brings it back when its time has come.

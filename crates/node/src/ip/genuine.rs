@@ -8,15 +8,19 @@ use crosslane_wire::{HostId, PortId};
 use std::net::IpAddr;
 
 impl Host {
-    /// Whether a packet that came by `port` can be of the host that its head names. The neighbour itself is believed to
-    /// be who it said at set-up, also while its cable is not led over yet.
-    pub(super) fn is_genuine(&self, head: Head, packet: &[u8], port: PortId) -> bool {
-        let source = header::addresses(packet).map(|(source, _)| source);
+    /// Whether what came by `port` can be of this host. The neighbour itself is believed to be who it said at set-up, also
+    /// while its cable is not led over yet.
+    pub(crate) fn may_come_by(&self, from: HostId, port: PortId) -> bool {
         let cable = self.cables.get(usize::from(port.0));
         let neighbour = cable.and_then(|cable| cable.agreement()).map(|agreement| agreement.peer);
+        from != self.me() && (neighbour == Some(from) || self.links.is_behind(from, port))
+    }
+
+    /// Whether a packet that came by `port` can be of the host that its head names.
+    pub(super) fn is_genuine(&self, head: Head, packet: &[u8], port: PortId) -> bool {
+        let source = header::addresses(packet).map(|(source, _)| source);
         let is_theirs = source.is_some_and(|source| self.config.host_at(source) == Some(head.from));
-        let may_come = neighbour == Some(head.from) || self.links.is_behind(head.from, port);
-        is_theirs && head.from != self.me() && may_come
+        is_theirs && self.may_come_by(head.from, port)
     }
 
     /// Whether a packet of our own kernel bears an address of ours: any program may bind others (`IP_FREEBIND`).
