@@ -25,12 +25,11 @@ pub mod zcopy;
 
 use crate::Grant;
 use crate::offload::Offload;
-use crate::shared::{FIN_SILENT, FIN_TOLD, Shared};
+use crate::shared::{FIN_SILENT, FIN_TOLD, Shared, SharedState};
 use crate::slices::Next;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
-use crosslane_shm::arena::Arena;
 use crosslane_shm::buffer::Located;
 use crosslane_shm::lock::Reentered;
 use crosslane_shm::ring::{Duplex, Violation};
@@ -119,15 +118,15 @@ pub trait Daemon: Sync + core::fmt::Debug {
     fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, NoNext>;
 
     /// Rings the far side's waiter; `false` if that failed.
-    fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool;
+    fn ring(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool;
 
     /// Lets the far end have a buffer of this program.
-    fn share(&self, _circuit: CircuitId, _located: &Located) -> Result<(), NoBuffer> {
+    fn share(&self, _circuit: CircuitId, _token: u64, _located: &Located) -> Result<(), NoBuffer> {
         Err(NoBuffer::Never)
     }
 
     /// A buffer of the far program.
-    fn far_buffer(&self, _circuit: CircuitId, _buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+    fn far_buffer(&self, _circuit: CircuitId, _token: u64, _buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
         Err(NoBuffer::Never)
     }
 
@@ -168,7 +167,7 @@ pub enum NoNext {
 /// One process's hold on one end: the mapped slices and the state shared with other processes.
 #[derive(Debug)]
 pub struct End {
-    shared: &'static Shared,
+    shared: SharedState,
     generations: Generations,
     life: &'static AtomicU32,
     daemon: &'static dyn Daemon,
@@ -176,7 +175,6 @@ pub struct End {
     tuple: Tuple,
     circuit: CircuitId,
     token: u64,
-    slot: u32,
     exchange: Exchange,
     engaged: Engaged,
 }
@@ -186,12 +184,11 @@ impl End {
     /// daemon's life page.
     pub fn begin(
         grant: Grant,
-        arena: &'static Arena,
         life: &'static AtomicU32,
         daemon: &'static dyn Daemon,
     ) -> Result<Self, Failure> {
-        let end = Self::resume(grant, arena, life, daemon);
-        let (shared, slices) = (end.shared, &end.generations.tx().slices);
+        let end = Self::resume(grant, life, daemon);
+        let (shared, slices) = (&end.shared, &end.generations.tx().slices);
         shared.status.circuit.store(end.circuit.0, Relaxed);
         shared.status.token.store(end.token, Relaxed);
         shared.status.client.store(u32::from(end.side == Side::Client), Relaxed);
@@ -205,33 +202,28 @@ impl End {
         // The far side's daemon knows by the greeting that the circuit was taken: no host between may sleep over it.
         if slices.transit
             && let Some(waiter) = end.data_bell(end.generations.tx())
-            && !end.daemon.ring(end.circuit, waiter)
+            && !end.daemon.ring(end.circuit, end.token, waiter)
         {
             end.ring_again();
         }
         Ok(end)
     }
 
-    /// Prepares the slot of a new stream: must come before [`Self::begin`].
-    pub fn prepare(grant: &Grant, arena: &'static Arena) {
-        let (shared, slices) = (Shared::of(arena, grant.slot), &grant.slices);
+    /// Prepares the state of a new stream: must come before [`Self::begin`].
+    pub fn prepare(grant: &Grant) {
+        let (shared, slices) = (&grant.state, &grant.slices);
         let (generation, max) = (slices.generation, slices.ring_max);
         let cap = RING_MIN.min(max);
-        shared.reset();
+        shared.begin();
         shared.kept.cap.store(RETENTION_MIN, Relaxed);
         shared.producer.resume(generation, cap, max, slices.tx_key, 0);
         shared.consumer.resume(generation, cap, max, slices.rx_key, 0);
     }
 
-    /// Takes hold of a stream that another process of this program began.
-    pub fn resume(
-        grant: Grant,
-        arena: &'static Arena,
-        life: &'static AtomicU32,
-        daemon: &'static dyn Daemon,
-    ) -> Self {
+    /// Takes hold of a stream that another process began.
+    pub fn resume(grant: Grant, life: &'static AtomicU32, daemon: &'static dyn Daemon) -> Self {
         Self {
-            shared: Shared::of(arena, grant.slot),
+            shared: grant.state,
             generations: Generations::new(grant.slices),
             life,
             daemon,
@@ -239,15 +231,14 @@ impl End {
             tuple: grant.tuple,
             circuit: grant.circuit,
             token: grant.token,
-            slot: grant.slot,
             exchange: Exchange::new(),
             engaged: Engaged::default(),
         }
     }
 
     /// State shared with the other processes that hold this end.
-    pub fn shared(&self) -> &'static Shared {
-        self.shared
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// The connection.
@@ -263,11 +254,6 @@ impl End {
     /// Proof for closing it.
     pub fn token(&self) -> u64 {
         self.token
-    }
-
-    /// Slot of the arena.
-    pub fn slot(&self) -> u32 {
-        self.slot
     }
 
     /// Which end this is.

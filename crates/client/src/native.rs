@@ -72,9 +72,6 @@ pub enum Error {
         /// Why.
         why: Plain,
     },
-    /// This process has as many stream ends as it can have.
-    #[error("this program has no room for another stream")]
-    NoSlot,
     /// A system call failed.
     #[error("system call failed: {0}")]
     System(#[from] Errno),

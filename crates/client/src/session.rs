@@ -1,5 +1,6 @@
 //! A session with the daemon of this host, over its control socket.
 
+use crate::shared::SharedState;
 use crate::slices::{Next, Numbers, Slices};
 use crosslane_passing as passing;
 use crosslane_shm::buffer::{self, Located};
@@ -85,12 +86,10 @@ pub struct Grant {
     pub client: bool,
     /// Index into the life page.
     pub life: u32,
-    /// Slot of the arena.
-    pub slot: u32,
     /// Its memory.
     pub slices: Slices,
-    /// The arena of another process, if the end was adopted.
-    pub arena: Option<OwnedFd>,
+    /// What its holders share.
+    pub state: SharedState,
 }
 
 /// An open session. One request at a time; the caller serialises.
@@ -221,7 +220,14 @@ impl Session {
         socket: BorrowedFd<'_>,
         patience: Duration,
     ) -> Result<Result<Grant, Plain>, SessionError> {
-        self.send(request, &[socket], SendFlags::empty())?;
+        // An end that is adopted has its state already, and it comes with the answer.
+        let (mut state, memory) = match request {
+            Request::Adopt => (None, None),
+            _ => SharedState::create().map(|(state, memory)| (Some(state), Some(memory)))?,
+        };
+        let fds: Vec<BorrowedFd<'_>> = [socket].into_iter().chain(memory.as_ref().map(AsFd::as_fd)).collect();
+        self.send(request, &fds, SendFlags::empty())?;
+        drop(memory);
         if patience < ANSWER_TIMEOUT {
             self.answer_within(patience)?;
         }
@@ -238,7 +244,6 @@ impl Session {
                 rx_key,
                 tx_key,
                 life,
-                slot,
                 generation,
                 transit,
                 retained,
@@ -250,13 +255,21 @@ impl Session {
                     // This process is at its limit of descriptors: that is no fault of the session's.
                     Ok(None) => return Err(SessionError::NoRoom { circuit, token }),
                     Err(error) => {
-                        // The far side must not count on this end.
-                        self.tell(&Request::Close { circuit, token, abort: true })?;
+                        // The far side must not count on this end. One that is adopted is held by others.
+                        if state.is_some() {
+                            self.tell(&Request::Close { circuit, token, abort: true })?;
+                        }
                         return Err(error);
                     }
                 };
-                let arena = fds.next();
-                Ok(Ok(Grant { circuit, token, tuple, client, life, slot, slices, arena }))
+                if state.is_none() {
+                    let Some(memory) = fds.next() else {
+                        return Err(SessionError::NoRoom { circuit, token });
+                    };
+                    state = Some(SharedState::open(memory)?);
+                }
+                let state = state.ok_or(SessionError::Unexpected("no state"))?;
+                Ok(Ok(Grant { circuit, token, tuple, client, life, slices, state }))
             }
             _ => Err(SessionError::Unexpected("a circuit was asked for")),
         }
@@ -312,9 +325,9 @@ impl Session {
     }
 
     /// Lets the far end of a circuit have a buffer.
-    pub fn share(&self, circuit: CircuitId, located: &Located) -> Result<(), SessionError> {
+    pub fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
-        let request = Request::Share { circuit, buffer, len, reach };
+        let request = Request::Share { circuit, token, buffer, len, reach };
         let answer = located.share(|memory| self.request(&request, &[memory]));
         match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
             Reply::Done => Ok(()),
@@ -348,9 +361,10 @@ impl Session {
     pub fn far_buffer(
         &self,
         circuit: CircuitId,
+        token: u64,
         buffer: BufferId,
     ) -> Result<Option<FarBuffer>, SessionError> {
-        let (reply, fds) = self.request(&Request::WantBuffer { circuit, buffer }, &[])?;
+        let (reply, fds) = self.request(&Request::WantBuffer { circuit, token, buffer }, &[])?;
         match reply {
             Reply::Buffer { shape: Some((len, reach)) } => {
                 let Some(memory) = fds.into_iter().next() else { return Ok(None) };

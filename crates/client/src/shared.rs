@@ -1,16 +1,18 @@
-//! The state of one end, in its arena slot, shared by all processes that hold the descriptor.
+//! The state of one end, in memory of its own, shared by all processes that hold the descriptor.
 //!
 //! It is laid out by who writes together: a line each for the sender, the receiver and those who wait.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crosslane_shm::arena::{self, Arena, Counters, Front, Kept, Modes};
+use crosslane_shm::MapError;
 use crosslane_shm::lock::Lock;
 use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::state::{self, Counters, Front, Kept, Modes, State};
 use crosslane_shm::wait::Budget;
 use crosslane_stream::zcopy::{Open, PIPELINE};
 use crosslane_wire::BufferId;
 use crosslane_wire::zcopy::Descriptor;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What is true of the end as a whole.
 #[repr(C, align(64))]
@@ -18,11 +20,11 @@ use crosslane_wire::zcopy::Descriptor;
 pub struct Status {
     /// How the program's data is to be sent, a `crosslane_stream::Transfer`.
     pub transfer: AtomicU32,
-    /// Who chose that, an [`arena::Chooser`].
+    /// Who chose that, an [`state::Chooser`].
     pub transfer_by: AtomicU32,
     /// Not 0: the daemon's engine is to copy.
     pub offload: AtomicU32,
-    /// Who chose that, an [`arena::Chooser`].
+    /// Who chose that, an [`state::Chooser`].
     pub offload_by: AtomicU32,
     /// State of the receiving direction, a `crosslane_stream::Direction`.
     pub rx: AtomicU32,
@@ -184,10 +186,6 @@ pub struct Zcopy {
 }
 
 impl Announcement {
-    fn reset(&self) {
-        [&self.sequence, &self.len, &self.done, &self.refused].iter().for_each(|word| word.store(0, Relaxed));
-    }
-
     /// Takes over what the far side announced in ring number `generation`.
     pub fn set(&self, descriptor: &Descriptor, generation: u32) {
         self.generation.store(generation, Relaxed);
@@ -228,27 +226,6 @@ impl Zcopy {
         self.open_first.store(open.at(0).sequence, Relaxed);
         self.open.store(u32::try_from(open.count()).unwrap_or(0), Relaxed);
     }
-
-    fn reset(&self) {
-        for word in [
-            &self.open,
-            &self.open_first,
-            &self.off,
-            &self.refusals,
-            &self.bell,
-            &self.last_source,
-            &self.offered,
-            &self.offered_len,
-            &self.last_sink,
-        ] {
-            word.store(0, Relaxed);
-        }
-        self.results.iter().for_each(|result| result.store(0, Relaxed));
-        self.off_at.store(0, Relaxed);
-        self.noted.store(0, Relaxed);
-        self.sink.reset();
-        self.source.reset();
-    }
 }
 
 /// The FIN belongs to a record that ends, or turns, the far side's direction.
@@ -256,7 +233,7 @@ pub const FIN_TOLD: u32 = 1;
 /// The far side's last holder ended without a word.
 pub const FIN_SILENT: u32 = 2;
 
-/// One slot of the arena. What the daemon may read comes first, see [`arena::Front`].
+/// All that the holders of an end share. What the daemon may read comes first, see [`state::Front`].
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Shared {
@@ -284,79 +261,44 @@ pub struct Shared {
     pub zcopy: Zcopy,
 }
 
-const _: () = assert!(size_of::<Shared>() <= arena::SLOT);
+const _: () = assert!(size_of::<Shared>() as u64 <= state::LEN);
 const _: () = assert!(offset_of!(Shared, producer) == offset_of!(Front, producer));
 const _: () = assert!(offset_of!(Shared, consumer) == offset_of!(Front, consumer));
 const _: () = assert!(offset_of!(Shared, received) == offset_of!(Front, received));
 const _: () = assert!(offset_of!(Shared, status) == offset_of!(Front, transfer));
 const _: () = assert!(offset_of!(Shared, status.offload_by) == offset_of!(Front, offload_by));
 
-impl Shared {
-    /// The state in `slot` of an arena.
-    pub fn of(arena: &'static Arena, slot: u32) -> &'static Self {
-        // SAFETY: the slot is in range (checked by `at`), aligned, never unmapped; all-zero bytes are a valid state
-        // and every field is an atomic.
-        unsafe { &*arena.at(slot).cast::<Self>() }
+/// The state of one end, mapped.
+#[derive(Debug)]
+pub struct SharedState(State);
+
+impl SharedState {
+    /// Makes the state of a new end; the descriptor is for the daemon.
+    pub fn create() -> Result<(Self, OwnedFd), MapError> {
+        State::create().map(|(state, fd)| (Self(state), fd))
     }
 
-    /// Begins a new stream in this slot, which nobody else uses yet.
-    pub fn reset(&self) {
-        let status = &self.status;
-        self.sent.reset();
-        self.received.reset();
-        for word in [
-            &status.transfer,
-            &status.transfer_by,
-            &status.offload,
-            &status.offload_by,
-            &status.rx,
-            &status.tx,
-            &status.nonblock,
-            &status.error,
-            &status.reset,
-            &status.fin,
-            &status.silence,
-            &status.unheard,
-            &status.read_shut,
-            &status.connecting,
-            &status.unfound,
-            &status.looked,
-            &status.receive_timeout,
-            &status.send_timeout,
-            &status.client,
-            &status.linger,
-            &self.sending.blocked,
-            &self.sending.sends,
-            &self.sending.cpu,
-            &self.receiving.order,
-            &self.kept.turn,
-            &self.kept.pressed,
-            &self.waiting.sequence,
-            &self.waiting.data,
-            &self.waiting.room,
-        ] {
-            word.store(0, Relaxed);
-        }
-        let counters = &self.counters;
-        let words = [&counters.tx_bytes, &counters.rx_bytes, &counters.bells, &counters.sleeps];
-        let sending = &self.sending;
-        let sent = [
-            &sending.limit,
-            &self.kept.owed,
-            &self.kept.from,
-            &self.kept.to,
-            &self.kept.cap,
-            &sending.landed,
-            &sending.base,
-        ];
-        let rung = [&sending.rung, &self.receiving.rung];
-        for word in words.into_iter().chain(sent).chain(rung) {
-            word.store(0, Relaxed);
-        }
-        self.zcopy.reset();
+    /// Maps the state of an end that another process began.
+    pub fn open(fd: impl AsFd) -> Result<Self, MapError> {
+        State::open(fd).map(Self)
+    }
+}
+
+impl core::ops::Deref for SharedState {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        // SAFETY: as long, as just checked, and aligned to a page; mapped as long as `self`; all bit patterns are valid
+        // and every field is an atomic.
+        unsafe { &*self.0.base().cast::<Shared>() }
+    }
+}
+
+impl Shared {
+    /// Begins a new stream in fresh memory, which nobody else uses yet.
+    pub fn begin(&self) {
         self.receiving.peer_cpu.store(u32::MAX, Relaxed);
-        self.sending.lock.reset();
-        self.receiving.lock.reset();
         self.sending.budget.reset(u32::MAX);
         self.receiving.budget.reset(u32::MAX);
     }

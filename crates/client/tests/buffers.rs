@@ -1,9 +1,9 @@
 //! Buffers between two ends: shared once, had again and again, forgotten in time.
 
 use crosslane_client::buffers::{Buffer, FarBuffer, Located, OpenBuffer, far, locate_bytes};
+use crosslane_client::shared::SharedState;
 use crosslane_client::slices::{Next, Slices};
 use crosslane_client::{Daemon, End, Grant, NoBuffer, NoNext};
-use crosslane_shm::arena::Arena;
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::slice::{PAGE, slice_len};
@@ -31,18 +31,18 @@ impl Daemon for Both {
         Err(NoNext::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         true
     }
 
-    fn share(&self, _: CircuitId, located: &Located) -> Result<(), NoBuffer> {
+    fn share(&self, _: CircuitId, _: u64, located: &Located) -> Result<(), NoBuffer> {
         self.shares.fetch_add(1, Ordering::Relaxed);
         let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).unwrap();
         self.shared.lock().unwrap().insert(located.id, (memory, located.len, located.reach));
         Ok(())
     }
 
-    fn far_buffer(&self, _: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+    fn far_buffer(&self, _: CircuitId, _: u64, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
         self.asks.fetch_add(1, Ordering::Relaxed);
         let shared = self.shared.lock().unwrap();
         let (memory, len, reach) = shared.get(&buffer).ok_or(NoBuffer::Never)?;
@@ -53,7 +53,6 @@ impl Daemon for Both {
 fn pair(transit: bool) -> (End, End, &'static Both) {
     const RING: u64 = 1 << 16;
     let daemon: &'static Both = Box::leak(Box::default());
-    let arena: &'static Arena = Box::leak(Box::new(Arena::create().unwrap().0));
     let len = slice_len(RING);
     let (to_server, to_client) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
     let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
@@ -70,12 +69,11 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
             retention: None,
         };
         let tuple = Tuple { client: address(1), server: address(2) };
-        let slot = arena.allot().unwrap();
-        let grant =
-            Grant { circuit: CircuitId(1), token: 2, tuple, client, life: 0, slot, slices, arena: None };
+        let (state, _) = SharedState::create().unwrap();
+        let grant = Grant { circuit: CircuitId(1), token: 2, tuple, client, life: 0, slices, state };
         let life: &'static AtomicU32 = Box::leak(Box::default());
-        End::prepare(&grant, arena);
-        End::begin(grant, arena, life, daemon).unwrap()
+        End::prepare(&grant);
+        End::begin(grant, life, daemon).unwrap()
     };
     (end(true), end(false), daemon)
 }

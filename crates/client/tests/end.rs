@@ -1,9 +1,9 @@
 //! Two ends joined in one process: bytes, half close, downgrade, wake-ups, and a peer that lies.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use crosslane_client::shared::SharedState;
 use crosslane_client::slices::{Next, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
-use crosslane_shm::arena::Arena;
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::EASY;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
@@ -24,7 +24,7 @@ impl Daemon for Alone {
         Err(NoNext::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         true
     }
 }
@@ -42,7 +42,6 @@ fn pair() -> Pair {
 }
 
 fn pair_of(ring_max: u64) -> Pair {
-    let arena: &'static Arena = Box::leak(Box::new(Arena::create().unwrap().0));
     let len = slice_len(ring_max);
     let (to_server, to_client) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
     let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
@@ -55,7 +54,6 @@ fn pair_of(ring_max: u64) -> Pair {
             tuple: Tuple { client: address(1), server: address(2) },
             client,
             life: 0,
-            slot: arena.allot().unwrap(),
             slices: Slices {
                 generation: 0,
                 ring_max,
@@ -66,10 +64,10 @@ fn pair_of(ring_max: u64) -> Pair {
                 transit: false,
                 retention: None,
             },
-            arena: None,
+            state: SharedState::create().unwrap().0,
         };
-        End::prepare(&grant, arena);
-        End::begin(grant, arena, life[usize::from(client)], &Alone).unwrap()
+        End::prepare(&grant);
+        End::begin(grant, life[usize::from(client)], &Alone).unwrap()
     };
     let forged = Outbound::map(&to_server, len, Caching::WriteBack).unwrap();
     Pair { client: end(true), server: end(false), forged, life }

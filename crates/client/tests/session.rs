@@ -66,7 +66,7 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
     let (session, daemon) = pair();
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let patience = Duration::from_millis(10);
-    let answer = session.circuit_within(&Request::Accept { slot: 1 }, socket.as_fd(), patience);
+    let answer = session.circuit_within(&Request::Accept, socket.as_fd(), patience);
     assert!(matches!(answer, Err(SessionError::Late)), "{answer:?}");
     assert!(matches!(session.late_answer(false), Err(SessionError::Late)));
     let granted = Reply::Circuit {
@@ -78,7 +78,6 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
         rx_key: 1,
         tx_key: 2,
         life: 3,
-        slot: 1,
         generation: 0,
         transit: false,
         retained: false,
@@ -90,6 +89,6 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
         let (len, _) = rustix::net::recv(&daemon, &mut bytes[..], RecvFlags::empty()).unwrap();
         codec::decode::<Request>(&bytes[..len]).unwrap()
     };
-    assert_eq!(next(), Request::Accept { slot: 1 });
+    assert_eq!(next(), Request::Accept);
     assert_eq!(next(), Request::Close { circuit: CircuitId(7), token: 9, abort: true });
 }

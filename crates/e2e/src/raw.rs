@@ -1,9 +1,8 @@
 //! One end of a stream by hand: a circuit got in order, in which a test then writes whatever it likes.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use crosslane_client::session::{Session, socket_path};
 use crosslane_client::{Grant, SessionError};
-use crosslane_shm::arena::Arena;
 use crosslane_shm::{Load, Store};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::record::{Header, Kind, mark};
@@ -22,7 +21,6 @@ const HEADER: usize = 16;
 #[derive(Debug)]
 pub struct Program {
     session: Session,
-    arena: Arena,
 }
 
 /// The client's end of one circuit of a [`Program`].
@@ -43,10 +41,9 @@ impl Program {
     /// There is none, or it does not welcome us.
     pub fn greet(name: &str) -> Result<Self> {
         let session = Session::connect(&socket_path())?;
-        let (arena, descriptor) = Arena::create()?;
         let hello = Request::Hello { version: PROTOCOL_VERSION, program: name.to_owned() };
-        match session.request(&hello, &[descriptor.as_fd()])?.0 {
-            Reply::Welcome { .. } => Ok(Self { session, arena }),
+        match session.request(&hello, &[])?.0 {
+            Reply::Welcome { .. } => Ok(Self { session }),
             other => bail!("instead of a welcome: {other:?}"),
         }
     }
@@ -60,9 +57,8 @@ impl Program {
         ensure!(remote.is_ipv4(), "IPv4 only");
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
-        let slot = self.arena.allot().context("a slot")?;
         let granted: Result<_, SessionError> =
-            self.session.circuit(&Request::Connect { remote, slot }, socket.as_fd());
+            self.session.circuit(&Request::Connect { remote }, socket.as_fd());
         let grant = match granted? {
             Ok(grant) => grant,
             Err(why) => bail!("no circuit: {why:?}"),
@@ -117,7 +113,8 @@ impl End<'_> {
             let wanted = self.grant.slices.inbound.load_u64(word) & u64::from(u32::MAX);
             let waiter = WaiterId(u32::try_from(wanted)?);
             if waiter.0 != 0 {
-                self.program.session.tell(&Request::Ring { circuit: self.grant.circuit, waiter })?;
+                let (circuit, token) = (self.grant.circuit, self.grant.token);
+                self.program.session.tell(&Request::Ring { circuit, token, waiter })?;
             }
         }
         Ok(())

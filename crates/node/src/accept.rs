@@ -31,7 +31,6 @@ pub struct Accepting {
     /// The accepted socket.
     socket: Cookie,
     scope: Scope,
-    slot: u32,
     since: Duration,
     pause: Duration,
     /// When it is looked at again.
@@ -47,17 +46,17 @@ impl Accepting {
 
 impl Host {
     /// `Accept`: an answer if it stays plain TCP.
-    pub fn accept(&mut self, session: SessionId, slot: u32, socket: Option<Proof>) -> Option<Plain> {
+    pub fn accept(&mut self, session: SessionId, socket: Option<Proof>) -> Option<Plain> {
         let Some((names, scope)) = self.connected(socket) else { return Some(Plain::System) };
         let tuple = Tuple { client: names.remote, server: names.local };
         let (since, pause) = (self.now, PAUSES[0]);
         let socket = names.cookie;
-        self.try_accept(session, Accepting { tuple, socket, scope, slot, since, pause, until: since })
+        self.try_accept(session, Accepting { tuple, socket, scope, since, pause, until: since })
     }
 
     /// Answers, or waits.
     pub(crate) fn try_accept(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
-        let Accepting { tuple, socket, scope, slot, since, .. } = accepting;
+        let Accepting { tuple, socket, scope, since, .. } = accepting;
         let waited = self.now.saturating_sub(since);
         let circuit = match self.choose(session, &tuple, scope, waited >= LOST) {
             Choice::None => return Some(Plain::NotAnnounced),
@@ -76,7 +75,7 @@ impl Host {
         if !self.circuits.accept(circuit) {
             return Some(Plain::NotAnnounced);
         }
-        self.own(session, circuit, slot, socket);
+        self.own(session, circuit, socket);
         self.grant(session, circuit, false)
     }
 

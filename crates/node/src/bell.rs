@@ -32,8 +32,8 @@ impl Host {
     }
 
     /// `WantBell`: answers, now or when the neighbour has.
-    pub fn want_bell(&mut self, session: SessionId, circuit: CircuitId, waiter: WaiterId) {
-        let far = self.circuits.get(circuit).filter(|_| self.shares(session, circuit)).map(|end| end.far);
+    pub fn want_bell(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), waiter: WaiterId) {
+        let far = self.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
         match far {
             None => self.answer_bell(session, None),
             Some(Far::Here(other)) => {
@@ -56,8 +56,8 @@ impl Host {
     }
 
     /// `Ring`: rings the far side's waiter for a program that cannot.
-    pub fn ring_far(&mut self, session: SessionId, circuit: CircuitId, waiter: WaiterId) {
-        if !self.shares(session, circuit) {
+    pub fn ring_far(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
+        if !self.proves(circuit, token) {
             return;
         }
         match self.circuits.get(circuit).map(|end| end.far) {
@@ -188,7 +188,7 @@ impl Host {
     /// The bell of a waiter, if it belongs to a session that holds the end.
     fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
         let waiter = self.waiters.get(&waiter)?;
-        self.shares(waiter.session, circuit).then(|| waiter.bell.as_fd())
+        self.holds(waiter.session, circuit).then(|| waiter.bell.as_fd())
     }
 
     fn ring_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {

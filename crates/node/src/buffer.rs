@@ -55,12 +55,12 @@ impl Host {
     pub fn share(
         &mut self,
         session: SessionId,
-        circuit: CircuitId,
+        (circuit, token): (CircuitId, u64),
         buffer: BufferId,
         (len, reach): (u64, Reach),
         memory: Foreign,
     ) -> Reply {
-        match self.try_share(session, circuit, buffer, (len, reach), memory) {
+        match self.try_share(session, (circuit, token), buffer, (len, reach), memory) {
             Ok(()) => Reply::Done,
             Err(text) => Reply::Error { text: text.to_owned() },
         }
@@ -69,12 +69,12 @@ impl Host {
     fn try_share(
         &mut self,
         session: SessionId,
-        circuit: CircuitId,
+        (circuit, token): (CircuitId, u64),
         buffer: BufferId,
         (len, reach): (u64, Reach),
         memory: Foreign,
     ) -> Result<(), &'static str> {
-        if !self.shares(session, circuit) || !self.is_short(circuit) {
+        if !self.proves(circuit, token) || !self.is_short(circuit) {
             return Err("there is no such circuit, or it is longer than one cable");
         }
         let Some(owner) = self.sessions.get_mut(&session) else { return Err("no session") };
@@ -122,8 +122,8 @@ impl Host {
     }
 
     /// `WantBuffer`: answers, now or when the neighbour has.
-    pub fn want_buffer(&mut self, session: SessionId, circuit: CircuitId, buffer: BufferId) {
-        let far = self.circuits.get(circuit).filter(|_| self.shares(session, circuit)).map(|end| end.far);
+    pub fn want_buffer(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), buffer: BufferId) {
+        let far = self.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
         match far {
             Some(Far::Here(other)) => {
                 let opened = self.buffer_of(other, buffer);

@@ -22,7 +22,6 @@ impl Host {
         &mut self,
         session: SessionId,
         remote: SocketAddr,
-        slot: u32,
         socket: Option<Proof>,
     ) -> Option<Plain> {
         let Some(socket) = socket else { return Some(Plain::System) };
@@ -34,11 +33,11 @@ impl Host {
         let (cookie, uid) = (socket.cookie, self.sessions.get(&session)?.uid);
         self.forget_earlier(&tuple, scope, uid);
         let outcome = if self.is_local(tuple.server, scope) {
-            self.connect_here(session, tuple, (slot, cookie), scope)
+            self.connect_here(session, tuple, cookie, scope)
         } else if scope != Scope(0) {
             Err(Plain::NotFabric)
         } else {
-            self.connect_there(session, tuple, (slot, cookie), socket.nonblocking)
+            self.connect_there(session, tuple, cookie, socket.nonblocking)
         };
         outcome.err()
     }
@@ -55,7 +54,7 @@ impl Host {
                 && self
                     .parts
                     .get(circuit)
-                    .is_some_and(|parts| parts.arena.is_some() && parts.cookie == Some(names.cookie))
+                    .is_some_and(|parts| parts.state.is_some() && parts.cookie == Some(names.cookie))
         };
         let found = circuits.find(is_its);
         drop(circuits);
@@ -176,7 +175,7 @@ impl Host {
         &mut self,
         session: SessionId,
         tuple: Tuple,
-        (slot, socket): (u32, Cookie),
+        socket: Cookie,
         scope: Scope,
     ) -> Result<(), Plain> {
         let accepter = self.check_listener(&tuple, scope).map_err(Plain::Refused)?;
@@ -213,7 +212,7 @@ impl Host {
         let of_server = slices(forth_copy, back_copy, key_forth, key_back, server_slices);
         self.parts.insert(client, Parts::new(Some(of_client), payer, client_end));
         self.parts.insert(server, Parts::new(Some(of_server), payer, server_end));
-        self.own(session, client, slot, socket);
+        self.own(session, client, socket);
         self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)
     }

@@ -46,7 +46,7 @@ impl Host {
         &mut self,
         session: SessionId,
         tuple: Tuple,
-        (slot, socket): (u32, Cookie),
+        socket: Cookie,
         hurried: bool,
     ) -> Result<(), Plain> {
         let host = self.config.addresses.host_of(tuple.server.ip()).ok_or(Plain::NotFabric)?;
@@ -60,7 +60,7 @@ impl Host {
         let mut parts = Parts::new(None, payer, charges);
         (parts.tried, parts.deadline) = (vec![path.port], deadline);
         self.parts.insert(circuit, parts);
-        self.own(session, circuit, slot, socket);
+        self.own(session, circuit, socket);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting = Some(Waiting::Circuit(circuit));
         }

@@ -5,7 +5,7 @@ use crate::proof::Cookie;
 use crate::session::SessionId;
 use crosslane_fabric::circuit::{End, Role};
 use crosslane_wire::CircuitId;
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
+use crosslane_wire::local::{HOLD_MAX, LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
 use std::os::fd::AsFd;
 
 impl Host {
@@ -22,14 +22,14 @@ impl Host {
         }
     }
 
-    /// The session is the one whose arena has the end, which belongs to this socket.
-    pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, slot: u32, socket: Cookie) {
-        let Some(owner) = self.sessions.get(&session) else { return };
+    /// The session is the one whose program asked for the end, which belongs to this socket, and handed over the memory for
+    /// its state.
+    pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, socket: Cookie) {
+        let Some(owner) = self.sessions.get_mut(&session) else { return };
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
-        parts.slot = slot;
         (parts.pid, parts.uid, parts.cookie) = (owner.pid, owner.uid, Some(socket));
         parts.program.clone_from(&owner.program);
-        parts.arena.clone_from(&owner.arena);
+        parts.state = owner.offered.take();
         self.pay_for(session, circuit);
         self.hold(session, circuit);
     }
@@ -51,7 +51,8 @@ impl Host {
         Some(life)
     }
 
-    /// Hands an end to a session, from its oldest slices that still count on, with the owner's arena if it is `adopted`; the reason if that cannot be.
+    /// Hands an end to a session, from its oldest slices that still count on, with its state if it is `adopted`; the reason
+    /// if that cannot be.
     pub(crate) fn grant(&mut self, session: SessionId, circuit: CircuitId, adopted: bool) -> Option<Plain> {
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.trim();
@@ -82,15 +83,14 @@ impl Host {
             rx_key: slices.rx_key,
             tx_key: slices.tx_key,
             life,
-            slot: parts.slot,
             generation: slices.generation,
             transit: slices.transit,
             retained: retention.is_some(),
         };
         let mut fds = vec![slices.inbound.as_fd(), outbound.as_fd()];
         fds.extend(retention.map(AsFd::as_fd));
-        if let (true, Some(arena)) = (adopted, &parts.arena) {
-            fds.push(arena.fd.as_fd());
+        if let (true, Some(state)) = (adopted, &parts.state) {
+            fds.push(state.view.memory().as_fd());
         }
         holder.reply(&reply, &fds);
         if !adopted {
@@ -112,17 +112,24 @@ impl Host {
         }
     }
 
-    /// Whether the session is of a program that holds the end: the end was given to it, or to a process that it was
-    /// forked from, whose arena it has.
-    pub(crate) fn shares(&self, session: SessionId, circuit: CircuitId) -> bool {
-        let (Some(asking), Some(parts)) = (self.sessions.get(&session), self.parts.get(&circuit)) else {
-            return false;
-        };
-        let arena = asking.arena.as_ref().map(|arena| arena.identity);
-        parts.holders.iter().any(|(holder, _)| {
-            let holder_arena = self.sessions.get(holder).and_then(|holder| holder.arena.as_ref());
-            *holder == session || (arena.is_some() && holder_arena.map(|arena| arena.identity) == arena)
-        })
+    /// `Hold`: the session's program has these ends by a `fork`, or from before the session.
+    pub(crate) fn hold_all(&mut self, session: SessionId, ends: &[(CircuitId, u64)]) {
+        for &(circuit, token) in ends.iter().take(HOLD_MAX) {
+            if self.proves(circuit, token) {
+                self.hold(session, circuit);
+            }
+        }
+    }
+
+    /// Whether `token` is the end's: it is given out with the end only, so whoever knows it holds the end.
+    pub(crate) fn proves(&self, circuit: CircuitId, token: u64) -> bool {
+        self.parts.get(&circuit).is_some_and(|parts| parts.token == token)
+    }
+
+    /// Whether the end was given to the session.
+    pub(crate) fn holds(&self, session: SessionId, circuit: CircuitId) -> bool {
+        let parts = self.parts.get(&circuit);
+        parts.is_some_and(|parts| parts.holders.iter().any(|(holder, _)| *holder == session))
     }
 
     /// Programs that hold the end see how it is.
@@ -142,9 +149,9 @@ impl Host {
     /// Programs that hold the end see how it is, and are woken.
     pub(crate) fn wake_holders(&mut self, circuit: CircuitId) {
         self.show_life(circuit);
-        let sharers: Vec<SessionId> =
-            self.sessions.keys().copied().filter(|session| self.shares(*session, circuit)).collect();
-        for session in sharers {
+        let Some(parts) = self.parts.get(&circuit) else { return };
+        let holders: Vec<SessionId> = parts.holders.iter().map(|(holder, _)| *holder).collect();
+        for session in holders {
             self.ring_session(session);
         }
     }

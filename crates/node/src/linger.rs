@@ -3,8 +3,8 @@
 
 use crate::host::Host;
 use crosslane_fabric::circuit::{Role, State};
-use crosslane_shm::arena::Sent;
 use crosslane_shm::ring::{Producer, Violation};
+use crosslane_shm::state::Sent;
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
 use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
@@ -21,7 +21,7 @@ impl Host {
         let retained = parts.slices.back().is_some_and(|newest| newest.retained);
         parts.sent = None;
         if moving || retained {
-            parts.sent = parts.arena.as_ref().and_then(|arena| arena.view.sent(parts.slot));
+            parts.sent = parts.state.as_ref().and_then(|state| state.view.sent());
         }
         if parts.sent.is_none() {
             parts.retention = None;
@@ -36,7 +36,7 @@ impl Host {
     /// those. Whether nothing is missing.
     fn go_on(&mut self, circuit: CircuitId) -> bool {
         let Some(parts) = self.parts.get(&circuit).filter(|parts| parts.published > 0) else { return true };
-        let sent = parts.arena.as_ref().and_then(|arena| arena.view.sent(parts.slot));
+        let sent = parts.state.as_ref().and_then(|state| state.view.sent());
         let newest = parts.slices.back().filter(|newest| newest.generation == parts.published);
         let (Some(sent), Some(newest)) = (sent, newest) else { return true };
         if sent.generation == newest.generation {

@@ -1,4 +1,4 @@
-//! What an end of a circuit holds: slices, and a slot in its program's arena.
+//! What an end of a circuit holds: slices, and the state that its holders share.
 
 use crate::buffer::Opened;
 use crate::host::Host;
@@ -6,10 +6,11 @@ use crate::proof::Cookie;
 use crate::proving::Proof;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
-use crate::session::{ProgramArena, SessionId};
+use crate::session::SessionId;
 use crosslane_fabric::circuit::State;
-use crosslane_shm::arena::{Chosen, ModesSnapshot, Sent, Snapshot};
+use crosslane_passing::Foreign;
 use crosslane_shm::mem::new_slice;
+use crosslane_shm::state::{Chosen, ModesSnapshot, Sent, Snapshot, StateView};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::slice::RETENTION;
@@ -52,6 +53,15 @@ pub struct Slices {
     pub charges: Vec<Charge>,
 }
 
+/// What the holders of an end share.
+#[derive(Debug)]
+pub struct HeldState {
+    /// The memory.
+    pub view: StateView<Foreign>,
+    /// What the user of the program that made it pays for the descriptor.
+    pub charge: Charge,
+}
+
 /// What an end holds besides its state.
 #[derive(Debug)]
 pub struct Parts {
@@ -67,10 +77,8 @@ pub struct Parts {
     pub cookie: Option<Cookie>,
     /// Whether the socket that announced the connection became it.
     pub proof: Proof,
-    /// Slot in the arena.
-    pub slot: u32,
-    /// The owner's arena.
-    pub arena: Option<Rc<ProgramArena>>,
+    /// What its holders share.
+    pub state: Option<HeldState>,
     /// Slices by generation, the oldest that its program may still use first.
     pub slices: VecDeque<Slices>,
     /// What the far end may map, the oldest first.
@@ -109,8 +117,7 @@ impl Parts {
             uid: u32::MAX,
             cookie: None,
             proof: Proof::Unknown,
-            slot: 0,
-            arena: None,
+            state: None,
             slices: slices.into_iter().collect(),
             buffers: VecDeque::new(),
             retention: None,
@@ -142,18 +149,16 @@ impl Parts {
 
     /// What the end has moved so far.
     pub fn traffic(&self) -> Snapshot {
-        match &self.arena {
-            Some(arena) if !self.holders.is_empty() => arena.view.counters(self.slot),
+        match &self.state {
+            Some(state) if !self.holders.is_empty() => state.view.counters(),
             _ => Snapshot::default(),
         }
     }
 
     /// What was chosen for the end, and how it moved its data, sent and received.
     pub fn modes(&self) -> (Chosen, (ModesSnapshot, ModesSnapshot)) {
-        match &self.arena {
-            Some(arena) if !self.holders.is_empty() => {
-                (arena.view.chosen(self.slot), arena.view.modes(self.slot))
-            }
+        match &self.state {
+            Some(state) if !self.holders.is_empty() => (state.view.chosen(), state.view.modes()),
             _ => Default::default(),
         }
     }
@@ -167,9 +172,8 @@ impl Parts {
 
     /// Forgets slices that the program has left behind in both directions: who adopts the end goes on from what is left.
     pub(crate) fn trim(&mut self) {
-        let Some(arena) = &self.arena else { return };
-        let (receives, sends) = (arena.view.receiver(self.slot), arena.view.sent(self.slot));
-        let (Some((receives, _)), Some(sends)) = (receives, sends) else { return };
+        let Some(state) = self.state.as_ref().filter(|_| self.slices.len() > 1) else { return };
+        let (Some((receives, _)), Some(sends)) = (state.view.receiver(), state.view.sent()) else { return };
         let oldest = receives.min(sends.generation);
         while self.slices.len() > 1 && self.slices.front().is_some_and(|old| old.generation < oldest) {
             self.slices.pop_front();
@@ -190,7 +194,7 @@ impl Host {
         self.settle_accounts(circuit, abort);
         let whole = self.leave_slices(circuit);
         if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.arena = None;
+            parts.state = None;
             parts.buffers.clear();
         }
         self.drop_holders(circuit);
@@ -198,7 +202,7 @@ impl Host {
         self.publish_announced();
     }
 
-    /// Adds what an end has moved to the totals, before its slot is used for another.
+    /// Adds what an end has moved to the totals, before its state is let go.
     fn settle_accounts(&mut self, circuit: CircuitId, abort: bool) {
         let Some(parts) = self.parts.get(&circuit) else { return };
         let open = self.circuits.get(circuit).is_some_and(|end| end.state == State::Open);
@@ -274,8 +278,7 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crosslane_client::shared::Shared;
-    use crosslane_shm::arena::{Arena, ArenaView};
+    use crosslane_client::shared::SharedState;
 
     fn slices(generation: u32) -> Slices {
         Slices {
@@ -296,21 +299,17 @@ mod tests {
 
     #[test]
     fn slices_stay_as_long_as_the_program_uses_them_either_way_and_not_without_end() {
-        let (arena, fd) = Arena::create().unwrap();
-        let arena: &'static Arena = Box::leak(Box::new(arena));
+        let (shared, fd) = SharedState::create().unwrap();
         let mut parts = Parts::new(Some(slices(0)), Payer::User(0), Vec::new());
-        parts.slot = arena.allot().unwrap();
-        let view = ArenaView::map(&fd).unwrap();
         let fd = crosslane_passing::Foreign::new(fd, crosslane_passing::Owner::NOBODY);
-        parts.arena =
-            Some(Rc::new(ProgramArena { fd, view, identity: (0, 0), charge: Charge::of_nothing() }));
+        let view = StateView::new(fd).unwrap();
+        parts.state = Some(HeldState { view, charge: Charge::of_nothing() });
         parts.slices.extend([1, 2].map(slices));
         let oldest = |parts: &mut Parts| {
             parts.trim();
             parts.slices.front().map(|slices| slices.generation)
         };
         assert_eq!(oldest(&mut parts), Some(0), "it has not begun");
-        let shared = Shared::of(arena, parts.slot);
         shared.consumer.resume(2, 4096, 4096, 1, 0);
         assert_eq!(oldest(&mut parts), Some(0), "it sends by the first ones");
         shared.producer.resume(1, 4096, 4096, 2, 0);

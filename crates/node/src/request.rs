@@ -2,12 +2,14 @@
 
 use crate::given::{self, Arrived, Given};
 use crate::host::Host;
+use crate::part::HeldState;
 use crate::proof::Proof;
 use crate::quota::Kind;
 use crate::session::{Note, Session, SessionId, Waiting};
 use crate::socket_table::SocketTable;
 use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, has_descriptors};
+use crosslane_shm::state::StateView;
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{DecodeError, PROTOCOL_VERSION};
 use rustix::io::Errno;
@@ -190,9 +192,7 @@ impl Host {
         let mut fds = fds.into_iter();
         let given = fds.next();
         match request {
-            Request::Hello { version, program } => {
-                self.hello(id, version, &program, given);
-            }
+            Request::Hello { version, program } => self.hello(id, version, &program),
             _ if !greeted => self.fail(id, "say Hello first"),
             Request::Listen => {
                 let table = fds.next().and_then(Given::table);
@@ -203,23 +203,17 @@ impl Host {
                     self.abort_unheard();
                 }
             }
-            Request::Connect { remote, slot } => match given {
-                Some(given) => {
-                    if let Some(why) = self.connect(id, remote, slot, given.socket()) {
-                        self.refuse(id, why);
-                    }
-                }
-                None => self.fail(id, "Connect needs the socket"),
-            },
-            Request::Accept { slot } => match given {
-                Some(given) => {
-                    if let Some(why) = self.accept(id, slot, given.socket()) {
-                        self.refuse(id, why);
-                    }
-                    self.publish_announced();
-                }
-                None => self.fail(id, "Accept needs the socket"),
-            },
+            Request::Connect { remote } => {
+                let asked = self.offered(id, given, fds.next());
+                let asked = asked.map(|socket| self.connect(id, remote, socket));
+                self.answer_plain(id, asked);
+            }
+            Request::Accept => {
+                let asked = self.offered(id, given, fds.next());
+                let asked = asked.map(|socket| self.accept(id, socket));
+                self.answer_plain(id, asked);
+                self.publish_announced();
+            }
             Request::Adopt => match given {
                 Some(given) => {
                     if let Some(why) = self.adopt(id, given.socket()) {
@@ -228,6 +222,7 @@ impl Host {
                 }
                 None => self.fail(id, "Adopt needs the socket"),
             },
+            Request::Hold { ends } => self.hold_all(id, &ends),
             Request::Resume { circuit, token, generation } => {
                 self.next_slices(id, circuit, token, generation);
             }
@@ -237,17 +232,17 @@ impl Host {
                 let reply = self.add_waiter(id, given.and_then(Given::event));
                 self.reply(id, &reply);
             }
-            Request::WantBell { circuit, waiter } => self.want_bell(id, circuit, waiter),
-            Request::Ring { circuit, waiter } => self.ring_far(id, circuit, waiter),
-            Request::Share { circuit, buffer, len, reach } => match given.and_then(Given::memory) {
+            Request::WantBell { circuit, token, waiter } => self.want_bell(id, (circuit, token), waiter),
+            Request::Ring { circuit, token, waiter } => self.ring_far(circuit, token, waiter),
+            Request::Share { circuit, token, buffer, len, reach } => match given.and_then(Given::memory) {
                 Some(memory) => {
-                    let reply = self.share(id, circuit, buffer, (len, reach), memory);
+                    let reply = self.share(id, (circuit, token), buffer, (len, reach), memory);
                     self.reply(id, &reply);
                 }
                 None => self.fail(id, "Share needs the memory"),
             },
             Request::Unshare { buffer } => self.unshare(id, buffer),
-            Request::WantBuffer { circuit, buffer } => self.want_buffer(id, circuit, buffer),
+            Request::WantBuffer { circuit, token, buffer } => self.want_buffer(id, (circuit, token), buffer),
             Request::Note { fd, remote, why } => self.note(id, Note { fd, remote, why }),
             Request::Offload => {
                 let reply = self.offload(id, given.into_iter().chain(fds).collect());
@@ -272,7 +267,7 @@ impl Host {
         }
     }
 
-    fn hello(&mut self, id: SessionId, version: u32, program: &str, arena: Option<Given>) {
+    fn hello(&mut self, id: SessionId, version: u32, program: &str) {
         if version != PROTOCOL_VERSION {
             let text = format!(
                 "this program speaks version {version} of the protocol, the daemon {PROTOCOL_VERSION}: install the same release of both"
@@ -280,24 +275,45 @@ impl Host {
             return self.fail(id, &text);
         }
         let welcome = self.welcome();
-        let arena = match arena.map(Given::memory) {
-            Some(None) => return self.fail(id, "the arena cannot be used: it is no memory"),
-            Some(Some(fd)) => match self.charge_session(id, Kind::Descriptors, 1) {
-                Ok(charge) => Some((fd, charge)),
-                Err(text) => return self.fail(id, &text),
-            },
-            None => None,
-        };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if session.greeted {
             return self.fail(id, "Hello was said already");
         }
-        match session.greet(program, arena) {
+        match session.greet(program) {
             Ok(life) => session.reply(&welcome, &[life.as_fd()]),
             Err(error) => {
-                let text = format!("the arena cannot be used: {error}");
+                let text = format!("there is no memory for the session: {error}");
                 self.fail(id, &text);
             }
+        }
+    }
+
+    /// What comes with `Connect` and `Accept`: the socket, and the memory for the end's state, which is kept with the session
+    /// until there is an end. An error says what is wrong with it.
+    fn offered(
+        &mut self,
+        id: SessionId,
+        socket: Option<Given>,
+        memory: Option<Given>,
+    ) -> Result<Option<Proof>, String> {
+        let (Some(socket), Some(memory)) = (socket, memory) else {
+            return Err("the socket and memory for the state are due".to_owned());
+        };
+        let memory = memory.memory().ok_or("the state cannot be used: it is no memory")?;
+        let view = StateView::new(memory).map_err(|error| format!("the state cannot be used: {error}"))?;
+        let charge = self.charge_session(id, Kind::Descriptors, 1)?;
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.offered = Some(HeldState { view, charge });
+        }
+        Ok(socket.socket())
+    }
+
+    /// Answers `Connect` or `Accept`, unless that is a stream, or has to wait.
+    fn answer_plain(&mut self, id: SessionId, asked: Result<Option<Plain>, String>) {
+        match asked {
+            Ok(None) => {}
+            Ok(Some(why)) => self.refuse(id, why),
+            Err(text) => self.fail(id, &text),
         }
     }
 

@@ -176,9 +176,6 @@ impl Host {
         token: u64,
         generation: u32,
     ) -> Option<()> {
-        if !self.shares(session, circuit) {
-            return None;
-        }
         let parts = self.parts.get_mut(&circuit).filter(|parts| parts.token == token)?;
         parts.trim();
         let published = parts.published;
@@ -237,7 +234,7 @@ impl Host {
         let ring = Inbound::map(&newest.inbound, slice_len(newest.ring_max)).ok()?;
         let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
         let reader = || {
-            let (generation, cursor) = parts.arena.as_ref()?.view.receiver(parts.slot)?;
+            let (generation, cursor) = parts.state.as_ref()?.view.receiver()?;
             (generation == newest.generation)
                 .then(|| cursor.checked(newest.ring_max, newest.rx_key))
                 .flatten()

@@ -3,12 +3,12 @@
 use crate::accept::Accepting;
 use crate::buffer::Opened;
 use crate::life::LifePage;
+use crate::part::HeldState;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::socket_table::SocketTable;
 use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, Owner, send};
 use crosslane_shm::MapError;
-use crosslane_shm::arena::ArenaView;
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply};
 use crosslane_wire::{BufferId, ChannelId, CircuitId, PortId, WaiterId};
@@ -33,19 +33,6 @@ const PART: usize = MAX_MESSAGE - 64;
 /// A session, unique within one life of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
-
-/// The arena that a program handed over: for its counters, and for whoever adopts its ends.
-#[derive(Debug)]
-pub struct ProgramArena {
-    /// The memory.
-    pub fd: Foreign,
-    /// Its counters.
-    pub view: ArenaView,
-    /// Device and inode: a forked process hands over the same one.
-    pub identity: (u64, u64),
-    /// What the program's user pays for it.
-    pub charge: Charge,
-}
 
 /// What a session waits for; it is served again when that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +118,8 @@ pub struct Session {
     pub program: String,
     /// Whether `Hello` was said.
     pub greeted: bool,
-    /// The program's arena.
-    pub arena: Option<Rc<ProgramArena>>,
+    /// The memory for the state of the end that its program is asking for.
+    pub offered: Option<HeldState>,
     /// Words that tell of dead circuits.
     pub life: Option<LifePage>,
     /// Its wake events.
@@ -171,7 +158,7 @@ impl Session {
             uid: peer.uid.as_raw(),
             program: String::new(),
             greeted: false,
-            arena: None,
+            offered: None,
             life: None,
             waiters: BTreeSet::new(),
             buffers: BTreeMap::new(),
@@ -200,18 +187,9 @@ impl Session {
         self.socket.owner()
     }
 
-    /// `Hello` was said: takes the arena, and returns the life page's descriptor.
-    pub fn greet(&mut self, program: &str, arena: Option<(Foreign, Charge)>) -> Result<OwnedFd, MapError> {
-        let arena = match arena {
-            Some((fd, charge)) => {
-                let view = ArenaView::map(&fd)?;
-                let status = rustix::fs::fstat(&fd)?;
-                Some(Rc::new(ProgramArena { view, identity: (status.st_dev, status.st_ino), fd, charge }))
-            }
-            None => None,
-        };
+    /// `Hello` was said: returns the life page's descriptor.
+    pub fn greet(&mut self, program: &str) -> Result<OwnedFd, MapError> {
         let (life, fd) = LifePage::create()?;
-        self.arena = arena;
         self.life = Some(life);
         self.program = program.chars().filter(|c| !c.is_control()).collect();
         let end =

@@ -7,7 +7,7 @@ use crate::part::Parts;
 use crate::session::{Session, SessionId};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_fabric::circuit::{End, Far, Role, State};
-use crosslane_shm::arena::{Chooser, ModesSnapshot};
+use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::Transfer;
 use crosslane_wire::{CircuitId, PortId};
 use serde::Serialize;

@@ -2,6 +2,7 @@
 
 mod support;
 
+use crosslane_client::shared::SharedState;
 use crosslane_shm::{Load, Store};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, Request};
@@ -25,10 +26,8 @@ struct Announced {
 
 fn announced() -> Announced {
     let lab = ring(4, "");
-    let (_, fd) = new_arena();
-    let mut client = Client::hello(&lab.control(1), "client", Some(fd.as_fd()));
-    let (_, fd) = new_arena();
-    let mut server = Client::hello(&lab.control(3), "server", Some(fd.as_fd()));
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(3), "server");
     let listener = TcpListener::bind("127.86.0.3:0").unwrap();
     server.listen(&listener);
     let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
@@ -41,7 +40,7 @@ impl Announced {
     fn cables(&self, up: bool) {
         for port in ["c1", "c4"].map(str::to_owned) {
             let request = if up { Request::Mend { port } } else { Request::Cut { port } };
-            assert_eq!(Client::hello(&self.lab.control(1), "lab", None).ask(&request, &[]).0, Reply::Done);
+            assert_eq!(Client::hello(&self.lab.control(1), "lab").ask(&request, &[]).0, Reply::Done);
         }
     }
 
@@ -58,7 +57,8 @@ impl Announced {
     }
 
     fn accept(&self) {
-        self.server.tell(&Request::Accept { slot: 1 }, &[self.sockets.1.as_fd()]);
+        let (_, memory) = SharedState::create().unwrap();
+        self.server.tell(&Request::Accept, &[self.sockets.1.as_fd(), memory.as_fd()]);
     }
 
     /// Nothing is answered for a while.
@@ -76,7 +76,14 @@ impl Announced {
         until("somebody sleeps over it", || {
             let waiter = self.near.inbound.load_u32(WANT_DATA);
             (waiter != 0).then(|| {
-                self.client.tell(&Request::Ring { circuit: self.near.id, waiter: WaiterId(waiter) }, &[]);
+                self.client.tell(
+                    &Request::Ring {
+                        circuit: self.near.id,
+                        token: self.near.token,
+                        waiter: WaiterId(waiter),
+                    },
+                    &[],
+                );
             })
         });
     }

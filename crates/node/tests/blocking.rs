@@ -76,7 +76,7 @@ impl Attacked {
         use std::os::unix::fs::PermissionsExt;
         let folder = self.lab.path("");
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-        Client::hello_as(&self.lab.control(1), 65534, None).unwrap()
+        Client::hello_as(&self.lab.control(1), 65534).unwrap()
     }
 
     /// The stranger's requests with descriptors come while the daemon stands still, and then `go`.
@@ -89,8 +89,8 @@ impl Attacked {
     /// Other users get circuits and a status, soon.
     fn check_others(&self) {
         let start = Instant::now();
-        let mut client = Client::hello(&self.lab.control(1), "client", None);
-        let mut server = Client::hello(&self.lab.control(1), "server", None);
+        let mut client = Client::hello(&self.lab.control(1), "client");
+        let mut server = Client::hello(&self.lab.control(1), "server");
         for _ in 0..20 {
             let listener = TcpListener::bind("127.86.0.1:0").unwrap();
             server.listen(&listener);
@@ -104,7 +104,7 @@ impl Attacked {
 
 fn share() -> Vec<u8> {
     let (circuit, buffer) = (CircuitId(1), BufferId(1));
-    codec::encode(&Request::Share { circuit, buffer, len: 4096, reach: Reach::Load }).unwrap()
+    codec::encode(&Request::Share { circuit, token: 0, buffer, len: 4096, reach: Reach::Load }).unwrap()
 }
 
 /// `None`, and says so, if this test cannot be another user.

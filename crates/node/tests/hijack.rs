@@ -38,18 +38,18 @@ fn local_of(socket: &OwnedFd) -> SocketAddr {
 fn scene(server_host: usize) -> Option<Scene> {
     let lab = Lab::pair();
     let nobody = Client::of_nobody(&lab.control(1), "impostor")?;
-    let mut server = Client::hello(&lab.control(server_host), "server", None);
+    let mut server = Client::hello(&lab.control(server_host), "server");
     let listener = TcpListener::bind(format!("127.86.0.{server_host}:0")).unwrap();
     server.listen(&listener);
     let own = shared_socket("127.86.0.1:0".parse().unwrap());
     let other = shared_socket(local_of(&own));
-    let victim = (Client::hello(&lab.control(1), "victim", None), own);
+    let victim = (Client::hello(&lab.control(1), "victim"), own);
     Some(Scene { lab, victim, impostor: (nobody, other), server, listener })
 }
 
 impl Scene {
     fn connect(&self) -> Request {
-        Request::Connect { remote: self.listener.local_addr().unwrap(), slot: 1 }
+        Request::Connect { remote: self.listener.local_addr().unwrap() }
     }
 
     fn announce(&mut self, is_victim: bool) -> Result<Circuit, Reply> {
@@ -65,7 +65,7 @@ impl Scene {
     }
 
     fn accept(&mut self, accepted: &TcpStream) -> Result<Circuit, Reply> {
-        self.server.circuit(&Request::Accept { slot: 1 }, accepted.as_fd())
+        self.server.circuit(&Request::Accept, accepted.as_fd())
     }
 }
 
@@ -139,7 +139,7 @@ fn a_program_that_is_gone_before_it_is_accepted_has_still_sent_what_it_sent() {
         scene.announce(true).expect("the victim's circuit");
         let accepted = scene.make();
         let path = scene.lab.control(1);
-        let next = (Client::hello(&path, "next", None), shared_socket("127.86.0.1:0".parse().unwrap()));
+        let next = (Client::hello(&path, "next"), shared_socket("127.86.0.1:0".parse().unwrap()));
         drop(std::mem::replace(&mut scene.victim, next));
         scene.lab.wait(1, "its end is closed", |status| {
             let circuits = status["circuits"].as_array().unwrap();

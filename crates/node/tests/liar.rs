@@ -2,6 +2,7 @@
 
 mod support;
 
+use crosslane_client::shared::SharedState;
 use crosslane_wire::control::{Closing, Control, Handed, LinkState, Refusal};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
 use crosslane_wire::slice::slice_len;
@@ -24,8 +25,8 @@ fn lab_with_liar() -> (Lab, Liar) {
 
 /// A circuit inside host 1, which nothing that a neighbour says may touch.
 fn bystander(lab: &Lab) -> (Client, Client, TcpListener, Circuit) {
-    let mut client = Client::hello(&lab.control(1), "client", None);
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(1), "server");
     let listener = TcpListener::bind("127.86.0.1:0").unwrap();
     server.listen(&listener);
     let (_socket, circuit) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
@@ -198,7 +199,7 @@ fn a_neighbour_that_does_not_answer_costs_a_connect_but_milliseconds() {
     };
     liar.say(&Control::LinkStates(vec![own]));
     lab.wait_hosts(1, &[2]);
-    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut client = Client::hello(&lab.control(1), "client");
     let began = Instant::now();
     let (_socket, circuit) = client.connect_to("127.86.0.1:0", "127.86.0.2:80".parse().unwrap());
     let why = crosslane_wire::local::Plain::Refused(Refusal::Timeout);
@@ -215,7 +216,7 @@ fn circuit_from(
     liar: &mut Liar,
     lab: &Lab,
 ) -> (Client, Circuit, ChannelId, (TcpListener, std::net::TcpStream)) {
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut server = Client::hello(&lab.control(1), "server");
     let listener = TcpListener::bind("127.86.0.1:0").unwrap();
     server.listen(&listener);
     let socket = bound_socket("127.86.0.2:0");
@@ -224,7 +225,8 @@ fn circuit_from(
     let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
     let Control::Opened { peer, .. } = liar.open(tuple, range) else { panic!("refused") };
     let (near, far) = finish(socket, &listener);
-    server.tell(&Request::Accept { slot: 1 }, &[far.as_fd()]);
+    let (_, memory) = SharedState::create().unwrap();
+    server.tell(&Request::Accept, &[far.as_fd(), memory.as_fd()]);
     assert_eq!(liar.hear(), Control::Prove { channel: ChannelId(5) });
     liar.say(&Control::Proven { channel: peer, is_so: true });
     let circuit = server.granted().unwrap();
@@ -235,7 +237,7 @@ fn circuit_from(
 fn a_neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
     let (lab, mut liar) = lab_with_liar();
     let (mut server, circuit, own, _sockets) = circuit_from(&mut liar, &lab);
-    let want = Request::WantBuffer { circuit: circuit.id, buffer: BufferId(7) };
+    let want = Request::WantBuffer { circuit: circuit.id, token: circuit.token, buffer: BufferId(7) };
     let nothing = Reply::Buffer { shape: None };
     let handed = |handle, len| Some(Handed { handle, len, reach: Reach::Load });
     for handed in [None, handed(1, 4096), handed(u64::MAX, u64::MAX)] {
@@ -257,7 +259,7 @@ fn an_open_that_cannot_come_this_way_is_refused() {
     lab.start(1);
     lab.start(3);
     let mut liar = Liar::new(&lab, "c", 2);
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut server = Client::hello(&lab.control(1), "server");
     let listener = TcpListener::bind("127.86.0.1:0").unwrap();
     server.listen(&listener);
     lab.wait_hosts(1, &[2, 3]);

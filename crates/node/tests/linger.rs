@@ -2,9 +2,9 @@
 
 mod support;
 
+use crosslane_client::shared::SharedState;
 use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Grant, NoNext};
-use crosslane_shm::arena::Arena;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::{Caching, Inbound, Load, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_word};
@@ -26,13 +26,13 @@ impl Daemon for Deaf {
         Err(NoNext::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         true
     }
 }
 
 /// The client's end, used by a program that does not look at its life page.
-fn deaf_end(joined: &Joined, arena: &'static Arena) -> End {
+fn deaf_end(joined: &Joined, state: SharedState) -> End {
     let near = &joined.near;
     let len = slice_len(RING_MAX);
     let slices = Slices {
@@ -46,17 +46,17 @@ fn deaf_end(joined: &Joined, arena: &'static Arena) -> End {
         retention: Some(Retention::map(&near.fds[2]).unwrap()),
     };
     let (circuit, token, tuple) = (near.id, near.token, near.tuple);
-    let grant = Grant { circuit, token, tuple, client: true, life: 0, slot: near.slot, slices, arena: None };
-    End::prepare(&grant, arena);
-    End::begin(grant, arena, Box::leak(Box::default()), &Deaf).unwrap()
+    let grant = Grant { circuit, token, tuple, client: true, life: 0, slices, state };
+    End::prepare(&grant);
+    End::begin(grant, Box::leak(Box::default()), &Deaf).unwrap()
 }
 
 #[test]
 fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
     let mut lab = ring(4, "");
     let mut joined = join(&lab, 3);
-    let arena: &'static Arena = Box::leak(Box::new(joined.arena.take().unwrap()));
-    let end = deaf_end(&joined, arena);
+    let (state, _) = joined.near.state.take().unwrap();
+    let end = deaf_end(&joined, state);
     let between = if lab.status(2)["counters"]["transits"] == 1 { 2 } else { 4 };
     let pid = Pid::from_child(lab.daemon(between));
     kill_process(pid, Signal::STOP).unwrap();

@@ -24,8 +24,8 @@ fn lab(log: Option<Stdio>) -> Lab {
 
 /// A program complains again and again about its own stream, with a text that would be lines of their own.
 fn flood(lab: &Lab) {
-    let mut client = Client::hello(&lab.control(1), "forger\n", None);
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut client = Client::hello(&lab.control(1), "forger\n");
+    let mut server = Client::hello(&lab.control(1), "server");
     let listener = TcpListener::bind("127.86.0.1:0").unwrap();
     server.listen(&listener);
     let (_socket, end) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());

@@ -4,7 +4,7 @@ mod support;
 
 use crosslane_port::Port;
 use crosslane_port::soft::{SoftConfig, SoftPort};
-use crosslane_shm::{Caching, Outbound, Store, arena};
+use crosslane_shm::{Caching, Outbound, Store, state};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, Plain, Reply, Request};
 use crosslane_wire::scratchpad::{BELL_SETUP, Setup};
@@ -24,14 +24,14 @@ struct Joined {
 }
 
 fn join(lab: &Lab) -> Joined {
-    let mut client = Client::hello(&lab.control(1), "client", None);
-    let mut server = Client::hello(&lab.control(2), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(2), "server");
     let listener = TcpListener::bind("127.86.0.2:0").unwrap();
     server.listen(&listener);
     let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
     let near = near.unwrap();
     let sockets = finish(socket, &listener);
-    let far = server.circuit(&Request::Accept { slot: 2 }, sockets.1.as_fd()).unwrap();
+    let far = server.circuit(&Request::Accept, sockets.1.as_fd()).unwrap();
     Joined { client, server, listener, ends: (near, far), sockets }
 }
 
@@ -45,7 +45,7 @@ fn a_circuit_between_two_hosts() {
     assert_eq!(status["circuits"][0]["program"], "client");
     assert_eq!(status["circuits"][0]["peer"], 2);
     assert_eq!(status["ports"][0]["window_used"], window_bare() + (1 << 20) + 4096);
-    let unknown = joined.client.circuit(&Request::Accept { slot: 3 }, joined.sockets.1.as_fd());
+    let unknown = joined.client.circuit(&Request::Accept, joined.sockets.1.as_fd());
     assert_eq!(unknown.unwrap_err(), Reply::Plain { why: Plain::NotAnnounced });
     joined.client.tell(&Request::Close { circuit: joined.ends.0.id, token: 1, abort: true }, &[]);
     assert_eq!(lab.status(1)["circuits"][0]["state"], "open", "a wrong token closes nothing");
@@ -60,7 +60,7 @@ fn a_circuit_between_two_hosts() {
 #[test]
 fn refusals_have_reasons_and_leave_nothing() {
     let lab = Lab::pair();
-    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut client = Client::hello(&lab.control(1), "client");
     for (local, remote, why) in [
         ("127.86.0.1:0", "127.86.0.2:9", Plain::Refused(Refusal::NoListener)),
         ("127.86.0.1:0", "127.86.0.1:9", Plain::Refused(Refusal::NoListener)),
@@ -74,7 +74,7 @@ fn refusals_have_reasons_and_leave_nothing() {
     let loose =
         rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
     let remote = "127.86.0.2:9".parse().unwrap();
-    let circuit = client.circuit(&Request::Connect { remote, slot: 1 }, loose.as_fd());
+    let circuit = client.circuit(&Request::Connect { remote }, loose.as_fd());
     assert_eq!(circuit.unwrap_err(), Reply::Plain { why: Plain::NoPort });
     let plain = lab.status(1)["counters"]["plain"].clone();
     assert_eq!((plain["NoListener"].as_u64(), plain["NoPort"].as_u64()), (Some(2), Some(1)));
@@ -93,7 +93,7 @@ fn the_death_of_a_session_frees_everything_and_leaves_the_news_to_tcp() {
     drop(joined.server);
     lab.wait_idle(1);
     lab.wait_idle(2);
-    let mut client = Client::hello(&lab.control(1), "client", None);
+    let mut client = Client::hello(&lab.control(1), "client");
     let (_socket, circuit) = client.connect_to("127.86.0.1:0", joined.listener.local_addr().unwrap());
     assert_eq!(circuit.unwrap_err(), Reply::Plain { why: Plain::Refused(Refusal::NoListener) });
 }
@@ -101,8 +101,8 @@ fn the_death_of_a_session_frees_everything_and_leaves_the_news_to_tcp() {
 #[test]
 fn a_pending_end_goes_with_its_listener() {
     let lab = Lab::pair();
-    let mut client = Client::hello(&lab.control(1), "client", None);
-    let mut server = Client::hello(&lab.control(2), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(2), "server");
     let listener = TcpListener::bind("127.86.0.2:0").unwrap();
     let address = listener.local_addr().unwrap();
     server.listen(&listener);
@@ -160,7 +160,7 @@ fn bells_are_handed_over_and_rung_by_proxy() {
     let Reply::Waiter { waiter } = joined.server.ask(&Request::Waiter, &[bell.as_fd()]).0 else {
         panic!("no waiter")
     };
-    let want = Request::WantBell { circuit: joined.ends.0.id, waiter };
+    let want = Request::WantBell { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
     for _ in 0..2 {
         let (reply, fds) = joined.client.ask(&want, &[]);
         assert_eq!(reply, Reply::Bell { found: true });
@@ -168,9 +168,13 @@ fn bells_are_handed_over_and_rung_by_proxy() {
         wait_readable(bell.as_fd());
         rustix::io::read(&bell, &mut [0; 8]).unwrap();
     }
-    joined.client.tell(&Request::Ring { circuit: joined.ends.0.id, waiter }, &[]);
+    joined.client.tell(&Request::Ring { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter }, &[]);
     wait_readable(bell.as_fd());
-    let wrong = Request::WantBell { circuit: joined.ends.0.id, waiter: crosslane_wire::WaiterId(99) };
+    let wrong = Request::WantBell {
+        circuit: joined.ends.0.id,
+        token: joined.ends.0.token,
+        waiter: crosslane_wire::WaiterId(99),
+    };
     assert_eq!(joined.client.ask(&wrong, &[]).0, Reply::Bell { found: false });
     let file = std::fs::File::open("/dev/zero").unwrap();
     assert!(matches!(joined.client.ask(&Request::Waiter, &[file.as_fd()]).0, Reply::Error { .. }));
@@ -186,8 +190,8 @@ fn out_of_window_memory_is_refused_and_comes_back() {
     lab.start(2);
     lab.wait_hosts(1, &[2]);
     lab.wait_hosts(2, &[1]);
-    let mut client = Client::hello(&lab.control(1), "client", None);
-    let mut server = Client::hello(&lab.control(2), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(2), "server");
     let listener = TcpListener::bind("127.86.0.2:0").unwrap();
     server.listen(&listener);
     let mut held = Vec::new();
@@ -266,8 +270,8 @@ fn another_protocol_version_and_rubbish_are_refused() {
 #[test]
 fn a_thousand_connections_leak_nothing() {
     let mut lab = Lab::pair();
-    let mut client = Client::hello(&lab.control(1), "client", None);
-    let mut server = Client::hello(&lab.control(2), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(2), "server");
     let listener = TcpListener::bind("127.86.0.2:0").unwrap();
     server.listen(&listener);
     let descriptors = |lab: &mut Lab, number| {
@@ -279,7 +283,7 @@ fn a_thousand_connections_leak_nothing() {
         let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
         let near = near.unwrap();
         let (_near, accepted) = finish(socket, &listener);
-        let far = server.circuit(&Request::Accept { slot: 2 }, accepted.as_fd()).unwrap();
+        let far = server.circuit(&Request::Accept, accepted.as_fd()).unwrap();
         let (first, second) = if round % 2 == 0 { (&near, &far) } else { (&far, &near) };
         let (one, two) = if round % 2 == 0 { (&client, &server) } else { (&server, &client) };
         one.close(first, false);
@@ -305,9 +309,9 @@ fn counts_that_programs_wrote_end_no_daemon() {
     let lab = Lab::pair();
     for _ in 0..3 {
         let stream = joined::join(&lab, 2);
-        let arena = Outbound::map(&stream.arena_fd, arena::LEN, Caching::WriteBack).unwrap();
-        let slot = stream.near.slot as usize * arena::SLOT;
-        (0..8).for_each(|word| arena.store_u64(slot + word * 8, u64::MAX / 2 + 1));
+        let (_, memory) = stream.near.state.as_ref().unwrap();
+        let state = Outbound::map(memory, state::LEN, Caching::WriteBack).unwrap();
+        (0..8).for_each(|word| state.store_u64(word * 8, u64::MAX / 2 + 1));
         lab.status(1);
         stream.client.close(&stream.near, false);
         stream.server.close(&stream.far, false);

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use support::joined::join_by;
-use support::{Circuit, Client, Lab, TestPort, finish, may_be_others, new_arena, new_eventfd, port, until};
+use support::{Circuit, Client, Lab, TestPort, finish, may_be_others, new_eventfd, port, until};
 
 const GREEDY: u32 = 4001;
 const OTHER: u32 = 4002;
@@ -49,7 +49,7 @@ fn sessions_of_a_user_are_bounded_and_another_has_its_own() {
         return;
     }
     let lab = alone("[quota]\nsessions = 5");
-    let hello = |uid| Client::hello_as(&lab.control(1), uid, None);
+    let hello = |uid| Client::hello_as(&lab.control(1), uid);
     let held: Vec<Client> = std::iter::from_fn(|| hello(GREEDY)).take(20).collect();
     assert_eq!((held.len(), used(&lab, GREEDY, "sessions")), (5, 5));
     assert!(hello(OTHER).is_some());
@@ -63,7 +63,7 @@ fn sessions_of_a_user_are_bounded_and_another_has_its_own() {
 fn sessions_that_never_greet_end() {
     let lab = alone("");
     let silent = Client::connect(&lab.control(1)).unwrap();
-    let (mut greeted, mut buffer) = (Client::hello(&lab.control(1), "greeted", None), [0; 1]);
+    let (mut greeted, mut buffer) = (Client::hello(&lab.control(1), "greeted"), [0; 1]);
     until("the silent one is closed", || {
         let flags = rustix::net::RecvFlags::DONTWAIT;
         matches!(rustix::net::recv(silent.socket(), &mut buffer, flags), Ok((0, _))).then_some(())
@@ -78,12 +78,11 @@ fn descriptors_of_a_user_are_bounded_over_all_its_sessions() {
     }
     let lab = alone("[quota]\ndescriptors = 40");
     let mut sessions: Vec<Client> =
-        (0..4).map(|_| Client::hello_as(&lab.control(1), GREEDY, None).unwrap()).collect();
+        (0..4).map(|_| Client::hello_as(&lab.control(1), GREEDY).unwrap()).collect();
     let waiters: usize = sessions.iter_mut().map(|one| as_often_as(one, ask_waiter, 100)).sum();
     assert_eq!((waiters, used(&lab, GREEDY, "descriptors")), (36, 40));
-    let (_arena, fd) = new_arena();
-    assert!(Client::hello_as(&lab.control(1), GREEDY, Some(fd.as_fd())).is_none());
-    let mut other = Client::hello_as(&lab.control(1), OTHER, Some(fd.as_fd())).unwrap();
+    assert!(Client::hello_as(&lab.control(1), GREEDY).is_none());
+    let mut other = Client::hello_as(&lab.control(1), OTHER).unwrap();
     assert!(matches!(ask_waiter(&mut other), Reply::Waiter { .. }));
     sessions.truncate(1);
     until("they are given back", || (used(&lab, GREEDY, "descriptors") < 40).then_some(()));
@@ -98,7 +97,7 @@ fn without_any_configuration_a_user_leaves_descriptors_to_others() {
     let event = new_eventfd();
     let mut sessions = Vec::new();
     loop {
-        let Some(mut session) = Client::hello_as(&lab.control(1), GREEDY, None) else { break };
+        let Some(mut session) = Client::hello_as(&lab.control(1), GREEDY) else { break };
         let ask = |one: &mut Client| one.ask(&Request::Waiter, &[event.as_fd()]).0;
         let got = as_often_as(&mut session, ask, 4000);
         sessions.push(session);
@@ -107,11 +106,9 @@ fn without_any_configuration_a_user_leaves_descriptors_to_others() {
         }
         assert!(sessions.len() < 200, "there is no end to it");
     }
-    let (_arena, fd) = new_arena();
-    let mut other =
-        Client::hello_as(&lab.control(1), OTHER, Some(fd.as_fd())).expect("room for another user");
+    let mut other = Client::hello_as(&lab.control(1), OTHER).expect("room for another user");
     assert_eq!(as_often_as(&mut other, ask_waiter, 50), 50);
-    let mut root = Client::hello(&lab.control(1), "root", Some(fd.as_fd()));
+    let mut root = Client::hello(&lab.control(1), "root");
     assert_eq!(as_often_as(&mut root, ask_waiter, 50), 50);
 }
 
@@ -125,9 +122,9 @@ fn listeners_of_a_user_are_bounded_over_all_its_sessions() {
     let heard = |client: &mut Client| {
         sockets.iter().filter(|one| client.ask(&Request::Listen, &[one.as_fd()]).0 == Reply::Done).count()
     };
-    let mut greedy = [(); 2].map(|()| Client::hello_as(&lab.control(1), GREEDY, None).unwrap());
+    let mut greedy = [(); 2].map(|()| Client::hello_as(&lab.control(1), GREEDY).unwrap());
     assert_eq!(greedy.each_mut().map(heard), [7, 0]);
-    assert_eq!(heard(&mut Client::hello_as(&lab.control(1), OTHER, None).unwrap()), 10);
+    assert_eq!(heard(&mut Client::hello_as(&lab.control(1), OTHER).unwrap()), 10);
     greedy[0].tell(&Request::Unlisten { address: sockets[0].local_addr().unwrap() }, &[]);
     assert_eq!(heard(&mut greedy[1]), 1);
 }
@@ -135,7 +132,7 @@ fn listeners_of_a_user_are_bounded_over_all_its_sessions() {
 #[test]
 fn descriptors_that_have_no_place_end_no_session() {
     let lab = alone("");
-    let mut client = Client::hello(&lab.control(1), "generous", None);
+    let mut client = Client::hello(&lab.control(1), "generous");
     let event = new_eventfd();
     let many = [event.as_fd(); 20];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(20))];
@@ -166,9 +163,9 @@ fn no_more() -> Reply {
     Reply::Plain { why: Plain::Refused(Refusal::Quota) }
 }
 
-/// A session of a user with an arena.
+/// A session of a user.
 fn program(lab: &Lab, uid: u32) -> Client {
-    Client::hello_as(&lab.control(1), uid, Some(new_arena().1.as_fd())).expect("a session")
+    Client::hello_as(&lab.control(1), uid).expect("a session")
 }
 
 #[test]
@@ -190,7 +187,7 @@ fn circuits_of_a_user_are_bounded_and_the_accepting_user_pays_for_what_it_accept
     assert_eq!([used(&lab, GREEDY, "circuits"), used(&lab, OTHER, "circuits")], [20, 0]);
     let (socket, _) = ends.pop().unwrap();
     let (_ours, theirs) = finish(socket, &listener);
-    server.circuit(&Request::Accept { slot: 1 }, theirs.as_fd()).expect("it was announced");
+    server.circuit(&Request::Accept, theirs.as_fd()).expect("it was announced");
     assert_eq!([used(&lab, GREEDY, "circuits"), used(&lab, OTHER, "circuits")], [19, 1]);
     assert_eq!(used(&lab, GREEDY, "pending"), 9);
     drop(greedy);
@@ -206,7 +203,7 @@ fn ends_that_nobody_accepts_are_bounded_for_each_user() {
     let lab = alone("[quota]\npending = 5");
     let listener = TcpListener::bind("127.86.0.1:0").unwrap();
     program(&lab, OTHER).listen(&listener);
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut server = Client::hello(&lab.control(1), "server");
     server.listen(&listener);
     let taken = [GREEDY, OTHER].map(|uid| connect_on(&mut program(&lab, uid), &listener, 9).0.len());
     assert_eq!(taken, [5, 5]);
@@ -223,7 +220,7 @@ fn a_listener_whose_user_has_all_it_may_have_is_met_by_tcp() {
     server.listen(&listener);
     let (mut ends, _) = connect_on(&mut client, &listener, 1);
     let (_ours, theirs) = finish(ends.pop().unwrap().0, &listener);
-    server.circuit(&Request::Accept { slot: 1 }, theirs.as_fd()).expect("it was announced");
+    server.circuit(&Request::Accept, theirs.as_fd()).expect("it was announced");
     let (ends, refused) = connect_on(&mut client, &listener, 9);
     assert_eq!((ends.len(), refused), (0, no_more()));
 }
@@ -252,15 +249,14 @@ fn a_user_who_fills_the_windows_leaves_room_for_others_and_for_moves() {
         return;
     }
     let lab = narrow_ring();
-    let mut server = Client::hello(&lab.control(2), "server", Some(new_arena().1.as_fd()));
+    let mut server = Client::hello(&lab.control(2), "server");
     let listener = TcpListener::bind("127.86.0.2:0").unwrap();
     server.listen(&listener);
-    let arena = new_arena();
-    let other = Client::hello_as(&lab.control(1), OTHER, Some(arena.1.as_fd())).unwrap();
-    let stream = join_by(&lab, 2, other, arena);
+    let other = Client::hello_as(&lab.control(1), OTHER).unwrap();
+    let stream = join_by(&lab, 2, other);
     let mut greedy = program(&lab, GREEDY);
     let near = TcpListener::bind("127.86.0.3:0").unwrap();
-    let mut neighbour = Client::hello(&lab.control(3), "server", Some(new_arena().1.as_fd()));
+    let mut neighbour = Client::hello(&lab.control(3), "server");
     neighbour.listen(&near);
     let taken = [&listener, &near].map(|listener| connect_on(&mut greedy, listener, 400));
     let counts = taken.each_ref().map(|(ends, _)| ends.len());
@@ -270,7 +266,7 @@ fn a_user_who_fills_the_windows_leaves_room_for_others_and_for_moves() {
     let (more, _) = connect_on(&mut program(&lab, OTHER), &listener, 3);
     assert_eq!(more.len(), 3);
     // and its stream finds its way when a cable is cut, though all those of the other look for one, too.
-    let mut tool = Client::hello(&lab.control(1), "lab", None);
+    let mut tool = Client::hello(&lab.control(1), "lab");
     assert_eq!(tool.ask(&Request::Cut { port: "c12".to_owned() }, &[]).0, Reply::Done);
     until("the stream goes on", || {
         let word = stream.client.life(&stream.near);
@@ -291,6 +287,6 @@ fn users_see_what_they_have_and_may_have() {
     };
     assert!(capacity("descriptors").is_some() && capacity("window") > Some(1 << 29));
     assert!(quota["payers"].as_array().unwrap().iter().any(|payer| payer["holds"]["sessions"]["used"] == 1));
-    let text = Client::hello(&lab.control(1), "metrics", None).text(&Request::Metrics);
+    let text = Client::hello(&lab.control(1), "metrics").text(&Request::Metrics);
     assert!(text.contains("crosslane_quota_refused_total{kind=\"window\"} 0"), "{text}");
 }

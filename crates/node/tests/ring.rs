@@ -7,7 +7,7 @@ use crosslane_wire::local::{Reply, Request};
 use support::*;
 
 fn echo(lab: &Lab, from: usize, to: u16) -> (Option<u64>, u8) {
-    let mut tool = Client::hello(&lab.control(from), "ping", None);
+    let mut tool = Client::hello(&lab.control(from), "ping");
     match tool.ask(&Request::Echo { to: HostId(to) }, &[]).0 {
         Reply::Echo { round_trip_ns, hops } => (round_trip_ns, hops),
         other => panic!("no echo but {other:?}"),
@@ -60,7 +60,7 @@ fn link(status: &serde_json::Value, port: &str) -> String {
 }
 
 fn order(lab: &Lab, host: usize, request: &Request) -> Reply {
-    Client::hello(&lab.control(host), "lab", None).ask(request, &[]).0
+    Client::hello(&lab.control(host), "lab").ask(request, &[]).0
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn strangers_cut_nothing() {
     let answer = std::thread::spawn(move || {
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-        Client::hello(&control, "stranger", None).ask(&Request::Cut { port: "c".to_owned() }, &[]).0
+        Client::hello(&control, "stranger").ask(&Request::Cut { port: "c".to_owned() }, &[]).0
     });
     let answer = answer.join().unwrap();
     assert!(matches!(&answer, Reply::Error { text } if text.contains("only root")), "{answer:?}");

@@ -2,11 +2,13 @@
 
 mod support;
 
+use crosslane_client::shared::SharedState;
+use crosslane_shm::mem::new_slice;
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{HostId, PROTOCOL_VERSION};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Output};
 use std::sync::atomic::Ordering;
 use support::*;
@@ -32,8 +34,8 @@ fn a_circuit_between_two_programs_of_one_host() {
         ("[::1]:0", "[::]:0", "::1"),
         ("127.86.0.1:0", "127.86.0.1:0", "127.86.0.1"),
     ] {
-        let mut client = Client::hello(&lab.control(1), "client", None);
-        let mut server = Client::hello(&lab.control(1), "server", None);
+        let mut client = Client::hello(&lab.control(1), "client");
+        let mut server = Client::hello(&lab.control(1), "server");
         let listener = TcpListener::bind(bind).unwrap();
         server.listen(&listener);
         let target = (remote, listener.local_addr().unwrap().port());
@@ -42,7 +44,7 @@ fn a_circuit_between_two_programs_of_one_host() {
         let near = near.unwrap();
         rustix::net::connect(&socket, &address).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        let far = server.circuit(&Request::Accept { slot: 1 }, accepted.as_fd()).unwrap();
+        let far = server.circuit(&Request::Accept, accepted.as_fd()).unwrap();
         check_joined(&near, &far);
         client.close(&near, false);
         server.close(&far, false);
@@ -51,17 +53,17 @@ fn a_circuit_between_two_programs_of_one_host() {
 }
 
 #[test]
-fn bytes_are_counted_from_the_arenas_of_open_and_closed_streams() {
+fn bytes_are_counted_from_the_states_of_open_and_closed_streams() {
     let lab = alone();
-    let (arena, fd) = new_arena();
-    let mut client = Client::hello(&lab.control(1), "client", Some(fd.as_fd()));
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(1), "server");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     server.listen(&listener);
     let (socket, near) = client.connect_to("127.0.0.1:0", listener.local_addr().unwrap());
     let (near, _sockets) = (near.unwrap(), finish(socket, &listener));
-    arena.counters(near.slot).tx_bytes.store(1234, Ordering::Relaxed);
-    arena.counters(near.slot).rx_bytes.store(77, Ordering::Relaxed);
+    let (state, _) = near.state.as_ref().unwrap();
+    state.counters.tx_bytes.store(1234, Ordering::Relaxed);
+    state.counters.rx_bytes.store(77, Ordering::Relaxed);
     let counters = |lab: &Lab| {
         let status = lab.status(1);
         let number = |name: &str| status["counters"][name].as_u64().unwrap();
@@ -76,19 +78,19 @@ fn bytes_are_counted_from_the_arenas_of_open_and_closed_streams() {
 #[test]
 fn an_adopted_end_outlives_the_session_that_made_it() {
     let lab = alone();
-    let (_arena, fd) = new_arena();
-    let mut client = Client::hello(&lab.control(1), "client", Some(fd.as_fd()));
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(1), "server");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     server.listen(&listener);
     let (socket, near) = client.connect_to("127.0.0.1:0", listener.local_addr().unwrap());
     let near = near.unwrap();
     let (near_socket, far_socket) = finish(socket, &listener);
-    let far = server.circuit(&Request::Accept { slot: 1 }, far_socket.as_fd()).unwrap();
-    let mut heir = Client::hello(&lab.control(1), "heir", None);
+    let far = server.circuit(&Request::Accept, far_socket.as_fd()).unwrap();
+    let mut heir = Client::hello(&lab.control(1), "heir");
     let adopted = heir.circuit(&Request::Adopt, near_socket.as_fd()).unwrap();
-    assert_eq!((adopted.id, adopted.slot, adopted.fds.len()), (near.id, near.slot, 3));
-    assert_eq!(rustix::fs::fstat(&adopted.fds[2]).unwrap().st_ino, rustix::fs::fstat(&fd).unwrap().st_ino);
+    assert_eq!((adopted.id, adopted.fds.len()), (near.id, 3));
+    let number = |fd: &OwnedFd| rustix::fs::fstat(fd).unwrap().st_ino;
+    assert_eq!(number(&adopted.fds[2]), number(&near.state.as_ref().unwrap().1));
     check_joined(&adopted, &far);
     drop(client);
     lab.wait(1, "session gone", |status| status["sessions"] == 3);
@@ -104,14 +106,14 @@ fn an_adopted_end_outlives_the_session_that_made_it() {
 #[test]
 fn an_end_that_nobody_holds_is_collected() {
     let lab = alone();
-    let mut client = Client::hello(&lab.control(1), "client", None);
-    let mut server = Client::hello(&lab.control(1), "server", None);
+    let mut client = Client::hello(&lab.control(1), "client");
+    let mut server = Client::hello(&lab.control(1), "server");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     server.listen(&listener);
     let (socket, near) = client.connect_to("127.0.0.1:0", listener.local_addr().unwrap());
     let near = near.unwrap();
     let (near_socket, far_socket) = finish(socket, &listener);
-    let far = server.circuit(&Request::Accept { slot: 1 }, far_socket.as_fd()).unwrap();
+    let far = server.circuit(&Request::Accept, far_socket.as_fd()).unwrap();
     drop(near_socket);
     drop(far_socket);
     server.close(&far, false);
@@ -126,7 +128,7 @@ fn tools_get_texts_and_echoes() {
     lab.configure(1, 1, &[], "metrics = \"127.0.0.1:0\"");
     assert!(crosslaned(&lab.path("1.toml"), &["--check"]).status.success());
     lab.start(1);
-    let mut tool = Client::hello(&lab.control(1), "tool", None);
+    let mut tool = Client::hello(&lab.control(1), "tool");
     assert!(tool.text(&Request::Metrics).contains("\ncrosslane_streams_open 0\n"));
     assert!(tool.text(&Request::Hosts).contains("127.86.0.1 h1\n"));
     let remote = "10.0.0.1:80".parse().unwrap();
@@ -190,19 +192,25 @@ fn strange_requests_are_answered_and_harm_nobody() {
     assert!(matches!(stranger.ask(&hello, &[]).0, Reply::Error { text } if text.contains("version")));
     let file = std::fs::File::open("/dev/null").unwrap();
     let hello = Request::Hello { version: PROTOCOL_VERSION, program: "x".repeat(5000) };
-    assert!(matches!(stranger.ask(&hello, &[file.as_fd()]).0, Reply::Error { .. }));
-    assert!(matches!(stranger.ask(&hello, &[]).0, Reply::Welcome { .. }));
-    for request in [Request::Listen, Request::Accept { slot: 0 }, Request::Adopt, Request::Waiter] {
+    assert!(matches!(stranger.ask(&hello, &[file.as_fd()]).0, Reply::Welcome { .. }));
+    assert!(matches!(stranger.ask(&hello, &[]).0, Reply::Error { .. }), "it was said already");
+    for request in [Request::Listen, Request::Accept, Request::Adopt, Request::Waiter] {
         assert!(matches!(stranger.ask(&request, &[]).0, Reply::Error { .. }));
     }
     assert!(matches!(stranger.ask(&Request::Listen, &[file.as_fd()]).0, Reply::Error { .. }));
-    assert!(matches!(stranger.ask(&Request::Accept { slot: 0 }, &[file.as_fd()]).0, Reply::Plain { .. }));
+    let (_, state) = SharedState::create().unwrap();
+    let accept = |client: &mut Client, memory: &OwnedFd| {
+        client.ask(&Request::Accept, &[file.as_fd(), memory.as_fd()]).0
+    };
+    assert!(matches!(accept(&mut stranger, &state), Reply::Plain { .. }));
+    let long = new_slice("state", 8192).unwrap();
+    assert!(matches!(accept(&mut stranger, &long), Reply::Error { text } if text.contains("state")));
     assert_eq!(lab.status(1)["host"], 1);
 }
 
 /// The rules that a new session is told.
 fn rules_of(lab: &Lab) -> Vec<String> {
-    let client = Client::hello(&lab.control(1), "test", None);
+    let client = Client::hello(&lab.control(1), "test");
     let Some(Reply::Welcome { rules, .. }) = client.welcome else { panic!("no welcome") };
     rules.iter().map(crosslane_node::rule::text).collect()
 }

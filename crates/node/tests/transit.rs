@@ -21,7 +21,8 @@ fn pass(sender: &Client, from: &Circuit, to: &Circuit, word: u64) {
     until("the record is pumped on", || {
         let waiter = from.inbound.load_u32(WANT_DATA);
         if waiter != 0 {
-            sender.tell(&Request::Ring { circuit: from.id, waiter: WaiterId(waiter) }, &[]);
+            sender
+                .tell(&Request::Ring { circuit: from.id, token: from.token, waiter: WaiterId(waiter) }, &[]);
         }
         (to.inbound.load_u64(RING) == mark(to.keys.0, 0)).then_some(())
     });
@@ -62,7 +63,7 @@ fn a_lost_circuit_goes_on_the_other_way_round() {
         } else {
             Request::Mend { port: cut.to_owned() }
         };
-        let done = Client::hello(&lab.control(1), "lab", None).ask(&request, &[]).0;
+        let done = Client::hello(&lab.control(1), "lab").ask(&request, &[]).0;
         assert_eq!(done, Reply::Done);
         let good = life_word(generation, LIFE_ALIVE);
         until("it goes on", || (joined.client.life(&joined.near) >> 8 == generation).then_some(()));
@@ -99,16 +100,16 @@ fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
     let joined = join(&lab, 2);
     let port = "c1".to_owned();
     for (generation, request) in [(1, Request::Cut { port: port.clone() }), (2, Request::Mend { port })] {
-        assert_eq!(Client::hello(&lab.control(1), "lab", None).ask(&request, &[]).0, Reply::Done);
+        assert_eq!(Client::hello(&lab.control(1), "lab").ask(&request, &[]).0, Reply::Done);
         let good = life_word(generation, LIFE_ALIVE);
         until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
     }
-    let mut heir = Client::hello(&lab.control(1), "heir", None);
+    let mut heir = Client::hello(&lab.control(1), "heir");
     let (reply, fds) = heir.ask(&Request::Adopt, &[joined.sockets.0.as_fd()]);
     let Reply::Circuit { circuit, token, generation, transit, retained, .. } = reply else {
         panic!("no circuit but {reply:?}")
     };
-    // With the arena, which is the last of them.
+    // With the end's state, which is the last of them.
     assert_eq!((generation, transit, retained, fds.len()), (0, false, true, 4));
     for (has, through) in [(0, true), (1, false)] {
         let (reply, fds) = heir.ask(&Request::Resume { circuit, token, generation: has }, &[]);
@@ -118,10 +119,10 @@ fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
 }
 
 #[test]
-fn slices_of_the_next_generation_need_the_token_and_a_holder() {
+fn slices_of_the_next_generation_need_the_token_of_that_very_end() {
     let lab = ring(3, "");
-    let mut joined = join(&lab, 2);
-    let done = Client::hello(&lab.control(1), "lab", None).ask(&Request::Cut { port: "c1".to_owned() }, &[]);
+    let (mut joined, other) = (join(&lab, 2), join(&lab, 2));
+    let done = Client::hello(&lab.control(1), "lab").ask(&Request::Cut { port: "c1".to_owned() }, &[]);
     assert_eq!(done.0, Reply::Done);
     until("it goes on", || (joined.client.life(&joined.near) == life_word(1, LIFE_ALIVE)).then_some(()));
     let (circuit, token) = (joined.near.id, joined.near.token);
@@ -129,9 +130,11 @@ fn slices_of_the_next_generation_need_the_token_and_a_holder() {
         client.ask(&Request::Resume { circuit, token, generation }, &[]).0
     };
     let nothing = Reply::Plain { why: Plain::System };
-    let mut stranger = Client::hello(&lab.control(1), "stranger", None);
-    assert_eq!(ask(&mut stranger, token, 0), nothing);
-    assert_eq!(ask(&mut joined.client, token ^ 1, 0), nothing);
+    let mut stranger = Client::hello(&lab.control(1), "stranger");
+    for wrong in [0, token ^ 1, other.near.token, joined.far.token] {
+        assert_eq!(ask(&mut stranger, wrong, 0), nothing);
+        assert_eq!(ask(&mut joined.client, wrong, 0), nothing);
+    }
     assert_eq!(ask(&mut joined.client, token, 1), nothing);
     assert!(matches!(ask(&mut joined.client, token, 0), Reply::Resumed { generation: 1, .. }));
 }
@@ -143,7 +146,7 @@ fn what_is_cut_off_dies_in_time_and_the_rest_goes_on() {
     let other = join(&lab, 3);
     for (host, port) in [(1, "c1"), (2, "c2")] {
         let request = Request::Cut { port: port.to_owned() };
-        assert_eq!(Client::hello(&lab.control(host), "lab", None).ask(&request, &[]).0, Reply::Done);
+        assert_eq!(Client::hello(&lab.control(host), "lab").ask(&request, &[]).0, Reply::Done);
     }
     let reason = |word: u32| word & 0xff;
     until("dead here", || (reason(joined.client.life(&joined.near)) == LIFE_CABLE).then_some(()));
@@ -202,7 +205,7 @@ fn a_moving_stream_is_shown_as_such() {
     let joined = join(&lab, 2);
     for (host, port) in [(1, "c1"), (1, "c3")] {
         let request = Request::Cut { port: port.to_owned() };
-        assert_eq!(Client::hello(&lab.control(host), "lab", None).ask(&request, &[]).0, Reply::Done);
+        assert_eq!(Client::hello(&lab.control(host), "lab").ask(&request, &[]).0, Reply::Done);
     }
     let status = lab.wait(1, "it moves", |status| {
         status["circuits"][0]["state"] == "moving" && status["hosts"].as_array().unwrap().is_empty()
@@ -210,7 +213,7 @@ fn a_moving_stream_is_shown_as_such() {
     assert_eq!(joined.client.life(&joined.near) & 0xff, LIFE_MOVING);
     assert!(status["counters"]["moves"].as_u64().unwrap() >= 1);
     let request = Request::Mend { port: "c3".to_owned() };
-    assert_eq!(Client::hello(&lab.control(1), "lab", None).ask(&request, &[]).0, Reply::Done);
+    assert_eq!(Client::hello(&lab.control(1), "lab").ask(&request, &[]).0, Reply::Done);
     until("it goes on", || {
         let word = joined.client.life(&joined.near);
         (word & 0xff == LIFE_ALIVE && word >> 8 > 0).then_some(())
@@ -236,7 +239,7 @@ fn a_host_is_put_into_a_running_ring_and_taken_out() {
     let cable = |up: bool| {
         let port = "c1".to_owned();
         let request = if up { Request::Mend { port } } else { Request::Cut { port } };
-        assert_eq!(Client::hello(&control, "lab", None).ask(&request, &[]).0, Reply::Done);
+        assert_eq!(Client::hello(&control, "lab").ask(&request, &[]).0, Reply::Done);
     };
     (1..=3).for_each(|host| lab.start(host));
     lab.wait_hosts(1, &[2, 3]);

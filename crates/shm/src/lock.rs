@@ -122,6 +122,18 @@ impl<T> Locked<T> {
     }
 }
 
+impl<'a> Guard<'a> {
+    /// The lock stays taken until [`Self::kept`] has it again.
+    pub fn keep(self) {
+        core::mem::forget(self);
+    }
+
+    /// Of a lock that this process [kept](Self::keep).
+    pub fn kept(lock: &'a Lock) -> Self {
+        Self(lock)
+    }
+}
+
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {

@@ -106,6 +106,11 @@ impl Mapping {
     }
 
     #[inline]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(offset <= self.len && len <= self.len - offset, "offset outside the slice");
         // SAFETY: the range lies inside the mapping, as just checked.

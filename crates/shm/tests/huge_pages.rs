@@ -1,10 +1,10 @@
 //! Memory of huge pages is refused wherever a descriptor is mapped.
 
-use crosslane_shm::arena::{Arena, ArenaView};
 use crosslane_shm::desk::Desk;
 use crosslane_shm::far::check_buffer;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::mem::check_memory;
+use crosslane_shm::state::{State, StateView};
 use crosslane_shm::{Caching, FarBuffer, Inbound, MapError, Outbound};
 use crosslane_wire::Reach;
 use crosslane_wire::buffer::memory_len;
@@ -30,15 +30,15 @@ fn refused<T: Debug>(outcome: Result<T, MapError>) {
 }
 
 #[test]
-fn slices_desks_arenas_and_life_pages_are_refused() {
+fn slices_desks_states_and_life_pages_are_refused() {
     let Some(fd) = huge(HUGE, SealFlags::empty()) else { return };
     refused(check_memory(&fd, HUGE));
     refused(Inbound::map(&fd, HUGE));
     refused(Outbound::map(&fd, HUGE, Caching::WriteBack));
     // Before the length is looked at, so that no length makes a difference.
     refused(Desk::open(&fd));
-    refused(Arena::open(&fd));
-    refused(ArenaView::map(&fd));
+    refused(State::open(&fd));
+    refused(StateView::new(fd.try_clone().unwrap()));
     assert!(LifePage::map(&fd).is_none());
 }
 

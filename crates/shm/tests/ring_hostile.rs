@@ -5,8 +5,8 @@
 
 mod memory;
 
-use crosslane_shm::arena::{self, Arena, ArenaDesk};
 use crosslane_shm::ring::{Consumer, Producer, Violation};
+use crosslane_shm::state::{self, State, StateView};
 use crosslane_shm::{Caching, Load, Outbound, Store};
 use crosslane_wire::record::{BULK, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark};
 use crosslane_wire::slice::{CREDIT, LINE, RING, slice_len};
@@ -271,15 +271,14 @@ fn more_than_the_credit_allows_is_refused() {
 fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
     const RING_MAX: u64 = 1 << 18;
     const WORDS: u64 = 48;
-    let (arena, fd) = Arena::create().unwrap();
-    let slot = arena.allot().unwrap();
-    let program = Outbound::map(&fd, arena::LEN, Caching::WriteBack).unwrap();
-    let desk = ArenaDesk::map(&fd).unwrap();
+    let (_state, fd) = State::create().unwrap();
+    let program = Outbound::map(&fd, state::LEN, Caching::WriteBack).unwrap();
+    let desk = StateView::new(fd).unwrap().desk().unwrap();
     let held = std::panic::AssertUnwindSafe((program, desk));
     bolero::check!().for_each(move |input: &[u8]| {
         let (program, desk) = &*held;
         let choices = Choices(Cell::new(input));
-        let (producer, consumer) = desk.rings(slot).unwrap();
+        let (producer, consumer) = desk.rings();
         producer.resume(3, 1 << 16, RING_MAX, KEY, 77);
         consumer.resume(3, 1 << 16, RING_MAX, KEY, 77);
         for _ in 0..choices.byte() % 4 {
@@ -290,7 +289,7 @@ fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
                 2 => LINE * u64::from(choices.byte()),
                 _ => choices.record(),
             };
-            let at = slot as usize * arena::SLOT + 64 + usize::try_from(word * 8).unwrap();
+            let at = 64 + usize::try_from(word * 8).unwrap();
             program.store_u64(at, value);
         }
         let ((ring, _), (_, credits)) = (memory::slice(slice_len(RING_MAX)), memory::slice(slice_len(64)));

@@ -24,7 +24,6 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{End, Grant};
-use crosslane_shm::arena::Arena;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Request, Use};
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
@@ -109,8 +108,7 @@ pub fn accepted(fd: c_int) {
         return;
     }
     let losses = watch::losses();
-    let Some(slot) = process::arena().and_then(Arena::allot) else { return reset(fd) };
-    match process::circuit(&Request::Accept { slot }, fd, ANSWER_TIMEOUT) {
+    match process::circuit(&Request::Accept, fd, ANSWER_TIMEOUT) {
         Ok((grant, life)) => {
             let Some(held) = begin(grant, life) else { return reset(fd) };
             if held.was_attached() {
@@ -121,14 +119,9 @@ pub fn accepted(fd: c_int) {
                 stays_plain(fd, Plain::NotAnnounced);
             }
         }
-        Err(NoCircuit::Plain(why)) => {
-            free(slot);
-            stays_plain(fd, why);
-        }
-        Err(NoCircuit::Silent) => {
-            free(slot);
-            if has_bytes(fd) { stays_plain(fd, Plain::System) } else { reset(fd) }
-        }
+        Err(NoCircuit::Plain(why)) => stays_plain(fd, why),
+        Err(NoCircuit::Silent) if has_bytes(fd) => stays_plain(fd, Plain::System),
+        Err(NoCircuit::Silent) => reset(fd),
     }
 }
 
@@ -248,10 +241,8 @@ pub fn adopt(fd: c_int) {
         return;
     }
     let losses = watch::losses();
-    let Ok((mut grant, life)) = process::circuit(&Request::Adopt, fd, ANSWER_TIMEOUT) else { return };
-    let Some(arena) = grant.arena.take().and_then(|fd| Arena::open(&fd).ok()) else { return };
-    let arena: &'static Arena = Box::leak(Box::new(arena));
-    let end = End::resume(grant, arena, life, &DAEMON);
+    let Ok((grant, life)) = process::circuit(&Request::Adopt, fd, ANSWER_TIMEOUT) else { return };
+    let end = End::resume(grant, life, &DAEMON);
     end.shared().counters.refs.fetch_max(1, Relaxed);
     end.forget_waiters();
     if let Some(index) = table::place(end) {
@@ -269,36 +260,28 @@ pub fn note(fd: c_int, remote: SocketAddr, why: Plain) {
 
 fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     own_port(fd)?;
-    let slot = process::arena().and_then(Arena::allot).ok_or(Plain::NoSlot)?;
     let nonblocking = status_flags(fd) & libc::O_NONBLOCK != 0;
     let patience = if nonblocking { PATIENCE } else { ANSWER_TIMEOUT };
-    match process::circuit(&Request::Connect { remote, slot }, fd, patience) {
+    match process::circuit(&Request::Connect { remote }, fd, patience) {
         Ok((grant, life)) => begin(grant, life).map(|held| held.index).ok_or(Plain::NoSlot),
-        Err(why) => {
-            free(slot);
-            match why {
-                NoCircuit::Plain(why) => Err(why),
-                NoCircuit::Silent => Err(Plain::System),
-            }
-        }
+        Err(NoCircuit::Plain(why)) => Err(why),
+        Err(NoCircuit::Silent) => Err(Plain::System),
     }
 }
 
-/// The circuit and its slot are given back if this fails.
+/// The circuit is given back if this fails.
 fn begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
-    let (circuit, token, slot) = (grant.circuit, grant.token, grant.slot);
+    let (circuit, token) = (grant.circuit, grant.token);
     let begun = try_begin(grant, life);
     if begun.is_none() {
         process::tell(&Request::Close { circuit, token, abort: true });
-        free(slot);
     }
     begun
 }
 
 fn try_begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
-    let arena = process::arena()?;
-    End::prepare(&grant, arena);
-    let end = End::begin(grant, arena, life, &DAEMON).ok()?;
+    End::prepare(&grant);
+    let end = End::begin(grant, life, &DAEMON).ok()?;
     end.shared().status.born.store(end_of_life::now_ms(), Relaxed);
     end.shared().sending.budget.reset(process::spin_ns());
     end.shared().receiving.budget.reset(process::spin_ns());
@@ -329,12 +312,6 @@ fn check_losses(held: &Held, losses: u32) {
 fn status_flags(fd: c_int) -> c_int {
     // SAFETY: F_GETFL takes no argument.
     unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) }
-}
-
-fn free(slot: u32) {
-    if let Some(arena) = process::arena() {
-        arena.counters(slot).refs.store(0, Relaxed);
-    }
 }
 
 /// Gives an unbound socket a port, as `connect` would do by itself, so that the connection can be announced. The

@@ -5,7 +5,7 @@ use crate::table::{self, Held, Kind};
 use crate::{address, attach, process, rules};
 use core::ffi::{c_int, c_void};
 use crosslane_client::end::chosen::Statistics;
-use crosslane_shm::arena::{Chooser, ModesSnapshot};
+use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::{Direction, Transfer};
 use libc::socklen_t;
 

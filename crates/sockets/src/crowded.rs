@@ -10,15 +10,17 @@ use crosslane_client::{Grant, SessionError};
 use crosslane_wire::local::{Plain, Request};
 use rustix::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// Asks once more for the circuit that was granted for `socket`. The grant has no arena: it is this process's own.
-pub fn adopt(session: &Session, socket: BorrowedFd<'_>) -> Result<Result<Grant, Plain>, SessionError> {
+/// Asks once more for the circuit that was granted for `socket`.
+pub fn ask(
+    session: &Session,
+    request: &Request,
+    socket: BorrowedFd<'_>,
+) -> Result<Result<Grant, Plain>, SessionError> {
     let before = block_signals();
     let outcome = std::thread::scope(|scope| {
         let work = || {
             leave_table(&[session.socket().as_raw_fd(), socket.as_raw_fd()])?;
-            let grant = session.circuit(&Request::Adopt, socket)?;
-            // Closed here, in the table in which it has its number.
-            Ok(grant.map(|grant| Grant { arena: None, ..grant }))
+            session.circuit(request, socket)
         };
         let thread = std::thread::Builder::new().spawn_scoped(scope, work);
         let thread = thread.map_err(|_| SessionError::Refused("no thread".to_owned()))?;

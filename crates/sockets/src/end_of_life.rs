@@ -4,7 +4,6 @@ use crate::table::{self, Held};
 use crate::{process, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use crosslane_shm::arena::ENDING;
 use crosslane_stream::{Direction, Side};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
@@ -44,7 +43,7 @@ pub fn unreferred(held: &Held) {
 /// A circuit whose connection did not come about.
 pub fn give_up(held: &Held) {
     close_circuit(held, true);
-    held.shared().counters.refs.store(ENDING, Relaxed);
+    held.shared().counters.refs.store(0, Relaxed);
     table::release(held);
 }
 

@@ -1,17 +1,17 @@
-//! What this process shares among its threads: the session with the daemon, the arena, the rules.
+//! What this process shares among its threads: the session with the daemon, the rules.
 
+use crate::hook::descriptor::streams;
 use crate::watch::{self, Watched};
 use crate::{crowded, own, thread};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::session::{self, ANSWER_TIMEOUT, Session};
 use crosslane_client::{Grant, SessionError};
-use crosslane_shm::account;
-use crosslane_shm::arena::Arena;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::{MapError, account};
 use crosslane_wire::PROTOCOL_VERSION;
-use crosslane_wire::local::{Plain, Reply, Request, Rule};
+use crosslane_wire::local::{HOLD_MAX, Plain, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -73,8 +73,6 @@ static GLOBAL: Global = Global {
     state: UnsafeCell::new(State { link: None, tried: None, warned: false, retired: None }),
 };
 static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
-static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
-static ARENA_FD: AtomicU32 = AtomicU32::new(0);
 static SOCKET_PATH: OnceLock<PathBuf> = OnceLock::new();
 static PID: AtomicU32 = AtomicU32::new(0);
 /// Raised at each new session, so that listeners and waiters are registered again.
@@ -103,12 +101,6 @@ pub fn spin_ns() -> u32 {
 #[inline]
 pub fn spinners() -> u32 {
     welcome().map_or(0, |welcome| welcome.spinners)
-}
-
-/// The arena for new streams of this process.
-pub fn arena() -> Option<&'static Arena> {
-    // SAFETY: set once to a leaked box, never freed.
-    unsafe { ARENA.load(Ordering::Acquire).as_ref() }
 }
 
 /// Whether we run in the process that made the tables, rather than in a child of `vfork` that borrows its memory.
@@ -307,13 +299,19 @@ pub fn circuit(
     let answer = on_session(|session, link| {
         link.settle(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
         let answer = match session.circuit_within(request, socket, patience) {
-            Err(SessionError::NoRoom { circuit, token }) => match crowded::adopt(session, socket) {
-                Ok(Ok(grant)) => Ok(grant),
-                failed => {
-                    session.tell(&Request::Close { circuit, token, abort: true })?;
-                    return Err(failed.err().unwrap_or(SessionError::NoRoom { circuit, token }));
+            Err(SessionError::NoRoom { circuit, token }) => {
+                match crowded::ask(session, &Request::Adopt, socket) {
+                    Ok(Ok(grant)) => Ok(grant),
+                    failed => {
+                        // An end that was to be adopted has other holders.
+                        if *request != Request::Adopt {
+                            session.tell(&Request::Close { circuit, token, abort: true })?;
+                        }
+                        return Err(failed.err().unwrap_or(SessionError::NoRoom { circuit, token }));
+                    }
                 }
-            },
+            }
+            Err(SessionError::Map(MapError::System(Errno::MFILE))) => crowded::ask(session, request, socket)?,
             answer => answer?,
         };
         Ok(answer.map(|grant| (link.life.word(grant.life), grant)))
@@ -343,6 +341,7 @@ fn connect(state: &mut State) -> Option<()> {
     match open() {
         Ok(link) => {
             watch::begin(link.socket, SESSIONS.fetch_add(1, Ordering::Relaxed) + 1);
+            hold_streams(&link);
             state.link = Some(link);
             Some(())
         }
@@ -356,14 +355,22 @@ fn connect(state: &mut State) -> Option<()> {
     }
 }
 
+/// The streams that this process has by a `fork`: from now on they are ends of its own session as well, and its sleepers
+/// are woken when their circuits move.
+fn hold_streams(link: &Link) {
+    let ends: Vec<_> = streams().iter().map(|end| (end.circuit(), end.token())).collect();
+    // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
+    let session = unsafe { OwnedFd::from_raw_fd(link.socket) };
+    let session = core::mem::ManuallyDrop::new(Session::from_socket(session));
+    for ends in ends.chunks(HOLD_MAX) {
+        let _ = session.tell(&Request::Hold { ends: ends.to_vec() });
+    }
+}
+
 fn open() -> Result<Link, SessionError> {
-    make_arena()?;
     let session = Session::connect(SOCKET_PATH.get_or_init(socket_path))?;
     let hello = Request::Hello { version: PROTOCOL_VERSION, program: crate::rules::program().to_owned() };
-    let arena_fd = RawFd::try_from(ARENA_FD.load(Ordering::Relaxed)).unwrap_or(-1);
-    // SAFETY: made by `make_arena`, never closed.
-    let arena_fd = unsafe { BorrowedFd::borrow_raw(arena_fd) };
-    let (reply, fds) = session.request(&hello, &[arena_fd])?;
+    let (reply, fds) = session.request(&hello, &[])?;
     match reply {
         Reply::Welcome { rules, spin_ns, .. } => {
             let life = fds.first().and_then(LifePage::map).ok_or(SessionError::Unexpected("no life page"))?;
@@ -381,15 +388,6 @@ fn open() -> Result<Link, SessionError> {
         Reply::Error { text } => Err(SessionError::Refused(text)),
         _ => Err(SessionError::Unexpected("a welcome was due")),
     }
-}
-
-fn make_arena() -> Result<(), SessionError> {
-    if ARENA.load(Ordering::Relaxed).is_null() {
-        let (arena, fd) = Arena::create()?;
-        ARENA_FD.store(own::hide(fd).unsigned_abs(), Ordering::Relaxed);
-        ARENA.store(Box::into_raw(Box::new(arena)), Ordering::Release);
-    }
-    Ok(())
 }
 
 /// One line on standard error, once a process.

@@ -25,22 +25,22 @@ impl Daemon for BySession {
         answer.flatten().ok_or(NoNext::Never)
     }
 
-    fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool {
-        process::tell(&Request::Ring { circuit, waiter })
+    fn ring(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
+        process::tell(&Request::Ring { circuit, token, waiter })
     }
 
-    fn share(&self, circuit: CircuitId, located: &Located) -> Result<(), NoBuffer> {
+    fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), NoBuffer> {
         if process::is_reentered() {
             return Err(NoBuffer::Later);
         }
-        process::with_session(|session, _| session.share(circuit, located)).ok_or(NoBuffer::Never)
+        process::with_session(|session, _| session.share(circuit, token, located)).ok_or(NoBuffer::Never)
     }
 
-    fn far_buffer(&self, circuit: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+    fn far_buffer(&self, circuit: CircuitId, token: u64, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
         if process::is_reentered() {
             return Err(NoBuffer::Later);
         }
-        let answer = process::with_session(|session, _| session.far_buffer(circuit, buffer));
+        let answer = process::with_session(|session, _| session.far_buffer(circuit, token, buffer));
         answer.flatten().ok_or(NoBuffer::Never)
     }
 

@@ -271,10 +271,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         if self.place.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: we were the last user, and `at` gives out no more once `users` is 0.
-            let end = unsafe { (*self.place.end.get()).take() };
-            if let Some(end) = end {
-                end.shared().counters.free_if_ending();
-            }
+            drop(unsafe { (*self.place.end.get()).take() });
             give_free(self.index);
         }
     }

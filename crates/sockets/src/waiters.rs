@@ -208,7 +208,7 @@ pub fn before_sandbox() {
 #[cold]
 fn ring_slowly(end: &Held, waiter: WaiterId) {
     end.shared().counters.bells.fetch_add(1, Ordering::Relaxed);
-    let circuit = end.circuit();
+    let (circuit, token) = (end.circuit(), end.token());
     let tuple = end.tuple();
     // Both ends inside one host count the same waiters, so it may be one of ours: then nobody needs to be asked.
     if tuple.client.ip() == tuple.server.ip() && ring_own(waiter) {
@@ -218,7 +218,8 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
         if end.shared().status.client.load(Ordering::Relaxed) != 0 { tuple.server } else { tuple.client };
     let between = end.detour().map(|generation| (circuit.0, generation));
     let key = (far.ip().to_canonical(), between, waiter.0);
-    let bell = known(key).or_else(|| if end.is_patient() { find(circuit, waiter, key) } else { None });
+    let bell =
+        known(key).or_else(|| if end.is_patient() { find((circuit, token), waiter, key) } else { None });
     // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
     match bell.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }) {
         Some(bell) if never_blocks(bell) => {
@@ -228,7 +229,7 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
             if found.is_none() {
                 end.not_found();
             }
-            if !process::tell(&Request::Ring { circuit, waiter }) {
+            if !process::tell(&Request::Ring { circuit, token, waiter }) {
                 end.ring_again();
             }
         }
@@ -247,8 +248,8 @@ fn known(key: Owner) -> Option<RawFd> {
         .and_then(|(fd, session)| (session == process::sessions()).then_some(fd))
 }
 
-fn find(circuit: CircuitId, waiter: WaiterId, key: Owner) -> Option<RawFd> {
-    let request = Request::WantBell { circuit, waiter };
+fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<RawFd> {
+    let request = Request::WantBell { circuit, token, waiter };
     let (reply, fds) = process::with_session(|session, _| session.request(&request, &[]))?;
     let bell = match reply {
         Reply::Bell { found: true } => fds.into_iter().next()?,

@@ -27,6 +27,8 @@ pub const LIFE_MOVING: u32 = 5;
 const LIFE_REASON: u32 = 0xff;
 /// Words in a life page: most circuit ends of one session.
 pub const LIFE_WORDS: u32 = 65536;
+/// Most ends in one [`Request::Hold`].
+pub const HOLD_MAX: usize = 256;
 
 /// A word of the life page: the end's newest generation, and how that one is.
 pub const fn life_word(generation: u32, reason: u32) -> u32 {
@@ -46,8 +48,7 @@ pub const fn life_reason(word: u32) -> u32 {
 /// A request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// First packet of a session. Descriptor: the memory that holds this program's stream ends (its *arena*), of
-    /// which the daemon reads the counters; none from a tool. Answer: [`Reply::Welcome`].
+    /// First packet of a session. Answer: [`Reply::Welcome`].
     Hello {
         /// [`crate::PROTOCOL_VERSION`].
         version: u32,
@@ -63,22 +64,25 @@ pub enum Request {
         /// Address as `getsockname` had it.
         address: SocketAddr,
     },
-    /// "I am about to connect there." Descriptor: the socket, bound but not yet connected. Answer:
-    /// [`Reply::Circuit`] or [`Reply::Plain`]. For a non-stream answer nothing needs to be undone.
+    /// "I am about to connect there." Descriptors: the socket, bound but not yet connected, and the memory that will
+    /// hold the end's state, of which the daemon reads the counters. Answer: [`Reply::Circuit`] or [`Reply::Plain`]. For
+    /// a non-stream answer nothing needs to be undone.
     Connect {
         /// Where to.
         remote: SocketAddr,
-        /// Slot in the arena that will hold this end.
-        slot: u32,
     },
-    /// "I accepted this." Descriptor: the connected socket. Answer: [`Reply::Circuit`] or [`Reply::Plain`].
-    Accept {
-        /// Slot in the arena that will hold this end.
-        slot: u32,
-    },
+    /// "I accepted this." Descriptors: the connected socket, and the memory that will hold the end's state. Answer:
+    /// [`Reply::Circuit`] or [`Reply::Plain`].
+    Accept,
     /// "I hold this socket of a stream but not its slices" (after exec, or passed to me). Descriptor: the socket.
-    /// Answer: [`Reply::Circuit`] with a third descriptor, the arena that the end lives in, or [`Reply::Plain`].
+    /// Answer: [`Reply::Circuit`] with one descriptor more, the memory that holds this end's state, or [`Reply::Plain`].
     Adopt,
+    /// "I hold these ends, by a `fork`, or from before this session": they live as long as it, and its wake events are
+    /// rung for them. Each end with the key that came with it, as proof; what is wrong is passed over. No answer.
+    Hold {
+        /// The ends, [`HOLD_MAX`] at most.
+        ends: Vec<(CircuitId, u64)>,
+    },
     /// "My end goes on in another generation of slices: give me the one after this." Answer: [`Reply::Resumed`] with two
     /// or three descriptors, or [`Reply::Plain`] if there is none (any more).
     Resume {
@@ -113,6 +117,8 @@ pub enum Request {
     WantBell {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
         /// The far side's waiter.
         waiter: WaiterId,
     },
@@ -120,6 +126,8 @@ pub enum Request {
     Ring {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
         /// The far side's waiter.
         waiter: WaiterId,
     },
@@ -128,6 +136,8 @@ pub enum Request {
     Share {
         /// The circuit.
         circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
         /// The buffer's name.
         buffer: BufferId,
         /// Its bytes, without the page behind them: see [`crate::buffer`].
@@ -144,6 +154,8 @@ pub enum Request {
     WantBuffer {
         /// A circuit whose far end opened it.
         circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
         /// The buffer's name.
         buffer: BufferId,
     },
@@ -340,8 +352,6 @@ pub enum Reply {
         tx_key: u64,
         /// Index into the life page.
         life: u32,
-        /// Slot in the arena (of [`Request::Adopt`]: in the arena that comes with it).
-        slot: u32,
         /// Generation of the slices; 0 unless the end was adopted.
         generation: u32,
         /// Whether there are hosts between: the end of the stream is when the slice says so, not when the kernel does; and

@@ -2,7 +2,7 @@
 
 use super::End;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::arena::{Chooser, ModesSnapshot};
+use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::Transfer;
 
 /// What a stream has moved, and how.

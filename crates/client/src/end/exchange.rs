@@ -62,7 +62,7 @@ impl End {
         if self.detour().is_some() {
             return Err(NoBuffer::Never);
         }
-        self.daemon.share(self.circuit, located)?;
+        self.daemon.share(self.circuit, self.token, located)?;
         self.exchange.remember(located.id);
         Ok(())
     }
@@ -85,7 +85,7 @@ impl End {
         if self.exchange.unfound.load(Relaxed) >= PATIENCE || self.detour().is_some() {
             return Err(NoBuffer::Never);
         }
-        let found = self.daemon.far_buffer(self.circuit, buffer).inspect_err(|why| {
+        let found = self.daemon.far_buffer(self.circuit, self.token, buffer).inspect_err(|why| {
             self.exchange.unfound.fetch_add(u32::from(*why == NoBuffer::Never), Relaxed);
         })?;
         let found = far::keep(tid, &self.exchange.user, buffer, found)?;

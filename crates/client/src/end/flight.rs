@@ -4,7 +4,7 @@ use super::{End, Failure, Moved, add};
 use crate::offload::{Flight, Handed};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::desk::Way;
-use crosslane_shm::lock::Guard;
+use crosslane_shm::lock::{Guard, Lock};
 use crosslane_stream::Direction;
 use crosslane_wire::record::Kind;
 
@@ -18,7 +18,6 @@ pub(crate) struct Aloft {
     way: Way,
     /// Units that were sent before.
     begin: u64,
-    _guard: Guard<'static>,
 }
 
 impl Aloft {
@@ -40,10 +39,7 @@ impl End {
         way: Way,
         spans: impl Iterator<Item = (u64, usize)> + Clone,
     ) -> Result<Option<Aloft>, Failure> {
-        let lock = match way {
-            Way::Out => &self.shared.sending.lock,
-            Way::In => &self.shared.receiving.lock,
-        };
+        let lock = self.lock_of(way);
         // Whichever thread lands it: the lock is this process's as long as that lives.
         let Some(guard) = lock.try_lock(own_number()) else { return Ok(None) };
         let (generation, rung) = match way {
@@ -57,7 +53,17 @@ impl End {
         order.rung = rung.load(Relaxed);
         let begin = self.shared.producer.units();
         let flight = engine.launch(way, &order);
-        Ok(flight.map(|flight| Aloft { flight, way, begin, _guard: guard }))
+        Ok(flight.map(|flight| {
+            guard.keep();
+            Aloft { flight, way, begin }
+        }))
+    }
+
+    fn lock_of(&self, way: Way) -> &Lock {
+        match way {
+            Way::Out => &self.shared.sending.lock,
+            Way::In => &self.shared.receiving.lock,
+        }
     }
 
     fn may_fly_out(&self, tid: u32) -> Result<bool, Failure> {
@@ -95,6 +101,8 @@ impl End {
     }
 
     fn settle_flight(&self, tid: u32, aloft: &Aloft, handed: Handed) -> Result<Moved, Failure> {
+        // It was kept by `launch`.
+        let _guard = Guard::kept(self.lock_of(aloft.way));
         match aloft.way {
             Way::Out => self.guarded(self.settle_out(tid, aloft.begin, handed)),
             Way::In => self.guarded(self.settle_in(handed)),

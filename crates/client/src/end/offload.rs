@@ -6,10 +6,10 @@ use super::{End, Failure, Generation};
 use crate::offload::{self, Handed, Offload};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
-use crosslane_shm::arena::Modes;
 use crosslane_shm::buffer::locate;
 use crosslane_shm::desk::{Order, SPANS, Way};
 use crosslane_shm::remote::Span;
+use crosslane_shm::state::Modes;
 use crosslane_stream::Direction;
 use crosslane_wire::Reach;
 use crosslane_wire::record::Kind;
@@ -221,8 +221,6 @@ impl End {
             Handed::Fault { bytes: 0 } => Err(Failure::Fault),
             Handed::Fault { bytes } => Ok(bytes),
             Handed::Lost => {
-                // The engine may still write into the slot: nobody gets it again.
-                self.shared.counters.refs.fetch_add(1, Relaxed);
                 self.break_off(libc::ECONNRESET);
                 Err(Failure::Reset)
             }

@@ -86,7 +86,7 @@ impl End {
         }
         if self.shared.producer.units() > before
             && let Some(waiter) = self.data_bell(tx)
-            && !self.daemon.ring(self.circuit, waiter)
+            && !self.daemon.ring(self.circuit, self.token, waiter)
         {
             self.ring_again();
         }

@@ -6,7 +6,6 @@ use crate::session::Session;
 use crate::slices::Next;
 use crate::{Daemon, End, Grant, NoBuffer, NoNext, SessionError};
 use crosslane_shm::FarBuffer;
-use crosslane_shm::arena::Arena;
 use crosslane_shm::buffer::Located;
 use crosslane_shm::life::LifePage;
 use crosslane_wire::local::{Plain, Reply, Request};
@@ -24,7 +23,6 @@ pub(crate) struct Attachment {
     link: Mutex<Link>,
     /// The session's socket, to see its end.
     socket: OwnedFd,
-    arena: &'static Arena,
     life: LifePage,
     host: HostId,
     addresses: Vec<IpAddr>,
@@ -43,15 +41,11 @@ struct Link {
 }
 
 impl Attachment {
-    /// Opens a session with the daemon whose control socket is `path`. The ends of its streams live in `arena`.
-    pub(super) fn open(
-        path: &Path,
-        arena: &'static Arena,
-        arena_fd: BorrowedFd<'_>,
-    ) -> Result<&'static Self, Error> {
+    /// Opens a session with the daemon whose control socket is `path`.
+    pub(super) fn open(path: &Path) -> Result<&'static Self, Error> {
         let session = Session::connect(path)?;
         let hello = Request::Hello { version: PROTOCOL_VERSION, program: program() };
-        let (reply, fds) = session.request(&hello, &[arena_fd])?;
+        let (reply, fds) = session.request(&hello, &[])?;
         let (host, addresses, subnets, spin_ns) = match reply {
             Reply::Welcome { host, addresses, subnets, spin_ns, .. } => (host, addresses, subnets, spin_ns),
             Reply::Error { text } => return Err(SessionError::Refused(text).into()),
@@ -62,7 +56,7 @@ impl Attachment {
         let spin_ns = if super::wait::has_one_processor() { 0 } else { spin_ns };
         let (link, idle) = (Mutex::new(Link { session, owed: 0 }), Mutex::new(Vec::new()));
         let offload = OnceLock::new();
-        let attachment = Self { link, socket, arena, life, host, addresses, subnets, spin_ns, idle, offload };
+        let attachment = Self { link, socket, life, host, addresses, subnets, spin_ns, idle, offload };
         Ok(Box::leak(Box::new(attachment)))
     }
 
@@ -92,14 +86,12 @@ impl Attachment {
 
     /// The stream of a connection that is about to be made.
     pub(super) fn announced(&'static self, socket: OwnedFd, remote: SocketAddr) -> Result<Stream, Error> {
-        let slot = self.arena.allot().ok_or(Error::NoSlot)?;
-        self.stream(&Request::Connect { remote, slot }, slot, socket, remote)
+        self.stream(&Request::Connect { remote }, socket, remote)
     }
 
     /// The stream that an accepted connection is.
     pub(super) fn accepted(&'static self, socket: OwnedFd, remote: SocketAddr) -> Result<Stream, Error> {
-        let slot = self.arena.allot().ok_or(Error::NoSlot)?;
-        let stream = self.stream(&Request::Accept { slot }, slot, socket, remote)?;
+        let stream = self.stream(&Request::Accept, socket, remote)?;
         if stream.end().was_attached() {
             return Ok(stream);
         }
@@ -108,22 +100,15 @@ impl Attachment {
         Err(Error::Plain { remote, why: Plain::NotAnnounced })
     }
 
-    /// Asks for a circuit and makes a stream of it; the slot is freed if that fails.
+    /// Asks for a circuit and makes a stream of it.
     fn stream(
         &'static self,
         request: &Request,
-        slot: u32,
         socket: OwnedFd,
         remote: SocketAddr,
     ) -> Result<Stream, Error> {
-        let begun = self.granted(request, socket.as_fd(), remote).and_then(|grant| self.begin(grant));
-        match begun {
-            Ok(end) => Ok(Stream::new(self, end, socket)),
-            Err(error) => {
-                self.free(slot);
-                Err(error)
-            }
-        }
+        let grant = self.granted(request, socket.as_fd(), remote)?;
+        Ok(Stream::new(self, self.begin(grant)?, socket))
     }
 
     fn granted(&self, request: &Request, socket: BorrowedFd<'_>, remote: SocketAddr) -> Result<Grant, Error> {
@@ -143,8 +128,8 @@ impl Attachment {
         let (circuit, token) = (grant.circuit, grant.token);
         let begun = match self.life.word(grant.life) {
             Some(life) => {
-                End::prepare(&grant, self.arena);
-                let begun = End::begin(grant, self.arena, life, self);
+                End::prepare(&grant);
+                let begun = End::begin(grant, life, self);
                 begun.map_err(|failure| Error::Violated(failure.to_string()))
             }
             None => Err(SessionError::Unexpected("life word").into()),
@@ -153,11 +138,6 @@ impl Attachment {
             self.tell(&Request::Close { circuit, token, abort: true });
         }
         begun
-    }
-
-    /// Gives an arena slot back.
-    pub(super) fn free(&self, slot: u32) {
-        self.arena.counters(slot).refs.store(0, core::sync::atomic::Ordering::Release);
     }
 
     /// Does what asks the daemon for one answer.
@@ -238,16 +218,16 @@ impl Daemon for Attachment {
         answer.ok().flatten().ok_or(NoNext::Never)
     }
 
-    fn ring(&self, circuit: CircuitId, waiter: WaiterId) -> bool {
-        self.link().session.tell(&Request::Ring { circuit, waiter }).is_ok()
+    fn ring(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
+        self.link().session.tell(&Request::Ring { circuit, token, waiter }).is_ok()
     }
 
-    fn share(&self, circuit: CircuitId, located: &Located) -> Result<(), NoBuffer> {
-        self.request(|session| session.share(circuit, located)).map_err(|_| NoBuffer::Never)
+    fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), NoBuffer> {
+        self.request(|session| session.share(circuit, token, located)).map_err(|_| NoBuffer::Never)
     }
 
-    fn far_buffer(&self, circuit: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
-        let answer = self.request(|session| session.far_buffer(circuit, buffer));
+    fn far_buffer(&self, circuit: CircuitId, token: u64, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+        let answer = self.request(|session| session.far_buffer(circuit, token, buffer));
         answer.ok().flatten().ok_or(NoBuffer::Never)
     }
 

@@ -40,14 +40,14 @@ impl Bells {
             }
             None => {
                 end.not_found();
-                attachment.tell(&Request::Ring { circuit: end.circuit(), waiter });
+                attachment.tell(&Request::Ring { circuit: end.circuit(), token: end.token(), waiter });
             }
         }
     }
 }
 
 fn find(attachment: &Attachment, end: &End, waiter: WaiterId) -> Option<OwnedFd> {
-    let request = Request::WantBell { circuit: end.circuit(), waiter };
+    let request = Request::WantBell { circuit: end.circuit(), token: end.token(), waiter };
     let (reply, fds) = attachment.ask(|session| session.request(&request, &[])).ok()?;
     match reply {
         Reply::Bell { found: true } => fds.into_iter().next(),

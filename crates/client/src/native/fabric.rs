@@ -1,11 +1,9 @@
 //! The fabric, as a program sees it.
 
 use super::{Attachment, Error, Listener, Patience, Stream};
-use crate::SessionError;
 use crate::session;
-use crosslane_shm::arena::Arena;
 use crosslane_wire::HostId;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::net::{IpAddr, SocketAddr};
@@ -21,9 +19,6 @@ pub struct Fabric(&'static Inner);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    /// Where the ends of all streams live, whichever session they belong to.
-    arena: &'static Arena,
-    arena_fd: OwnedFd,
     attachment: Mutex<&'static Attachment>,
 }
 
@@ -44,19 +39,17 @@ impl Fabric {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(path: &Path) -> Result<Self, Error> {
-        let (arena, arena_fd) = Arena::create().map_err(SessionError::Map)?;
-        // Streams refer to the arena and their session until the process ends.
-        let arena: &Arena = Box::leak(Box::new(arena));
-        let attachment = Mutex::new(Attachment::open(path, arena, arena_fd.as_fd())?);
-        Ok(Self(Box::leak(Box::new(Inner { path: path.to_owned(), arena, arena_fd, attachment }))))
+        // Streams refer to their session until the process ends.
+        let attachment = Mutex::new(Attachment::open(path)?);
+        Ok(Self(Box::leak(Box::new(Inner { path: path.to_owned(), attachment }))))
     }
 
     /// The session; a new one if the last one's daemon has ended.
     pub(crate) fn attachment(&self) -> Result<&'static Attachment, Error> {
-        let Inner { path, arena, arena_fd, attachment } = self.0;
+        let Inner { path, attachment } = self.0;
         let mut attachment = attachment.lock().unwrap_or_else(PoisonError::into_inner);
         if attachment.is_over() {
-            *attachment = Attachment::open(path, arena, arena_fd.as_fd())?;
+            *attachment = Attachment::open(path)?;
         }
         Ok(*attachment)
     }

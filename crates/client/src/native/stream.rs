@@ -10,8 +10,8 @@ use crate::end::chosen::Statistics;
 use crate::offload;
 use crate::{End, Failure, Moved};
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::arena::Chooser;
 use crosslane_shm::region::Part;
+use crosslane_shm::state::Chooser;
 use crosslane_shm::wait::spin;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
@@ -347,7 +347,6 @@ impl Drop for Stream {
         self.end.leave();
         let (circuit, token) = (self.end.circuit(), self.end.token());
         self.attachment.tell(&Request::Close { circuit, token, abort: false });
-        self.attachment.free(self.end.slot());
     }
 }
 

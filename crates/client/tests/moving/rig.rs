@@ -2,11 +2,12 @@
 
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use crosslane_client::buffers::{FarBuffer, Located};
+use crosslane_client::shared::SharedState;
 use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoBuffer, NoNext};
-use crosslane_shm::arena::{Arena, ArenaView};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::Cursor;
+use crosslane_shm::state::StateView;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_word};
 use crosslane_wire::record::Kind;
@@ -60,9 +61,7 @@ type Shelf = Mutex<HashMap<BufferId, (OwnedFd, u64, Reach)>>;
 /// A daemon, for its one program.
 #[derive(Debug)]
 pub(crate) struct Host {
-    arena: &'static Arena,
-    view: Mutex<ArenaView>,
-    slot: u32,
+    view: StateView,
     pub(crate) life: AtomicU32,
     client: bool,
     retention: OwnedFd,
@@ -113,18 +112,18 @@ impl Daemon for Host {
         Ok(Next { slices, newest, limit: next.limit, arrived: if newest { next.arrived } else { u64::MAX } })
     }
 
-    fn ring(&self, _: CircuitId, waiter: WaiterId) -> bool {
+    fn ring(&self, _: CircuitId, _: u64, waiter: WaiterId) -> bool {
         self.rung.lock().unwrap().push(waiter);
         true
     }
 
-    fn share(&self, _: CircuitId, located: &Located) -> Result<(), NoBuffer> {
+    fn share(&self, _: CircuitId, _: u64, located: &Located) -> Result<(), NoBuffer> {
         let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).ok_or(NoBuffer::Never)?;
         self.shelf.lock().unwrap().insert(located.id, (memory, located.len, located.reach));
         Ok(())
     }
 
-    fn far_buffer(&self, _: CircuitId, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+    fn far_buffer(&self, _: CircuitId, _: u64, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(mut mover) = self.meanwhile.lock().unwrap().take() {
             mover.jump(1 << 20, false, None);
@@ -137,12 +136,9 @@ impl Daemon for Host {
 
 impl Host {
     fn new(client: bool, shelf: &'static Shelf) -> &'static Self {
-        let (arena, fd) = Arena::create().unwrap();
-        let arena: &'static Arena = Box::leak(Box::new(arena));
+        let (_, memory) = SharedState::create().unwrap();
         Box::leak(Box::new(Self {
-            arena,
-            view: Mutex::new(ArenaView::map(&fd).unwrap()),
-            slot: arena.allot().unwrap(),
+            view: StateView::new(memory).unwrap(),
             life: AtomicU32::new(0),
             client,
             retention: new_slice("retention", RETENTION).unwrap(),
@@ -162,22 +158,21 @@ impl Host {
             tuple: Tuple { client: address(1), server: address(2) },
             client: self.client,
             life: 0,
-            slot: self.slot,
             slices: self.generations.lock().unwrap()[generation].slices(&self.retention),
-            arena: None,
+            state: SharedState::open(self.view.memory()).unwrap(),
         }
     }
 
     /// The end as its first process has it.
     fn begin(&'static self) -> End {
         let grant = self.grant(0);
-        End::prepare(&grant, self.arena);
-        End::begin(grant, self.arena, &self.life, self).unwrap()
+        End::prepare(&grant);
+        End::begin(grant, &self.life, self).unwrap()
     }
 
     /// The end as another process has it that knows this generation first.
     pub(crate) fn hold(&'static self, generation: usize) -> End {
-        End::resume(self.grant(generation), self.arena, &self.life, self)
+        End::resume(self.grant(generation), &self.life, self)
     }
 
     fn newest(&self) -> u32 {
@@ -232,7 +227,7 @@ impl Host {
 
     /// Where the program reads in the newest ring, if it is there already.
     fn place(&self, last: &Memory) -> Option<Cursor> {
-        let (generation, cursor) = self.view.lock().unwrap().receiver(self.slot)?;
+        let (generation, cursor) = self.view.receiver()?;
         let cursor = (generation == last.number).then_some(cursor)?;
         Some(cursor.checked(last.ring_max, last.rx_key).expect("an honest program"))
     }
@@ -319,7 +314,7 @@ impl Mover {
     /// What was consumed has landed, as the hosts between tell the senders, who count from the circuit's start.
     pub(crate) fn land(&self) {
         for (host, far) in self.hosts.into_iter().zip([1, 0]) {
-            let landed = self.hosts[far].view.lock().unwrap().receiver(self.hosts[far].slot);
+            let landed = self.hosts[far].view.receiver();
             let Some((_, cursor)) = landed else { continue };
             let base = host.generations.lock().unwrap().last().unwrap().arrived;
             self.forge(usize::from(!host.client), LANDED, cursor.units().saturating_sub(base));

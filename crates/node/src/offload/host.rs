@@ -9,7 +9,6 @@ use crate::random;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_passing::Foreign;
-use crosslane_shm::arena::ArenaDesk;
 use crosslane_shm::desk::Desk;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, guard_at};
@@ -58,7 +57,7 @@ impl Host {
 
     /// `Engage`: the name of an end's rings; 0 if they are not for the engine.
     pub fn engage(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> u32 {
-        if !self.shares(id, circuit) || !self.offload.as_ref().is_some_and(|engines| engines.has(id)) {
+        if !self.offload.as_ref().is_some_and(|engines| engines.has(id)) {
             return 0;
         }
         let work = self.work_of(id, circuit, token, generation);
@@ -103,8 +102,7 @@ impl Host {
             ring_max: slices.ring_max,
             rx_key: slices.rx_key,
             tx_key: slices.tx_key,
-            arena: Arc::new(ArenaDesk::map(&parts.arena.as_ref()?.fd).ok()?),
-            slot: parts.slot,
+            state: parts.state.as_ref()?.view.desk().ok()?,
             life: AtomicU32::new(life_of(self.circuits.get(circuit)?, parts.published)),
             _mappings: mappings,
         })

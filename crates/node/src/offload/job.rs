@@ -218,13 +218,13 @@ impl Job {
         Ok((piece, copied))
     }
 
-    /// What was copied is there: ring and arena say so, and the program hears it if that was all.
+    /// What was copied is there: ring and state say so, and the program hears it if that was all.
     fn take_effect(&mut self, piece: Piece, hand: &mut Hand<'_>) -> Step {
         let (table, Piece { after, marks, places, bytes }) = (hand.table, piece);
         if !table.desk.commit(self.ticket) {
             return Step::Ended(0);
         }
-        let Some((producer, consumer)) = self.work.rings() else { return Step::Ended(0) };
+        let (producer, consumer) = self.work.rings();
         match &after {
             State::Out(after) => {
                 match &self.lent {
@@ -288,7 +288,7 @@ impl Job {
     }
 
     fn plan_out(&self, producer: &Producer, left: usize, cpu: u16) -> Result<Option<Piece>, Violation> {
-        let Some((_, consumer)) = self.work.rings() else { return Ok(None) };
+        let (_, consumer) = self.work.rings();
         let credits = &Duplex { words: &self.work.inbound, consumer, rides: false };
         let least = span(left.min(WORTHWHILE) as u64) + LINE;
         if producer.room(credits, least)? < least && !producer.may_grow() {
@@ -316,9 +316,7 @@ impl Job {
         let Some(after) = consumer.checked(self.work.generation, self.work.ring_max, self.work.rx_key) else {
             return Ok(None);
         };
-        if let Some((_, theirs)) = self.work.rings() {
-            after.heed(theirs);
-        }
+        after.heed(self.work.rings().1);
         let (mut places, mut bytes, mut other) = (Vec::with_capacity(RECORDS), 0, false);
         while places.len() < RECORDS && bytes < left.min(PIECE) {
             let Some(head) = after.head_if(ring, || self.work.lives())? else { break };

@@ -5,7 +5,7 @@
 //! ```text
 //!   program --Offload: desk, doors--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
 //!      |                                                          |
-//!      +--desk: Order ------------------------------------------->+--> Job --CopyEngine--> ring, arena
+//!      +--desk: Order ------------------------------------------->+--> Job --CopyEngine--> ring, state
 //! ```
 //! All that a program says or keeps where it can write is copied once and checked, and a program that lies loses its own
 //! stream.

@@ -1,4 +1,4 @@
-//! What tests of an engine's thread need: programs with real desks, arenas and rings, and a copier that only writes down
+//! What tests of an engine's thread need: programs with real desks, states and rings, and a copier that only writes down
 //! what it is asked for. The thread is not there: a test has it make its rounds one by one.
 
 use super::client::{Client, Table};
@@ -10,12 +10,12 @@ use crate::eventfd;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_passing::{Foreign, Owner};
-use crosslane_shm::arena::{Arena, ArenaDesk};
 use crosslane_shm::desk::{Desk, Order, Ticket, Way};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer};
+use crosslane_shm::state::{State, StateView};
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, life_word};
 use crosslane_wire::record::Kind;
@@ -175,15 +175,13 @@ pub(super) fn handle(stream: usize) -> u32 {
 
 fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     let (desk, fd) = Desk::create().unwrap();
-    let (arena, arena_fd) = Arena::create().unwrap();
     let session = SessionId(number as u64 + 1);
     let peer = Arc::new(Peer::own().unwrap());
     let remote = Remote { peer, guard: 0, nonce: number as u64 };
     let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: event() };
     let mut client = Client::new(session, remote, table, event(), Arc::new(event()));
-    let shared = Arc::new(ArenaDesk::map(&arena_fd).unwrap());
     let streams = (0..streams).map(|stream| {
-        let it = stream_of(shared.clone(), arena.allot().unwrap());
+        let it = stream_of();
         client.works.insert(handle(stream), it.work.clone());
         it
     });
@@ -192,12 +190,13 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     Program { desk, streams }
 }
 
-fn stream_of(arena: Arc<ArenaDesk>, slot: u32) -> Stream {
+fn stream_of() -> Stream {
+    let state = StateView::new(State::create().unwrap().1).unwrap().desk().unwrap();
     let len = slice_len(RING);
     let [there, back] = ["there", "back"].map(|name| new_slice(name, len).unwrap());
     let out = |fd| Outbound::map(fd, len, Caching::WriteBack).unwrap();
     let into = |fd| Inbound::map(fd, len).unwrap();
-    let (producer, consumer) = arena.rings(slot).unwrap();
+    let (producer, consumer) = state.rings();
     producer.resume(0, RING, RING, KEY, 0);
     consumer.resume(0, RING, RING, KEY, 0);
     let (far, source) = (Consumer::default(), Producer::default());
@@ -210,8 +209,7 @@ fn stream_of(arena: Arc<ArenaDesk>, slot: u32) -> Stream {
         ring_max: RING,
         rx_key: KEY,
         tx_key: KEY,
-        arena,
-        slot,
+        state,
         life: AtomicU32::new(life_word(0, LIFE_ALIVE)),
         _mappings: crate::quota::Charge::of_nothing(),
     };

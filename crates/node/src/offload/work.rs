@@ -3,11 +3,10 @@
 use crate::quota::Charge;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use crosslane_shm::arena::ArenaDesk;
 use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::state::StateDesk;
 use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, life_word};
-use std::sync::Arc;
 
 /// The rings of an end in one generation.
 #[derive(Debug)]
@@ -24,10 +23,8 @@ pub(crate) struct Work {
     pub(crate) rx_key: u64,
     /// Mark key of the ring that is written.
     pub(crate) tx_key: u64,
-    /// The program's arena.
-    pub(crate) arena: Arc<ArenaDesk>,
-    /// The end's slot there.
-    pub(crate) slot: u32,
+    /// What the end's holders share.
+    pub(crate) state: StateDesk,
     /// The end's word as programs see it in their life pages.
     pub(crate) life: AtomicU32,
     /// What the program's user pays for the mappings.
@@ -37,17 +34,17 @@ pub(crate) struct Work {
 impl Work {
     /// The state of sending, copied and checked.
     pub(super) fn producer(&self) -> Option<Producer> {
-        self.arena.rings(self.slot)?.0.checked(self.generation, self.ring_max, self.tx_key)
+        self.state.rings().0.checked(self.generation, self.ring_max, self.tx_key)
     }
 
     /// The state of receiving, copied and checked.
     pub(super) fn consumer(&self) -> Option<Consumer> {
-        self.arena.rings(self.slot)?.1.checked(self.generation, self.ring_max, self.rx_key)
+        self.state.rings().1.checked(self.generation, self.ring_max, self.rx_key)
     }
 
     /// Where the program keeps the state.
-    pub(super) fn rings(&self) -> Option<(&Producer, &Consumer)> {
-        self.arena.rings(self.slot)
+    pub(super) fn rings(&self) -> (&Producer, &Consumer) {
+        self.state.rings()
     }
 
     /// Whether the stream goes by these rings, and what arrived is not being counted. To be asked after a record's mark

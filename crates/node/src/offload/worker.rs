@@ -2,7 +2,7 @@
 //! paid lately, else sleep.
 //!
 //! ```text
-//!    desks --filled--> jobs --turn: plan, claim, copy, commit--> ring, arena, desk
+//!    desks --filled--> jobs --turn: plan, claim, copy, commit--> ring, state, desk
 //!      ^                 |  waited too long, or all done
 //!      +---- asleep <----+---> the program goes on by itself
 //! ```

@@ -2,9 +2,9 @@
 
 use crate::world::as_user;
 use bolero::TypeGenerator;
-use crosslane_shm::arena::Arena;
 use crosslane_shm::desk::Desk;
 use crosslane_shm::mem::new_slice;
+use crosslane_shm::state::State;
 use crosslane_wire::buffer::memory_len;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Vast(u64),
     Slice(u8),
     Buffer(u8),
-    Arena,
+    State,
     Desk,
     Event,
     Blocking,
@@ -106,7 +106,7 @@ impl Kind {
             Self::Buffer(pages) => {
                 one(new_slice("fuzz", memory_len(memory(pages))).map_err(std::io::Error::other)?)
             }
-            Self::Arena => one(Arena::create().map_err(std::io::Error::other)?.1),
+            Self::State => one(State::create().map_err(std::io::Error::other)?.1),
             Self::Desk => one(Desk::create().map_err(std::io::Error::other)?.1),
             Self::Event => one(eventfd(0, event)?),
             Self::Blocking => one(eventfd(7, EventfdFlags::CLOEXEC)?),

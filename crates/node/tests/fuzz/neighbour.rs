@@ -310,7 +310,7 @@ impl Act<'_> {
         let bound = Kind::Bound(crate::fds::Address::Own(0)).make(None).pop();
         let remote = self.address(Peer::Us(port));
         if let Some(socket) = bound {
-            session.tell(&Request::Connect { remote, slot: 1 }, &[socket.as_fd()]);
+            session.tell(&Request::Connect { remote }, &[socket.as_fd()]);
             self.sessions.push((session, socket));
         }
     }

@@ -1,16 +1,16 @@
-//! A program that writes anything where the offload engine looks: its desk, its arena, what it lends, its rings and
+//! A program that writes anything where the offload engine looks: its desk, its end's state, what it lends, its rings and
 //! doors. Other programs' transfers go on.
 //!
 //! It has no guard page, since it shares this process with the daemon: what an engine would store into a program that
 //! lies to it about itself would land in the test. So plain memory is refused, and lent buffers are used.
 
-use crate::support::{Circuit, Client, bound_socket, finish, new_arena};
+use crate::support::{Circuit, Client, bound_socket, finish};
 use crate::world::{TestPort, World};
 use bolero::TypeGenerator;
-use crosslane_shm::arena;
 use crosslane_shm::desk::{Desk, Order, SPANS, Ticket, Way};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::remote::Span;
+use crosslane_shm::state;
 use crosslane_shm::{Caching, Load, Outbound, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
@@ -49,8 +49,8 @@ enum Step {
     },
     /// A word of the head.
     Head(u16, Word),
-    /// A word of the stream's end in the arena.
-    Slot(u16, Word),
+    /// A word of the end's state.
+    State(u16, Word),
     /// A word of the ring that our end reads, which is the far program's to write.
     Record(u8, Word),
     Ring(bool),
@@ -108,7 +108,7 @@ struct Mad {
     far: Circuit,
     desk: Desk,
     words: Outbound,
-    arena: Outbound,
+    state: Outbound,
     doors: [OwnedFd; 3],
     handle: u32,
     lent: Vec<u32>,
@@ -117,18 +117,16 @@ struct Mad {
 
 impl Mad {
     fn new(world: &World) -> Option<Self> {
-        let (_, arena_fd) = new_arena();
-        let (_, far_fd) = new_arena();
-        let mut client = Client::hello(&world.control(1), "mad", Some(arena_fd.as_fd()));
-        let mut server = Client::hello(&world.control(2), "server", Some(far_fd.as_fd()));
+        let mut client = Client::hello(&world.control(1), "mad");
+        let mut server = Client::hello(&world.control(2), "server");
         let listener = TcpListener::bind("127.86.0.2:0").unwrap();
         server.listen(&listener);
         let socket = bound_socket("127.86.0.1:0");
         let remote = listener.local_addr().unwrap();
         // A daemon that is asked by many may be late: then it is plain TCP.
-        let near = client.circuit(&Request::Connect { remote, slot: 1 }, socket.as_fd()).ok()?;
+        let near = client.circuit(&Request::Connect { remote }, socket.as_fd()).ok()?;
         let (_, accepted) = finish(socket, &listener);
-        let far = server.circuit(&Request::Accept { slot: 1 }, accepted.as_fd()).ok()?;
+        let far = server.circuit(&Request::Accept, accepted.as_fd()).ok()?;
         let (desk, desk_fd) = Desk::create().unwrap();
         let doors = [(); 3].map(|()| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let fds = [desk_fd.as_fd(), doors[0].as_fd(), doors[1].as_fd(), doors[2].as_fd()];
@@ -136,10 +134,11 @@ impl Mad {
         assert!(matches!(reply, Reply::Offload { .. }), "{reply:?}");
         let len = u64::try_from(rustix::fs::fstat(&desk_fd).unwrap().st_size).unwrap();
         let words = Outbound::map(&desk_fd, len, Caching::WriteBack).unwrap();
-        let arena = Outbound::map(&arena_fd, arena::LEN, Caching::WriteBack).unwrap();
+        let (_, memory) = near.state.as_ref().unwrap();
+        let state = Outbound::map(memory, state::LEN, Caching::WriteBack).unwrap();
         let (lent, tickets) = (Vec::new(), Vec::new());
         let mut mad =
-            Self { client, _server: server, near, far, desk, words, arena, doors, handle: 0, lent, tickets };
+            Self { client, _server: server, near, far, desk, words, state, doors, handle: 0, lent, tickets };
         mad.engage(0);
         mad.lend(0, 16, true);
         Some(mad)
@@ -157,9 +156,8 @@ impl Mad {
                 self.words.store_u64(at, value.value());
             }
             Step::Head(at, value) => self.words.store_u64(usize::from(*at) * 8 % HEAD, value.value()),
-            Step::Slot(at, value) => {
-                let slot = self.near.slot as usize * arena::SLOT;
-                self.arena.store_u64(slot + usize::from(*at) * 8 % arena::SLOT, value.value());
+            Step::State(at, value) => {
+                self.state.store_u64(usize::from(*at) * 8 % Store::len(&self.state), value.value());
             }
             Step::Record(line, value) => {
                 let at = RING + usize::from(*line) * 8 % (Load::len(&self.near.inbound) - RING);

@@ -53,9 +53,10 @@ enum Ask {
     Hello { version: Option<u32>, name: Vec<u8> },
     Listen,
     Unlisten(Address),
-    Connect(Address, u32),
-    Accept(u32),
+    Connect(Address),
+    Accept,
     Adopt,
+    Hold(Vec<End>),
     Resume(End, u32),
     Close(End, bool),
     Violated(End, Vec<u8>),
@@ -162,8 +163,7 @@ impl<'a> Gang<'a> {
         let daemon = if at == SESSIONS - 1 { 2 } else { 1 };
         self.sessions[at] = Session::connect(&self.world.control(daemon), user);
         if greets && let Some(session) = &self.sessions[at] {
-            let arena = Kind::Arena.make(None);
-            session.tell(&hello(), &arena.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+            session.tell(&hello(), &[]);
             session.answer(crate::world::LONG).expect("no welcome");
         }
     }
@@ -218,14 +218,25 @@ impl<'a> Gang<'a> {
         self.ask(server, &Request::Listen, &[self.last()]);
         self.keep(Kind::Bound(Address::Own(0)).make(None));
         let socket = self.pool.last().map(|fd| fd.try_clone().unwrap());
-        self.ask(client, &Request::Connect { remote: address, slot: 1 }, &[self.last()]);
+        let picks = self.with_state(self.last());
+        self.ask(client, &Request::Connect { remote: address }, &picks);
         let Some(socket) = socket.filter(|_| connects) else { return };
         if rustix::net::connect(&socket, &address).is_ok()
             && let Ok((accepted, _)) = listener.accept()
         {
             self.keep(vec![socket, accepted.into()]);
-            self.ask(server, &Request::Accept { slot: 1 }, &[self.last()]);
+            let picks = self.with_state(self.last());
+            self.ask(server, &Request::Accept, &picks);
         }
+    }
+
+    /// A socket of the pool, and memory for the state of an end behind it.
+    fn with_state(&mut self, socket: Pick) -> [Pick; 2] {
+        let before = self.pool.len();
+        self.keep(Kind::State.make(None));
+        // The pool forgets its first ones.
+        let moved = u8::try_from((before + 1).saturating_sub(self.pool.len())).unwrap();
+        [socket.saturating_sub(moved), self.last()]
     }
 
     fn last(&self) -> Pick {
@@ -260,9 +271,12 @@ impl<'a> Gang<'a> {
             }
             Ask::Listen => Request::Listen,
             Ask::Unlisten(address) => Request::Unlisten { address: address.resolve() },
-            Ask::Connect(remote, slot) => Request::Connect { remote: remote.resolve(), slot: *slot },
-            Ask::Accept(slot) => Request::Accept { slot: *slot },
+            Ask::Connect(remote) => Request::Connect { remote: remote.resolve() },
+            Ask::Accept => Request::Accept,
             Ask::Adopt => Request::Adopt,
+            Ask::Hold(ends) => {
+                Request::Hold { ends: ends.iter().take(300).map(|end| self.end(*end)).collect() }
+            }
             Ask::Resume(end, generation) => {
                 let (circuit, token) = self.end(*end);
                 Request::Resume { circuit, token, generation: *generation }
@@ -277,20 +291,21 @@ impl<'a> Gang<'a> {
             }
             Ask::Waiter => Request::Waiter,
             Ask::WantBell(end, waiter) => {
-                Request::WantBell { circuit: self.end(*end).0, waiter: self.waiter(*waiter) }
+                let (circuit, token) = self.end(*end);
+                Request::WantBell { circuit, token, waiter: self.waiter(*waiter) }
             }
             Ask::Ring(end, waiter) => {
-                Request::Ring { circuit: self.end(*end).0, waiter: self.waiter(*waiter) }
+                let (circuit, token) = self.end(*end);
+                Request::Ring { circuit, token, waiter: self.waiter(*waiter) }
             }
-            Ask::Share(end, buffer, len, store) => Request::Share {
-                circuit: self.end(*end).0,
-                buffer: BufferId((*buffer).into()),
-                len: len.bytes(),
-                reach: reach(*store),
-            },
+            Ask::Share(end, buffer, len, store) => {
+                let ((circuit, token), buffer) = (self.end(*end), BufferId((*buffer).into()));
+                Request::Share { circuit, token, buffer, len: len.bytes(), reach: reach(*store) }
+            }
             Ask::Unshare(buffer) => Request::Unshare { buffer: BufferId((*buffer).into()) },
             Ask::WantBuffer(end, buffer) => {
-                Request::WantBuffer { circuit: self.end(*end).0, buffer: BufferId((*buffer).into()) }
+                let (circuit, token) = self.end(*end);
+                Request::WantBuffer { circuit, token, buffer: BufferId((*buffer).into()) }
             }
             Ask::Note(fd, remote, why) => {
                 let all = [Plain::Rule, Plain::System, Plain::Exec, Plain::Refused(Refusal::NoMemory)];

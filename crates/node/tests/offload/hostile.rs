@@ -3,10 +3,10 @@
 use crate::support::joined::{Joined, join as join_raw};
 use crate::support::{Client, Lab, until};
 use crate::{check_flow, join, pair};
-use crosslane_shm::arena;
 use crosslane_shm::desk::{Desk, Order, SPANS, Way};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::remote::Span;
+use crosslane_shm::state;
 use crosslane_shm::{Caching, Outbound, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
@@ -81,7 +81,7 @@ fn what_is_no_buffer_or_too_much_is_not_taken() {
     let lab = pair();
     let mut mad = mad(&lab);
     assert_eq!(lend(&mut mad.joined.client, BufferId(1), Reach::Load), 0, "others can store there");
-    let mut stranger = Client::hello(&lab.control(1), "stranger", None);
+    let mut stranger = Client::hello(&lab.control(1), "stranger");
     assert_eq!(lend(&mut stranger, BufferId(1), Reach::Store), 0, "it has not consented");
     let taken: Vec<u32> =
         (0..70).map(|at| lend(&mut mad.joined.client, BufferId(at), Reach::Store)).collect();
@@ -113,7 +113,7 @@ fn a_program_without_a_guard_gets_nothing_moved() {
 }
 
 #[test]
-fn whatever_a_program_writes_to_desk_and_arena_others_are_served() {
+fn whatever_a_program_writes_to_desk_and_state_others_are_served() {
     let mut lab = pair();
     let (client, server) = join(&lab, 1, 2);
     let mut mad = mad(&lab);
@@ -121,12 +121,12 @@ fn whatever_a_program_writes_to_desk_and_arena_others_are_served() {
     assert_ne!(lent, 0);
     let desk_len = u64::try_from(rustix::fs::fstat(&mad.desk_fd).unwrap().st_size).unwrap();
     let desk = Outbound::map(&mad.desk_fd, desk_len, Caching::WriteBack).unwrap();
-    let arena = Outbound::map(&mad.joined.arena_fd, arena::LEN, Caching::WriteBack).unwrap();
-    let slot = mad.joined.near.slot as usize * arena::SLOT;
+    let (_, memory) = mad.joined.near.state.as_ref().unwrap();
+    let state = Outbound::map(memory, state::LEN, Caching::WriteBack).unwrap();
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for round in 0..3000 {
         for _ in 0..8 {
-            arena.store_u64(slot + dice.below(arena::SLOT / 8) * 8, dice.next());
+            state.store_u64(dice.below(state.len() / 8) * 8, dice.next());
         }
         for _ in 0..4 {
             let spans = [(); SPANS].map(|()| Span { address: dice.next(), len: dice.below(1 << 20) });
@@ -158,11 +158,12 @@ fn whatever_a_program_writes_to_desk_and_arena_others_are_served() {
 fn others_circuits_are_not_engaged() {
     let lab = pair();
     let mine = mad(&lab);
-    let mut stranger = Client::hello(&lab.control(1), "stranger", None);
+    let mut stranger = Client::hello(&lab.control(1), "stranger");
     let _kept = consent(&mut stranger);
     let near = &mine.joined.near;
+    let other = mine.joined.far.token;
     for (circuit, token, generation) in
-        [(near.id, near.token, 0), (near.id, near.token + 1, 0), (near.id, near.token, 1)]
+        [(near.id, 0, 0), (near.id, near.token ^ 1, 0), (near.id, other, 0), (near.id, near.token, 1)]
     {
         let (reply, _) = stranger.ask(&Request::Engage { circuit, token, generation }, &[]);
         assert_eq!(reply, Reply::Engaged { handle: 0 });

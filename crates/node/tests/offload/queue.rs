@@ -319,7 +319,7 @@ fn a_cable_that_is_cut_loses_nothing_where_there_is_another_way() {
             .spawn(|| receive_all(&mut far, receiver, &lengths, |bytes| there.store(bytes, SeqCst)).unwrap());
         until("it flows", || (there.load(SeqCst) > 20 << 20).then_some(()));
         let request = crosslane_wire::local::Request::Cut { port: "c12".to_owned() };
-        let mut tool = crate::support::Client::hello(&lab.control(1), "tool", None);
+        let mut tool = crate::support::Client::hello(&lab.control(1), "tool");
         tool.ask(&request, &[]);
     });
     assert_eq!(there.load(SeqCst), LEN * lengths.len());

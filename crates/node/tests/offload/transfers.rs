@@ -81,7 +81,7 @@ fn a_stream_goes_on_by_another_way_when_its_cable_is_cut() {
         scope.spawn(|| check_flow(&client, &server, 7, &[500_000; 400], 1 << 20));
         std::thread::sleep(Duration::from_millis(10));
         let request = crosslane_wire::local::Request::Cut { port: "c12".to_owned() };
-        let mut tool = crate::support::Client::hello(&lab.control(1), "tool", None);
+        let mut tool = crate::support::Client::hello(&lab.control(1), "tool");
         tool.ask(&request, &[]);
     });
     until("it moved", || (lab.status(1)["counters"]["moves"].as_u64() > Some(0)).then_some(()));

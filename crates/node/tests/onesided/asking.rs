@@ -16,7 +16,7 @@ const PLACE: usize = 65_536;
 const LENS: [usize; 7] = [1, 8, 777, 4096, 65_535, 65_536, 200_000];
 
 fn order(lab: &Lab, request: &Request) {
-    let mut client = Client::hello(&lab.control(1), "lab", None);
+    let mut client = Client::hello(&lab.control(1), "lab");
     assert_eq!(client.ask(request, &[]).0, Reply::Done);
 }
 

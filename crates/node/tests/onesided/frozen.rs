@@ -135,7 +135,7 @@ fn connecting_ends_in_time() {
     let lab = Lab::pair();
     let listener = TcpListener::bind("127.86.0.2:0").unwrap();
     rustix::net::listen(&listener, 0).unwrap();
-    let mut owner = Client::hello(&lab.control(2), "owner", None);
+    let mut owner = Client::hello(&lab.control(2), "owner");
     owner.listen(&listener);
     let remote = listener.local_addr().unwrap();
     let mut filling = Vec::new();

@@ -156,7 +156,7 @@ fn operations_go_on_over_another_way_when_a_cable_is_cut() {
     let region = memory.register(MEGABYTE).unwrap();
     let remote = region.share(Access::ALL).unwrap();
     let mut peer = peer(&lab, 1, &memory);
-    let mut tool = Client::hello(&lab.control(1), "tool", None);
+    let mut tool = Client::hello(&lab.control(1), "tool");
     for number in 0..COUNT {
         match number % 5000 {
             1000 => assert_eq!(tool.ask(&Request::Cut { port: "c12".to_owned() }, &[]).0, Reply::Done),

@@ -77,7 +77,7 @@ fn posted_buffers_arrive_at_any_distance_and_over_two_cables_by_the_ring() {
 
 /// Cuts and mends the cable between hosts 1 and 2 until `over`, at times that differ.
 pub(crate) fn cut_and_mend(lab: &Lab, over: &AtomicBool) {
-    let mut client = Client::hello(&lab.control(1), "lab", None);
+    let mut client = Client::hello(&lab.control(1), "lab");
     for round in 0.. {
         let port = || "c12".to_owned();
         assert_eq!(client.ask(&Request::Cut { port: port() }, &[]).0, Reply::Done);

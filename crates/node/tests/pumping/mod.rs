@@ -3,10 +3,10 @@
 #![allow(dead_code, unreachable_pub, reason = "a module of one test")]
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crosslane_client::shared::SharedState;
 use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
-use crosslane_shm::arena::Arena;
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::record::Kind;
@@ -33,7 +33,7 @@ impl Daemon for Still {
         Err(NoNext::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: WaiterId) -> bool {
+    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         false
     }
 }
@@ -191,7 +191,7 @@ impl Channel {
         self.side(near).3
     }
 
-    fn grant(&self, client: bool, arena: &'static Arena) -> Grant {
+    fn grant(&self, client: bool) -> Grant {
         let (inbound, outbound, rx_key, tx_key) = self.side(client);
         let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
         Grant {
@@ -200,7 +200,6 @@ impl Channel {
             tuple: Tuple { client: address(1), server: address(2) },
             client,
             life: 0,
-            slot: arena.allot().unwrap(),
             slices: Slices {
                 generation: 0,
                 ring_max: self.ring_max,
@@ -211,7 +210,7 @@ impl Channel {
                 transit: true,
                 retention: Some(Retention::map(new_slice("kept", RETENTION).unwrap()).unwrap()),
             },
-            arena: None,
+            state: SharedState::create().unwrap().0,
         }
     }
 }
@@ -229,10 +228,9 @@ pub struct Program {
 
 impl Program {
     pub fn new(channel: &Channel, client: bool, board: &Arc<Board>) -> Self {
-        let arena: &'static Arena = Box::leak(Box::new(Arena::create().unwrap().0));
-        let grant = channel.grant(client, arena);
-        End::prepare(&grant, arena);
-        let end = End::begin(grant, arena, Box::leak(Box::default()), &Still).unwrap();
+        let grant = channel.grant(client);
+        End::prepare(&grant);
+        let end = End::begin(grant, Box::leak(Box::default()), &Still).unwrap();
         let bells = [(); 2].map(|()| {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
             let waiter = WaiterId(unique());

@@ -1,10 +1,9 @@
 //! Streams between programs of a ring's hosts.
 
-use super::{Circuit, Client, Lab, finish, new_arena, port};
-use crosslane_shm::arena::Arena;
+use super::{Circuit, Client, Lab, finish, port};
 use crosslane_wire::local::Request;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 /// A ring of `hosts` daemons, all up.
 pub fn ring(hosts: u16, more: &str) -> Lab {
@@ -31,37 +30,22 @@ pub struct Joined {
     pub server: Client,
     pub near: Circuit,
     pub far: Circuit,
-    /// The client's.
-    pub arena: Option<Arena>,
-    pub arena_fd: OwnedFd,
     pub sockets: (TcpStream, TcpStream),
     _listener: TcpListener,
 }
 
 pub fn join(lab: &Lab, to: usize) -> Joined {
-    let (arena, arena_fd) = new_arena();
-    let client = Client::hello(&lab.control(1), "client", Some(arena_fd.as_fd()));
-    join_by(lab, to, client, (arena, arena_fd))
+    join_by(lab, to, Client::hello(&lab.control(1), "client"))
 }
 
-/// The same, the client being a session that is there already, with its arena.
-pub fn join_by(lab: &Lab, to: usize, mut client: Client, (arena, arena_fd): (Arena, OwnedFd)) -> Joined {
-    let (_, fd) = new_arena();
-    let mut server = Client::hello(&lab.control(to), "server", Some(fd.as_fd()));
+/// The same, the client being a session that is there already.
+pub fn join_by(lab: &Lab, to: usize, mut client: Client) -> Joined {
+    let mut server = Client::hello(&lab.control(to), "server");
     let listener = TcpListener::bind(format!("127.86.0.{to}:0")).unwrap();
     server.listen(&listener);
     let (socket, near) = client.connect_to("127.86.0.1:0", listener.local_addr().unwrap());
     let near = near.expect("a circuit");
     let (ours, theirs) = finish(socket, &listener);
-    let far = server.circuit(&Request::Accept { slot: 1 }, theirs.as_fd()).expect("it was announced");
-    Joined {
-        client,
-        server,
-        near,
-        far,
-        arena: Some(arena),
-        arena_fd,
-        sockets: (ours, theirs),
-        _listener: listener,
-    }
+    let far = server.circuit(&Request::Accept, theirs.as_fd()).expect("it was announced");
+    Joined { client, server, near, far, sockets: (ours, theirs), _listener: listener }
 }

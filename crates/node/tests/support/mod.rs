@@ -4,8 +4,9 @@
 pub mod joined;
 pub mod liar;
 
+use crosslane_client::shared::SharedState;
 use crosslane_passing::{Foreign, Owner, receive, send};
-use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, arena};
+use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::slice::{RING, slice_len};
@@ -167,7 +168,7 @@ impl Lab {
     }
 
     pub fn status(&self, number: usize) -> Value {
-        let mut client = Client::hello(&self.control(number), "status", None);
+        let mut client = Client::hello(&self.control(number), "status");
         serde_json::from_str(&client.text(&Request::Status)).unwrap()
     }
 
@@ -241,11 +242,19 @@ pub struct Circuit {
     pub tuple: Tuple,
     pub client: bool,
     pub life: u32,
-    pub slot: u32,
+    /// What its holders share, if this one made it; and the memory.
+    pub state: Option<(SharedState, OwnedFd)>,
     pub keys: (u64, u64),
     pub inbound: Inbound,
     pub outbound: Outbound,
     pub fds: Vec<OwnedFd>,
+}
+
+impl Circuit {
+    /// The end's name, and the proof of it.
+    pub fn key(&self) -> (CircuitId, u64) {
+        (self.id, self.token)
+    }
 }
 
 impl Client {
@@ -257,8 +266,8 @@ impl Client {
         Some(Self { socket, life: None, welcome: None })
     }
 
-    pub fn hello(path: &Path, program: &str, arena: Option<BorrowedFd<'_>>) -> Self {
-        Self::connect(path).expect("a daemon").greet(program, arena)
+    pub fn hello(path: &Path, program: &str) -> Self {
+        Self::connect(path).expect("a daemon").greet(program)
     }
 
     /// A session of another user: [`NOBODY`]. `None`: these tests do not run as root.
@@ -275,14 +284,13 @@ impl Client {
         set_thread_res_uid(root, nobody, root).unwrap();
         let client = Self::connect(path);
         set_thread_res_uid(root, root, root).unwrap();
-        Some(client.expect("a daemon").greet(program, None))
+        Some(client.expect("a daemon").greet(program))
     }
 
-    fn greet(self, program: &str, arena: Option<BorrowedFd<'_>>) -> Self {
+    fn greet(self, program: &str) -> Self {
         let mut client = self;
         let request = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned() };
-        let fds: Vec<BorrowedFd<'_>> = arena.into_iter().collect();
-        let (reply, mut fds) = client.ask(&request, &fds);
+        let (reply, mut fds) = client.ask(&request, &[]);
         assert!(matches!(reply, Reply::Welcome { .. }), "{reply:?}");
         client.life = Some(fds.remove(0).into());
         client.welcome = Some(reply);
@@ -348,15 +356,17 @@ impl Client {
 
     /// Asks for a circuit; a reply that gives none comes back as it is.
     pub fn circuit(&mut self, request: &Request, socket: BorrowedFd<'_>) -> Result<Circuit, Reply> {
-        self.tell(request, &[socket]);
-        self.granted()
+        let state = (*request != Request::Adopt).then(|| SharedState::create().unwrap());
+        let memory = state.as_ref().map(|(_, memory)| memory.as_fd());
+        let sent: Vec<BorrowedFd<'_>> = [socket].into_iter().chain(memory).collect();
+        self.tell(request, &sent);
+        self.granted().map(|circuit| Circuit { state, ..circuit })
     }
 
     /// The answer to a request for a circuit that was made before.
     pub fn granted(&mut self) -> Result<Circuit, Reply> {
         let (reply, fds) = self.answer();
-        let Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, slot, .. } =
-            reply
+        let Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, .. } = reply
         else {
             return Err(reply);
         };
@@ -367,7 +377,7 @@ impl Client {
             tuple,
             client,
             life,
-            slot,
+            state: None,
             keys: (rx_key, tx_key),
             inbound: Inbound::map(&fds[0], len).unwrap(),
             outbound: Outbound::map(&fds[1], len, Caching::WriteBack).unwrap(),
@@ -377,7 +387,7 @@ impl Client {
 
     pub fn connect_to(&mut self, local: &str, remote: SocketAddr) -> (OwnedFd, Result<Circuit, Reply>) {
         let socket = bound_socket(local);
-        let circuit = self.circuit(&Request::Connect { remote, slot: 1 }, socket.as_fd());
+        let circuit = self.circuit(&Request::Connect { remote }, socket.as_fd());
         (socket, circuit)
     }
 
@@ -402,7 +412,7 @@ pub fn remap(end: &Circuit, ring_max: u64, keys: (u64, u64), fds: Vec<OwnedFd>) 
         tuple: end.tuple,
         client: end.client,
         life: end.life,
-        slot: end.slot,
+        state: None,
         keys,
         inbound: Inbound::map(&fds[0], len).unwrap(),
         outbound: Outbound::map(&fds[1], len, Caching::WriteBack).unwrap(),
@@ -433,10 +443,6 @@ pub fn finish(socket: OwnedFd, listener: &TcpListener) -> (TcpStream, TcpStream)
 
 pub fn new_eventfd() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
-}
-
-pub fn new_arena() -> (arena::Arena, OwnedFd) {
-    arena::Arena::create().unwrap()
 }
 
 /// Whether what one end stores is what the other loads, both ways, and the keys fit.
@@ -481,11 +487,10 @@ impl Client {
     }
 
     /// A session of another user, if the daemon takes it.
-    pub fn hello_as(path: &Path, uid: u32, arena: Option<BorrowedFd<'_>>) -> Option<Self> {
+    pub fn hello_as(path: &Path, uid: u32) -> Option<Self> {
         let mut client = Self::connect_as(path, uid)?;
         let request = Request::Hello { version: PROTOCOL_VERSION, program: format!("user {uid}") };
-        let fds: Vec<BorrowedFd<'_>> = arena.into_iter().collect();
-        send(&client.socket, &codec::encode(&request).unwrap(), &fds, SendFlags::DONTWAIT).ok()?;
+        send(&client.socket, &codec::encode(&request).unwrap(), &[], SendFlags::DONTWAIT).ok()?;
         let (reply, mut fds) = client.hear()?;
         matches!(reply, Reply::Welcome { .. }).then(|| {
             client.life = Some(fds.remove(0).into());

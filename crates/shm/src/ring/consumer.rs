@@ -86,12 +86,6 @@ impl Consumer {
         self.resume(0, cap, ring_max, key, 0);
     }
 
-    /// No ring is read: nothing can be told of its front.
-    pub(crate) fn blank(&self) {
-        self.reset(0, 0, 0);
-        self.expected.store(0, Release);
-    }
-
     /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were consumed.
     pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
         self.expected.store(0, Relaxed);

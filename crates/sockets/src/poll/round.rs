@@ -219,7 +219,7 @@ impl<'a> Round<'a> {
         loop {
             for _ in 0..16 {
                 if self.rings_ready() {
-                    self.budget().spun(process::spin_ns());
+                    self.with_budget(|budget| budget.spun(process::spin_ns()));
                     return Ok(true);
                 }
                 core::hint::spin_loop();
@@ -243,20 +243,20 @@ impl<'a> Round<'a> {
         let mut watches = self.watches();
         match (watches.next(), watches.next()) {
             (None, _) => 0,
-            (Some(one), None) => wait::spin_ns(&one.held, self.budget()),
+            (Some(one), None) => self.with_budget(|budget| wait::spin_ns(&one.held, budget)),
             _ => BUDGET.ns(process::spin_ns()),
         }
     }
 
-    /// The budget of the only stream, or the one for many.
-    fn budget(&self) -> &'static Budget {
+    /// Does `work` with the budget of the only stream, or the one for many.
+    fn with_budget<T>(&self, work: impl FnOnce(&Budget) -> T) -> T {
         let mut watches = self.watches();
         match (watches.next(), watches.next()) {
             (Some(one), None) if self.fds[one.at].events & SENDING == 0 => {
-                &one.held.shared().receiving.budget
+                work(&one.held.shared().receiving.budget)
             }
-            (Some(one), None) => &one.held.shared().sending.budget,
-            _ => &BUDGET,
+            (Some(one), None) => work(&one.held.shared().sending.budget),
+            _ => work(&BUDGET),
         }
     }
 
@@ -275,7 +275,7 @@ impl<'a> Round<'a> {
         let outcome = self.ask_kernel(timeout, mask);
         self.disarm(waiter);
         let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.budget().slept(slept, process::spin_ns());
+        self.with_budget(|budget| budget.slept(slept, process::spin_ns()));
         outcome
     }
 

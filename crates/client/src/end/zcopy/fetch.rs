@@ -179,7 +179,7 @@ impl End {
             let rx = self.generations.rx();
             rx.slices.outbound.store_u64(SEND_SM, word(sequence, 0));
             if let Some(waiter) = self.room_bell(rx)
-                && !self.daemon.ring(self.circuit, waiter)
+                && !self.daemon.ring(self.circuit, self.token, waiter)
             {
                 self.ring_again();
             }

@@ -1,0 +1,344 @@
+//! The state of one end of a stream, shared by all processes that hold the end: a sealed memfd of its own. The program
+//! makes it, its daemon keeps it and gives it to whoever adopts the end, and nothing of another end is in it.
+//!
+//! ```text
+//!   program   State      mapped, survives fork; all processes that hold the end write it
+//!   daemon    StateView  a descriptor: read for display, mapped for a moment where the order of loads counts
+//!   engine    StateDesk  mapped while the engine works on the end's rings
+//! ```
+//! Every process that holds the end may write anything there at any time: nothing read there is an index, a length or an
+//! address before it was checked.
+
+mod modes;
+
+pub use modes::{Chooser, Chosen, Modes, ModesSnapshot};
+
+use crate::MapError;
+use crate::mem::{Mapping, check_memory, new_slice};
+use crate::ring::{Consumer, Cursor, Producer};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crosslane_wire::record::Kind;
+use rustix::mm::ProtFlags;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes of the state of one end: one page.
+pub const LEN: u64 = 4096;
+
+/// What an end of a stream has moved, at the start of its state. Written by the program, read by its daemon, which
+/// believes it for display only.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Payload sent by the stream, bytes.
+    pub tx_bytes: AtomicU64,
+    /// Payload received by the stream, bytes.
+    pub rx_bytes: AtomicU64,
+    /// Bells rung.
+    pub bells: AtomicU64,
+    /// Times that a thread slept for this end.
+    pub sleeps: AtomicU64,
+    /// References by descriptors of all processes; 0 = the last one is gone.
+    pub refs: AtomicU32,
+}
+
+/// What the far end may still lack, units of the stream. Written by the sender.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Units that were sent by earlier rings, or wait to be sent: nothing new is sent before all of them were sent in the
+    /// present one.
+    pub owed: AtomicU64,
+    /// Units of which the retention ring holds the payload: from here,
+    pub from: AtomicU64,
+    /// up to here.
+    pub to: AtomicU64,
+    /// Bytes of the retention ring in use, a power of two: unit `u` lies at `u % cap`.
+    pub cap: AtomicU64,
+    /// Not 0: the retention ring is full, nobody took anything for a while, and it may become longer.
+    pub pressed: AtomicU32,
+    /// The kind of the last record of the direction, if it was sent; else 0.
+    pub turn: AtomicU32,
+}
+
+/// What a program had sent when it left its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Which of the stream's rings it sent by last.
+    pub generation: u32,
+    /// Units of the stream.
+    pub units: u64,
+    /// Whether some of them wait to be sent again.
+    pub owes: bool,
+    /// The units of which the retention ring holds the payload.
+    pub kept: (u64, u64),
+    /// Bytes of the retention ring in use.
+    pub cap: u64,
+    /// The kind of the last record of the direction, if it was sent.
+    pub turn: Option<Kind>,
+}
+
+/// The start of the state: what the daemon may read.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Front {
+    /// What was moved.
+    pub counters: Counters,
+    /// The state of sending.
+    pub producer: Producer,
+    /// The state of receiving.
+    pub consumer: Consumer,
+    /// What was sent and may be lacking.
+    pub kept: Kept,
+    /// How it was sent.
+    pub sent: Modes,
+    /// How it was received.
+    pub received: Modes,
+    /// How it is to be sent from now on, a `crosslane_stream::Transfer`.
+    pub transfer: AtomicU32,
+    /// Who chose that, a [`Chooser`].
+    pub transfer_by: AtomicU32,
+    /// Not 0: the daemon's engine is to copy.
+    pub offload: AtomicU32,
+    /// Who chose that, a [`Chooser`].
+    pub offload_by: AtomicU32,
+}
+
+/// The counters of an end at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Payload sent by the stream, bytes.
+    pub tx_bytes: u64,
+    /// Payload received by the stream, bytes.
+    pub rx_bytes: u64,
+    /// Bells rung.
+    pub bells: u64,
+    /// Times that a thread slept for this end.
+    pub sleeps: u64,
+}
+
+impl Counters {
+    /// One reference less; whether it was the last one.
+    pub fn release(&self) -> bool {
+        let less = |refs| u32::checked_sub(refs, 1);
+        self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
+    }
+}
+
+/// The state of an end that this process holds; unmapped when dropped.
+#[derive(Debug)]
+pub struct State(Mapping);
+
+impl State {
+    /// Makes the state of a new end, with one reference; the descriptor is for the daemon, and for nobody else.
+    pub fn create() -> Result<(Self, OwnedFd), MapError> {
+        let fd = new_slice("crosslane-state", LEN)?;
+        let state = Self(Mapping::new(&fd, LEN)?);
+        state.front().counters.refs.store(1, Ordering::Relaxed);
+        Ok((state, fd))
+    }
+
+    /// Maps the state of an end that another process began, after checking its length and seals.
+    pub fn open(fd: impl AsFd) -> Result<Self, MapError> {
+        check_memory(&fd, LEN)?;
+        Ok(Self(Mapping::new(fd, LEN)?))
+    }
+
+    /// Where it begins: [`LEN`] bytes, aligned to a page, mapped as long as `self`.
+    #[inline]
+    pub fn base(&self) -> *mut u8 {
+        self.0.base()
+    }
+
+    fn front(&self) -> &Front {
+        front(&self.0)
+    }
+}
+
+/// The state of an end where its daemon works on the rings. The program may write anything there at any time.
+#[derive(Debug)]
+pub struct StateDesk(Mapping);
+
+impl StateDesk {
+    /// The state of the end's rings: to be taken by [`Producer::checked`] and [`Consumer::checked`] only.
+    pub fn rings(&self) -> (&Producer, &Consumer) {
+        let front = front(&self.0);
+        (&front.producer, &front.consumer)
+    }
+}
+
+/// A daemon's hold on the state of an end, by a descriptor of kind `F`. It is not mapped but for a moment, since mappings
+/// are few: a daemon has thousands of ends.
+#[derive(Debug)]
+pub struct StateView<F = OwnedFd>(F);
+
+impl<F: AsFd> StateView<F> {
+    /// Takes what a program handed over, after checking its length and seals.
+    pub fn new(fd: F) -> Result<Self, MapError> {
+        check_memory(&fd, LEN)?;
+        Ok(Self(fd))
+    }
+
+    /// For whoever adopts the end.
+    pub fn memory(&self) -> &F {
+        &self.0
+    }
+
+    /// Maps it for the engine.
+    pub fn desk(&self) -> Result<StateDesk, MapError> {
+        Mapping::new(&self.0, LEN).map(StateDesk)
+    }
+
+    /// What was moved; zeros if it cannot be read. The program may have written anything there.
+    pub fn counters(&self) -> Snapshot {
+        let Some(Front { counters, .. }) = self.copied() else { return Snapshot::default() };
+        Snapshot {
+            tx_bytes: counters.tx_bytes.into_inner(),
+            rx_bytes: counters.rx_bytes.into_inner(),
+            bells: counters.bells.into_inner(),
+            sleeps: counters.sleeps.into_inner(),
+        }
+    }
+
+    /// How the stream moved its bytes: sent, received; zeros if that cannot be read. The program may have written
+    /// anything there.
+    pub fn modes(&self) -> (ModesSnapshot, ModesSnapshot) {
+        self.copied().map(|front| (front.sent.snapshot(), front.received.snapshot())).unwrap_or_default()
+    }
+
+    /// What was chosen for the stream.
+    pub fn chosen(&self) -> Chosen {
+        let Some(front) = self.copied() else { return Chosen::default() };
+        Chosen {
+            transfer: front.transfer.into_inner(),
+            transfer_by: Chooser::from_number(front.transfer_by.into_inner()),
+            offload: front.offload.into_inner() != 0,
+            offload_by: Chooser::from_number(front.offload_by.into_inner()),
+        }
+    }
+
+    /// Where the program reads next, at one moment: the number of the ring and the place in it.
+    /// Of a record that was taken in part, nothing counts as read. The program may have written anything there: see
+    /// [`Cursor::checked`]. `None` if no ring was begun, or the place changes all the time, or the program ended in
+    /// the middle of a change.
+    ///
+    /// A program that is about to consume one more record may give its room back meanwhile. So whoever counts what lies in
+    /// the ring looks here again afterwards, and counts again if the place has changed.
+    pub fn receiver(&self) -> Option<(u32, Cursor)> {
+        let mapping = self.mapped()?;
+        front(&mapping).consumer.glance().map(|cursor| (cursor.generation(), cursor))
+    }
+
+    /// What the program has sent. It may have written anything there. `None` if it cannot be read.
+    pub fn sent(&self) -> Option<Sent> {
+        let mapping = self.mapped()?;
+        let front = front(&mapping);
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let turn = u8::try_from(front.kept.turn.load(Ordering::Relaxed)).ok();
+        let (pushed, owed) = (front.producer.units(), word(&front.kept.owed));
+        Some(Sent {
+            generation: front.producer.generation(),
+            units: pushed.max(owed),
+            owes: pushed < owed,
+            kept: (word(&front.kept.from), word(&front.kept.to)),
+            cap: word(&front.kept.cap),
+            turn: turn.and_then(|kind| Kind::from_u8(kind).ok()),
+        })
+    }
+
+    /// Mapped for loads: where one word tells whether another counts, their order matters, and a `read` has none.
+    fn mapped(&self) -> Option<Mapping> {
+        Mapping::with(&self.0, LEN, ProtFlags::READ).ok()
+    }
+
+    /// A copy of what is there, for display: words of different moments.
+    fn copied(&self) -> Option<Front> {
+        let mut bytes = [0; size_of::<Front>()];
+        let read = rustix::io::pread(&self.0, &mut bytes, 0);
+        // SAFETY: all bit patterns are valid words, and a front is nothing but words.
+        (read == Ok(bytes.len())).then(|| unsafe { bytes.as_ptr().cast::<Front>().read_unaligned() })
+    }
+}
+
+fn front(mapping: &Mapping) -> &Front {
+    let at = mapping.at(0, size_of::<Front>());
+    // SAFETY: in range of the mapping and aligned to a page; all bit patterns are valid; all fields are atomics.
+    unsafe { &*at.cast::<Front>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Caching, Outbound, Store};
+    use rustix::fs::SealFlags;
+
+    #[test]
+    fn the_daemon_sees_what_the_program_counts_and_chooses() {
+        let (state, fd) = State::create().unwrap();
+        let view = StateView::new(fd).unwrap();
+        let front = state.front();
+        front.counters.tx_bytes.store(42, Ordering::Relaxed);
+        front.sent.records.store(5, Ordering::Relaxed);
+        front.transfer.store(2, Ordering::Relaxed);
+        front.transfer_by.store(Chooser::Rule as u32, Ordering::Relaxed);
+        assert_eq!(view.counters().tx_bytes, 42);
+        assert_eq!(view.modes().0.records, 5);
+        assert_eq!((view.chosen().transfer, view.chosen().transfer_by), (2, Chooser::Rule));
+    }
+
+    #[test]
+    fn the_daemon_sees_where_the_program_reads_and_what_it_sent() {
+        let (state, fd) = State::create().unwrap();
+        let view = StateView::new(fd).unwrap();
+        let (consumer, producer) = (&state.front().consumer, &state.front().producer);
+        assert!(view.receiver().is_none(), "no ring was ever begun");
+        let nothing = Sent { generation: 0, units: 0, owes: false, kept: (0, 0), cap: 0, turn: None };
+        assert_eq!(view.sent(), Some(nothing));
+        consumer.resume(7, 1 << 16, 1 << 20, 99, 1234);
+        let (generation, cursor) = view.receiver().unwrap();
+        assert_eq!((generation, cursor.units(), cursor.position()), (7, 1234, 0));
+        assert!(cursor.checked(1 << 20, 99).is_some());
+        consumer.resume(8, 3, 1 << 20, 99, 0);
+        assert!(view.receiver().unwrap().1.checked(1 << 20, 99).is_none());
+        producer.resume(3, 4096, 4096, 7, 99);
+        assert_eq!(view.sent().map(|sent| (sent.generation, sent.units)), Some((3, 99)));
+    }
+
+    #[test]
+    fn the_last_reference_is_told_once_whatever_is_counted() {
+        let (state, _fd) = State::create().unwrap();
+        let counters = &state.front().counters;
+        counters.refs.fetch_add(1, Ordering::Relaxed);
+        assert!(!counters.release() && counters.release());
+        assert!(!counters.release(), "another process took a reference too many");
+    }
+
+    #[test]
+    fn whoever_adopts_an_end_sees_the_same_state_and_no_other() {
+        let ((one, fd), (other, _)) = (State::create().unwrap(), State::create().unwrap());
+        let adopted = State::open(StateView::new(fd).unwrap().memory()).unwrap();
+        adopted.front().counters.rx_bytes.store(7, Ordering::Relaxed);
+        let read = |state: &State| state.front().counters.rx_bytes.load(Ordering::Relaxed);
+        assert_eq!((read(&one), read(&other)), (7, 0));
+    }
+
+    #[test]
+    fn the_daemon_takes_sealed_memory_of_one_page_only() {
+        use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+        let memory = |len, seals| {
+            let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&fd, len).unwrap();
+            fcntl_add_seals(&fd, seals).unwrap();
+            fd
+        };
+        let sealed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        assert!(matches!(StateView::new(memory(LEN, SealFlags::GROW)), Err(MapError::NotSealed)));
+        assert!(matches!(StateView::new(memory(2 * LEN, sealed)), Err(MapError::Length { .. })));
+        assert!(StateView::new(std::fs::File::open("/dev/zero").unwrap()).is_err());
+        let view = StateView::new(memory(LEN, sealed)).unwrap();
+        let program = Outbound::map(view.memory(), LEN, Caching::WriteBack).unwrap();
+        program.write(0, &[0xff; 4096]);
+        assert_eq!(view.counters().tx_bytes, u64::MAX);
+        assert!(view.receiver().is_none_or(|(_, cursor)| cursor.checked(1 << 20, 1).is_none()));
+        assert!(view.sent().is_some() && view.desk().is_ok());
+    }
+}
