@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crosslane_node::pump::{Command, Leg, Pumps, TransitId};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::ring::{Consumer, Producer};
+use crosslane_shm::wake::Waker;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{CPU_MASK, Kind};
@@ -43,7 +44,7 @@ struct Side {
 }
 
 /// What wakes the pumps between, which sleep when nothing has moved for a while.
-type Bells = Arc<Vec<OwnedFd>>;
+type Bells = Arc<Vec<Waker>>;
 
 /// Two ends with pumps between.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Chain {
             let mut pump = Pumps::new(1, SPIN)?;
             pump.command(Command::Add { transit: TransitId(1), legs, waiter: WaiterId(1) })?;
             let (_, bell) = pump.bell_of(TransitId(1)).context("the pump has no bell")?;
-            bells.push(bell.try_clone_to_owned()?);
+            bells.push(bell.waker()?);
             all.push(pump);
         }
         let ([forth, back], [last, first]) = (&cables[0], &cables[pumps]);
@@ -220,7 +221,7 @@ impl Wait {
             bail!("the other end is silent");
         }
         for bell in bells.iter() {
-            rustix::io::write(bell, &1_u64.to_ne_bytes())?;
+            bell.ring();
         }
         std::thread::yield_now();
         Ok(())

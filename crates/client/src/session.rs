@@ -4,6 +4,7 @@ use crate::shared::SharedState;
 use crate::slices::{Next, Numbers, Slices};
 use crosslane_passing as passing;
 use crosslane_shm::buffer::{self, Located};
+use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{FarBuffer, MapError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply, Request};
@@ -315,12 +316,31 @@ impl Session {
         }
     }
 
-    /// Registers a wake event.
-    pub fn waiter(&self, eventfd: BorrowedFd<'_>) -> Result<WaiterId, SessionError> {
-        match self.request(&Request::Waiter, &[eventfd])?.0 {
-            Reply::Waiter { waiter } => Ok(waiter),
-            Reply::Error { text } => Err(SessionError::Refused(text)),
+    /// Asks for a wake event, and its number.
+    pub fn waiter(&self) -> Result<(WaiterId, Receiver), SessionError> {
+        let (reply, fds) = self.request(&Request::Waiter, &[])?;
+        match (reply, fds.into_iter().next()) {
+            (Reply::Waiter { waiter, word }, Some(socket)) => Ok((waiter, Receiver::of(socket, word)?)),
+            // This process is at its limit of descriptors.
+            (Reply::Waiter { .. }, None) => Err(SessionError::Lost(Errno::MFILE)),
+            (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waiter was asked for")),
+        }
+    }
+
+    /// Asks for what wakes the far side's waiter, which sleeps on `circuit`; `None` if it is rung through daemons only.
+    pub fn waker(
+        &self,
+        circuit: CircuitId,
+        token: u64,
+        waiter: WaiterId,
+    ) -> Result<Option<Waker>, SessionError> {
+        let (reply, fds) = self.request(&Request::WantBell { circuit, token, waiter }, &[])?;
+        match (reply, fds.into_iter().next()) {
+            (Reply::Bell { word: Some(word) }, Some(socket)) => Ok(Waker::of(socket, word).ok()),
+            (Reply::Bell { .. }, _) => Ok(None),
+            (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
+            _ => Err(SessionError::Unexpected("a waker was asked for")),
         }
     }
 

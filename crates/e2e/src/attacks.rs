@@ -8,6 +8,7 @@
 pub mod blocking;
 pub mod memory;
 pub mod noise;
+pub mod wake;
 
 use crate::honest::public_copy;
 use crate::program::Program;
@@ -29,6 +30,7 @@ pub const ATTACKS: &[(&str, Run)] = &[
     ("memory", memory::run),
     ("memory-victim", memory::victim),
     ("noise", noise::run),
+    ("wake", wake::run),
 ];
 
 /// Runs the attack of that name in this process.
@@ -57,6 +59,18 @@ pub fn begun() {
 /// It cannot be started, or ends before it begins.
 pub fn start(rig: &Rig, host: &str, attack: &str, words: &[&str]) -> Result<Program> {
     start_as(rig, USER, host, attack, words)
+}
+
+/// The same with the socket library.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_accelerated(rig: &Rig, host: &str, attack: &str, words: &[&str]) -> Result<Program> {
+    let copy = public_copy(rig, "crosslane-attacker")?;
+    let mut command = rig.command_as(USER, host, copy)?;
+    let mut program = Program::start(command.arg(attack).args(words))?;
+    program.says("attacking")?;
+    Ok(program)
 }
 
 /// The same as another user.

@@ -1,34 +1,39 @@
 //! Wake events: programs ring each other directly where they can, and through their daemons where they cannot.
 
-use crate::eventfd;
 use crate::host::{Host, Waiter};
 use crate::quota::Kind;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::circuit::{Far, Owner};
-use crosslane_passing::Foreign;
-use crosslane_wire::control::Control;
+use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_wire::control::{Control, Doorbell};
 use crosslane_wire::local::Reply;
 use crosslane_wire::{ChannelId, CircuitId, PortId, WaiterId};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// How long a neighbour may take to say how its waiter is rung.
 const ANSWER: Duration = Duration::from_millis(500);
 
 impl Host {
-    /// `Waiter`: registers a wake event.
-    pub fn add_waiter(&mut self, session: SessionId, bell: Option<Foreign>) -> Reply {
-        let error = |text: &str| Reply::Error { text: text.to_owned() };
-        let Some(bell) = bell else { return error("a wake event must be an eventfd") };
-        let charge = match self.charge_session(session, Kind::Descriptors, 1) {
-            Ok(charge) => charge,
-            Err(text) => return error(&text),
-        };
+    /// `Waiter`: makes a wake event. It is made here, so that no program hands out something that blocks.
+    pub fn add_waiter(&mut self, session: SessionId) {
+        let made = self.charge_session(session, Kind::Descriptors, 1).and_then(|charge| {
+            let event = Receiver::new().map_err(|errno| format!("no wake event: {errno}"))?;
+            Ok(Waiter { session, event, charge })
+        });
         let number = self.new_waiter();
-        let Some(owner) = self.sessions.get_mut(&session) else { return error("no session") };
-        owner.waiters.insert(number);
-        self.waiters.insert(number, Waiter { session, bell, charge });
-        Reply::Waiter { waiter: number }
+        let Some(owner) = self.sessions.get_mut(&session) else { return };
+        match made {
+            Ok(waiter) => {
+                owner.reply(
+                    &Reply::Waiter { waiter: number, word: waiter.event.word() },
+                    &[waiter.event.as_fd()],
+                );
+                owner.waiters.insert(number);
+                self.waiters.insert(number, waiter);
+            }
+            Err(text) => owner.reply(&Reply::Error { text }, &[]),
+        }
     }
 
     /// `WantBell`: answers, now or when the neighbour has.
@@ -37,21 +42,13 @@ impl Host {
         match far {
             None => self.answer_bell(session, None),
             Some(Far::Here(other)) => {
-                let bell = self.waiter_of(other, waiter).and_then(|bell| bell.try_clone_to_owned().ok());
-                self.answer_bell(session, bell);
+                let waker = self.waiter_of(other, waiter).and_then(|event| event.waker().ok());
+                self.answer_bell(session, waker.as_ref());
             }
-            Some(Far::Host { channel, .. }) => {
-                let Some((port, peer)) = channel.and_then(|channel| self.neighbour_of(channel)) else {
-                    return self.answer_bell(session, None);
-                };
-                let known = self.cable(port).and_then(|cable| {
-                    cable.bells.imported.get(&waiter).and_then(|bell| bell.try_clone().ok())
-                });
-                match known {
-                    Some(bell) => self.answer_bell(session, Some(bell)),
-                    None => self.ask_bell(session, port, peer, waiter),
-                }
-            }
+            Some(Far::Host { channel, .. }) => match channel.and_then(|channel| self.neighbour_of(channel)) {
+                Some((port, peer)) => self.ask_bell(session, port, peer, waiter),
+                None => self.answer_bell(session, None),
+            },
         }
     }
 
@@ -67,39 +64,30 @@ impl Host {
         }
     }
 
-    /// A neighbour's program wants to ring a waiter that sleeps on `circuit`.
+    /// A neighbour's program wants to ring a waiter that sleeps on `circuit`: it gets a waker of its own.
     pub fn handle_want_bell(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
-        let bell = match self.circuits.owner(port, channel) {
+        let event = match self.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.waiter_of(circuit, waiter),
             Some(Owner::Transit(transit, _)) => self.pump_waiter(transit, waiter),
             None => None,
         };
-        let bell = bell.and_then(|bell| bell.try_clone_to_owned().ok());
+        let waker = event.and_then(|event| event.waker().ok());
         let Some(cable) = self.cable(port) else { return };
-        let doorbell = bell.and_then(|bell| cable.export_bell(waiter, bell.as_fd()));
+        let doorbell = waker.and_then(|waker| cable.export_bell(&waker));
         cable.send(&Control::Bell { waiter, doorbell });
     }
 
-    /// A neighbour says how its waiter is rung.
-    pub fn handle_bell(&mut self, port: PortId, waiter: WaiterId, handle: Option<u64>) {
+    /// A neighbour says how its waiter is rung: that is for one of those who asked.
+    pub fn handle_bell(&mut self, port: PortId, waiter: WaiterId, doorbell: Option<Doorbell>) {
+        let waker = self.cable(port).and_then(|cable| cable.import_bell(doorbell));
         let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, waiter: which, .. }) if at == port && which == waiter);
-        let sessions: Vec<SessionId> = self
-            .sessions
-            .values()
-            .filter(|session| asked(session.waiting))
-            .map(|session| session.id)
-            .collect();
-        if sessions.is_empty() && !self.pumps_ask_for(port, waiter) {
-            return;
-        }
-        let bell = handle.and_then(|handle| {
-            let cable = self.cable(port)?;
-            cable.import_bell(waiter, handle)?.try_clone_to_owned().ok()
-        });
-        self.answer_pumps(port, waiter, bell.as_ref());
-        for session in sessions {
-            self.wake_session(session);
-            self.answer_bell(session, bell.as_ref().and_then(|bell| bell.try_clone().ok()));
+        let session = self.sessions.values().find(|session| asked(session.waiting)).map(|session| session.id);
+        match session {
+            Some(session) => {
+                self.wake_session(session);
+                self.answer_bell(session, waker.as_ref());
+            }
+            None => self.answer_pump(port, waiter, waker),
         }
     }
 
@@ -108,8 +96,8 @@ impl Host {
         match self.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.ring_waiter(circuit, waiter),
             Some(Owner::Transit(transit, _)) => {
-                if let Some(bell) = self.pump_waiter(transit, waiter) {
-                    eventfd::ring(bell);
+                if let Some(event) = self.pump_waiter(transit, waiter) {
+                    event.ring();
                     self.counters.bells += 1;
                 }
             }
@@ -122,7 +110,7 @@ impl Host {
         let Some(session) = self.sessions.get(&session) else { return };
         for waiter in &session.waiters {
             if let Some(waiter) = self.waiters.get(waiter) {
-                eventfd::ring(waiter.bell.as_fd());
+                waiter.event.ring();
                 self.counters.bells += 1;
             }
         }
@@ -147,18 +135,17 @@ impl Host {
     /// A session is gone, with its waiters.
     pub fn remove_waiters(&mut self, waiters: impl IntoIterator<Item = WaiterId>) {
         for waiter in waiters {
-            self.waiters.remove(&waiter);
-            for cable in &mut self.cables {
-                cable.withdraw_bell(waiter);
+            if let Some(waiter) = self.waiters.remove(&waiter) {
+                waiter.event.discard();
             }
         }
     }
 
     /// Answers `WantBell`.
-    pub fn answer_bell(&mut self, session: SessionId, bell: Option<OwnedFd>) {
+    pub fn answer_bell(&mut self, session: SessionId, waker: Option<&Waker>) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
-        let fds: Vec<BorrowedFd<'_>> = bell.iter().map(AsFd::as_fd).collect();
-        session.reply(&Reply::Bell { found: bell.is_some() }, &fds);
+        let fds: Vec<BorrowedFd<'_>> = waker.iter().map(AsFd::as_fd).collect();
+        session.reply(&Reply::Bell { word: waker.map(Waker::word) }, &fds);
     }
 
     /// The neighbour that a channel leads to, and its name for it.
@@ -181,19 +168,19 @@ impl Host {
             session.waiting = Some(Waiting::Bell { port, waiter, until });
         }
         if let Some(cable) = self.cable(port) {
-            cable.send(&Control::WantBell { channel, waiter });
+            cable.want_bell(channel, waiter);
         }
     }
 
-    /// The bell of a waiter, if it belongs to a session that holds the end.
-    fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
+    /// The event of a waiter, if it belongs to a session that holds the end.
+    fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<&Receiver> {
         let waiter = self.waiters.get(&waiter)?;
-        self.holds(waiter.session, circuit).then(|| waiter.bell.as_fd())
+        self.holds(waiter.session, circuit).then_some(&waiter.event)
     }
 
     fn ring_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
-        if let Some(bell) = self.waiter_of(circuit, waiter) {
-            eventfd::ring(bell);
+        if let Some(event) = self.waiter_of(circuit, waiter) {
+            event.ring();
             self.counters.bells += 1;
         }
     }

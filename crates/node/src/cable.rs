@@ -229,7 +229,7 @@ impl Cable {
 
     /// Descriptors that the peer has this host hold.
     pub fn held(&self) -> u64 {
-        (self.port.held() + self.bells.imported.len()) as u64
+        self.port.held() as u64
     }
 
     /// How long a posted write may be under way, ns.

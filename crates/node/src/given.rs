@@ -1,7 +1,7 @@
 //! Descriptors that came with a request, as far as they are of a kind that a daemon has a use for. All that may block is done
 //! aside, before the daemon's thread sees them; what remains can block nobody, but in `close`.
 
-use crate::proof::{self, Proof};
+use crate::proof::Proof;
 use crate::socket_table::SocketTable;
 use crosslane_passing::{Foreign, Message, aside, receive};
 use crosslane_wire::DecodeError;
@@ -19,8 +19,6 @@ pub const FDS_MAX: usize = 4;
 pub enum Given {
     /// Memory: a file that has seals, which no program serves.
     Memory(Foreign),
-    /// A wake event.
-    Event(Foreign),
     /// A TCP socket, which is closed already: what it proved counts.
     Socket(Proof),
     /// A netlink socket that shows a network namespace's sockets.
@@ -49,9 +47,6 @@ impl Given {
         if rustix::fs::fcntl_get_seals(&fd).is_ok() {
             return Self::Memory(fd);
         }
-        if proof::is_eventfd(&fd) {
-            return Self::Event(fd);
-        }
         if SocketTable::is_one(std::os::fd::AsFd::as_fd(&fd)) {
             return Self::Table(fd);
         }
@@ -64,11 +59,6 @@ impl Given {
     /// The memory, if it is some.
     pub fn memory(self) -> Option<Foreign> {
         if let Self::Memory(fd) = self { Some(fd) } else { None }
-    }
-
-    /// The wake event, if it is one.
-    pub fn event(self) -> Option<Foreign> {
-        if let Self::Event(fd) = self { Some(fd) } else { None }
     }
 
     /// The table of sockets, if it is one.

@@ -22,6 +22,7 @@ use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_fabric::{Circuits, Links};
 use crosslane_passing::Foreign;
+use crosslane_shm::wake::Receiver;
 use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, TransitId, WaiterId};
 use rustix::io::Errno;
@@ -38,8 +39,8 @@ const PUMPS: usize = 1;
 pub struct Waiter {
     /// Whose it is.
     pub session: SessionId,
-    /// An eventfd.
-    pub bell: Foreign,
+    /// What wakes it.
+    pub event: Receiver,
     /// What its user pays for it.
     pub charge: Charge,
 }

@@ -25,6 +25,7 @@ pub use report::Report;
 use crate::eventfd;
 use circuit::Circuit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::WaiterId;
 use ears::Ears;
 use report::Reports;
@@ -70,8 +71,8 @@ pub enum Command {
         leg: usize,
         /// The waiter of the report.
         waiter: WaiterId,
-        /// Its eventfd; `None` if it must go on to be rung through daemons.
-        bell: Option<OwnedFd>,
+        /// What wakes it; `None` if it must go on to be rung through daemons.
+        bell: Option<Waker>,
     },
 }
 
@@ -115,7 +116,7 @@ struct Held {
     thread: usize,
     traffic: Arc<Traffic>,
     waiter: WaiterId,
-    bell: Arc<OwnedFd>,
+    bell: Arc<Receiver>,
 }
 
 /// All pumps of a host. Dropping it ends them.
@@ -172,10 +173,9 @@ impl Pumps {
         Ok(())
     }
 
-    /// The waiter by which the circuit's neighbours name it, and its eventfd, which they ring. It is no other circuit's:
-    /// whoever has it may take rings away, and fill it.
-    pub fn bell_of(&self, transit: TransitId) -> Option<(WaiterId, BorrowedFd<'_>)> {
-        self.circuits.get(&transit).map(|held| (held.waiter, held.bell.as_fd()))
+    /// The waiter by which the circuit's neighbours name it, and its wake event.
+    pub fn bell_of(&self, transit: TransitId) -> Option<(WaiterId, &Receiver)> {
+        self.circuits.get(&transit).map(|held| (held.waiter, held.bell.as_ref()))
     }
 
     /// Payload bytes that came from each leg of a circuit and were pumped on; 0 if there is no such circuit.
@@ -188,7 +188,7 @@ impl Pumps {
         if self.circuits.contains_key(&transit) || !legs.iter().all(Leg::fits) {
             return Err(AddError::Legs);
         }
-        let bell = Arc::new(eventfd::new().map_err(std::io::Error::from)?);
+        let bell = Arc::new(Receiver::new().map_err(std::io::Error::from)?);
         let thread = self.thread()?;
         self.threads[thread].ears.listen_to(transit, bell.as_fd()).map_err(std::io::Error::from)?;
         let traffic = Arc::new(Traffic::default());

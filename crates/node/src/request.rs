@@ -228,10 +228,7 @@ impl Host {
             }
             Request::Close { circuit, token, abort } => self.close(circuit, token, abort),
             Request::Violated { circuit, token, text } => self.violated(circuit, token, &text),
-            Request::Waiter => {
-                let reply = self.add_waiter(id, given.and_then(Given::event));
-                self.reply(id, &reply);
-            }
+            Request::Waiter => self.add_waiter(id),
             Request::WantBell { circuit, token, waiter } => self.want_bell(id, (circuit, token), waiter),
             Request::Ring { circuit, token, waiter } => self.ring_far(circuit, token, waiter),
             Request::Share { circuit, token, buffer, len, reach } => match given.and_then(Given::memory) {
@@ -244,10 +241,7 @@ impl Host {
             Request::Unshare { buffer } => self.unshare(id, buffer),
             Request::WantBuffer { circuit, token, buffer } => self.want_buffer(id, (circuit, token), buffer),
             Request::Note { fd, remote, why } => self.note(id, Note { fd, remote, why }),
-            Request::Offload => {
-                let reply = self.offload(id, given.into_iter().chain(fds).collect());
-                self.reply(id, &reply);
-            }
+            Request::Offload => self.offload(id, given.and_then(Given::memory)),
             Request::Engage { circuit, token, generation } => {
                 let handle = self.engage(id, circuit, token, generation);
                 self.reply(id, &Reply::Engaged { handle });

@@ -3,19 +3,18 @@
 
 use crate::answer::{Asked, path_of, refusal_of};
 use crate::dial::ANSWER;
-use crate::eventfd;
 use crate::host::Host;
 use crate::pump::{Command, Leg, Report};
 use crate::quota::{Carved, Charge, Kind, Payer, Purpose};
 use crate::random;
 use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
+use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::slice::slice_len;
 use crosslane_wire::{HostId, PortId, SliceRange, TransitId, WaiterId};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most reports of pumps that are heard in one turn: a program that is rung at each record must not keep the others
 /// waiting.
@@ -211,7 +210,6 @@ impl Host {
     pub(crate) fn stop_transit(&mut self, transit: TransitId) {
         self.pump_asks.retain(|asks| asks.transit != transit);
         let Some(passage) = self.passages.remove(&transit) else { return };
-        self.remove_waiters([passage.waiter]);
         if passage.opening.is_none() {
             let moved = self.pumps.traffic(transit);
             self.counters.transit_bytes += moved.iter().sum::<u64>();
@@ -260,24 +258,17 @@ impl Host {
     }
 
     /// What wakes the pump of a circuit, if that is the waiter which is asked for.
-    pub(crate) fn pump_waiter(&self, transit: TransitId, waiter: WaiterId) -> Option<BorrowedFd<'_>> {
-        self.pumps.bell_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, bell)| bell)
+    pub(crate) fn pump_waiter(&self, transit: TransitId, waiter: WaiterId) -> Option<&Receiver> {
+        self.pumps.bell_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, event)| event)
     }
 
-    /// A neighbour says how a waiter is rung that pumps asked for.
-    pub(crate) fn answer_pumps(&mut self, port: PortId, waiter: WaiterId, bell: Option<&OwnedFd>) {
-        let (answered, rest): (Vec<PumpAsks>, _) =
-            self.pump_asks.drain(..).partition(|asks| asks.port == port && asks.waiter == waiter);
-        self.pump_asks = rest;
-        for PumpAsks { transit, side, .. } in answered {
-            let bell = bell.and_then(|bell| bell.try_clone().ok());
+    /// A neighbour says how a waiter is rung: that is for the first of the pumps that asked.
+    pub(crate) fn answer_pump(&mut self, port: PortId, waiter: WaiterId, bell: Option<Waker>) {
+        let asked = |asks: &PumpAsks| asks.port == port && asks.waiter == waiter;
+        if let Some(at) = self.pump_asks.iter().position(asked) {
+            let PumpAsks { transit, side, .. } = self.pump_asks.remove(at);
             self.tell_pump(Command::Bell { transit, leg: side, waiter, bell });
         }
-    }
-
-    /// Whether pumps wait to hear how this waiter is rung.
-    pub(crate) fn pumps_ask_for(&self, port: PortId, waiter: WaiterId) -> bool {
-        self.pump_asks.iter().any(|asks| asks.port == port && asks.waiter == waiter)
     }
 
     /// A cable is down: what pumps asked its neighbour is not answered any more.
@@ -289,19 +280,14 @@ impl Host {
     fn ring_for_pump(&mut self, transit: TransitId, side: usize, waiter: WaiterId) {
         let Some(channel) = self.circuits.channel_of(transit, side) else { return };
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
-        let known = self.cable(port).and_then(|cable| cable.bells.imported.get(&waiter)?.try_clone().ok());
-        if let Some(bell) = known {
-            eventfd::ring(bell.as_fd());
-            return self.tell_pump(Command::Bell { transit, leg: side, waiter, bell: Some(bell) });
-        }
         self.ring_neighbour(channel, waiter);
         let asks = PumpAsks { port, waiter, transit, side };
-        let asked = self.pumps_ask_for(port, waiter);
-        if !self.pump_asks.contains(&asks) {
-            self.pump_asks.push(asks);
+        if self.pump_asks.contains(&asks) {
+            return;
         }
-        if !asked && let Some(cable) = self.cable(port) {
-            cable.send(&Control::WantBell { channel: peer, waiter });
+        self.pump_asks.push(asks);
+        if let Some(cable) = self.cable(port) {
+            cable.want_bell(peer, waiter);
         }
     }
 

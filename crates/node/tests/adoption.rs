@@ -73,7 +73,7 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
                 reply,
                 Reply::Plain { .. }
                     | Reply::Error { .. }
-                    | Reply::Bell { found: false }
+                    | Reply::Bell { word: None }
                     | Reply::Buffer { shape: None }
                     | Reply::Engaged { handle: 0 }
             );

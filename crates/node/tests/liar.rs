@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_client::shared::SharedState;
-use crosslane_wire::control::{Closing, Control, Handed, LinkState, Refusal};
+use crosslane_wire::control::{Closing, Control, Doorbell, Handed, LinkState, Refusal};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
 use crosslane_wire::slice::slice_len;
 use crosslane_wire::{BufferId, ChannelId, HostId, Reach, SliceRange, Tuple, WaiterId};
@@ -51,7 +51,7 @@ fn contradictions_are_counted_and_change_nothing() {
     for harmless in [
         Control::WantBell { channel, waiter: WaiterId(1) },
         Control::Ring { channel, waiter: WaiterId(1) },
-        Control::Bell { waiter: WaiterId(7), doorbell: Some(9) },
+        Control::Bell { waiter: WaiterId(7), doorbell: Some(Doorbell { handle: 9, word: 9 }) },
         Control::WantBuffer { channel, buffer: BufferId(7) },
         Control::Buffer { channel, buffer: BufferId(7), handed: None },
         Control::Buffer { channel, buffer: BufferId(7), handed: Some(handed) },

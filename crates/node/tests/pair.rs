@@ -4,6 +4,7 @@ mod support;
 
 use crosslane_port::Port;
 use crosslane_port::soft::{SoftConfig, SoftPort};
+use crosslane_shm::wake::Waker;
 use crosslane_shm::{Caching, Outbound, Store, state};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, Plain, Reply, Request};
@@ -119,8 +120,7 @@ fn a_pending_end_goes_with_its_listener() {
 fn kill_nine_of_a_daemon_and_its_return() {
     let mut lab = Lab::pair();
     let mut joined = join(&lab);
-    let bell = new_eventfd();
-    assert!(matches!(joined.client.ask(&Request::Waiter, &[bell.as_fd()]).0, Reply::Waiter { .. }));
+    let (_, bell) = joined.client.waiter();
     let epoch = lab.status(1)["ports"][0]["epoch"].as_u64().unwrap();
     lab.kill(2);
     wait_readable(bell.as_fd());
@@ -156,18 +156,19 @@ fn an_orderly_stop_is_told_to_programs_and_neighbours() {
 fn bells_are_handed_over_and_rung_by_proxy() {
     let lab = Lab::pair();
     let mut joined = join(&lab);
-    let bell = new_eventfd();
-    let Reply::Waiter { waiter } = joined.server.ask(&Request::Waiter, &[bell.as_fd()]).0 else {
-        panic!("no waiter")
-    };
+    let (waiter, bell) = joined.server.waiter();
     let want = Request::WantBell { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
+    let mut inodes = Vec::new();
     for _ in 0..2 {
         let (reply, fds) = joined.client.ask(&want, &[]);
-        assert_eq!(reply, Reply::Bell { found: true });
-        rustix::io::write(&fds[0], &1_u64.to_ne_bytes()).unwrap();
+        let Reply::Bell { word: Some(word) } = reply else { panic!("{reply:?}") };
+        let waker = Waker::of(fds.into_iter().next().unwrap(), word).unwrap();
+        inodes.push(rustix::fs::fstat(&waker).unwrap().st_ino);
+        assert!(waker.ring());
         wait_readable(bell.as_fd());
-        rustix::io::read(&bell, &mut [0; 8]).unwrap();
+        assert!(bell.clear());
     }
+    assert_ne!(inodes[0], inodes[1], "nobody shares a waker");
     joined.client.tell(&Request::Ring { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter }, &[]);
     wait_readable(bell.as_fd());
     let wrong = Request::WantBell {
@@ -175,9 +176,31 @@ fn bells_are_handed_over_and_rung_by_proxy() {
         token: joined.ends.0.token,
         waiter: crosslane_wire::WaiterId(99),
     };
-    assert_eq!(joined.client.ask(&wrong, &[]).0, Reply::Bell { found: false });
-    let file = std::fs::File::open("/dev/zero").unwrap();
-    assert!(matches!(joined.client.ask(&Request::Waiter, &[file.as_fd()]).0, Reply::Error { .. }));
+    assert_eq!(joined.client.ask(&wrong, &[]).0, Reply::Bell { word: None });
+}
+
+#[test]
+fn no_daemon_keeps_wakers_that_it_handed_over() {
+    let mut lab = Lab::pair();
+    let mut joined = join(&lab);
+    let mut held = |host| {
+        let pid = lab.daemon(host).id();
+        std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    };
+    let before = [held(1), held(2)];
+    for _ in 0..300 {
+        let (waiter, bell) = joined.server.waiter();
+        let want = Request::WantBell { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
+        let (reply, fds) = joined.client.ask(&want, &[]);
+        let Reply::Bell { word: Some(word) } = reply else { panic!("{reply:?}") };
+        let waker = Waker::of(fds.into_iter().next().unwrap(), word).unwrap();
+        assert!(waker.ring() && bell.clear());
+        drop((waker, bell));
+    }
+    // Those that wait for the sleeper's daemon are the sleepers' own, and go with their session.
+    assert!(held(1) <= before[0] + 2, "{} descriptors, there were {}", held(1), before[0]);
+    drop(joined);
+    until("the sleepers' daemon has none left", || (held(2) <= before[1]).then_some(()));
 }
 
 #[test]

@@ -164,19 +164,20 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn whoever_takes_rings_away_delays_no_circuit_but_its_own() {
+fn whoever_rings_without_end_and_takes_what_it_can_delays_no_other_circuit() {
     let (_, board) = hosts(0, 0);
     let host = [Arc::new(Between::new(&board, Duration::ZERO, true))];
     let thief = Chain::through(&host, &board, RING_MIN);
     let mut chain = Chain::through(&host, &board, RING_MIN);
     chain.programs.iter_mut().for_each(|program| program.looks = 1);
-    let stolen = host[0].pumps.lock().unwrap().bell_of(thief.between[0].1).unwrap().1.try_clone_to_owned();
-    let (stolen, over, rounds) = (stolen.unwrap(), AtomicBool::new(false), 3000);
+    let waker = host[0].pumps.lock().unwrap().bell_of(thief.between[0].1).unwrap().1.waker().unwrap();
+    let (over, rounds) = (AtomicBool::new(false), 3000);
     std::thread::scope(|scope| {
         let _over = Over(&over);
         scope.spawn(|| {
             while !over.load(Relaxed) {
-                let _ = rustix::io::read(&stolen, &mut [0; 8]);
+                waker.ring();
+                let _ = rustix::io::read(&waker, &mut [0; 8]);
             }
         });
         scope.spawn(|| {
@@ -308,7 +309,7 @@ fn lie(host: &Between, lies: impl Fn(&Channel, bool)) -> bool {
     lies(&channels[0], true);
     lies(&channels[1], false);
     if let Some((_, bell)) = host.pumps.lock().unwrap().bell_of(transit) {
-        rustix::io::write(bell, &1_u64.to_ne_bytes()).unwrap();
+        bell.ring();
     }
     std::thread::sleep(Duration::from_millis(3));
     host.command(Command::Remove { transit });
@@ -444,7 +445,7 @@ fn a_thousand_idle_circuits_let_the_thread_sleep_and_one_of_them_wakes_it() {
         out.store_u64(RING + 8, 10 | 1 << 18);
         out.store_u64(RING, record::mark(*key, 0));
         let (_, bell) = pumps.bell_of(TransitId(number)).unwrap();
-        rustix::io::write(bell, &1_u64.to_ne_bytes()).unwrap();
+        bell.ring();
         until("it is pumped", || far.load_u64(RING) == record::mark(*far_key, 0));
     }
     drop(pumps);

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use support::joined::join_by;
-use support::{Circuit, Client, Lab, TestPort, finish, may_be_others, new_eventfd, port, until};
+use support::{Circuit, Client, Lab, TestPort, finish, may_be_others, port, until};
 
 const GREEDY: u32 = 4001;
 const OTHER: u32 = 4002;
@@ -40,7 +40,7 @@ fn as_often_as(client: &mut Client, mut ask: impl FnMut(&mut Client) -> Reply, m
 }
 
 fn ask_waiter(client: &mut Client) -> Reply {
-    client.ask(&Request::Waiter, &[new_eventfd().as_fd()]).0
+    client.ask(&Request::Waiter, &[]).0
 }
 
 #[test]
@@ -94,12 +94,10 @@ fn without_any_configuration_a_user_leaves_descriptors_to_others() {
         return;
     }
     let lab = alone("");
-    let event = new_eventfd();
     let mut sessions = Vec::new();
     loop {
         let Some(mut session) = Client::hello_as(&lab.control(1), GREEDY) else { break };
-        let ask = |one: &mut Client| one.ask(&Request::Waiter, &[event.as_fd()]).0;
-        let got = as_often_as(&mut session, ask, 4000);
+        let got = as_often_as(&mut session, ask_waiter, 4000);
         sessions.push(session);
         if got < 4000 {
             break;
@@ -133,7 +131,7 @@ fn listeners_of_a_user_are_bounded_over_all_its_sessions() {
 fn descriptors_that_have_no_place_end_no_session() {
     let lab = alone("");
     let mut client = Client::hello(&lab.control(1), "generous");
-    let event = new_eventfd();
+    let (_read, event) = rustix::pipe::pipe().unwrap();
     let many = [event.as_fd(); 20];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(20))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -194,7 +194,7 @@ fn strange_requests_are_answered_and_harm_nobody() {
     let hello = Request::Hello { version: PROTOCOL_VERSION, program: "x".repeat(5000) };
     assert!(matches!(stranger.ask(&hello, &[file.as_fd()]).0, Reply::Welcome { .. }));
     assert!(matches!(stranger.ask(&hello, &[]).0, Reply::Error { .. }), "it was said already");
-    for request in [Request::Listen, Request::Accept, Request::Adopt, Request::Waiter] {
+    for request in [Request::Listen, Request::Accept, Request::Adopt, Request::Offload] {
         assert!(matches!(stranger.ask(&request, &[]).0, Reply::Error { .. }));
     }
     assert!(matches!(stranger.ask(&Request::Listen, &[file.as_fd()]).0, Reply::Error { .. }));

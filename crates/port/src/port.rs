@@ -19,7 +19,7 @@ pub type Mapped = dyn Port<Inbound = crosslane_shm::Inbound, Outbound = crosslan
 /// No call blocks, but for [`Self::carve_outbound`], [`Self::map_outbound`], [`Self::import_bell`] and
 /// [`Self::take_over`], which may wait a few milliseconds for what the peer has announced. Nothing that a peer does makes a call panic.
 ///
-/// **Lives.** Everything that was carved, mapped, exported or imported belongs to one life of the link, from
+/// **Lives.** Everything that was carved, mapped or handed over belongs to one life of the link, from
 /// [`Event::LinkUp`] to [`Event::LinkDown`]. At the end of it the port forgets all of it: ranges are free again,
 /// handles are void. Views and descriptors that were given out stay mapped but lead to memory that nobody else uses.
 /// Translations ([`Self::set_inbound`]) and masks stay.
@@ -110,23 +110,18 @@ pub trait Port: Send {
     /// As [`Self::carve_outbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.
     fn map_outbound(&mut self, window: usize, range: SliceRange) -> Result<Self::Outbound, PortError>;
 
-    /// Lets the peer's programs ring an eventfd of one of ours, and returns the handle that the peer imports.
+    /// Hands a waker of one of our programs' wake events to the peer, and returns the handle under which it takes it, once.
     ///
     /// # Errors
     /// [`PortError::Down`], [`PortError::Unsupported`] on ports that cannot (then the daemons ring for the
     /// programs), [`PortError::Full`], or a system error.
-    fn export_bell(&mut self, bell: OwnedFd) -> Result<u64, PortError>;
+    fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError>;
 
-    /// Takes an exported bell back: it can be imported no more. Copies already imported stay.
-    fn withdraw_bell(&mut self, handle: u64);
-
-    /// The eventfd under a handle of the peer's; `None` if this port has no descriptors to give: ring by way of
-    /// the daemons then. Its holder may fill the counter and change the descriptor's flags at any time, so a write
-    /// to it must not be relied upon to return quickly where the far program is not trusted.
+    /// Takes the socket of a waker under a handle of the peer's ([`crosslane_shm::wake::Waker`]); `None` if this port has
+    /// no descriptors to give, or no room for one: ring by way of the daemons then. A wake by it never blocks.
     ///
     /// # Errors
-    /// [`PortError::NotThere`] if the peer exports no such handle, within a few milliseconds; [`PortError::Down`], or
-    /// a system error.
+    /// [`PortError::NotThere`] if the peer handed over no such waker, within a few milliseconds; [`PortError::Down`].
     fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError>;
 
     /// Lets the peer have a program's buffer of `len` bytes ([`crosslane_wire::buffer`]), and returns the handle under which

@@ -8,8 +8,8 @@
 //! All that the peer sends is checked; what breaks the rules ends the link with [`DownReason::Violation`]. Both sides
 //! may run as different users, and in different network namespaces.
 //!
-//! Each slice and bell of the peer's costs this process a descriptor: up to a quarter of its limit (`RLIMIT_NOFILE`) for
-//! one cable. What comes above that cannot be carved or imported, and hurts nothing else.
+//! Each slice of the peer's, and each waker or buffer that is not taken yet, costs this process a descriptor: up to a
+//! quarter of its limit (`RLIMIT_NOFILE`) for one cable. What comes above that cannot be carved or imported, and hurts nothing else.
 
 pub mod frame;
 
@@ -17,6 +17,7 @@ mod descriptor;
 mod link;
 mod registers;
 mod rendezvous;
+mod share;
 mod socket;
 mod upkeep;
 
@@ -32,7 +33,7 @@ use rendezvous::{BackOff, Listener};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -71,7 +72,6 @@ pub struct SoftPort {
     reported_up: bool,
     link: Option<Link>,
     own: Vec<Translation<()>>,
-    exported: BTreeSet<u64>,
     mask: u32,
     back_off: BackOff,
     retry_at: Option<Instant>,
@@ -128,7 +128,6 @@ impl SoftPort {
             events: VecDeque::new(),
             reported_up: false,
             link: None,
-            exported: BTreeSet::new(),
             mask: 0,
             back_off: BackOff::new(),
             retry_at: None,
@@ -314,23 +313,15 @@ impl Port for SoftPort {
         Ok(view.ok_or_else(no_room)??)
     }
 
-    fn export_bell(&mut self, bell: OwnedFd) -> Result<u64, PortError> {
-        let outcome = self.live()?.export_bell(&bell);
-        let handle = self.sent(outcome)??;
-        self.exported.insert(handle);
-        Ok(handle)
-    }
-
-    fn withdraw_bell(&mut self, handle: u64) {
-        if let (true, Some(link)) = (self.exported.remove(&handle), &mut self.link) {
-            let outcome = link.withdraw_bell(handle);
-            let _ = self.sent(outcome);
-        }
+    fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+        let outcome = self.live()?.export_bell(bell);
+        self.sent(outcome)?.ok_or(PortError::Full("frames to a peer that does not read"))
     }
 
     fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
-        let copy = self.await_announced(|link| link.bell(handle).map(|bell| bell.map(copy_of)))?;
-        copy.transpose().map_err(|error| system_error("dup", &error))
+        self.await_announced(|link| link.has_bell(handle).then_some(()))?;
+        let taken = self.live()?.take_bell(handle).ok_or(PortError::NotThere)?;
+        Ok(taken.map(Foreign::into_owned))
     }
 
     fn hand_over(&mut self, buffer: BorrowedFd<'_>, len: u64, reach: Reach) -> Result<u64, PortError> {
@@ -343,11 +334,11 @@ impl Port for SoftPort {
         let taken =
             self.live()?.take_over(handle).filter(|buffer| (buffer.len, buffer.reach) == (len, reach));
         let memory = taken.ok_or(PortError::NotThere)?.memory.ok_or_else(no_room)?;
-        Ok(memory.into_owned())
+        Ok(memory.give_out().into_owned())
     }
 }
 
-/// Another descriptor of what was found to be memory, or a wake event: nobody has to wait for it.
+/// Another descriptor of what was found to be memory: nobody has to wait for it.
 fn copy_of(fd: &Foreign) -> std::io::Result<OwnedFd> {
     fd.as_fd().try_clone_to_owned()
 }

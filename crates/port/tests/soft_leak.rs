@@ -4,8 +4,9 @@ mod support;
 
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Event, Port};
+use crosslane_shm::wake::Receiver;
 use crosslane_wire::SliceRange;
-use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use support::{cable_path, joined, next_event};
 
@@ -29,11 +30,12 @@ fn live(a: &mut SoftPort, b: &mut SoftPort) {
         let range = SliceRange { offset: index * 4096, len: 4096 };
         a.carve_inbound(0, range).unwrap();
         b.carve_outbound(0, range).unwrap();
-        let bell = a.export_bell(eventfd(0, EventfdFlags::CLOEXEC).unwrap()).unwrap();
-        b.import_bell(bell).unwrap();
+        let bell = a.export_bell(Receiver::new().unwrap().waker().unwrap().as_fd()).unwrap();
+        if index % 3 != 0 {
+            b.import_bell(bell).unwrap();
+        }
         if index % 2 == 0 {
             a.free_inbound(0, range);
-            a.withdraw_bell(bell);
         }
     }
     (0..50).for_each(|index| a.free_inbound(0, SliceRange { offset: index * 4096, len: 4096 }));
@@ -55,7 +57,7 @@ fn descriptors_do_not_pile_up() {
         live(&mut a, &mut b);
         drop(b);
         assert!(matches!(next_event(&mut a), Event::LinkDown(_)));
-        until(|| open_descriptors() == before);
+        until(|| open_descriptors() <= before);
     }
     drop(a);
     until(|| open_descriptors() < before);

@@ -29,6 +29,8 @@ use std::mem::MaybeUninit;
 const LEN: usize = 16;
 /// Wakes that are taken at a time, at most; more of them only mean another look.
 const BATCH: usize = 8;
+/// Wakes that are looked through at the end of an event, at most: the queue is shorter as a rule.
+const DISCARDED: usize = 1024;
 /// Most descriptors of one datagram, the kernel's `SCM_MAX_FD`.
 const MAX_DESCRIPTORS: usize = 253;
 /// `SO_PASSRIGHTS`, of Linux 6.16: 0 = senders cannot attach descriptors.
@@ -53,16 +55,16 @@ impl Receiver {
     /// A new wake event, in this thread's network namespace.
     ///
     /// # Errors
-    /// There are no descriptors, or no addresses left.
+    /// There are no descriptors left.
     pub fn new() -> Result<Self, Errno> {
-        let mut word = [0; 8];
-        rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
-        let word = u64::from_ne_bytes(word);
+        let (word, name) = (random()?, [random()?, random()?]);
         let socket = new_socket()?;
         // Before the address, so that no stranger's datagram is in the queue.
         attach_filter(&socket, word)?;
         refuse_descriptors(&socket);
-        rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
+        // Not a name of the kernel's choice, of which there are a million: somebody could take them all.
+        let name = format!("crosslane-wake-{:016x}{:016x}", name[0], name[1]);
+        rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
         Self::of(socket, word)
     }
 
@@ -81,9 +83,7 @@ impl Receiver {
     /// # Errors
     /// There are no descriptors left, or this is another namespace.
     pub fn waker(&self) -> Result<Waker, Errno> {
-        let socket = new_socket()?;
-        rustix::net::connect(&socket, &self.address)?;
-        Ok(Waker { socket, word: self.word })
+        Ok(Waker { socket: connect(&self.address)?, word: self.word })
     }
 
     /// Wakes the sleeper, by the sleeper's own socket. Never blocks.
@@ -105,6 +105,16 @@ impl Receiver {
     /// Sleeps until it is woken, or for so long; `None` is for ever. A signal ends it as well.
     pub fn sleep(&self, timeout: Option<&Timespec>) {
         let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout);
+    }
+
+    /// Ends it. On kernels that let wakers attach descriptors, those that wait are closed by another thread.
+    pub fn discard(self) {
+        let _ = (0..DISCARDED).take_while(|_| take_as_may_be(self.socket.as_fd())).count();
+    }
+
+    /// Where it is reached, in its network namespace ([`connect`]).
+    pub fn address(&self) -> &SocketAddrUnix {
+        &self.address
     }
 
     /// What a wake must say.
@@ -167,6 +177,16 @@ pub fn check(socket: impl AsFd) -> Result<(), Errno> {
     if local && datagrams { Ok(()) } else { Err(Errno::PROTOTYPE) }
 }
 
+/// As [`Receiver::waker`].
+///
+/// # Errors
+/// There are no descriptors left, or this is another network namespace.
+pub fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let socket = new_socket()?;
+    rustix::net::connect(&socket, address)?;
+    Ok(socket)
+}
+
 /// As [`Waker::ring`].
 pub fn ring(socket: BorrowedFd<'_>, word: u64) -> bool {
     told(send(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
@@ -185,8 +205,7 @@ pub fn ring_self(socket: BorrowedFd<'_>, address: &SocketAddrUnix, word: u64) ->
 
 /// As [`Receiver::clear`].
 pub fn clear(socket: BorrowedFd<'_>) -> bool {
-    let take = if takes_descriptors(socket) { take_all } else { take };
-    (0..BATCH).take_while(|_| take(socket)).count() > 0
+    (0..BATCH).take_while(|_| take_as_may_be(socket)).count() > 0
 }
 
 /// As [`clear`], by `read`: for processes that may not call `recv` any more.
@@ -202,9 +221,19 @@ fn message(word: u64) -> [u8; LEN] {
     u128::from(word).to_be_bytes()
 }
 
+fn random() -> Result<u64, Errno> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
 fn new_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+}
+
+fn take_as_may_be(socket: BorrowedFd<'_>) -> bool {
+    if takes_descriptors(socket) { take_all(socket) } else { take(socket) }
 }
 
 fn take(socket: BorrowedFd<'_>) -> bool {

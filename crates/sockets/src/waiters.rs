@@ -3,37 +3,58 @@
 use crate::table::Held;
 use crate::{own, process, thread};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crosslane_shm::lock::{Guard, Lock};
-use crosslane_wire::local::{Reply, Request};
+use crosslane_shm::wake;
+use crosslane_wire::local::Request;
 use crosslane_wire::{CircuitId, WaiterId};
-use rustix::event::EventfdFlags;
-use rustix::fd::{AsFd, BorrowedFd, RawFd};
+use rustix::fd::{BorrowedFd, RawFd};
+use rustix::net::SocketAddrUnix;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// A wake event that the daemon knows of. Belongs to one sleeping thread or one epoll set at a time.
+/// A wake event that the daemon made for us. Belongs to one sleeping thread or one epoll set at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     /// Its number on this host.
     pub id: WaiterId,
-    /// Its eventfd, one of our own descriptors.
+    /// The sleeper's socket, one of our own descriptors.
     pub fd: RawFd,
     session: u32,
+}
+
+/// How a sleeper of this process is woken from within it.
+struct Made {
+    fd: RawFd,
+    address: SocketAddrUnix,
+    word: u64,
+    /// A waker's socket, for when `sendto` is not allowed any more.
+    confined: Option<RawFd>,
 }
 
 /// Whose a doorbell is: the far host's (its address), or, where the circuit is longer than one cable, that of a host
 /// between, which only the circuit and its generation tell; and the waiter's number there.
 type Owner = (IpAddr, Option<(u64, u32)>, u32);
 
-/// Doorbells, and the daemon's session in which they were found.
-type Bells = BTreeMap<Owner, (RawFd, u32)>;
+/// A waker of a far waiter.
+#[derive(Clone, Copy, Debug)]
+struct Bell {
+    fd: RawFd,
+    word: u64,
+    /// The daemon's session in which it was found.
+    session: u32,
+    /// When it was last rung, in rings.
+    rung: u64,
+}
+
+/// Wakers of far waiters.
+type Bells = BTreeMap<Owner, Bell>;
 
 struct Global {
     lock: Lock,
     idle: UnsafeCell<Vec<Waiter>>,
     /// All that this process has, by number.
-    made: UnsafeCell<BTreeMap<u32, RawFd>>,
+    made: UnsafeCell<BTreeMap<u32, Made>>,
     bells: UnsafeCell<Bells>,
     /// Doorbells that were forgotten; closed when the next ones are, so that a thread that was about to ring one does
     /// not ring what its number means by then.
@@ -56,8 +77,10 @@ static GLOBAL: Global = Global {
     retired: UnsafeCell::new(Vec::new()),
     queue: UnsafeCell::new(Vec::new()),
 };
-/// Most doorbells kept; beyond it all are forgotten and found again as needed.
+/// Most doorbells kept; beyond it the one that was not rung for the longest time is forgotten.
 const MAX_BELLS: usize = 256;
+/// Doorbells that were forgotten and are not closed yet, at most.
+const MAX_RETIRED: usize = 16;
 
 impl Waiter {
     /// Takes an idle wake event or makes one. `None` if the daemon cannot be asked: sleep by short timeouts then.
@@ -71,15 +94,16 @@ impl Waiter {
         Self::make()
     }
 
-    /// Makes a wake event and tells the daemon of it.
+    /// Has the daemon make a wake event.
     pub fn make() -> Option<Self> {
         if process::sandboxed() {
             return None;
         }
-        let event = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?;
-        let id = process::with_session(|session, _| session.waiter(event.as_fd()))?;
-        let waiter = Self { id, fd: own::hide(event), session: process::sessions() };
-        made(|made| made.insert(id.0, waiter.fd));
+        let (id, event) = process::with_session(|session, _| session.waiter())?;
+        let word = event.word();
+        let (socket, address) = event.into_parts();
+        let waiter = Self { id, fd: own::hide(socket), session: process::sessions() };
+        made(|made| made.insert(id.0, Made { fd: waiter.fd, address, word, confined: None }));
         Some(waiter)
     }
 
@@ -93,8 +117,9 @@ impl Waiter {
 
     /// Closes it; an epoll set that goes away does this.
     pub fn close(self) {
-        made(|made| made.remove(&self.id.0));
-        own::close(self.fd);
+        if let Some(made) = made(|made| made.remove(&self.id.0)).flatten() {
+            made.close();
+        }
     }
 
     /// Whether the present session still knows it.
@@ -104,15 +129,43 @@ impl Waiter {
 
     /// Wakes it from within this process.
     pub fn ring(&self) {
-        // SAFETY: our own descriptor, open as long as the waiter is.
-        let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(self.fd) }, &1u64.to_ne_bytes());
+        ring_own(self.id);
     }
 
-    /// Takes back rings that were not waited for.
+    /// Takes back rings that were not waited for. Never blocks.
     pub fn clear(&self) {
-        let mut count = [0; 8];
         // SAFETY: our own descriptor, open as long as the waiter is.
-        let _ = rustix::io::read(unsafe { BorrowedFd::borrow_raw(self.fd) }, &mut count);
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        if process::sandboxed() {
+            wake::clear_by_read(fd);
+        } else {
+            wake::clear(fd);
+        }
+    }
+}
+
+impl Made {
+    /// Wakes the sleeper. With the lock held, so that nobody closes it meanwhile.
+    fn ring(&self) -> bool {
+        // SAFETY: our own descriptors; they are closed after they were taken off the list, with the lock held.
+        let borrow = |fd| unsafe { BorrowedFd::borrow_raw(fd) };
+        match self.confined {
+            _ if !process::sandboxed() => wake::ring_self(borrow(self.fd), &self.address, self.word),
+            Some(waker) => wake::ring_by_write(borrow(waker), self.word),
+            None => false,
+        }
+    }
+
+    /// Before a sandbox: a waker that can be used by `write`.
+    fn prepare(&mut self) {
+        if self.confined.is_none() {
+            self.confined = wake::connect(&self.address).ok().map(own::hide);
+        }
+    }
+
+    fn close(self) {
+        own::close(self.fd);
+        self.confined.into_iter().for_each(own::close);
     }
 }
 
@@ -126,12 +179,7 @@ pub fn ring(end: &Held, waiter: Option<WaiterId>) {
 
 /// Wakes a sleeper, if it is one of this process.
 pub fn ring_own(waiter: WaiterId) -> bool {
-    let ring = |made: &mut BTreeMap<u32, RawFd>| {
-        let Some(&fd) = made.get(&waiter.0) else { return false };
-        // SAFETY: our own descriptor; it is closed after it was taken off the list, with the lock held.
-        rustix::io::write(unsafe { BorrowedFd::borrow_raw(fd) }, &1u64.to_ne_bytes()).is_ok()
-    };
-    waiter.0 != 0 && made(ring).unwrap_or(false)
+    waiter.0 != 0 && made(|made| made.get(&waiter.0).is_some_and(Made::ring)).unwrap_or(false)
 }
 
 /// A sleeper that cannot register at an end, since `owner` did, queues up. `false` if `owner` is of another process,
@@ -169,9 +217,9 @@ fn wake_queue(end: &Held) {
     let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return };
     // SAFETY: the lock is held.
     let (made, queue) = unsafe { (&*GLOBAL.made.get(), &*GLOBAL.queue.get()) };
-    for fd in queue.iter().filter(|queued| queued.0 == end.index).filter_map(|queued| made.get(&queued.1.0)) {
-        // SAFETY: our own descriptor; it is closed after it was taken off the list, with the lock held.
-        let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(*fd) }, &1u64.to_ne_bytes());
+    for made in queue.iter().filter(|queued| queued.0 == end.index).filter_map(|queued| made.get(&queued.1.0))
+    {
+        made.ring();
     }
 }
 
@@ -188,13 +236,11 @@ pub fn after_fork() {
     // SAFETY: as above.
     let (made, retired, queue) =
         unsafe { (&mut *GLOBAL.made.get(), &mut *GLOBAL.retired.get(), &mut *GLOBAL.queue.get()) };
-    made.clear();
     queue.clear();
     QUEUED.store(0, Ordering::Relaxed);
-    for waiter in idle.drain(..) {
-        own::close(waiter.fd);
-    }
-    let bells = core::mem::take(bells).into_values().map(|(fd, _)| fd);
+    idle.clear();
+    core::mem::take(made).into_values().for_each(Made::close);
+    let bells = core::mem::take(bells).into_values().map(|bell| bell.fd);
     bells.chain(retired.drain(..)).for_each(own::close);
 }
 
@@ -203,6 +249,7 @@ pub fn before_sandbox() {
     if let Some(waiter) = Waiter::take() {
         waiter.give();
     }
+    made(|made| made.values_mut().for_each(Made::prepare));
 }
 
 #[cold]
@@ -218,58 +265,70 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
         if end.shared().status.client.load(Ordering::Relaxed) != 0 { tuple.server } else { tuple.client };
     let between = end.detour().map(|generation| (circuit.0, generation));
     let key = (far.ip().to_canonical(), between, waiter.0);
-    let bell =
-        known(key).or_else(|| if end.is_patient() { find((circuit, token), waiter, key) } else { None });
-    // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
-    match bell.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }) {
-        Some(bell) if never_blocks(bell) => {
-            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-        }
-        found => {
-            if found.is_none() {
-                end.not_found();
-            }
-            if !process::tell(&Request::Ring { circuit, token, waiter }) {
-                end.ring_again();
-            }
-        }
+    let end_of = (circuit, token);
+    let bell = known(key).or_else(|| if end.is_patient() { find(end_of, waiter, key) } else { None });
+    if bell.is_some_and(Bell::ring) {
+        return;
+    }
+    if bell.is_some() {
+        // Its sleeper is gone.
+        with(|_, bells| retire(bells.remove(&key)));
+    } else {
+        end.not_found();
+    }
+    if !process::tell(&Request::Ring { circuit, token, waiter }) {
+        end.ring_again();
     }
 }
 
-/// Whether the wake event's owner has left it as it was made: it could hold us up else.
-fn never_blocks(bell: BorrowedFd<'_>) -> bool {
-    process::sandboxed()
-        || rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
+impl Bell {
+    /// Wakes the sleeper; `false` if it is gone. Never blocks: nobody but this process holds the socket.
+    fn ring(self) -> bool {
+        // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        if process::sandboxed() { wake::ring_by_write(fd, self.word) } else { wake::ring(fd, self.word) }
+    }
 }
 
-fn known(key: Owner) -> Option<RawFd> {
-    with(|_, bells| bells.get(&key).copied())
-        .flatten()
-        .and_then(|(fd, session)| (session == process::sessions()).then_some(fd))
-}
-
-fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<RawFd> {
-    let request = Request::WantBell { circuit, token, waiter };
-    let (reply, fds) = process::with_session(|session, _| session.request(&request, &[]))?;
-    let bell = match reply {
-        Reply::Bell { found: true } => fds.into_iter().next()?,
-        _ => return None,
+fn known(key: Owner) -> Option<Bell> {
+    let look = |bells: &mut Bells| {
+        let bell = bells.get_mut(&key).filter(|bell| bell.session == process::sessions())?;
+        bell.rung = next_ring();
+        Some(*bell)
     };
-    let fd = own::hide(bell);
-    let session = process::sessions();
-    let old = with(|_, bells| {
-        // SAFETY: the lock is held.
-        let retired = unsafe { &mut *GLOBAL.retired.get() };
-        let mut old = Vec::new();
-        if bells.len() + retired.len() >= MAX_BELLS {
-            old =
-                core::mem::replace(retired, core::mem::take(bells).into_values().map(|(fd, _)| fd).collect());
+    with(|_, bells| look(bells)).flatten()
+}
+
+fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<Bell> {
+    let waker = process::with_session(|session, _| session.waker(circuit, token, waiter))??;
+    let word = waker.word();
+    let bell =
+        Bell { fd: own::hide(waker.into_socket()), word, session: process::sessions(), rung: next_ring() };
+    with(|_, bells| {
+        if bells.len() >= MAX_BELLS
+            && let Some(oldest) = bells.iter().min_by_key(|(_, bell)| bell.rung).map(|(key, _)| *key)
+        {
+            retire(bells.remove(&oldest));
         }
-        retired.extend(bells.insert(key, (fd, session)).map(|(fd, _)| fd));
-        old
+        retire(bells.insert(key, bell));
     });
-    old.unwrap_or_default().into_iter().for_each(own::close);
-    Some(fd)
+    Some(bell)
+}
+
+/// Forgets a doorbell. It is closed when some more have been: a thread may be about to ring it. The lock is held.
+fn retire(bell: Option<Bell>) {
+    // SAFETY: the lock is held.
+    let retired = unsafe { &mut *GLOBAL.retired.get() };
+    retired.extend(bell.map(|bell| bell.fd));
+    if retired.len() > MAX_RETIRED {
+        own::close(retired.remove(0));
+    }
+}
+
+/// A number for each ring.
+fn next_ring() -> u64 {
+    static RINGS: AtomicU64 = AtomicU64::new(0);
+    RINGS.fetch_add(1, Ordering::Relaxed)
 }
 
 fn with<T>(work: impl FnOnce(&mut Vec<Waiter>, &mut Bells) -> T) -> Option<T> {
@@ -279,7 +338,7 @@ fn with<T>(work: impl FnOnce(&mut Vec<Waiter>, &mut Bells) -> T) -> Option<T> {
     Some(work(idle, bells))
 }
 
-fn made<T>(work: impl FnOnce(&mut BTreeMap<u32, RawFd>) -> T) -> Option<T> {
+fn made<T>(work: impl FnOnce(&mut BTreeMap<u32, Made>) -> T) -> Option<T> {
     let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
     // SAFETY: the lock is held.
     Some(work(unsafe { &mut *GLOBAL.made.get() }))

@@ -99,6 +99,15 @@ pub struct Handed {
     pub reach: Reach,
 }
 
+/// A waker, on its way to whoever asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doorbell {
+    /// Handle under which the port gives out the waker's socket, once.
+    pub handle: u64,
+    /// What a wake says.
+    pub word: u64,
+}
+
 /// A message between two neighbouring daemons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
@@ -171,7 +180,8 @@ pub enum Control {
         /// In order or not.
         how: Closing,
     },
-    /// "Let me ring this waiter of yours": answered with `Bell` and, on a soft cable, the descriptor.
+    /// "Let a program of mine ring this waiter of yours": answered with `Bell` and, on a soft cable, a socket that
+    /// nobody else has.
     WantBell {
         /// The *receiver's* end of a channel that the waiter sleeps on.
         channel: ChannelId,
@@ -182,8 +192,8 @@ pub enum Control {
     Bell {
         /// The waiter.
         waiter: WaiterId,
-        /// Handle under which the port gives out the doorbell, or `None` if there is no such waiter.
-        doorbell: Option<u64>,
+        /// The waker, or `None` if there is no such waiter.
+        doorbell: Option<Doorbell>,
     },
     /// Wake a waiter of the receiver's (when a program cannot hold its doorbell).
     Ring {

@@ -111,9 +111,9 @@ pub enum Request {
         /// What it did.
         text: String,
     },
-    /// Registers a wake event. Descriptor: an eventfd. Answer: [`Reply::Waiter`].
+    /// Asks for a wake event. Answer: [`Reply::Waiter`].
     Waiter,
-    /// "Give me the doorbell of the far side's waiter." Answer: [`Reply::Bell`], with a descriptor if there is one.
+    /// "Let me wake the far side's waiter." Answer: [`Reply::Bell`], with a descriptor if there is one.
     WantBell {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
@@ -168,9 +168,7 @@ pub enum Request {
         /// Why.
         why: Plain,
     },
-    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptors: its desk, two
-    /// eventfds that are rung when something to send, or to receive, was put there while the daemon's thread slept, and
-    /// one that the daemon rings at the end of transfers whose program wants that.
+    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptor: its desk.
     /// Answer: [`Reply::Offload`], or [`Reply::Error`] if the daemon does not do that.
     Offload,
     /// "I may hand over transfers of this end." Answer: [`Reply::Engaged`].
@@ -389,15 +387,17 @@ pub enum Reply {
         /// Why.
         why: Plain,
     },
-    /// Answer to [`Request::Waiter`].
+    /// Answer to [`Request::Waiter`]. Descriptor: the sleeper's socket, to be polled.
     Waiter {
         /// The event's number, unique on this host.
         waiter: WaiterId,
+        /// What a wake says.
+        word: u64,
     },
-    /// Answer to [`Request::WantBell`]; the descriptor (an eventfd) is there if `found`.
+    /// Answer to [`Request::WantBell`]. Descriptor: a waker's socket, made for this program, if there is a `word`.
     Bell {
-        /// Whether the waiter exists and can be rung directly.
-        found: bool,
+        /// What a wake says; `None` if there is no such waiter, or it can be rung through daemons only.
+        word: Option<u64>,
     },
     /// A part of a text; the last one says so.
     Text {
@@ -418,8 +418,12 @@ pub enum Reply {
         /// Bytes of the buffer, and what may be done with it; `None` if it is not open to this circuit.
         shape: Option<(u64, Reach)>,
     },
-    /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there.
+    /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there. Descriptors: two wakers'
+    /// sockets, for when something to send, or to receive, was put on the desk while the daemon's thread slept; and the
+    /// socket of a wake event that is rung at the end of transfers whose program wants that, to be polled by edges.
     Offload {
+        /// What wakes by the two wakers say.
+        words: [u64; 2],
         /// Where the program puts its guard page, an address that the daemon chose at random.
         guard: u64,
         /// What the page begins with.

@@ -174,7 +174,8 @@ impl Attachment {
         if let Some(waiter) = self.idle().pop() {
             return Ok(waiter);
         }
-        Waiter::make(|event| self.ask(|session| session.waiter(event)))
+        let (id, event) = self.ask(Session::waiter)?;
+        Ok(Waiter::new(id, event))
     }
 
     /// Gives it back.

@@ -2,16 +2,15 @@
 
 use super::Attachment;
 use crate::End;
+use crosslane_shm::wake::Waker;
 use crosslane_wire::WaiterId;
-use crosslane_wire::local::{Reply, Request};
-use rustix::fd::OwnedFd;
-use rustix::fs::OFlags;
+use crosslane_wire::local::Request;
 use std::sync::{Mutex, PoisonError};
 
 /// The wake events that were found for one stream: those of the far side's reader and writer, or of the host between that
 /// comes next, which is another one when the stream has moved.
 #[derive(Debug, Default)]
-pub(super) struct Bells(Mutex<Vec<(Owner, OwnedFd)>>);
+pub(super) struct Bells(Mutex<Vec<(Owner, Waker)>>);
 
 /// Whose wake event it is: the detour of the stream, and a number there.
 type Owner = (Option<u32>, WaiterId);
@@ -28,34 +27,22 @@ impl Bells {
         let owner = (end.detour(), waiter);
         if !bells.iter().any(|(known, _)| *known == owner)
             && end.is_patient()
-            && let Some(bell) = find(attachment, end, waiter)
+            && let Some(waker) = find(attachment, end, waiter)
         {
             bells.truncate(MOST - 1);
-            bells.insert(0, (owner, bell));
+            bells.insert(0, (owner, waker));
         }
-        let bell = bells.iter().find(|(known, _)| *known == owner).map(|(_, bell)| bell);
-        match bell.filter(|bell| never_blocks(bell)) {
-            Some(bell) => {
-                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-            }
-            None => {
-                end.not_found();
-                attachment.tell(&Request::Ring { circuit: end.circuit(), token: end.token(), waiter });
-            }
+        let known = bells.iter().position(|(known, _)| *known == owner);
+        if !known.is_some_and(|at| bells[at].1.ring()) {
+            // The waiter of one that is known is gone.
+            known.map(|at| bells.remove(at));
+            end.not_found();
+            attachment.tell(&Request::Ring { circuit: end.circuit(), token: end.token(), waiter });
         }
     }
 }
 
-fn find(attachment: &Attachment, end: &End, waiter: WaiterId) -> Option<OwnedFd> {
-    let request = Request::WantBell { circuit: end.circuit(), token: end.token(), waiter };
-    let (reply, fds) = attachment.ask(|session| session.request(&request, &[])).ok()?;
-    match reply {
-        Reply::Bell { found: true } => fds.into_iter().next(),
-        _ => None,
-    }
-}
-
-/// Whether the wake event's owner has left it as it was made: it could hold us up else.
-fn never_blocks(bell: &OwnedFd) -> bool {
-    rustix::fs::fcntl_getfl(bell).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+fn find(attachment: &Attachment, end: &End, waiter: WaiterId) -> Option<Waker> {
+    let (circuit, token) = (end.circuit(), end.token());
+    attachment.ask(|session| session.waker(circuit, token, waiter)).ok().flatten()
 }

@@ -3,6 +3,7 @@
 use super::Error;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crosslane_shm::wake::Receiver;
 use crosslane_wire::WaiterId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,7 +65,7 @@ impl Drop for Spinner {
     }
 }
 
-/// An event of this process: readable once it was rung.
+/// An event between threads of this process: readable once it was rung.
 #[derive(Debug)]
 pub(crate) struct Event(OwnedFd);
 
@@ -94,16 +95,12 @@ impl AsFd for Event {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     id: WaiterId,
-    event: Event,
+    event: Receiver,
 }
 
 impl Waiter {
-    pub(super) fn make(
-        register: impl FnOnce(BorrowedFd<'_>) -> Result<WaiterId, Error>,
-    ) -> Result<Self, Error> {
-        let event = Event::new()?;
-        let id = register(event.as_fd())?;
-        Ok(Self { id, event })
+    pub(super) fn new(id: WaiterId, event: Receiver) -> Self {
+        Self { id, event }
     }
 
     /// Its number on this host.

@@ -21,10 +21,11 @@ use core::sync::atomic::{AtomicBool, AtomicU64};
 use crosslane_shm::buffer::Located;
 use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::guard::Guard;
+use crosslane_shm::wake;
 use crosslane_wire::BufferId;
 use crosslane_wire::local::{Reply, Request};
-use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use stall::{Stall, Stalled};
 use std::collections::VecDeque;
@@ -46,8 +47,10 @@ pub struct Offload {
     desk: Desk,
     /// Slots in use, each way.
     taken: [[AtomicU64; SLOTS / 64]; 2],
-    doors: [BorrowedFd<'static>; 2],
-    /// Rung at the end of a transfer for which [`Flight::want_bell`] asked. Nobody reads it.
+    /// Wakers of the engine's threads, and what they say.
+    doors: [(BorrowedFd<'static>, u64); 2],
+    /// Rung at the end of a transfer for which [`Flight::want_bell`] asked. Nobody here takes the wakes: the daemon does,
+    /// before the next one.
     bell: BorrowedFd<'static>,
     guard: Guard,
     stall: Stall,
@@ -92,15 +95,16 @@ impl Offload {
         keep: impl Fn(OwnedFd) -> BorrowedFd<'static>,
     ) -> Result<Self, SessionError> {
         let (desk, fd) = Desk::create()?;
-        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        let doors = [rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?];
-        let bell = rustix::event::eventfd(0, flags)?;
-        let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd(), bell.as_fd()];
-        let (guard, nonce, threads, least) = match session.request(&Request::Offload, &fds)?.0 {
-            Reply::Offload { guard, nonce, threads, least } => (guard, nonce, threads, least),
+        let (reply, fds) = session.request(&Request::Offload, &[fd.as_fd()])?;
+        let (words, guard, nonce, threads, least) = match reply {
+            Reply::Offload { words, guard, nonce, threads, least } => (words, guard, nonce, threads, least),
             Reply::Error { text } => return Err(SessionError::Refused(text)),
             _ => return Err(SessionError::Unexpected("an offload was asked for")),
         };
+        let Ok([out, into, bell]) = <[OwnedFd; 3]>::try_from(fds) else {
+            return Err(SessionError::Lost(Errno::MFILE));
+        };
+        wake::check(&out).and_then(|()| wake::check(&into))?;
         let socket = rustix::io::fcntl_dupfd_cloexec(session.socket(), 3)?;
         let stall = Stall::new(keep(socket), threads).ok_or_else(|| {
             SessionError::Refused("the engine's threads cannot be seen in /proc".to_owned())
@@ -112,7 +116,7 @@ impl Offload {
         Ok(Self {
             desk,
             taken,
-            doors: doors.map(&keep),
+            doors: [(keep(out), words[0]), (keep(into), words[1])],
             bell: keep(bell),
             guard,
             stall,
@@ -239,7 +243,8 @@ impl Offload {
     }
 
     fn ring(&self, way: Way) {
-        let _ = rustix::io::write(self.doors[way as usize], &1_u64.to_ne_bytes());
+        let (door, word) = self.doors[way as usize];
+        wake::ring(door, word);
     }
 
     fn take_slot(&self, way: Way) -> Option<usize> {

@@ -1,5 +1,7 @@
 //! Attacks, as another user of the machine or as a neighbour: they do no harm, and honest users notice nothing.
 
 mod blocking;
+mod leftovers;
 mod memory;
 mod noise;
+mod wake;

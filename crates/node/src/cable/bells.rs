@@ -1,49 +1,36 @@
-//! Who may ring whom over a cable, without a daemon.
+//! Wakers on their way over a cable: each was made for one program or pump, and nobody between keeps it.
 
 use super::Cable;
-use crosslane_wire::WaiterId;
-use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use crosslane_shm::wake::Waker;
+use crosslane_wire::control::{Control, Doorbell};
+use crosslane_wire::{ChannelId, WaiterId};
+use std::os::fd::AsFd;
 
-/// Most bells of the peer's that are kept; each is a descriptor of the daemon.
-const IMPORTED_MAX: usize = 1024;
-
-/// Bells that went over a cable in its present epoch.
+/// Wakers that the peer owes us in the present epoch.
 #[derive(Debug, Default)]
 pub struct Bells {
-    /// Our waiters that the peer may ring: the port's handles.
-    pub exported: HashMap<WaiterId, u64>,
-    /// The peer's waiters that we may ring.
-    pub imported: HashMap<WaiterId, OwnedFd>,
+    owed: usize,
 }
 
 impl Cable {
-    /// Lets the peer ring one of our waiters directly: the handle, or `None` if the port cannot.
-    pub fn export_bell(&mut self, waiter: WaiterId, bell: BorrowedFd<'_>) -> Option<u64> {
-        if let Some(handle) = self.bells.exported.get(&waiter) {
-            return Some(*handle);
-        }
-        let copy = bell.try_clone_to_owned().ok()?;
-        let handle = self.port.export_bell(copy).ok()?;
-        self.bells.exported.insert(waiter, handle);
-        Some(handle)
+    /// Asks the peer for a waker of its waiter, which sleeps on `channel`.
+    pub fn want_bell(&mut self, channel: ChannelId, waiter: WaiterId) {
+        self.bells.owed += 1;
+        self.send(&Control::WantBell { channel, waiter });
     }
 
-    /// A waiter is gone.
-    pub fn withdraw_bell(&mut self, waiter: WaiterId) {
-        if let Some(handle) = self.bells.exported.remove(&waiter) {
-            self.port.withdraw_bell(handle);
-        }
+    /// Hands a waker over to the peer; `None` if the port cannot.
+    pub fn export_bell(&mut self, waker: &Waker) -> Option<Doorbell> {
+        let handle = self.port.export_bell(waker.as_fd()).ok()?;
+        Some(Doorbell { handle, word: waker.word() })
     }
 
-    /// The bell under a handle that the peer named.
-    pub fn import_bell(&mut self, waiter: WaiterId, handle: u64) -> Option<BorrowedFd<'_>> {
-        let bell = self.port.import_bell(handle).ok().flatten()?;
-        if self.bells.imported.len() >= IMPORTED_MAX {
-            // The owners of most are gone by now; the others are asked for again.
-            self.bells.imported.clear();
-        }
-        self.bells.imported.insert(waiter, bell);
-        self.bells.imported.get(&waiter).map(AsFd::as_fd)
+    /// Takes the waker that the peer names; `None` as well if we asked for none. Whoever asked may be gone by now: then
+    /// it is to be dropped, so that it does not stay at the port.
+    pub fn import_bell(&mut self, doorbell: Option<Doorbell>) -> Option<Waker> {
+        self.bells.owed = self.bells.owed.checked_sub(1)?;
+        let Doorbell { handle, word } = doorbell?;
+        let socket = self.port.import_bell(handle).ok().flatten()?;
+        Waker::of(socket, word).ok()
     }
 }

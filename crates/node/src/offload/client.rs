@@ -3,15 +3,14 @@
 use super::job::Job;
 use super::work::Work;
 use super::worker::Tally;
-use crate::eventfd;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_passing::Foreign;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::remote::Remote;
+use crosslane_shm::wake::Receiver;
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,15 +18,15 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) desk: Arc<Desk>,
-    /// Rung for transfers whose program wants that.
-    pub(super) bell: Foreign,
+    /// Rung for transfers whose program wants that. Queues of the program hear it by edges.
+    pub(super) bell: Arc<Receiver>,
 }
 
 impl Table {
     /// The transfer has ended.
     pub(super) fn finish(&self, ticket: Ticket, done: u64, outcome: Outcome) {
         if self.desk.finish(ticket, done, outcome) {
-            eventfd::ring(self.bell.as_fd());
+            self.bell.ring_anew();
         }
     }
 }
@@ -38,8 +37,6 @@ pub(super) struct Client {
     pub(super) session: SessionId,
     pub(super) remote: Remote,
     pub(super) table: Table,
-    /// Rung by the program; nobody else has it.
-    pub(super) door: Foreign,
     /// The session's socket: the program sees its end only once no thread of ours works for it any more.
     pub(super) _socket: Arc<Foreign>,
     pub(super) works: HashMap<u32, Arc<Work>>,
@@ -53,18 +50,11 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(
-        session: SessionId,
-        remote: Remote,
-        table: Table,
-        door: Foreign,
-        socket: Arc<Foreign>,
-    ) -> Self {
+    pub(super) fn new(session: SessionId, remote: Remote, table: Table, socket: Arc<Foreign>) -> Self {
         Self {
             session,
             remote,
             table,
-            door,
             _socket: socket,
             works: HashMap::new(),
             lent: HashMap::new(),
@@ -72,10 +62,6 @@ impl Client {
             busy: vec![false; SLOTS],
             spent: 0,
         }
-    }
-
-    pub(super) fn door(&self) -> BorrowedFd<'_> {
-        self.door.as_fd()
     }
 
     /// Takes what lies on its desk; how many transfers.

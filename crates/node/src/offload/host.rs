@@ -1,7 +1,6 @@
 //! What programs ask of the daemon before they hand transfers over.
 
 use super::{Engines, Work};
-use crate::given::Given;
 use crate::holders::life_of;
 use crate::host::Host;
 use crate::quota::Kind;
@@ -12,47 +11,59 @@ use crosslane_passing::Foreign;
 use crosslane_shm::desk::Desk;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, guard_at};
+use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{Caching, FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
 use crosslane_wire::slice::slice_len;
 use crosslane_wire::{BufferId, CircuitId, Reach};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Descriptors that two threads keep for a program: for each a door, a bell and the session's socket; and one of the process.
-const FDS: u64 = 7;
+/// Descriptors that two threads keep for a program: the session's socket, a bell, and one of the process.
+const FDS: u64 = 3;
 /// Mappings of the rings of an end: both slices, and its program's arena.
 const WORK_MAPPINGS: u64 = 3;
 
 impl Host {
     /// `Offload`: the program consents.
-    pub fn offload(&mut self, id: SessionId, fds: Vec<Given>) -> Reply {
-        self.try_offload(id, fds).unwrap_or_else(|why| Reply::Error { text: format!("no offload: {why}") })
+    pub fn offload(&mut self, id: SessionId, desk: Option<Foreign>) {
+        let outcome = self.try_offload(id, desk);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        match outcome {
+            Ok((reply, wakers, bell)) => {
+                let fds: Vec<BorrowedFd<'_>> = wakers.iter().map(AsFd::as_fd).chain([bell.as_fd()]).collect();
+                session.reply(&reply, &fds);
+            }
+            Err(why) => session.reply(&Reply::Error { text: format!("no offload: {why}") }, &[]),
+        }
     }
 
-    fn try_offload(&mut self, id: SessionId, fds: Vec<Given>) -> Result<Reply, String> {
-        let due = "memory and three eventfds are due";
-        let (desk, [out, into, bell]) = desk_and_events(fds).ok_or(due)?;
+    fn try_offload(
+        &mut self,
+        id: SessionId,
+        desk: Option<Foreign>,
+    ) -> Result<(Reply, Vec<Waker>, Arc<Receiver>), String> {
+        let text = |error: std::io::Error| error.to_string();
+        let desk = desk.ok_or_else(|| "a desk is due".to_owned())?;
         let charge = self.charge_session(id, Kind::Descriptors, FDS)?;
         let desk = Desk::open(&desk).map_err(|error| error.to_string())?;
         if self.offload.is_none() {
             let spin = std::time::Duration::from_micros(self.config.spin_us.into());
-            let started = Engines::start(&self.config.offload, spin).map_err(|error| error.to_string())?;
-            self.offload = Some(started);
+            self.offload = Some(Engines::start(&self.config.offload, spin).map_err(text)?);
         }
-        let (Some(engines), Some(session)) = (&mut self.offload, self.sessions.get(&id)) else {
+        let (Some(engines), Some(session)) = (&mut self.offload, self.sessions.get_mut(&id)) else {
             return Err("no session".to_owned());
         };
         let peer = Peer::of(session.socket().as_fd()).map_err(|error| error.to_string())?;
         let (guard, nonce) = (guard_at(random::u64()), random::u64());
         let remote = Remote { peer: Arc::new(peer), guard, nonce };
-        if !engines.add(id, &remote, desk, [out, into], &bell, session.socket()) {
-            return Err("asked before".to_owned());
-        }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.charges.push(charge);
-        }
-        Ok(Reply::Offload { guard, nonce, threads: engines.tids(), least: self.config.offload.least })
+        let bell = Arc::new(Receiver::new().map_err(|errno| errno.to_string())?);
+        let wakers = engines.add(id, &remote, desk, &bell, session.socket()).map_err(text)?;
+        session.charges.push(charge);
+        let words: Vec<u64> = wakers.iter().map(Waker::word).collect();
+        let words = words.try_into().map_err(|_| "two threads are due".to_owned())?;
+        let (threads, least) = (engines.tids(), self.config.offload.least);
+        Ok((Reply::Offload { words, guard, nonce, threads, least }, wakers, bell))
     }
 
     /// `Engage`: the name of an end's rings; 0 if they are not for the engine.
@@ -107,11 +118,4 @@ impl Host {
             _mappings: mappings,
         })
     }
-}
-
-fn desk_and_events(fds: Vec<Given>) -> Option<(Foreign, [Foreign; 3])> {
-    let mut fds = fds.into_iter();
-    let desk = fds.next()?.memory()?;
-    let events: Vec<Foreign> = fds.map(Given::event).collect::<Option<_>>()?;
-    Some((desk, events.try_into().ok()?))
 }

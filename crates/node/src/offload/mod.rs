@@ -30,18 +30,17 @@ pub use copy::{Choice, CopyEngine};
 pub(crate) use work::Work;
 pub use worker::Tally;
 
-use crate::eventfd;
 use crate::session::SessionId;
 use client::{Client, Table};
 use crosslane_passing::Foreign;
 use crosslane_shm::desk::{Desk, Way};
 use crosslane_shm::remote::Remote;
+use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::{BufferId, CircuitId};
 use ears::Ears;
 use lent::Lent;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -66,7 +65,7 @@ pub struct Settings {
 #[derive(Debug)]
 struct Thread {
     words: Sender<Word>,
-    door: Arc<OwnedFd>,
+    door: Arc<Receiver>,
     tid: u32,
     tally: Arc<Tally>,
     handle: JoinHandle<()>,
@@ -115,28 +114,30 @@ impl Engines {
         self.threads.iter().map(|thread| thread.tally.as_ref())
     }
 
-    /// A program has consented; `doors` are rung by it, `bell` for it, and its session's socket is kept open while a thread may work for
-    /// it. `false`: it had already, or cannot.
+    /// A program has consented; `bell` is rung for it, and its session's socket is kept open while a thread may work for
+    /// it. By the wakers that are returned it rings the sending and the receiving thread.
+    ///
+    /// # Errors
+    /// It had consented already, or there are no descriptors.
     pub fn add(
         &mut self,
         session: SessionId,
         remote: &Remote,
         desk: Desk,
-        doors: [Foreign; 2],
-        bell: &Foreign,
+        bell: &Arc<Receiver>,
         socket: &Arc<Foreign>,
-    ) -> bool {
+    ) -> io::Result<Vec<Waker>> {
+        let wakers = self.threads.iter().map(|thread| thread.door.waker()).collect::<Result<_, _>>()?;
         if !self.sessions.insert(session) {
-            return false;
+            return Err(io::Error::other("asked before"));
         }
         let desk = Arc::new(desk);
-        for (at, door) in doors.into_iter().enumerate() {
-            let Ok(bell) = bell.try_clone() else { return false };
-            let table = Table { desk: desk.clone(), bell };
-            let client = Client::new(session, remote.clone(), table, door, socket.clone());
+        for at in 0..self.threads.len() {
+            let table = Table { desk: desk.clone(), bell: bell.clone() };
+            let client = Client::new(session, remote.clone(), table, socket.clone());
             self.tell(at, Word::Client(Box::new(client)));
         }
-        true
+        Ok(wakers)
     }
 
     /// Whether a program has consented.
@@ -203,17 +204,17 @@ impl Engines {
     fn tell(&self, at: usize, word: Word) {
         let Some(thread) = self.threads.get(at) else { return };
         if thread.words.send(word).is_ok() {
-            eventfd::ring(thread.door.as_fd());
+            thread.door.ring();
         }
     }
 }
 
 impl Thread {
     fn start(way: Way, settings: &Settings, limit_ns: u32) -> io::Result<Self> {
-        let door = Arc::new(eventfd::new()?);
+        let door = Arc::new(Receiver::new()?);
         let (words, inbox) = channel();
         let (told, tid) = channel();
-        let (tally, ears) = (Arc::new(Tally::default()), Ears::new(door.clone())?);
+        let (tally, ears) = (Arc::new(Tally::default()), Ears::new(door.clone()));
         let (copy, processor) = (settings.copy, settings.processors.map(|both| both[way as usize]));
         let counts = tally.clone();
         let work = move || {
@@ -236,7 +237,7 @@ impl Drop for Engines {
     fn drop(&mut self) {
         for Thread { words, door, handle, .. } in self.threads.drain(..) {
             drop(words);
-            eventfd::ring(door.as_fd());
+            door.ring();
             // One that panicked has ended too.
             let _ = handle.join();
         }

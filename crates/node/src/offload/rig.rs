@@ -6,7 +6,6 @@ use super::copy::{CopyEngine, Places};
 use super::ears::Ears;
 use super::work::Work;
 use super::worker::{Tally, Worker};
-use crate::eventfd;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_passing::{Foreign, Owner};
@@ -16,6 +15,7 @@ use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer};
 use crosslane_shm::state::{State, StateView};
+use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, life_word};
 use crosslane_wire::record::Kind;
@@ -113,11 +113,11 @@ impl Rig {
     /// Programs with so many streams each, that send or receive.
     pub(super) fn new(way: Way, streams: &[usize]) -> Self {
         let (words, inbox) = channel();
-        let (log, door) = (Recorder::default(), Arc::new(eventfd::new().unwrap()));
+        let (log, door) = (Recorder::default(), Arc::new(Receiver::new().unwrap()));
         let mut worker = Worker {
             way,
             words: inbox,
-            ears: Ears::new(door).unwrap(),
+            ears: Ears::new(door),
             engine: Box::new(log.clone()),
             limit_ns: u32::MAX,
             tally: Arc::new(Tally::default()),
@@ -178,8 +178,9 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     let session = SessionId(number as u64 + 1);
     let peer = Arc::new(Peer::own().unwrap());
     let remote = Remote { peer, guard: 0, nonce: number as u64 };
-    let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: event() };
-    let mut client = Client::new(session, remote, table, event(), Arc::new(event()));
+    let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: Arc::new(Receiver::new().unwrap()) };
+    let socket = Foreign::new(crate::eventfd::new().unwrap(), Owner::NOBODY);
+    let mut client = Client::new(session, remote, table, Arc::new(socket));
     let streams = (0..streams).map(|stream| {
         let it = stream_of();
         client.works.insert(handle(stream), it.work.clone());
@@ -214,8 +215,4 @@ fn stream_of() -> Stream {
         _mappings: crate::quota::Charge::of_nothing(),
     };
     Stream { far, ring: into(&there), credits: out(&back), ticket: None, source, work: Arc::new(work) }
-}
-
-fn event() -> Foreign {
-    Foreign::new(eventfd::new().unwrap(), Owner::NOBODY)
 }

@@ -130,9 +130,7 @@ impl Worker {
     fn follow(&mut self, word: Word) {
         match word {
             Word::Client(client) => {
-                if self.ears.listen_to(client.session, client.door()) {
-                    self.clients.insert(client.session, *client);
-                }
+                self.clients.insert(client.session, *client);
             }
             Word::Engage(session, handle, work) => {
                 if let Some(client) = self.clients.get_mut(&session) {
@@ -155,9 +153,7 @@ impl Worker {
                 }
             }
             Word::Remove(session) => {
-                if let Some(client) = self.clients.remove(&session) {
-                    self.ears.forget(client.door());
-                }
+                self.clients.remove(&session);
             }
         }
     }

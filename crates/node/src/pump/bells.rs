@@ -1,9 +1,8 @@
 //! The wake events of a neighbour's waiters, as far as the daemon has found them.
 
-use crate::eventfd;
+use crosslane_shm::wake::Waker;
 use crosslane_wire::WaiterId;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
 
 /// Waiters of one leg whose wake event is not known, at most: one that names waiters which do not exist would keep the
 /// daemon busy with questions.
@@ -14,7 +13,7 @@ const KEPT: usize = 64;
 /// The waiters of one leg.
 #[derive(Debug, Default)]
 pub(super) struct Bells {
-    found: VecDeque<(WaiterId, OwnedFd)>,
+    found: VecDeque<(WaiterId, Waker)>,
     /// Rung through daemons.
     far: Vec<WaiterId>,
 }
@@ -22,9 +21,12 @@ pub(super) struct Bells {
 impl Bells {
     /// Rings a waiter; `false` if the daemon must.
     pub(super) fn ring(&mut self, waiter: WaiterId) -> bool {
-        if let Some((_, bell)) = self.found.iter().find(|(known, _)| *known == waiter) {
-            eventfd::ring(bell.as_fd());
-            return true;
+        if let Some(at) = self.found.iter().position(|(known, _)| *known == waiter) {
+            if self.found[at].1.ring() {
+                return true;
+            }
+            // It is gone; if it is asked for again, another one has its number.
+            self.found.remove(at);
         }
         if self.far.contains(&waiter) {
             return false;
@@ -37,7 +39,7 @@ impl Bells {
     }
 
     /// The daemon has looked for a waiter's wake event. An answer that nobody asked for changes nothing.
-    pub(super) fn answer(&mut self, waiter: WaiterId, bell: Option<OwnedFd>) {
+    pub(super) fn answer(&mut self, waiter: WaiterId, bell: Option<Waker>) {
         let Some(at) = self.far.iter().position(|known| *known == waiter) else { return };
         let Some(bell) = bell else { return };
         self.far.swap_remove(at);
@@ -51,24 +53,27 @@ impl Bells {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crosslane_shm::wake::Receiver;
 
     #[test]
     fn a_waiter_is_rung_by_the_daemon_until_it_is_found() {
-        let (mut bells, bell) = (Bells::default(), eventfd::new().unwrap());
+        let (mut bells, sleeper) = (Bells::default(), Receiver::new().unwrap());
         assert!(!bells.ring(WaiterId(7)));
         bells.answer(WaiterId(7), None);
         assert!(!bells.ring(WaiterId(7)));
-        bells.answer(WaiterId(7), Some(bell.try_clone().unwrap()));
+        bells.answer(WaiterId(7), Some(sleeper.waker().unwrap()));
         assert!(bells.ring(WaiterId(7)));
-        assert!(eventfd::drain(bell.as_fd()));
+        assert!(sleeper.clear());
+        drop(sleeper);
+        assert!(!bells.ring(WaiterId(7)) && bells.found.is_empty(), "one that is gone is forgotten");
     }
 
     #[test]
     fn patience_with_waiters_that_do_not_exist_ends_and_those_that_do_do_not_use_it_up() {
-        let mut bells = Bells::default();
+        let (mut bells, sleeper) = (Bells::default(), Receiver::new().unwrap());
         for number in 0..1000 {
             assert!(!bells.ring(WaiterId(number)));
-            bells.answer(WaiterId(number), Some(eventfd::new().unwrap()));
+            bells.answer(WaiterId(number), Some(sleeper.waker().unwrap()));
         }
         assert_eq!(bells.found.len(), KEPT);
         let asked = (1000..100_000).filter(|&number| !bells.ring(WaiterId(number))).count();

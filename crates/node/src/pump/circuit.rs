@@ -4,11 +4,11 @@ use super::flow::{Fault, Flow, Turn};
 use super::leg::{Leg, Side};
 use super::report::{Report, Reports};
 use super::{Traffic, TransitId};
-use crate::eventfd;
 use crosslane_shm::Store;
 use crosslane_shm::wait::Budget;
+use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::WaiterId;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(super) struct Circuit {
     flows: [Flow; 2],
     traffic: Arc<Traffic>,
     /// Rung by those neighbours that were asked for bells.
-    bell: Arc<OwnedFd>,
+    bell: Arc<Receiver>,
     /// How long it paid, lately, to poll it while nothing moved.
     budget: Budget,
     /// Something has moved since it was last asked.
@@ -46,7 +46,7 @@ impl Circuit {
         transit: TransitId,
         legs: [Leg; 2],
         waiter: WaiterId,
-        bell: Arc<OwnedFd>,
+        bell: Arc<Receiver>,
         traffic: Arc<Traffic>,
         limit_ns: u32,
     ) -> Self {
@@ -144,7 +144,7 @@ impl Circuit {
     }
 
     /// The daemon has looked for a waiter of this leg.
-    pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, bell: Option<OwnedFd>) {
+    pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, bell: Option<Waker>) {
         self.sides[leg].bells.answer(waiter, bell);
     }
 
@@ -212,14 +212,14 @@ impl Circuit {
     /// Its bell rang while it was polled. That may have been an answer to requests that it has made already, to sleep
     /// next: they are made anew.
     pub(super) fn hush(&mut self) {
-        eventfd::drain(self.bell.as_fd());
+        self.bell.clear();
         self.disarm();
     }
 
     /// Its bell rang while it slept: whether it sleeps on. The bell may have been an answer to its requests though nothing
     /// is there, for what was stored before a ring may be consumed before it. So they are made anew.
     pub(super) fn sleeps_on(&mut self, now: Instant, limit_ns: u32, reports: &Reports) -> bool {
-        eventfd::drain(self.bell.as_fd());
+        self.bell.clear();
         let sleeps = !self.is_stirred() && self.arm(now, reports);
         if !sleeps {
             self.wake(now, limit_ns);

@@ -13,6 +13,7 @@ use super::circuit::Circuit;
 use super::ears::{Ears, Ring};
 use super::report::{Report, Reports};
 use crate::eventfd;
+use crosslane_shm::wake::Waker;
 use crosslane_wire::WaiterId;
 use rustix::event::Timespec;
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -37,7 +38,7 @@ pub(super) enum Order {
     Add(Box<Circuit>),
     Drain(TransitId, usize),
     Remove(TransitId),
-    Bell(TransitId, usize, WaiterId, Option<OwnedFd>),
+    Bell(TransitId, usize, WaiterId, Option<Waker>),
 }
 
 /// The thread's state.

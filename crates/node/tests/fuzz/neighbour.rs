@@ -12,7 +12,7 @@ use crosslane_node::config::PortConfig;
 use crosslane_port::Port;
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_shm::Store;
-use crosslane_wire::control::{Closing, Control, Handed, LinkState, Refusal, Resumption, Seal};
+use crosslane_wire::control::{Closing, Control, Doorbell, Handed, LinkState, Refusal, Resumption, Seal};
 use crosslane_wire::local::Request;
 use crosslane_wire::slice::{CREDIT, RING, WANT_DATA, WANT_ROOM, slice_len};
 use crosslane_wire::{BufferId, ChannelId, HostId, PortId, Reach, SliceRange, Tuple, WaiterId};
@@ -248,8 +248,8 @@ impl Act<'_> {
                 }
             }
             Step::Bell => {
-                let bell = Kind::Event.make(None).pop().unwrap();
-                drop(self.liar.grip.port().export_bell(bell));
+                let bell = crosslane_shm::wake::Receiver::new().unwrap().waker().unwrap();
+                drop(self.liar.grip.port().export_bell(bell.as_fd()));
             }
             Step::Again => {
                 self.liar.cable.cut();
@@ -415,9 +415,10 @@ impl Act<'_> {
             Message::WantBell(channel, waiter) => {
                 Control::WantBell { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
             }
-            Message::Bell(waiter, doorbell) => {
-                Control::Bell { waiter: WaiterId(*waiter), doorbell: doorbell.map(Into::into) }
-            }
+            Message::Bell(waiter, doorbell) => Control::Bell {
+                waiter: WaiterId(*waiter),
+                doorbell: doorbell.map(|handle| Doorbell { handle: handle.into(), word: 7 }),
+            },
             Message::Ring(channel, waiter) => {
                 Control::Ring { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
             }

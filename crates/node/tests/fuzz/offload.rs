@@ -11,12 +11,12 @@ use crosslane_shm::desk::{Desk, Order, SPANS, Ticket, Way};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
+use crosslane_shm::wake::Waker;
 use crosslane_shm::{Caching, Load, Outbound, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::slice::RING;
 use crosslane_wire::{BufferId, Reach};
-use rustix::event::{EventfdFlags, eventfd};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
@@ -109,7 +109,7 @@ struct Mad {
     desk: Desk,
     words: Outbound,
     state: Outbound,
-    doors: [OwnedFd; 3],
+    doors: [Waker; 2],
     handle: u32,
     lent: Vec<u32>,
     tickets: Vec<Ticket>,
@@ -128,10 +128,10 @@ impl Mad {
         let (_, accepted) = finish(socket, &listener);
         let far = server.circuit(&Request::Accept, accepted.as_fd()).ok()?;
         let (desk, desk_fd) = Desk::create().unwrap();
-        let doors = [(); 3].map(|()| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
-        let fds = [desk_fd.as_fd(), doors[0].as_fd(), doors[1].as_fd(), doors[2].as_fd()];
-        let (reply, _) = client.ask(&Request::Offload, &fds);
-        assert!(matches!(reply, Reply::Offload { .. }), "{reply:?}");
+        let (reply, fds) = client.ask(&Request::Offload, &[desk_fd.as_fd()]);
+        let Reply::Offload { words: said, .. } = reply else { panic!("{reply:?}") };
+        let [out, into, _bell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
+        let doors = [Waker::of(out, said[0]).unwrap(), Waker::of(into, said[1]).unwrap()];
         let len = u64::try_from(rustix::fs::fstat(&desk_fd).unwrap().st_size).unwrap();
         let words = Outbound::map(&desk_fd, len, Caching::WriteBack).unwrap();
         let (_, memory) = near.state.as_ref().unwrap();
@@ -180,7 +180,7 @@ impl Mad {
     }
 
     fn ring(&self, out: bool) {
-        let _ = rustix::io::write(&self.doors[usize::from(!out)], &1_u64.to_ne_bytes());
+        self.doors[usize::from(!out)].ring();
     }
 
     fn submit(&mut self, out: bool, at: u8, handle: Handle, lent: Option<u8>, pieces: &[Piece], rung: u64) {

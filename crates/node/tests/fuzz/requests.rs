@@ -200,7 +200,7 @@ impl<'a> Gang<'a> {
             self.keep(fds);
             match reply {
                 Reply::Circuit { circuit, token, .. } => self.ends.push((circuit, token)),
-                Reply::Waiter { waiter } => self.waiters.push(waiter),
+                Reply::Waiter { waiter, .. } => self.waiters.push(waiter),
                 Reply::Text { last: false, .. } => {}
                 _ => return,
             }

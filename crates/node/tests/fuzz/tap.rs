@@ -113,11 +113,8 @@ impl Port for Tap {
         self.mapped.lock().unwrap().push(ours);
         self.port().map_outbound(window, range)
     }
-    fn export_bell(&mut self, bell: OwnedFd) -> Result<u64, PortError> {
+    fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError> {
         self.port().export_bell(bell)
-    }
-    fn withdraw_bell(&mut self, handle: u64) {
-        self.port().withdraw_bell(handle);
     }
     fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
         self.port().import_bell(handle)

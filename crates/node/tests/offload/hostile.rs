@@ -7,11 +7,11 @@ use crosslane_shm::desk::{Desk, Order, SPANS, Way};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
+use crosslane_shm::wake::Waker;
 use crosslane_shm::{Caching, Outbound, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::{BufferId, Reach};
-use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A program that has consented, and whose rings the engine knows.
@@ -19,7 +19,7 @@ struct Mad {
     joined: Joined,
     desk: Desk,
     desk_fd: OwnedFd,
-    doors: [OwnedFd; 3],
+    doors: [Waker; 2],
     handle: u32,
 }
 
@@ -46,13 +46,12 @@ impl Dice {
     }
 }
 
-fn consent(client: &mut Client) -> (Desk, OwnedFd, [OwnedFd; 3]) {
+fn consent(client: &mut Client) -> (Desk, OwnedFd, [Waker; 2]) {
     let (desk, fd) = Desk::create().unwrap();
-    let doors = [(); 3].map(|()| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
-    let fds = [fd.as_fd(), doors[0].as_fd(), doors[1].as_fd(), doors[2].as_fd()];
-    let (reply, _) = client.ask(&Request::Offload, &fds);
-    assert!(matches!(reply, Reply::Offload { .. }), "{reply:?}");
-    (desk, fd, doors)
+    let (reply, fds) = client.ask(&Request::Offload, &[fd.as_fd()]);
+    let Reply::Offload { words, .. } = reply else { panic!("{reply:?}") };
+    let [out, into, _bell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
+    (desk, fd, [Waker::of(out, words[0]).unwrap(), Waker::of(into, words[1]).unwrap()])
 }
 
 fn mad(lab: &Lab) -> Mad {
@@ -94,7 +93,7 @@ fn what_is_no_buffer_or_too_much_is_not_taken() {
 
 fn submit(mad: &Mad, way: Way, index: usize, order: &Order) {
     mad.desk.submit(way, index, order);
-    rustix::io::write(&mad.doors[way as usize], &1_u64.to_ne_bytes()).unwrap();
+    mad.doors[way as usize].ring();
 }
 
 #[test]
@@ -106,7 +105,7 @@ fn a_program_without_a_guard_gets_nothing_moved() {
     let order = Order { handle: mad.handle, buffer: 0, spans, rung: 0 };
     for way in [Way::Out, Way::In] {
         let (ticket, _) = mad.desk.submit(way, 3, &order);
-        rustix::io::write(&mad.doors[way as usize], &1_u64.to_ne_bytes()).unwrap();
+        mad.doors[way as usize].ring();
         until("it ends", || mad.desk.has_ended(ticket).then_some(()));
         assert_eq!(mad.desk.result(ticket).0, 0);
     }

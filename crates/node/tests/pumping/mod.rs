@@ -8,11 +8,13 @@ use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
 use crosslane_shm::mem::new_slice;
+use crosslane_shm::wake::{self, Receiver, Waker};
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{RETENTION, slice_len};
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::SocketAddrUnix;
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,20 +55,22 @@ fn wait(fd: BorrowedFd<'_>, time: Duration) -> bool {
 
 /// All wake events, by waiter: what daemons know together.
 #[derive(Default)]
-pub struct Board(Mutex<HashMap<WaiterId, OwnedFd>>);
+pub struct Board(Mutex<HashMap<WaiterId, (SocketAddrUnix, u64)>>);
 
 impl Board {
-    pub fn put(&self, waiter: WaiterId, bell: BorrowedFd<'_>) {
-        self.0.lock().unwrap().insert(waiter, bell.try_clone_to_owned().unwrap());
+    pub fn put(&self, waiter: WaiterId, event: &Receiver) {
+        self.0.lock().unwrap().insert(waiter, (event.address().clone(), event.word()));
     }
 
-    fn find(&self, waiter: WaiterId) -> Option<OwnedFd> {
-        self.0.lock().unwrap().get(&waiter).map(|bell| bell.try_clone().unwrap())
+    fn find(&self, waiter: WaiterId) -> Option<Waker> {
+        let all = self.0.lock().unwrap();
+        let (address, word) = all.get(&waiter)?;
+        Some(Waker::of(wake::connect(address).ok()?, *word).unwrap())
     }
 
     pub fn ring(&self, waiter: WaiterId) {
-        if let Some(bell) = self.find(waiter) {
-            rustix::io::write(&bell, &1_u64.to_ne_bytes()).unwrap();
+        if let Some(waker) = self.find(waiter) {
+            waker.ring();
         }
     }
 }
@@ -220,7 +224,7 @@ pub struct Program {
     pub end: End,
     pub board: Arc<Board>,
     /// One for those who wait for data, one for those who wait for room.
-    bells: [(WaiterId, OwnedFd); 2],
+    bells: [(WaiterId, Receiver); 2],
     /// Looks before a sleep.
     pub looks: u32,
     pub sleeps: AtomicU64,
@@ -232,9 +236,9 @@ impl Program {
         End::prepare(&grant);
         let end = End::begin(grant, Box::leak(Box::default()), &Still).unwrap();
         let bells = [(); 2].map(|()| {
-            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+            let bell = Receiver::new().unwrap();
             let waiter = WaiterId(unique());
-            board.put(waiter, bell.as_fd());
+            board.put(waiter, &bell);
             (waiter, bell)
         });
         Self { end, board: board.clone(), bells, looks: 100, sleeps: AtomicU64::new(0) }
@@ -303,7 +307,7 @@ impl Program {
             assert!(if data { self.end.want_data(*waiter) } else { self.end.want_room(*waiter) });
             done = ready() || {
                 assert!(wait(bell.as_fd(), LOST), "a wake-up was lost");
-                let _ = rustix::io::read(bell, &mut [0; 8]);
+                bell.clear();
                 ready()
             };
             if data {

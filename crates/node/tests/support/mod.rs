@@ -6,12 +6,13 @@ pub mod liar;
 
 use crosslane_client::shared::SharedState;
 use crosslane_passing::{Foreign, Owner, receive, send};
+use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::slice::{RING, slice_len};
-use crosslane_wire::{CircuitId, PROTOCOL_VERSION, Tuple};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use crosslane_wire::{CircuitId, PROTOCOL_VERSION, Tuple, WaiterId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
@@ -316,6 +317,13 @@ impl Client {
         self.answer()
     }
 
+    /// A wake event, and its number.
+    pub fn waiter(&mut self) -> (WaiterId, Receiver) {
+        let (reply, fds) = self.ask(&Request::Waiter, &[]);
+        let Reply::Waiter { waiter, word } = reply else { panic!("{reply:?}") };
+        (waiter, Receiver::of(fds.into_iter().next().unwrap(), word).unwrap())
+    }
+
     pub fn answer(&mut self) -> (Reply, Vec<OwnedFd>) {
         self.hear().expect("an answer")
     }
@@ -439,10 +447,6 @@ pub fn finish(socket: OwnedFd, listener: &TcpListener) -> (TcpStream, TcpStream)
     rustix::net::connect(&socket, &listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
     (socket.into(), server)
-}
-
-pub fn new_eventfd() -> OwnedFd {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }
 
 /// Whether what one end stores is what the other loads, both ways, and the keys fit.

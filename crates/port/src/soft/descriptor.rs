@@ -2,7 +2,7 @@
 
 use crosslane_shm::mem::check_memory;
 use rustix::fs::{OFlags, SealFlags};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 /// Refuses all but memory of exactly `len` bytes that can be mapped for loads and stores and never resized.
 pub(super) fn check_slice(fd: &impl AsFd, len: u64) -> Result<(), String> {
@@ -17,17 +17,9 @@ pub(super) fn check_slice(fd: &impl AsFd, len: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the descriptor is an eventfd; `None` if this process cannot tell (no `/proc`).
-pub(super) fn is_eventfd(fd: &impl AsFd) -> Option<bool> {
-    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-    let name = rustix::fs::readlink(path, Vec::new()).ok()?;
-    Some(name.as_bytes() == b"anon_inode:[eventfd]")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{EventfdFlags, eventfd};
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 
     #[test]
@@ -43,14 +35,5 @@ mod tests {
         assert!(check_slice(&open, 8192).unwrap_err().contains("against stores"));
         let (pipe, _) = rustix::pipe::pipe().unwrap();
         assert!(check_slice(&pipe, 8192).is_err());
-    }
-
-    #[test]
-    fn an_eventfd_is_told_from_a_pipe() {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let (pipe, _) = rustix::pipe::pipe().unwrap();
-        if is_eventfd(&bell).is_some() {
-            assert_eq!((is_eventfd(&bell), is_eventfd(&pipe)), (Some(true), Some(false)));
-        }
     }
 }

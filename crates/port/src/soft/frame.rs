@@ -8,7 +8,7 @@ use crosslane_wire::{Reach, SliceRange};
 use thiserror::Error;
 
 /// Version of these frames and of the register page. The Hello's layout never changes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Most windows of a port.
 pub const MAX_WINDOWS: usize = 8;
 /// Longest frame, bytes.
@@ -48,14 +48,9 @@ pub enum Frame {
         /// Which range of it.
         range: SliceRange,
     },
-    /// The receiver's programs may ring this. Descriptor: an eventfd.
+    /// The receiver may take this waker, once. Descriptor: its socket.
     Bell {
         /// Its handle; never used before.
-        handle: u64,
-    },
-    /// The sender took that bell back.
-    BellGone {
-        /// Its handle.
         handle: u64,
     },
     /// The receiver may take this buffer of a program's, once. Descriptor: its memory.
@@ -107,7 +102,6 @@ impl Frame {
             Self::Slice { window, range } => (3, *window, range.offset, range.len, &[]),
             Self::Freed { window, range } => (4, *window, range.offset, range.len, &[]),
             Self::Bell { handle } => (5, 0, *handle, 0, &[]),
-            Self::BellGone { handle } => (6, 0, *handle, 0, &[]),
             Self::Wake { number } => (7, *number, 0, 0, &[]),
             Self::Buffer { handle, len, reach: Reach::Load } => (8, 1, *handle, *len, &[]),
             Self::Buffer { handle, len, reach: Reach::Store } => (8, 2, *handle, *len, &[]),
@@ -141,7 +135,6 @@ impl Frame {
             3 => (Self::Slice { window: small, range }, 0),
             4 => (Self::Freed { window: small, range }, 0),
             5 => (Self::Bell { handle: first }, u64::from(small) | second),
-            6 => (Self::BellGone { handle: first }, u64::from(small) | second),
             7 => (Self::Wake { number: small }, first | second),
             8 => (Self::Buffer { handle: first, len: second, reach: reach(small)? }, 0),
             _ => return Err(FrameError::Tag(tag)),
@@ -196,7 +189,6 @@ mod tests {
             (any::<u32>(), range.clone()).prop_map(|(window, range)| Frame::Slice { window, range }),
             (any::<u32>(), range).prop_map(|(window, range)| Frame::Freed { window, range }),
             any::<u64>().prop_map(|handle| Frame::Bell { handle }),
-            any::<u64>().prop_map(|handle| Frame::BellGone { handle }),
             any::<u32>().prop_map(|number| Frame::Wake { number }),
             (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(handle, len, load)| {
                 Frame::Buffer { handle, len, reach: if load { Reach::Load } else { Reach::Store } }

@@ -1,19 +1,21 @@
 //! One life of a soft cable: the connection, both register pages, and what the peer has announced.
 
-use super::descriptor::{check_slice, is_eventfd};
+use super::descriptor::check_slice;
 use super::frame::{Frame, MAX_WINDOWS, VERSION};
 use super::registers::{OwnPage, PeerPage};
+use super::share::{Kept, Share};
 use super::socket::{self, Received};
+use crate::DownReason;
 use crate::translation::{Translation, check_len};
-use crate::{DownReason, PortError};
 use crosslane_passing::{Foreign, Owner};
 use crosslane_shm::far::check_buffer;
+use crosslane_shm::wake;
 use crosslane_wire::{Reach, SliceRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// Most slices, and most bells, that a peer may have announced at one time.
+/// Most slices, and most wakers that we have not taken, that a peer may have announced at one time.
 pub(super) const MAX_ANNOUNCED: usize = 16 * 1024;
 /// Most buffers that a peer may have handed over and we have not taken: it gives them only when asked, and is not asked
 /// for more at a time.
@@ -38,7 +40,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Handed {
     /// Its memory; `None` if there was no room for its descriptor.
-    pub(super) memory: Option<Foreign>,
+    pub(super) memory: Option<Kept>,
     /// Its bytes.
     pub(super) len: u64,
     /// What may be done with it.
@@ -52,18 +54,17 @@ pub(super) struct Link {
     socket: Foreign,
     own: OwnPage,
     peer: Option<PeerPage>,
-    windows: Vec<Translation<Option<Foreign>>>,
+    windows: Vec<Translation<Option<Kept>>>,
     announced: usize,
-    /// Descriptors of the peer's that we hold, and may hold at most; what comes above that is not kept, so that no
-    /// peer can use up what other cables need.
-    held: usize,
-    hold_most: usize,
-    bells: BTreeMap<u64, Option<Foreign>>,
+    /// For descriptors of the peer's; what comes above that is not kept, so that no peer can use up what other cables
+    /// need.
+    share: Share,
+    /// Wakers that the peer handed over and nobody has taken; `None` if there was no room for one.
+    bells: BTreeMap<u64, Option<Kept>>,
     buffers: BTreeMap<u64, Handed>,
     queue: VecDeque<Frame>,
     next_bell: u64,
     next_buffer: u64,
-    exported: usize,
     /// When the connection was made.
     pub(super) since: Instant,
 }
@@ -79,14 +80,12 @@ impl Link {
             peer: None,
             windows: Vec::new(),
             announced: 0,
-            held: 0,
-            hold_most: hold_most(),
+            share: Share::new(),
             bells: BTreeMap::new(),
             buffers: BTreeMap::new(),
             queue: VecDeque::new(),
             next_bell: 1,
             next_buffer: 1,
-            exported: 0,
             since: Instant::now(),
         };
         // A fresh socket has room.
@@ -103,7 +102,7 @@ impl Link {
 
     /// Descriptors of the peer's that are held.
     pub(super) fn held(&self) -> usize {
-        self.held
+        self.share.used()
     }
 
     /// Whether the peer has greeted us.
@@ -184,34 +183,29 @@ impl Link {
         Ok(())
     }
 
-    /// Announces a bell of ours and returns its handle.
-    pub(super) fn export_bell(&mut self, bell: &OwnedFd) -> Result<Result<u64, PortError>, DownReason> {
-        if self.exported >= MAX_ANNOUNCED {
-            return Ok(Err(PortError::Full("bells")));
-        }
+    /// Hands a waker of ours over and returns its handle; `None` if there is no room.
+    pub(super) fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<Option<u64>, DownReason> {
         let handle = self.next_bell;
-        if !self.announce(&Frame::Bell { handle }, bell.as_fd())? {
-            return Ok(Err(PortError::Full("frames to a peer that does not read")));
+        if !self.announce(&Frame::Bell { handle }, bell)? {
+            return Ok(None);
         }
         self.next_bell += 1;
-        self.exported += 1;
-        Ok(Ok(handle))
-    }
-
-    /// Takes a bell back. The caller knows that it was exported in this life and not taken back.
-    pub(super) fn withdraw_bell(&mut self, handle: u64) -> Result<(), DownReason> {
-        self.exported = self.exported.saturating_sub(1);
-        self.send(Frame::BellGone { handle })
+        Ok(Some(handle))
     }
 
     /// The peer's slice of exactly this range; `Some(None)` if there was no room for its descriptor.
     pub(super) fn slice(&self, window: usize, range: SliceRange) -> Option<Option<&Foreign>> {
-        self.windows.get(window)?.get(range).map(Option::as_ref)
+        self.windows.get(window)?.get(range).map(|kept| kept.as_ref().map(Kept::fd))
     }
 
-    /// A bell of the peer's; `Some(None)` if it cannot be given out.
-    pub(super) fn bell(&self, handle: u64) -> Option<Option<&Foreign>> {
-        self.bells.get(&handle).map(Option::as_ref)
+    /// Whether the peer handed this waker over.
+    pub(super) fn has_bell(&self, handle: u64) -> bool {
+        self.bells.contains_key(&handle)
+    }
+
+    /// Takes a waker of the peer's; `Some(None)` if there was no room for it.
+    pub(super) fn take_bell(&mut self, handle: u64) -> Option<Option<Foreign>> {
+        self.bells.remove(&handle).map(|kept| kept.map(Kept::give_out))
     }
 
     /// Hands a buffer over and returns its handle; `None` if there is no room.
@@ -236,9 +230,7 @@ impl Link {
 
     /// Takes a buffer of the peer's.
     pub(super) fn take_over(&mut self, handle: u64) -> Option<Handed> {
-        let taken = self.buffers.remove(&handle)?;
-        self.held -= usize::from(taken.memory.is_some());
-        Some(taken)
+        self.buffers.remove(&handle)
     }
 
     /// Receives and handles at most one frame.
@@ -274,17 +266,11 @@ impl Link {
             Frame::Slice { window, range } => self.carved(window, range, descriptors)?,
             Frame::Freed { window, range } => {
                 let gone = self.window(window)?.remove(range);
-                let gone = gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?;
+                drop(gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?);
                 self.announced -= 1;
-                self.held -= usize::from(gone.is_some());
             }
             Frame::Bell { handle } => self.announced_bell(handle, descriptors)?,
             Frame::Buffer { handle, len, reach } => self.handed_over(handle, len, reach, descriptors)?,
-            Frame::BellGone { handle } => {
-                let gone = self.bells.remove(&handle);
-                let gone = gone.ok_or_else(|| violation(format!("took back unknown bell {handle}")))?;
-                self.held -= usize::from(gone.is_some());
-            }
         }
         Ok(Step::Handled)
     }
@@ -354,11 +340,8 @@ impl Link {
         if self.bells.contains_key(&handle) {
             return Err(violation(format!("bell {handle} twice")));
         }
-        match descriptors.last().and_then(is_eventfd) {
-            Some(true) => {}
-            Some(false) => return Err(violation("bell is not an eventfd".into())),
-            // What cannot be told is not given out.
-            None => descriptors.clear(),
+        if let Some(fd) = descriptors.last() {
+            wake::check(fd).map_err(|_| violation("bell is not a waker's socket".into()))?;
         }
         let kept = self.hold(descriptors);
         self.bells.insert(handle, kept);
@@ -387,25 +370,14 @@ impl Link {
     }
 
     /// The checked descriptor, if there is one and room for it.
-    fn hold(&mut self, descriptors: &mut Vec<Foreign>) -> Option<Foreign> {
-        let fd = descriptors.pop()?;
-        if self.held >= self.hold_most {
-            return None;
-        }
-        self.held += 1;
-        Some(fd)
+    fn hold(&self, descriptors: &mut Vec<Foreign>) -> Option<Kept> {
+        self.share.keep(descriptors.pop()?)
     }
 
-    fn window(&mut self, window: u32) -> Result<&mut Translation<Option<Foreign>>, DownReason> {
+    fn window(&mut self, window: u32) -> Result<&mut Translation<Option<Kept>>, DownReason> {
         let place = usize::try_from(window).ok().and_then(|window| self.windows.get_mut(window));
         place.ok_or_else(|| violation(format!("no window {window}")))
     }
-}
-
-/// A quarter of what this process may open.
-fn hold_most() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }
 
 fn violation(what: String) -> DownReason {

@@ -53,7 +53,6 @@ impl SoftPort {
     pub(super) fn fail(&mut self, reason: DownReason) {
         let Some(link) = self.link.take() else { return };
         self.own.iter_mut().for_each(Translation::clear);
-        self.exported.clear();
         let orderly = matches!(reason, DownReason::PeerGone);
         if link.up() && (orderly || link.since.elapsed() >= GOOD_LIFE) {
             self.back_off = BackOff::new();

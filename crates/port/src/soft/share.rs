@@ -1,0 +1,80 @@
+//! How many descriptors of its peer's a cable may keep.
+
+use crosslane_passing::Foreign;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A cable's share of the descriptors that this process may open: a quarter.
+#[derive(Debug)]
+pub(super) struct Share {
+    used: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// A descriptor that is kept for the peer. Dropped or given out it makes room in the share, on whatever way it goes.
+#[derive(Debug)]
+pub(super) struct Kept {
+    fd: Foreign,
+    _place: Place,
+}
+
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Share {
+    pub(super) fn new() -> Self {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX));
+        Self { used: Arc::default(), most }
+    }
+
+    /// How many are kept.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Keeps a descriptor; `None`, and it is closed, if the share is used up.
+    pub(super) fn keep(&self, fd: Foreign) -> Option<Kept> {
+        if self.used.load(Relaxed) >= self.most {
+            return None;
+        }
+        self.used.fetch_add(1, Relaxed);
+        Some(Kept { fd, _place: Place(self.used.clone()) })
+    }
+}
+
+impl Kept {
+    pub(super) fn fd(&self) -> &Foreign {
+        &self.fd
+    }
+
+    /// Gives it to somebody who counts it himself.
+    pub(super) fn give_out(self) -> Foreign {
+        self.fd
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_or_given_out_makes_room() {
+        let share = Share { used: Arc::default(), most: 2 };
+        let fd = || Foreign::new(rustix::pipe::pipe().unwrap().0, crosslane_passing::Owner::NOBODY);
+        for _ in 0..5 {
+            let (one, two) = (share.keep(fd()).unwrap(), share.keep(fd()).unwrap());
+            assert!(share.keep(fd()).is_none());
+            drop(one);
+            let three = share.keep(fd()).unwrap();
+            drop((two.give_out(), three));
+        }
+        assert_eq!(share.used.load(Relaxed), 0);
+    }
+}

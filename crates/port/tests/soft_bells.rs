@@ -1,0 +1,44 @@
+//! Wakers that come and go without end leave a cable what it had. Alone in its process, since it lowers the limit of
+//! descriptors.
+
+mod support;
+
+use crosslane_port::Port;
+use crosslane_shm::wake::{Receiver, Waker};
+use crosslane_wire::SliceRange;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use std::os::fd::AsFd;
+use support::{cable_path, joined};
+
+/// Clients of a server that come and go.
+const CLIENTS: u64 = 50_000;
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn fifty_thousand_clients_that_came_and_went_leave_room_for_streams() {
+    setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum: Some(128) }).unwrap();
+    let (_dir, path) = cable_path();
+    let (mut a, mut b) = joined(&path);
+    a.set_inbound(0, 1 << 20).unwrap();
+    let sleeper = Receiver::new().unwrap();
+    let before = open_descriptors();
+    for client in 0..CLIENTS {
+        let waker = sleeper.waker().unwrap();
+        let handle = a.export_bell(waker.as_fd()).unwrap();
+        drop(waker);
+        let taken = b.import_bell(handle).unwrap().expect("there is room");
+        if client % 1000 == 0 {
+            assert!(Waker::of(taken, sleeper.word()).unwrap().ring() && sleeper.clear());
+        }
+    }
+    // What came with the greeting may have been closed aside meanwhile.
+    assert!(open_descriptors() <= before);
+    for index in 0..16 {
+        let range = SliceRange { offset: index * 4096, len: 4096 };
+        a.carve_inbound(0, range).unwrap();
+        b.carve_outbound(0, range).expect("a stream still gets its slice");
+    }
+}
