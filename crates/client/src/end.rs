@@ -31,7 +31,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::buffer::Located;
-use crosslane_shm::lock::Reentered;
+use crosslane_shm::lock::{NotTaken, Reentered, SharedGuard};
 use crosslane_shm::ring::{Duplex, Violation};
 use crosslane_shm::{FarBuffer, Inbound, Load, Store};
 use crosslane_stream::zcopy::Lie;
@@ -94,6 +94,17 @@ impl Failure {
     /// Whether the peer, or a daemon, said what cannot be.
     pub fn is_violation(&self) -> bool {
         matches!(self, Self::Violation(_) | Self::OutOfOrder(_) | Self::Lie(_) | Self::Discontinued { .. })
+    }
+}
+
+impl From<NotTaken> for Failure {
+    /// A lock that another process keeps for too long is as if there were nothing to do; `crosslane_shm::lock::take_busy`
+    /// tells the difference to those who wait.
+    fn from(why: NotTaken) -> Self {
+        match why {
+            NotTaken::Reentered => Self::Reentered,
+            NotTaken::Busy => Self::WouldBlock,
+        }
     }
 }
 
@@ -392,6 +403,20 @@ impl End {
         answer(rx.slices.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
     }
 
+    /// Takes the lock of sending. Who has waited too long for it is told of an edge by `EPOLLOUT`.
+    #[inline]
+    fn lock_sending(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
+        let sending = &self.shared.sending;
+        sending.lock.lock(tid).inspect_err(|_| note(&sending.blocked))
+    }
+
+    /// Takes the lock of receiving. Who has waited too long for it is told of an edge by `EPOLLIN`.
+    #[inline]
+    fn lock_receiving(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
+        let receiving = &self.shared.receiving;
+        receiving.lock.lock(tid).inspect_err(|_| note(&receiving.missed))
+    }
+
     /// Breaks the stream off if the peer broke the protocol.
     fn guarded<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
         if outcome.as_ref().is_err_and(Failure::is_violation) {
@@ -401,6 +426,12 @@ impl End {
         }
         outcome
     }
+}
+
+/// One more edge.
+#[cold]
+fn note(edges: &AtomicU32) {
+    edges.fetch_add(1, Relaxed);
 }
 
 fn direction(word: &AtomicU32) -> Direction {

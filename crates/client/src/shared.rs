@@ -5,7 +5,7 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crosslane_shm::MapError;
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::SharedLock;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::state::{self, Counters, Front, Kept, Modes, State};
 use crosslane_shm::wait::Budget;
@@ -72,7 +72,7 @@ pub struct Status {
 #[derive(Debug, Default)]
 pub struct Sending {
     /// Held while a record is written.
-    pub lock: Lock,
+    pub lock: SharedLock,
     /// How often a send found no room: a new number is a new edge for `EPOLLOUT`.
     pub blocked: AtomicU32,
     /// The far side's `WANT_DATA` that was last answered by a bell.
@@ -96,7 +96,7 @@ pub struct Sending {
 #[derive(Debug, Default)]
 pub struct Receiving {
     /// Held while records are consumed.
-    pub lock: Lock,
+    pub lock: SharedLock,
     /// How long to spin for data.
     pub budget: Budget,
     /// The far side's `WANT_ROOM` that was last answered by a bell.
@@ -105,6 +105,8 @@ pub struct Receiving {
     pub peer_cpu: AtomicU32,
     /// Not 0: stamps are wanted.
     pub order: AtomicU32,
+    /// How often a receive found the lock held for too long: a new number is a new edge for `EPOLLIN`.
+    pub missed: AtomicU32,
 }
 
 /// What those who wait change.

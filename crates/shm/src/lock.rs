@@ -1,13 +1,17 @@
-//! A lock in shared memory among the processes of one program: spins briefly, then sleeps in the kernel, and
-//! notices a holder that died.
+//! Locks: [`Lock`] among the threads of one process, and [`SharedLock`] in memory that several processes share.
+
+mod robust;
+mod shared;
+
+pub use robust::{after_fork, confine};
+pub use shared::{Busy, NotTaken, PATIENCE, SharedGuard, SharedLock, forget_busy, take_busy};
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::thread::futex;
-use std::time::Duration;
 
-/// 0 = free, otherwise the holder's thread id, with the top bit set if somebody waits.
-#[repr(C)]
+/// A lock of one process: spins briefly, then sleeps in the kernel, and notices a holder that ended. 0 = free, otherwise the
+/// holder's thread id, with the top bit set if somebody waits.
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU32);
 
@@ -44,7 +48,7 @@ impl Lock {
         self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
     }
 
-    /// Frees the lock whoever holds it; for a slot that is begun anew.
+    /// Frees the lock whoever holds it; in the child of a `fork`.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -122,18 +126,6 @@ impl<T> Locked<T> {
     }
 }
 
-impl<'a> Guard<'a> {
-    /// The lock stays taken until [`Self::kept`] has it again.
-    pub fn keep(self) {
-        core::mem::forget(self);
-    }
-
-    /// Of a lock that this process [kept](Self::keep).
-    pub fn kept(lock: &'a Lock) -> Self {
-        Self(lock)
-    }
-}
-
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -143,14 +135,12 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Whether thread `tid` exists, in any process.
+/// Whether this process has a thread `tid`.
 fn lives(tid: u32) -> bool {
-    let pid = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw);
-    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+    // SAFETY: plain numbers; signal 0 only asks.
+    let outcome = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+    outcome == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
-
-/// How long [`Lock`] may take to notice that its holder died.
-pub const DEATH_NOTICE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

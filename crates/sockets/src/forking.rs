@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use crosslane_client::buffers::far;
 use crosslane_shm::buffer;
-use crosslane_shm::lock::Guard;
+use crosslane_shm::lock::{self, Guard};
 use std::collections::BTreeMap;
 
 /// What is between the handlers of one `fork`.
@@ -89,6 +89,7 @@ extern "C" fn in_parent() {
 /// We are the child of a `fork`. The guards are the parent's: here the locks are made anew.
 pub extern "C" fn in_child() {
     process::after_fork();
+    lock::after_fork();
     buffer::after_fork_in_child();
     far::after_fork();
     waiters::after_fork();

@@ -10,6 +10,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{Failure, offload};
 use crosslane_shm::account::{self, Function, Span};
+use crosslane_shm::lock;
 use crosslane_shm::wait::spin;
 use crosslane_stream::Transfer;
 use crosslane_wire::WaiterId;
@@ -169,6 +170,9 @@ fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(),
     if offload::take_interrupted() {
         wait::interrupted(deadline.is_some())?;
     }
+    if let Some(busy) = lock::take_busy() {
+        return wait::went_by(busy, deadline);
+    }
     let keeps_too_little = end.keeps_too_little();
     if !(end.can_be_pressed() || keeps_too_little) {
         return wait::wait(fd, end, For::Room, deadline);
@@ -278,6 +282,9 @@ fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>)
     let _span = account::receiving(Function::WaitData);
     if offload::take_interrupted() {
         wait::interrupted(deadline.is_some()).map_err(Outcome::Errno)?;
+    }
+    if let Some(busy) = lock::take_busy() {
+        return wait::went_by(busy, deadline).map_err(Outcome::Errno);
     }
     wait::wait(fd, end, For::Data, deadline).map_err(Outcome::Errno)
 }

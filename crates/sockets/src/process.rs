@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::session::{self, ANSWER_TIMEOUT, Session};
 use crosslane_client::{Grant, SessionError};
 use crosslane_shm::life::LifePage;
-use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::lock::{self, Guard, Lock};
 use crosslane_shm::{MapError, account};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{HOLD_MAX, Plain, Reply, Request, Rule};
@@ -115,6 +115,7 @@ pub fn sandboxed() -> bool {
 
 /// A system call filter comes on.
 pub fn set_sandboxed() {
+    lock::confine();
     SANDBOXED.store(true, Ordering::Relaxed);
 }
 

@@ -9,6 +9,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use crosslane_client::end::zcopy::announce::Announcement;
 use crosslane_client::ready::same_processor;
+use crosslane_shm::lock::Busy;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
@@ -146,6 +147,14 @@ pub fn is_connected(fd: c_int, end: &Held) -> bool {
         connecting.store(0, Relaxed);
     }
     connecting.load(Relaxed) == 0
+}
+
+/// A call waited for a lock that another process keeps: it is made again until `deadline`, or until a signal ends it.
+pub fn went_by(busy: Busy, deadline: Option<Instant>) -> Result<(), c_int> {
+    if busy.interrupted {
+        interrupted(deadline.is_some())?;
+    }
+    if deadline.is_some_and(|deadline| Instant::now() >= deadline) { Err(libc::EAGAIN) } else { Ok(()) }
 }
 
 /// When a timeout of `ms` milliseconds from now ends; 0 is never.

@@ -4,7 +4,7 @@ use super::{End, Failure, Moved, add};
 use crate::offload::{Flight, Handed};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::desk::Way;
-use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::lock::SharedLock;
 use crosslane_stream::Direction;
 use crosslane_wire::record::Kind;
 
@@ -59,7 +59,7 @@ impl End {
         }))
     }
 
-    fn lock_of(&self, way: Way) -> &Lock {
+    fn lock_of(&self, way: Way) -> &SharedLock {
         match way {
             Way::Out => &self.shared.sending.lock,
             Way::In => &self.shared.receiving.lock,
@@ -102,7 +102,7 @@ impl End {
 
     fn settle_flight(&self, tid: u32, aloft: &Aloft, handed: Handed) -> Result<Moved, Failure> {
         // It was kept by `launch`.
-        let _guard = Guard::kept(self.lock_of(aloft.way));
+        let _guard = self.lock_of(aloft.way).kept();
         match aloft.way {
             Way::Out => self.guarded(self.settle_out(tid, aloft.begin, handed)),
             Way::In => self.guarded(self.settle_in(handed)),

@@ -4,6 +4,7 @@ use super::{End, Failure, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
 use crosslane_shm::account::{self, Function};
+use crosslane_shm::lock::forget_busy;
 use crosslane_shm::region::Part;
 use crosslane_shm::ring::Head;
 use crosslane_stream::{Direction, Effect, handle_record};
@@ -26,7 +27,7 @@ impl End {
     #[inline]
     fn receive_by(&self, tid: u32, take: impl FnOnce() -> Result<usize, Failure>) -> Result<Moved, Failure> {
         let (bytes, gave) = {
-            let _guard = self.shared.receiving.lock.lock(tid)?;
+            let _guard = self.lock_receiving(tid)?;
             let fin = self.has_fin();
             let bytes = self.guarded(take())?;
             if bytes == 0 {
@@ -48,7 +49,7 @@ impl End {
 
     /// Copies what has arrived without consuming it (`MSG_PEEK`).
     pub fn try_peek(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let _guard = self.shared.receiving.lock.lock(tid)?;
+        let _guard = self.lock_receiving(tid)?;
         let fin = self.has_fin();
         self.guarded(self.settle(tid))?;
         if self.shared.consumer.elsewhere() > 0 {
@@ -60,7 +61,8 @@ impl End {
 
     /// Payload bytes that lie unread (`FIONREAD`).
     pub fn unread(&self, tid: u32) -> Result<usize, Failure> {
-        let _guard = self.shared.receiving.lock.lock(tid)?;
+        // Nobody waits for this again.
+        let _guard = self.lock_receiving(tid).inspect_err(|_| forget_busy())?;
         self.guarded(self.settle(tid))?;
         let (consumer, mut bytes) = (&self.shared.consumer, 0);
         let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };

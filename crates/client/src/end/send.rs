@@ -4,6 +4,7 @@ use super::moving::Has;
 use super::{End, Failure, Generation, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
+use crosslane_shm::lock::forget_busy;
 use crosslane_stream::{Direction, handle_send};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
@@ -39,7 +40,7 @@ impl End {
             self.refresh(tid);
         }
         let (bytes, wake) = {
-            let _guard = sending.lock.lock(tid)?;
+            let _guard = self.lock_sending(tid)?;
             self.may_send(Kind::Data)?;
             let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
             if !(goes_on && self.take_back_open(tid)?) {
@@ -72,7 +73,7 @@ impl End {
     /// Sends a record without payload that changes the direction: `DisConn`, `Downgrade`, `AbortConn`. While the stream
     /// is between two circuits it is noted, and sent with what is sent again.
     pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
-        let _guard = self.shared.sending.lock.lock(tid)?;
+        let _guard = self.lock_sending(tid).inspect_err(|_| forget_busy())?;
         let next = self.may_send(kind)?;
         let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
         if !self.take_back_open(tid)? {

@@ -53,6 +53,8 @@ pub struct Interest {
     seen: Option<Seen>,
     /// Sends without room that were answered by `EPOLLOUT`.
     blocked: u32,
+    /// Receives that another process kept from the ring, and that were answered by `EPOLLIN`.
+    missed: u32,
     /// Readiness at the last look.
     last: u32,
     /// Where the reader was when the far side was asked for a bell; it rings once.
@@ -66,6 +68,7 @@ impl Interest {
         // A connection that is made by now is told with all others, not after them as the kernel's news.
         wait::is_connected(fd, &held);
         let blocked = held.shared().sending.blocked.load(Relaxed);
+        let missed = held.shared().receiving.missed.load(Relaxed);
         Self {
             quiet: fd,
             key,
@@ -80,6 +83,7 @@ impl Interest {
             edge: false,
             seen: None,
             blocked,
+            missed,
             last: 0,
             armed: None,
             armed_room: false,
@@ -172,11 +176,17 @@ impl Interest {
         if self.wanted & ET == 0 {
             return self.wanted & OUT == 0 && !self.held.stirred();
         }
-        if self.held.arrivals(&mut self.seen) {
+        if self.held.arrivals(&mut self.seen) || self.has_missed() {
             self.edge = true;
             return false;
         }
         self.blocked == self.held.shared().sending.blocked.load(Relaxed) && self.held.is_settled()
+    }
+
+    /// Whether a receive was kept from what lies in the ring since this was asked last.
+    fn has_missed(&mut self) -> bool {
+        let missed = self.held.shared().receiving.missed.load(Relaxed);
+        core::mem::replace(&mut self.missed, missed) != missed
     }
 
     #[cold]
@@ -186,7 +196,8 @@ impl Interest {
         self.held.attend(tid);
         // What makes an edge is looked at before readiness: what comes in between is told at the next look, not lost.
         if self.wanted & ET != 0 {
-            self.edge |= self.held.arrivals(&mut self.seen) && !self.is_tcp_only();
+            let news = self.held.arrivals(&mut self.seen) | self.has_missed();
+            self.edge |= news && !self.is_tcp_only();
         }
         let blocked = self.held.shared().sending.blocked.load(Acquire);
         let mut bits = self.bits(tid);

@@ -117,7 +117,7 @@ impl End {
         behind: Behind<'_>,
     ) -> Result<Attempt, Failure> {
         let mode = behind.mode();
-        let _guard = self.shared.sending.lock.lock(tid)?;
+        let _guard = self.lock_sending(tid)?;
         self.may_send(Kind::SrcAvail)?;
         let carried = if mode == Mode::Combined { CARRIED.min(bytes.len()) } else { 0 };
         let (carried, rest) = bytes.split_at(carried);
@@ -170,7 +170,7 @@ impl End {
         if let Ok(Some(stand @ Stand::Open(_))) = self.look_at(&self.shared.zcopy.open(), open) {
             return Ok(stand);
         }
-        let _guard = self.shared.sending.lock.lock(tid)?;
+        let _guard = self.lock_sending(tid)?;
         let all = self.shared.zcopy.open();
         if let Some(stand) = self.guarded(self.look_at(&all, open))? {
             return Ok(stand);
@@ -247,7 +247,7 @@ impl End {
     /// Takes `open` back, and all that is announced: what was not fetched by now never counts. Returns how many of the
     /// call's bytes do.
     pub fn withdraw(&self, tid: u32, open: &Announcement) -> Result<usize, Failure> {
-        let _guard = self.shared.sending.lock.lock(tid)?;
+        let _guard = self.lock_sending(tid)?;
         while self.shared.zcopy.open().find(open.what.sequence).is_some() {
             let tx = self.generations.tx();
             if tx.number() != open.generation || self.has_moved(tx) {

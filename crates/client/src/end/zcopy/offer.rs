@@ -26,7 +26,7 @@ impl End {
         (place, line): (&Located, &Landing<'_>),
         len: usize,
     ) -> Result<Option<Option<WaiterId>>, Failure> {
-        let _guard = self.shared.sending.lock.lock(tid)?;
+        let _guard = self.lock_sending(tid)?;
         self.may_send(Kind::SinkAvail)?;
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let free = zcopy.offered.load(Acquire) == 0 && zcopy.open().count() == 0;
@@ -92,7 +92,7 @@ impl End {
         if !self.has_landed(line) {
             return Ok(None);
         }
-        let _guard = self.shared.receiving.lock.lock(tid)?;
+        let _guard = self.lock_receiving(tid)?;
         let at = self.offered_at().ok_or(Failure::Reset)?;
         let said = Line::Near(line).load(&at.slices);
         if said == 0 {
@@ -105,7 +105,7 @@ impl End {
     /// Takes back what is offered; waits while the far side writes into it. Returns how many bytes it has written, if it
     /// did; after that it never does.
     pub fn take_back(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
-        let _guard = self.shared.receiving.lock.lock(tid)?;
+        let _guard = self.lock_receiving(tid)?;
         if self.shared.zcopy.offered.load(Relaxed) == 0 {
             return Ok(None);
         }

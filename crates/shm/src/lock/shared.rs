@@ -1,0 +1,390 @@
+//! A lock in memory that several processes share, any of which may be stopped or killed while it has it, or write rubbish
+//! there.
+//!
+//! ```text
+//!   word: 0 free | FUTEX_OWNER_DIED free, its holder ended | tid held | + FUTEX_WAITERS somebody sleeps
+//! ```
+//! The kernel frees the lock of a thread that ends, see [`robust`](super::robust). A holder that is stopped keeps it: so nobody
+//! waits here for longer than [`PATIENCE`], and the caller, who knows until when the program waits, comes again.
+
+use super::robust::{Pending, start_of};
+use core::cell::Cell;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use rustix::io::Errno;
+use rustix::thread::futex;
+use std::time::{Duration, Instant};
+
+/// Longest wait for a lock, in one call.
+pub const PATIENCE: Duration = Duration::from_millis(10);
+
+const OWNER_DIED: u32 = 1 << 30;
+const WAITERS: u32 = 1 << 31;
+const OWNER: u32 = OWNER_DIED - 1;
+const SPINS: u32 = 100;
+/// In place of a start time: held by a process, and by none of its threads.
+const KEPT: u32 = 1;
+
+/// A lock; all-zero bytes are a free one.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct SharedLock {
+    word: AtomicU32,
+    /// When the holder began, if the kernel does not free the lock for it; [`KEPT`]; else 0.
+    start: AtomicU32,
+}
+
+/// Why the lock was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// This very thread holds it: a signal handler that came in between.
+    Reentered,
+    /// Another thread has had it for [`PATIENCE`], or a signal came; [`take_busy`] tells.
+    Busy,
+}
+
+/// What kept a call of this thread from a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// A signal handler ran while it waited.
+    pub interrupted: bool,
+}
+
+/// Holds the lock until dropped.
+#[derive(Debug)]
+pub struct SharedGuard<'a> {
+    lock: &'a SharedLock,
+    pending: Option<Pending>,
+}
+
+thread_local! {
+    static BUSY: Cell<Option<Busy>> = const { Cell::new(None) };
+}
+
+/// What kept the last call of this thread from a lock, told once.
+pub fn take_busy() -> Option<Busy> {
+    BUSY.try_with(Cell::take).ok().flatten()
+}
+
+/// The caller does not come again: nobody is to take what kept it for the next call's.
+pub fn forget_busy() {
+    let _ = take_busy();
+}
+
+impl SharedLock {
+    /// Takes the lock for thread `tid`, the caller. Waits for [`PATIENCE`] at most.
+    #[inline]
+    pub fn lock(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
+        let pending = Pending::begin(self, tid);
+        if self.word.compare_exchange(0, tid, Acquire, Relaxed).is_err()
+            && let Err(why) = self.lock_slowly(tid, &pending)
+        {
+            pending.end();
+            return Err(why);
+        }
+        Ok(self.taken(tid, pending))
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self, tid: u32) -> Option<SharedGuard<'_>> {
+        let pending = Pending::begin(self, tid);
+        if self.word.compare_exchange(0, tid, Acquire, Relaxed).is_err() && !self.take_over(tid) {
+            pending.end();
+            return None;
+        }
+        Some(self.taken(tid, pending))
+    }
+
+    /// A lock that this process [kept](SharedGuard::keep).
+    pub fn kept(&self) -> SharedGuard<'_> {
+        SharedGuard { lock: self, pending: None }
+    }
+
+    #[inline]
+    fn taken(&self, tid: u32, pending: Pending) -> SharedGuard<'_> {
+        if !pending.is_guarded() {
+            self.start.store(Pending::own_start(tid), Relaxed);
+        }
+        SharedGuard { lock: self, pending: Some(pending) }
+    }
+
+    /// The holder cannot be told of this lock to the kernel any more, or can again (0).
+    pub(super) fn note_start(&self, start: u32) {
+        self.start.store(start, Relaxed);
+    }
+
+    /// Takes the lock if nobody has it, or its holder has ended.
+    fn take_over(&self, tid: u32) -> bool {
+        let seen = self.word.load(Relaxed);
+        self.take_free(seen, tid)
+    }
+
+    fn take_free(&self, seen: u32, with: u32) -> bool {
+        if seen & OWNER != 0
+            || self.word.compare_exchange(seen, with | seen & WAITERS, Acquire, Relaxed).is_err()
+        {
+            return false;
+        }
+        self.start.store(0, Relaxed);
+        true
+    }
+
+    #[cold]
+    fn lock_slowly(&self, tid: u32, pending: &Pending) -> Result<(), NotTaken> {
+        let (mut with, mut until) = (tid, None);
+        for round in 0_u32.. {
+            let seen = self.word.load(Relaxed);
+            let owner = seen & OWNER;
+            if owner == 0 {
+                if self.take_free(seen, with) {
+                    return Ok(());
+                }
+            } else if owner == tid && (pending.is_nested() || self.start.load(Relaxed) == KEPT) {
+                return Err(NotTaken::Reentered);
+            } else if round < SPINS {
+                core::hint::spin_loop();
+            } else {
+                with = tid | WAITERS;
+                let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                self.sleep(seen, until)?;
+            }
+        }
+        unreachable!("the loop ends by return only")
+    }
+
+    /// Sleeps until woken.
+    fn sleep(&self, seen: u32, until: Instant) -> Result<(), NotTaken> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            self.free_if_dead(seen);
+            return Err(busy(false));
+        }
+        let awaited = seen | WAITERS;
+        if seen != awaited && self.word.compare_exchange(seen, awaited, Relaxed, Relaxed).is_err() {
+            return Ok(());
+        }
+        let timeout = rustix::thread::Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+        match futex::wait(&self.word, futex::Flags::empty(), awaited, Some(&timeout)) {
+            Err(Errno::INTR) => Err(busy(true)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Frees the lock of a holder that has ended and of which the kernel knew nothing.
+    fn free_if_dead(&self, seen: u32) {
+        let start = self.start.load(Relaxed);
+        if start > KEPT && start_of(seen & OWNER).is_none_or(|now| start != u32::MAX && now != start) {
+            let _ = self.word.compare_exchange(seen | WAITERS, OWNER_DIED | WAITERS, Relaxed, Relaxed);
+        }
+    }
+
+    fn free(&self) {
+        if self.word.swap(0, Release) & WAITERS != 0 {
+            let _ = futex::wake(&self.word, futex::Flags::empty(), 1);
+        }
+    }
+}
+
+impl SharedGuard<'_> {
+    /// The lock stays taken, by this process rather than this thread, until [`SharedLock::kept`] has it again. For ends that
+    /// no other process holds: nobody frees it if this one ends.
+    pub fn keep(mut self) {
+        self.lock.start.store(KEPT, Relaxed);
+        if let Some(pending) = self.pending.take() {
+            pending.end();
+        }
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for SharedGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match &self.pending {
+            Some(pending) if pending.is_guarded() => {
+                self.lock.free();
+                pending.end();
+            }
+            pending => {
+                self.lock.start.store(0, Relaxed);
+                self.lock.free();
+                pending.iter().for_each(Pending::end);
+            }
+        }
+    }
+}
+
+#[cold]
+fn busy(interrupted: bool) -> NotTaken {
+    let _ = BUSY.try_with(|busy| busy.set(Some(Busy { interrupted })));
+    NotTaken::Busy
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::{Mapping, new_slice};
+
+    fn own() -> u32 {
+        rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+    }
+
+    /// A lock in memory that children of `fork` share.
+    fn shared() -> &'static SharedLock {
+        let mapping = Mapping::new(new_slice("lock", 4096).unwrap(), 4096).unwrap();
+        let at = mapping.base();
+        core::mem::forget(mapping);
+        // SAFETY: mapped for the life of the process, aligned; zeros are a free lock.
+        unsafe { &*at.cast::<SharedLock>() }
+    }
+
+    /// Runs `work` in a child process that never returns from it; its number.
+    fn child(work: impl FnOnce()) -> i32 {
+        // SAFETY: the child calls nothing that other threads of the parent may have left half done.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            super::super::robust::after_fork();
+            work();
+            loop {
+                // SAFETY: no argument.
+                unsafe { libc::pause() };
+            }
+        }
+        pid
+    }
+
+    fn end(pid: i32, reap: bool) {
+        // SAFETY: a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // SAFETY: all-zero bytes are a valid siginfo, which the kernel fills.
+        let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+        let leave = if reap { 0 } else { libc::WNOWAIT };
+        // SAFETY: a child of ours.
+        unsafe { libc::waitid(libc::P_PID, pid.unsigned_abs(), &raw mut info, libc::WEXITED | leave) };
+    }
+
+    fn until(what: &str, mut done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !done() {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn held_by_child() -> (&'static SharedLock, i32) {
+        let lock = shared();
+        let pid = child(|| core::mem::forget(lock.lock(own())));
+        until("it is held", || lock.word.load(Relaxed) & OWNER == pid.unsigned_abs());
+        (lock, pid)
+    }
+
+    #[test]
+    fn the_lock_of_a_killed_process_is_free_at_once_even_if_nobody_waited_for_its_end() {
+        for reap in [true, false] {
+            let (lock, pid) = held_by_child();
+            assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Busy);
+            end(pid, reap);
+            assert_eq!(lock.word.load(Relaxed) & OWNER, 0, "the kernel freed it");
+            drop(lock.lock(own()).unwrap());
+            assert_eq!(lock.word.load(Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn who_sleeps_for_the_lock_is_woken_by_the_end_of_its_holder() {
+        let (lock, pid) = held_by_child();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| until("it is free", || lock.lock(own()).is_ok()));
+            until("somebody sleeps", || lock.word.load(Relaxed) & WAITERS != 0);
+            end(pid, true);
+            waiter.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_thread_that_ends_frees_what_it_held() {
+        let lock = shared();
+        std::thread::spawn(|| core::mem::forget(lock.lock(own()))).join().unwrap();
+        until("it is free", || lock.try_lock(own()).is_some());
+    }
+
+    #[test]
+    fn a_stopped_holder_keeps_it_and_keeps_nobody_for_long() {
+        let (lock, pid) = held_by_child();
+        // SAFETY: a child of ours.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        let start = Instant::now();
+        assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Busy);
+        assert_eq!(take_busy(), Some(Busy { interrupted: false }));
+        assert_eq!(take_busy(), None);
+        assert!(start.elapsed() >= PATIENCE && lock.try_lock(own()).is_none());
+        end(pid, true);
+        assert!(lock.try_lock(own()).is_some());
+    }
+
+    #[test]
+    fn whoever_holds_two_is_found_dead_by_the_time_at_which_it_began() {
+        let (lock, other) = (shared(), shared());
+        let pid = child(|| {
+            core::mem::forget(lock.lock(own()));
+            core::mem::forget(other.lock(own()));
+        });
+        until("both are held", || other.word.load(Relaxed) & OWNER == pid.unsigned_abs());
+        assert!(lock.start.load(Relaxed) > KEPT);
+        assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Busy, "it lives");
+        end(pid, false);
+        until("the second is free", || other.lock(own()).is_ok());
+        until("the first is free", || lock.lock(own()).is_ok());
+        assert_eq!(lock.start.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn another_thread_of_the_same_number_is_not_taken_for_the_holder() {
+        let lock = SharedLock::default();
+        lock.word.store(1, Relaxed);
+        lock.start.store(start_of(1).map_or(7, |start| start + 1), Relaxed);
+        until("it is free", || lock.lock(own()).is_ok());
+    }
+
+    #[test]
+    fn a_second_lock_leaves_the_first_one_as_it_was() {
+        let (first, second) = (SharedLock::default(), SharedLock::default());
+        let guard = first.lock(own()).unwrap();
+        drop(second.lock(own()).unwrap());
+        assert_eq!((first.start.load(Relaxed), first.word.load(Relaxed)), (0, own()));
+        drop(guard);
+        assert_eq!((first.word.load(Relaxed), second.word.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn reentry_is_an_error_and_not_a_deadlock() {
+        let lock = SharedLock::default();
+        let _guard = lock.lock(own()).unwrap();
+        assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Reentered);
+    }
+
+    #[test]
+    fn whatever_another_process_writes_there_nobody_waits_for_long() {
+        let lock = SharedLock::default();
+        for word in [own(), OWNER, OWNER | WAITERS, OWNER | OWNER_DIED, u32::MAX, 1] {
+            for start in [0, 2, u32::MAX] {
+                lock.word.store(word, Relaxed);
+                lock.start.store(start, Relaxed);
+                let begun = Instant::now();
+                let _ = lock.lock(own());
+                assert!(begun.elapsed() < Duration::from_secs(2));
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_reentered_by_its_first_thread_and_freed_by_any() {
+        let lock = SharedLock::default();
+        lock.try_lock(own()).unwrap().keep();
+        assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Reentered);
+        std::thread::scope(|scope| scope.spawn(|| drop(lock.kept())).join().unwrap());
+        assert!(lock.try_lock(own()).is_some());
+    }
+}
