@@ -131,8 +131,8 @@ impl Campaign<'_> {
         let done: Vec<(&Target, Outcome)> =
             slots.iter().filter_map(|slot| Some((&slot.target, slot.outcome()?))).collect();
         for (target, outcome) in &done {
-            let Progress { inputs, coverage, known, corpus } = outcome.progress;
-            let fresh = coverage.saturating_sub(known);
+            let Progress { coverage, known, corpus, .. } = outcome.progress;
+            let (inputs, fresh) = (outcome.progress.inputs(), coverage.saturating_sub(known));
             println!("fuzz: {:20} {inputs:>12} {coverage:>9} {fresh:>6} {corpus:>7}", target.name);
         }
         let bad: Vec<_> = done.iter().filter(|(_, outcome)| outcome.fault.is_some()).collect();
@@ -201,7 +201,8 @@ impl Slot {
     /// How far it is, while it runs.
     fn news(&self) -> Option<String> {
         let Stage::Running(since) = *self.stage.lock().ok()? else { return None };
-        let Progress { inputs, coverage, .. } = *self.progress.lock().ok()?;
+        let progress = *self.progress.lock().ok()?;
+        let (inputs, coverage) = (progress.inputs(), progress.coverage);
         let seconds = since.elapsed().as_secs();
         Some(format!("{} {seconds} s, {inputs} inputs, coverage {coverage}", self.target.name))
     }

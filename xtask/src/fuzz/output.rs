@@ -3,17 +3,29 @@
 /// As far as a run has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Inputs that were run.
-    pub(crate) inputs: u64,
+    /// Inputs that earlier rounds ran.
+    earlier: u64,
+    /// Inputs that this round has run.
+    inputs: u64,
     /// Branches that any input has taken.
     pub(crate) coverage: u64,
-    /// The same after the inputs that were known before.
+    /// The same after the inputs that were known before the first round.
     pub(crate) known: u64,
     /// Inputs that are worth keeping.
     pub(crate) corpus: u64,
 }
 
 impl Progress {
+    /// Inputs that were run.
+    pub(crate) fn inputs(&self) -> u64 {
+        self.earlier + self.inputs
+    }
+
+    /// The program begins anew.
+    pub(crate) fn begin(&mut self) {
+        self.earlier += std::mem::take(&mut self.inputs);
+    }
+
     /// Takes in a line.
     pub(crate) fn read(&mut self, line: &str) {
         if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
@@ -27,7 +39,7 @@ impl Progress {
         self.inputs = count.parse().unwrap_or(self.inputs);
         self.coverage = number_behind(rest, "cov: ").unwrap_or(self.coverage);
         self.corpus = number_behind(rest, "corp: ").unwrap_or(self.corpus);
-        if rest.starts_with("INITED") {
+        if rest.starts_with("INITED") && self.earlier == 0 {
             self.known = self.coverage;
         }
     }
@@ -53,6 +65,10 @@ mod tests {
         ] {
             progress.read(line);
         }
-        assert_eq!(progress, Progress { inputs: 2000, coverage: 140, known: 100, corpus: 12 });
+        let first = Progress { earlier: 0, inputs: 2000, coverage: 140, known: 100, corpus: 12 };
+        assert_eq!(progress, first);
+        progress.begin();
+        progress.read("#50\tINITED cov: 150 ft: 101 corp: 13/1b exec/s: 0 rss: 27Mb");
+        assert_eq!((progress.inputs(), progress.known, progress.coverage), (2050, 100, 150));
     }
 }

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const STUCK: Duration = Duration::from_secs(25);
 /// So much longer than it should a run may take: to start, and to run what is known.
 const SPARE: Duration = Duration::from_secs(90);
+/// A round is not begun for less than this.
+const LEAST: Duration = Duration::from_secs(1);
 /// Most resident memory of a target, MB.
 const MEMORY_MB: u32 = 4096;
 
@@ -74,22 +76,42 @@ impl Place<'_> {
         stop: &AtomicBool,
     ) -> Result<Outcome> {
         let crashes = self.root.join(target.folder()).join("crashes");
-        let before = files(&crashes);
-        let arguments = self.search_arguments(target, time, seed)?;
+        let (before, end) = (files(&crashes), Instant::now() + time);
         fs::create_dir_all(&crashes)?;
-        let mut child =
-            self.command(target, &arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        let listener = listen(&mut child, &self.log(target))?;
-        let status = std::thread::scope(|scope| {
-            scope.spawn(|| listener.listen(progress));
-            watch(&mut child, Instant::now() + time + SPARE, stop)
-        })?;
+        let mut fault = None;
+        for round in 0.. {
+            let rest = end.saturating_duration_since(Instant::now());
+            if fault.is_some() || stop.load(Ordering::Relaxed) || (round > 0 && rest < LEAST) {
+                break;
+            }
+            fault = self.round(target, (rest.max(LEAST), seed.wrapping_add(round)), progress, stop)?;
+        }
         let inputs: Vec<PathBuf> = files(&crashes).difference(&before).cloned().collect();
         // Empty ones are of no use to anybody.
         crashes.ancestors().take(3).try_for_each(fs::remove_dir).ok();
         let progress = *progress.lock().map_err(|_| anyhow::anyhow!("a listener panicked"))?;
-        let fault = fault(status, progress, stop.load(Ordering::Relaxed));
         Ok(Outcome { progress, fault, inputs })
+    }
+
+    /// Runs the program once; what is wrong, if anything is.
+    fn round(
+        &self,
+        target: &Target,
+        (time, seed): (Duration, u32),
+        progress: &Mutex<Progress>,
+        stop: &AtomicBool,
+    ) -> Result<Option<String>> {
+        let arguments = self.search_arguments(target, time, seed)?;
+        let mut child =
+            self.command(target, &arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let listener = listen(&mut child, &self.log(target))?;
+        let before = begin(progress);
+        let status = std::thread::scope(|scope| {
+            scope.spawn(|| listener.listen(progress));
+            watch(&mut child, Instant::now() + time + SPARE, stop)
+        })?;
+        let inputs = progress.lock().map_or(0, |progress| progress.inputs() - before);
+        Ok(fault(status, inputs, stop.load(Ordering::Relaxed)))
     }
 
     fn search_arguments(&self, target: &Target, time: Duration, seed: u32) -> Result<Vec<String>> {
@@ -99,8 +121,11 @@ impl Place<'_> {
         let mut arguments = vec![shown(self.root, &grown)];
         let kept = [crashes.clone(), self.root.join(target.folder()).join("corpus")];
         arguments.extend(kept.iter().filter(|folder| folder.is_dir()).map(|folder| shown(self.root, folder)));
+        if target.fresh > 0 {
+            arguments.push(format!("-runs={}", target.fresh));
+        }
         arguments.extend([
-            format!("-max_total_time={}", time.as_secs()),
+            format!("-max_total_time={}", time.as_secs().max(1)),
             // 0 would let libFuzzer choose.
             format!("-seed={}", seed.max(1)),
             format!("-max_len={}", target.max_len),
@@ -120,13 +145,21 @@ pub(crate) fn shown(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
-/// What is wrong with a run that ended so.
-fn fault(status: Option<ExitStatus>, progress: Progress, stopped: bool) -> Option<String> {
+/// Another round begins: what was counted before it.
+fn begin(progress: &Mutex<Progress>) -> u64 {
+    progress.lock().map_or(0, |mut progress| {
+        progress.begin();
+        progress.inputs()
+    })
+}
+
+/// What is wrong with a round of so many inputs that ended so.
+fn fault(status: Option<ExitStatus>, inputs: u64, stopped: bool) -> Option<String> {
     match status {
         _ if stopped => None,
         None => Some("it did not end".to_owned()),
         Some(status) if !status.success() => Some(format!("it failed ({status})")),
-        Some(_) if progress.inputs == 0 => Some("it ran no input at all".to_owned()),
+        Some(_) if inputs == 0 => Some("it ran no input at all".to_owned()),
         Some(_) => None,
     }
 }

@@ -16,10 +16,12 @@ pub(crate) struct Target {
     pub(crate) function: &'static str,
     /// Longest input, bytes.
     pub(crate) max_len: u32,
+    /// Inputs after which the program is started anew, since each leaves something behind; 0: never.
+    pub(crate) fresh: u32,
 }
 
 const fn target(name: &'static str, source: &'static str, function: &'static str, max_len: u32) -> Target {
-    Target { name, source, function, max_len }
+    Target { name, source, function, max_len, fresh: 0 }
 }
 
 const RING: &str = "crates/shm/tests/ring_hostile.rs";
@@ -41,6 +43,7 @@ pub(crate) const TARGETS: &[Target] = &[
         "anything_that_a_neighbour_says_and_stores",
         2048,
     ),
+    target("ip_packets", "crates/node/tests/fuzz_ip/packets.rs", "any_packets_of_neighbours", 4096),
     target("desk", "crates/node/tests/fuzz/offload.rs", "anything_on_a_desk", 2048),
     target(
         "one_sided",
@@ -48,10 +51,16 @@ pub(crate) const TARGETS: &[Target] = &[
         "anything_of_requesters_and_owners_of_memory",
         2048,
     ),
+    target("far_side", "crates/client/tests/moving/words.rs", "anything_from_the_far_side_of_an_end", 2048)
+        .fresh(3000),
     target("metrics_port", "crates/node/tests/fuzz/metrics.rs", "anything_at_the_metrics_port", 1024),
 ];
 
 impl Target {
+    const fn fresh(self, inputs: u32) -> Self {
+        Self { fresh: inputs, ..self }
+    }
+
     /// The package that it belongs to.
     pub(crate) fn package(&self) -> String {
         format!("crosslane-{}", self.parts().first().copied().unwrap_or_default())

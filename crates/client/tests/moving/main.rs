@@ -9,4 +9,5 @@ mod offers;
 mod rig;
 mod still;
 mod traffic;
+mod words;
 mod zcopy;

@@ -250,17 +250,33 @@ impl Rig {
 
     /// Pushes an announcement of the client's, whatever it says, behind its other records.
     pub(crate) fn announce(&self, kind: Kind, descriptor: &[u8; DESCRIPTOR as usize], carried: &[u8]) {
+        assert!(self.try_announce(kind, descriptor, carried), "no room");
+    }
+
+    /// As [`Self::announce`], if the client may send and there is room.
+    pub(crate) fn try_announce(
+        &self,
+        kind: Kind,
+        descriptor: &[u8; DESCRIPTOR as usize],
+        carried: &[u8],
+    ) -> bool {
         let [near, far] = self.hosts.map(|host| host.generations.lock().unwrap());
         let (near, far) = (near.last().unwrap(), far.last().unwrap());
         let ring = Outbound::map(&far.inbound, slice_len(far.ring_max), Caching::WriteBack).unwrap();
         let credits = Inbound::map(&near.inbound, slice_len(near.ring_max)).unwrap();
         let producer = &self.ends[0].shared().producer;
-        assert!(producer.push_announcement(&ring, &credits, kind, descriptor, carried, 0).unwrap());
+        producer.push_announcement(&ring, &credits, kind, descriptor, carried, 0).unwrap_or(false)
     }
 
     /// What was shared is had by nobody any more who has not mapped it.
     pub(crate) fn unshare_all(&self) {
         self.hosts[0].shelf.lock().unwrap().clear();
+    }
+
+    /// The test is over. Ends never go, and so their hosts do not; most of what they have open does.
+    pub(crate) fn close(&self) {
+        self.hosts.iter().for_each(|host| host.generations.lock().unwrap().clear());
+        self.unshare_all();
     }
 
     /// Keys of the marks that the server writes, and that the client does.

@@ -10,4 +10,5 @@ mod requests;
 #[path = "../support/mod.rs"]
 mod support;
 mod tap;
+#[allow(dead_code, reason = "`fuzz_ip` uses the rest")]
 mod world;

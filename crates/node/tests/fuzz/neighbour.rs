@@ -522,7 +522,19 @@ impl Town {
             Act { liar: &mut self.liars[at], world: &self.world, listener, known, slices, sessions };
         steps.iter().for_each(|step| act.step(step));
         drop(act);
+        if self.world.is_due() {
+            self.unplug();
+        }
         self.world.check();
+    }
+
+    /// The neighbours go, and come again: what they took is given back then.
+    fn unplug(&mut self) {
+        for liar in &mut self.liars {
+            liar.cable.cut();
+            liar.poll();
+            liar.cable.mend();
+        }
     }
 }
 
@@ -533,6 +545,7 @@ fn anything_that_a_neighbour_says_and_stores() {
         town.borrow_mut().try_all(steps);
     });
     let mut town = town.borrow_mut();
+    town.unplug();
     until("all cables come back", || {
         town.liars.iter_mut().for_each(Liar::poll);
         town.liars.iter().all(|liar| liar.up).then_some(())

@@ -57,6 +57,9 @@ struct Held {
 pub(crate) struct World {
     /// What was tried last.
     pub(crate) recent: Recent,
+    /// The first three parts of all addresses.
+    subnet: &'static str,
+    interface: &'static str,
     folder: tempfile::TempDir,
     daemons: Vec<JoinHandle<()>>,
     honest: Option<(Stream, Stream)>,
@@ -69,11 +72,22 @@ pub(crate) struct World {
 impl World {
     /// Starts a daemon for each list of ports; hosts are counted from 1.
     pub(crate) fn start(hosts: &[&[TestPort]], more: &str) -> Self {
+        Self::start_on("127.86.0", "", hosts, more)
+    }
+
+    /// The same with an interface, of which there is one in a network: for one daemon.
+    pub(crate) fn with_interface(hosts: &[&[TestPort]]) -> Self {
+        Self::start_on("10.86.0", "xl0", hosts, "")
+    }
+
+    fn start_on(subnet: &'static str, interface: &'static str, hosts: &[&[TestPort]], more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Other users reach the control sockets.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut world = Self {
             recent: Recent::default(),
+            subnet,
+            interface,
             folder,
             daemons: Vec::new(),
             honest: None,
@@ -89,8 +103,9 @@ impl World {
     /// Starts the daemon of the next host.
     pub(crate) fn add(&mut self, ports: &[TestPort], more: &str) {
         let number = self.daemons.len() + 1;
+        let (subnet, interface) = (self.subnet, self.interface);
         let mut text = format!(
-            "host = {number}\nsubnet = \"127.86.0.0/24\"\ncontrol = \"{}\"\ninterface = \"\"\nring_max = \"256K\"\n\
+            "host = {number}\nsubnet = \"{subnet}.0/24\"\ncontrol = \"{}\"\ninterface = \"{interface}\"\nring_max = \"256K\"\n\
              rules = [\"use both server * *:*\", \"use both client * *:*\"]\n{more}\n",
             self.control(number).display()
         );
@@ -122,7 +137,7 @@ impl World {
     pub(crate) fn join_honest(&mut self, to: usize) {
         let fabric = |number| until("a daemon", || Fabric::open_at(&self.control(number)).ok());
         let (near, far) = (fabric(1), fabric(to));
-        let listener = far.listen(format!("127.86.0.{to}:0").parse().unwrap()).unwrap();
+        let listener = far.listen(format!("{}.{to}:0", self.subnet).parse().unwrap()).unwrap();
         let client = until("a circuit", || near.connect(listener.address()).ok());
         let server = listener.accept().unwrap();
         for stream in [&client, &server] {
@@ -159,10 +174,16 @@ impl World {
     pub(crate) fn check(&mut self) {
         self.check_alive();
         self.exchange();
-        self.inputs += 1;
-        if self.inputs.is_multiple_of(SETTLE_EVERY) || std::env::var_os("CROSSLANE_FUZZ_SETTLE").is_some() {
+        if self.is_due() {
             self.settle();
         }
+        self.inputs += 1;
+    }
+
+    /// Whether the next check looks whether all was given back.
+    pub(crate) fn is_due(&self) -> bool {
+        let always = std::env::var_os("CROSSLANE_FUZZ_SETTLE").is_some();
+        always || self.inputs % SETTLE_EVERY == SETTLE_EVERY - 1
     }
 
     /// All that was taken is given back.
