@@ -47,6 +47,8 @@ const ACCEPTS: usize = 32;
 const LOOKS: u32 = 4;
 /// So many times longer than for anything else the engine spins for the answer to a packet: two hosts wake up for it.
 const PATIENCE: u32 = 4;
+/// Events of the kernel that are handled before packets are looked at again.
+const BREATH: usize = 8;
 /// How long a busy engine goes without a look at the kernel's events.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 
@@ -59,6 +61,8 @@ pub struct Engine {
     /// The configuration file.
     config: PathBuf,
     metrics: Option<MetricsServer>,
+    /// What readers of the metrics got last.
+    metrics_text: String,
     /// Sessions in the epoll, with what is waited for.
     watched: HashMap<SessionId, epoll::EventFlags>,
     spin: Spin,
@@ -110,6 +114,7 @@ impl Engine {
             signals,
             config,
             metrics,
+            metrics_text: String::new(),
             watched: HashMap::new(),
             spin: Spin::new(most),
             patience: Spin::new(most * PATIENCE),
@@ -132,8 +137,12 @@ impl Engine {
             } else if !self.spin_a_while(&mut events)? {
                 self.sleep(&mut events)?;
             }
-            for event in events.drain(..) {
+            for (number, event) in events.drain(..).enumerate() {
                 self.dispatch(event.data.u64(), event.flags);
+                if number % BREATH == BREATH - 1 {
+                    // Requests of many sessions keep no packet waiting.
+                    self.busy |= self.host.receive_packets() | self.host.send_more_packets();
+                }
             }
         }
         self.say_goodbye();
@@ -158,6 +167,7 @@ impl Engine {
         host.resolve_doubts();
         self.poll_ports();
         self.host.tell_neighbours();
+        self.host.make_text();
         self.watch_sessions();
         if self.accept_at.is_some_and(|at| at <= now) {
             self.accept_at = None;
@@ -166,8 +176,8 @@ impl Engine {
         if let Some(metrics) = &mut self.metrics
             && metrics.deadline().is_some_and(|at| at <= now)
         {
-            let host = &self.host;
-            metrics.serve(now, || host.metrics());
+            let (host, text) = (&mut self.host, &mut self.metrics_text);
+            metrics.serve(now, || metrics_of(host, text));
         }
         moved
     }
@@ -180,9 +190,10 @@ impl Engine {
             PUMPS => self.busy |= self.host.hear_pumps(),
             INBOX => self.busy |= self.host.hear_inbox(),
             METRICS => {
-                let (host, now) = (&self.host, self.host.now);
+                let now = self.host.now;
+                let (host, text) = (&mut self.host, &mut self.metrics_text);
                 if let Some(metrics) = &mut self.metrics {
-                    metrics.serve(now, || host.metrics());
+                    metrics.serve(now, || metrics_of(host, text));
                 }
             }
             token if token >= SESSIONS => {
@@ -363,7 +374,10 @@ impl Engine {
 
     fn timeout(&self) -> Option<Duration> {
         let metrics = self.metrics.as_ref().and_then(MetricsServer::deadline);
-        let at = [self.host.deadline(), metrics, self.accept_at].into_iter().flatten().min()?;
+        let at = [self.host.deadline(), self.host.texts.deadline(), metrics, self.accept_at]
+            .into_iter()
+            .flatten()
+            .min()?;
         Some(at.saturating_sub(self.host.now))
     }
 
@@ -389,4 +403,15 @@ impl Engine {
         }
         self.host.shut_down();
     }
+}
+
+/// The metrics; those that were made last, if it is too early to make others.
+fn metrics_of(host: &mut Host, last: &mut String) -> String {
+    let begin = host.elapsed();
+    if last.is_empty() || begin >= host.texts.next() {
+        *last = host.metrics();
+        let end = host.elapsed();
+        host.texts.made(begin, end);
+    }
+    last.clone()
 }

@@ -17,6 +17,7 @@ use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
 use crate::socket_table::SocketTable;
+use crate::texts::Texts;
 use crate::transit::{Passage, PumpAsks};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
@@ -73,6 +74,8 @@ pub struct Host {
     pub sessions: BTreeMap<SessionId, Session>,
     /// Requests that were taken aside.
     pub inbox: Inbox,
+    /// Texts that were asked for.
+    pub texts: Texts,
     /// Accelerated listeners.
     pub listeners: Listeners,
     /// Wake events of all sessions.
@@ -165,6 +168,7 @@ impl Host {
             pump_asks: Vec::new(),
             sessions: BTreeMap::new(),
             inbox: Inbox::new()?,
+            texts: Texts::default(),
             listeners: Listeners::default(),
             waiters: HashMap::new(),
             doubts: BTreeMap::new(),

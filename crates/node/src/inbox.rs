@@ -3,7 +3,8 @@
 use crate::eventfd;
 use crate::given::{self, Arrived};
 use crate::session::SessionId;
-use crosslane_passing::Foreign;
+use crate::texts::send_text;
+use crosslane_passing::{Foreign, aside};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -37,6 +38,18 @@ impl Inbox {
         let (sender, bell) = (self.sender.clone(), self.bell.clone());
         given::take_aside(socket.clone(), move |arrived| {
             // Fails only when the daemon ends.
+            if sender.send((session, arrived)).is_ok() {
+                eventfd::ring(bell.as_fd());
+            }
+        });
+    }
+
+    /// Has a text sent to a session.
+    pub fn send_aside(&self, session: SessionId, socket: &Arc<Foreign>, text: Arc<str>) {
+        let (sender, bell, socket) = (self.sender.clone(), self.bell.clone(), socket.clone());
+        aside::run(socket.owner(), move || {
+            let arrived = if send_text(&socket, &text) { Arrived::Nothing } else { Arrived::Closed };
+            drop(socket);
             if sender.send((session, arrived)).is_ok() {
                 eventfd::ring(bell.as_fd());
             }

@@ -54,6 +54,7 @@ pub mod signal;
 pub mod socket_table;
 pub mod source;
 pub mod status;
+pub mod texts;
 pub mod transit;
 pub mod tun;
 pub mod waiting;

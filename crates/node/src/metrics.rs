@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Most readers at one time.
-const READERS_MAX: usize = 8;
+const READERS_MAX: usize = 64;
 /// Longest request, bytes.
 const REQUEST_MAX: usize = 8192;
 /// How long a reader may take.
@@ -146,12 +146,14 @@ impl MetricsServer {
     }
 
     /// Takes new readers, reads their requests, answers, and drops those that are done or too slow.
-    pub fn serve(&mut self, now: Duration, text: impl Fn() -> String) {
+    pub fn serve(&mut self, now: Duration, mut text: impl FnMut() -> String) {
         self.accept(now);
         let done: Vec<u64> = self
             .readers
             .iter_mut()
-            .filter_map(|(number, reader)| (reader.until <= now || reader.advance(&text)).then_some(*number))
+            .filter_map(|(number, reader)| {
+                (reader.until <= now || reader.advance(&mut text)).then_some(*number)
+            })
             .collect();
         for number in done {
             self.readers.remove(&number);
@@ -160,8 +162,12 @@ impl MetricsServer {
 
     fn accept(&mut self, now: Duration) {
         while let Ok((stream, _)) = self.listener.accept() {
-            if self.readers.len() >= READERS_MAX || stream.set_nonblocking(true).is_err() {
+            if stream.set_nonblocking(true).is_err() {
                 continue;
+            }
+            if self.readers.len() >= READERS_MAX {
+                // The one that has taken longest goes: an honest one would have its answer by now.
+                self.readers.pop_first();
             }
             self.last += 1;
             let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
@@ -178,7 +184,7 @@ impl MetricsServer {
 
 impl Reader {
     /// Reads and writes as far as possible; `true` when done.
-    fn advance(&mut self, text: &impl Fn() -> String) -> bool {
+    fn advance(&mut self, text: &mut impl FnMut() -> String) -> bool {
         let mut chunk = [0; 1024];
         while self.answer.is_empty() {
             match self.stream.read(&mut chunk) {
@@ -205,7 +211,7 @@ impl Reader {
     }
 }
 
-fn answer_to(request: &[u8], text: &impl Fn() -> String) -> Vec<u8> {
+fn answer_to(request: &[u8], text: &mut impl FnMut() -> String) -> Vec<u8> {
     let known = [b"GET /metrics ".as_slice(), b"GET / ".as_slice()];
     let (status, body) = if known.iter().any(|path| request.starts_with(path)) {
         ("200 OK", text())

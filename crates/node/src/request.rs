@@ -7,6 +7,7 @@ use crate::proof::Proof;
 use crate::quota::Kind;
 use crate::session::{Note, Session, SessionId, Waiting};
 use crate::socket_table::SocketTable;
+use crate::texts::Text;
 use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, has_descriptors};
 use crosslane_shm::state::StateView;
@@ -17,7 +18,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Most requests of one session in one turn.
-const BATCH: usize = 64;
+const BATCH: usize = 8;
 
 impl Host {
     /// Reads and handles what a session asks. `hung_up`: nobody is at the other end, so nothing is waited for.
@@ -41,7 +42,7 @@ impl Host {
                     self.handle_arrived(id, arrived);
                 }
                 Ok(true) => {
-                    session.reading = true;
+                    session.aside = true;
                     return self.inbox.take_aside(id, session.socket());
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
@@ -59,7 +60,7 @@ impl Host {
             heard = true;
             self.touched.insert(id);
             if let Some(session) = self.sessions.get_mut(&id) {
-                session.reading = false;
+                session.aside = false;
                 self.handle_arrived(id, arrived);
                 self.end_if_dead(id);
             }
@@ -251,11 +252,11 @@ impl Host {
                 let handle = memory.map_or(0, |memory| self.lend(id, buffer, (len, reach), &memory));
                 self.reply(id, &Reply::Lent { handle });
             }
-            Request::Status => self.reply_text(id, Self::status),
-            Request::Metrics => self.reply_text(id, Self::metrics),
-            Request::Explain { pid } => self.reply_text(id, move |host| host.explain(pid)),
+            Request::Status => self.ask_text(id, Text::Status),
+            Request::Metrics => self.ask_text(id, Text::Metrics),
+            Request::Explain { pid } => self.ask_text(id, Text::Explain(pid)),
             Request::Echo { to } => self.echo(id, to),
-            Request::Hosts => self.reply_text(id, Self::hosts),
+            Request::Hosts => self.ask_text(id, Text::Hosts),
             Request::Cut { port } => self.set_cut(id, &port, true),
             Request::Mend { port } => self.set_cut(id, &port, false),
         }
@@ -370,13 +371,6 @@ impl Host {
         }
         if let Some(session) = self.sessions.get_mut(&id) {
             session.note(note);
-        }
-    }
-
-    fn reply_text(&mut self, id: SessionId, text: impl FnOnce(&Self) -> String) {
-        let text = text(self);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.reply_text(&text);
         }
     }
 }

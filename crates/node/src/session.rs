@@ -9,7 +9,7 @@ use crate::socket_table::SocketTable;
 use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, Owner, send};
 use crosslane_shm::MapError;
-use crosslane_wire::codec::{self, MAX_MESSAGE};
+use crosslane_wire::codec;
 use crosslane_wire::local::{Plain, Reply};
 use crosslane_wire::{BufferId, ChannelId, CircuitId, PortId, WaiterId};
 use rustix::io::Errno;
@@ -27,8 +27,6 @@ const NOTES_MAX: usize = 256;
 const GREETING: Duration = Duration::from_secs(5);
 /// Longest program name that is kept, bytes.
 const PROGRAM_MAX: usize = 64;
-/// Text in one packet, bytes; the rest of the packet is its head.
-const PART: usize = MAX_MESSAGE - 64;
 
 /// A session, unique within one life of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,8 +134,8 @@ pub struct Session {
     pub waiting: Option<Waiting>,
     /// Whether nobody is at the other end any more.
     pub hung_up: bool,
-    /// Whether its next request is being taken aside.
-    pub reading: bool,
+    /// Whether its next request is being taken aside, or a text is made or sent for it.
+    pub aside: bool,
     /// What its user pays for it.
     pub charges: Vec<Charge>,
     greet_until: Duration,
@@ -167,7 +165,7 @@ impl Session {
             table: None,
             waiting: None,
             hung_up: false,
-            reading: false,
+            aside: false,
             charges: Vec::new(),
             greet_until: now + GREETING,
             socket: Arc::new(socket),
@@ -234,21 +232,6 @@ impl Session {
         Some(Queued { bytes, fds, _charge })
     }
 
-    /// Answers with a text, in as many packets as it takes.
-    pub fn reply_text(&mut self, text: &str) {
-        let mut rest = text;
-        loop {
-            let end =
-                (0..=PART.min(rest.len())).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
-            let (part, behind) = rest.split_at(end);
-            rest = behind;
-            self.reply(&Reply::Text { part: part.to_owned(), last: rest.is_empty() }, &[]);
-            if rest.is_empty() {
-                return;
-            }
-        }
-    }
-
     /// Sends what is kept, as far as the program takes it.
     pub fn flush(&mut self) {
         while let Some(Queued { bytes, fds, .. }) = self.out.front() {
@@ -278,7 +261,7 @@ impl Session {
 
     /// Whether requests may be read now.
     pub fn is_ready(&self) -> bool {
-        self.waiting.is_none() && !self.reading && self.out.is_empty() && !self.dead
+        self.waiting.is_none() && !self.aside && self.out.is_empty() && !self.dead
     }
 
     /// Whether the session is of no more use.

@@ -340,10 +340,15 @@ impl Client {
     }
 
     pub fn text(&mut self, request: &Request) -> String {
+        self.tell(request, &[]);
+        self.text_answer()
+    }
+
+    /// All packets of a text that was asked for.
+    pub fn text_answer(&mut self) -> String {
         let mut text = String::new();
-        let (mut reply, _) = self.ask(request, &[]);
         loop {
-            match reply {
+            match self.answer().0 {
                 Reply::Text { part, last } => {
                     text.push_str(&part);
                     if last {
@@ -352,7 +357,6 @@ impl Client {
                 }
                 other => panic!("no text but {other:?}"),
             }
-            reply = self.answer().0;
         }
     }
 
