@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests, one stage after the other; every stage runs, also after one that failed.
 #
-#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit fuzz memory release e2e suites
+#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit fuzz memory release e2e soak suites
 #
 # Ends with what was skipped and why, the time of each stage, what each failed test said, and
 # `N passed, N failed, N skipped` over all tests.
@@ -15,7 +15,7 @@ target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
 
-all=(packages format lints docs structure advisories unit fuzz memory release e2e suites)
+all=(packages format lints docs structure advisories unit fuzz memory release e2e soak suites)
 failed=()
 skipped=()
 times=()
@@ -127,6 +127,15 @@ stage_e2e() {
         return 0
     fi
     limited 1200 cargo test --release --locked -p crosslane-e2e --no-fail-fast -- --show-output --test-threads=1
+}
+
+# Transfers round a ring, compared, while cables are cut and programs and daemons killed; longer: `cargo xtask soak`.
+stage_soak() {
+    if [[ " ${failed[*]} " == *" release "* ]]; then
+        skip soak "the release build failed, so there is nothing to test"
+        return 0
+    fi
+    limited 400 "$target/release/crosslane-soak" --minutes 2
 }
 
 # Outside test suites without and under the library: what fits in about four minutes.
