@@ -71,6 +71,16 @@ pub enum LabError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Others could say what a lab runs and ends.
+    #[error(
+        "{} is not safe for a lab: {why}; remove it, or set XDG_RUNTIME_DIR to a folder that only you can write", .folder.display()
+    )]
+    Untrusted {
+        /// The folder, or a link, on the way to the lab's files.
+        folder: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The keeper gave up.
     #[error("the lab did not come up: {0}")]
     Keeper(String),

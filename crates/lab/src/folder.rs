@@ -2,6 +2,7 @@
 
 use crate::LabError;
 use crate::state::State;
+use crate::trust;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,13 +19,14 @@ const MALLOC: &str = "libcrosslane_malloc.so";
 pub(crate) const KEEPER: &str = "keeper.sock";
 
 /// The folder of all labs of this user: `/run/crosslane/lab` for root, else `crosslane/lab` in
-/// `$XDG_RUNTIME_DIR`, else `/tmp/crosslane-UID/lab`.
+/// `$XDG_RUNTIME_DIR` if that is the user's and nobody else can look into it, else `/tmp/crosslane-UID/lab`. Whoever uses it
+/// is refused if others could have made it.
 pub fn default_base() -> PathBuf {
     let uid = rustix::process::geteuid();
     if uid.is_root() {
         return PathBuf::from("/run/crosslane/lab");
     }
-    match env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_dir()) {
+    match env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| trust::is_private(dir)) {
         Some(dir) => dir.join("crosslane/lab"),
         None => PathBuf::from(format!("/tmp/crosslane-{}/lab", uid.as_raw())),
     }
@@ -138,6 +140,14 @@ impl Folder {
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Checks that nobody else can put files there, or has.
+    ///
+    /// # Errors
+    /// [`LabError::Untrusted`].
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        trust::check(&self.path)
     }
 
     /// Whether a keeper lives: it holds the lock.

@@ -74,6 +74,7 @@ impl Lab {
     /// [`LabError::NotUp`].
     pub fn attach(name: &str, base: Option<&Path>) -> Result<Self, LabError> {
         let folder = Folder::new(base, name);
+        folder.check()?;
         match folder.state() {
             Some(state) if state.ready && folder.kept() => {
                 Ok(Self { name: name.to_owned(), folder, state, keeper: None })
@@ -108,6 +109,7 @@ impl Lab {
     /// [`LabError::Io`] if something could not be ended or removed.
     pub fn clean(name: &str, base: Option<&Path>) -> Result<bool, LabError> {
         let folder = Folder::new(base, name);
+        folder.check()?;
         if !folder.path.exists() {
             return Ok(false);
         }
@@ -120,10 +122,13 @@ impl Lab {
     /// # Errors
     /// [`LabError::Io`] if something could not be ended or removed.
     pub fn sweep(base: &Path) -> Result<Vec<String>, LabError> {
+        crate::trust::check(base)?;
         let left_over = |name: &String| Folder::new(Some(base), name).is_left_over(BEGINNING);
         let names: Vec<String> = folder::list(base).into_iter().filter(left_over).collect();
         for name in &names {
-            take_down(&Folder::new(Some(base), name))?;
+            let folder = Folder::new(Some(base), name);
+            folder.check()?;
+            take_down(&folder)?;
         }
         Ok(names)
     }

@@ -40,6 +40,7 @@ mod plan;
 mod process;
 mod query;
 mod state;
+mod trust;
 mod updown;
 mod waiting;
 mod wiring;

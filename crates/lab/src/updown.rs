@@ -22,6 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Makes room for a new lab: nothing there, a left-over, or one that may be replaced.
 pub(crate) fn clear(folder: &Folder, options: &Options) -> Result<(), LabError> {
+    folder.check()?;
     if !folder.path.exists() {
         return Ok(());
     }
@@ -50,6 +51,8 @@ pub(crate) fn create(folder: &Folder, options: &Options) -> Result<(), LabError>
             failed(error)
         }
     })?;
+    // Those above it may have been made by somebody else meanwhile.
+    folder.check()?;
     fs::write(folder.file(folder::LOCK), "").map_err(LabError::io("create the lab's lock"))
 }
 

@@ -1,0 +1,117 @@
+//! Whether others can put files where a lab's are: what lies there says which programs are run and which processes ended.
+
+use crate::LabError;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Write permission of the group, and of others.
+const GROUP: u32 = 0o020;
+const OTHERS: u32 = 0o002;
+/// In such a folder only the owner of a file can remove or rename it.
+const STICKY: u32 = 0o1000;
+
+/// Checks each folder on the way to `path`, as far as they are there: nobody but this user and root owns one, or can put
+/// something else in the place of the next. Links on the way count as well, and so does the way that they lead.
+///
+/// # Errors
+/// [`LabError::Untrusted`] names the folder and what is wrong with it.
+pub(crate) fn check(path: &Path) -> Result<(), LabError> {
+    let path = std::path::absolute(path).map_err(LabError::io(format!("find {}", path.display())))?;
+    let there = check_each(&path)?;
+    let real = there.canonicalize().map_err(LabError::io(format!("follow {}", there.display())))?;
+    check_each(&real).map(drop)
+}
+
+/// Whether a folder is this user's and nobody else can even look into it.
+pub(crate) fn is_private(path: &Path) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == own && meta.mode() & 0o077 == 0)
+}
+
+/// Checks the folders from the root on; the last one that is there.
+fn check_each(path: &Path) -> Result<PathBuf, LabError> {
+    let mut there = PathBuf::from("/");
+    let outermost_first: Vec<&Path> = path.ancestors().collect();
+    for part in outermost_first.into_iter().rev() {
+        match part.symlink_metadata() {
+            Ok(meta) => judge(part, &meta)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+            Err(error) => return Err(LabError::io(format!("look at {}", part.display()))(error)),
+        }
+        part.clone_into(&mut there);
+    }
+    Ok(there)
+}
+
+fn judge(part: &Path, meta: &Metadata) -> Result<(), LabError> {
+    let own = rustix::process::geteuid().as_raw();
+    let refuse = |why: String| Err(LabError::Untrusted { folder: part.to_owned(), why });
+    if meta.uid() != own && meta.uid() != 0 {
+        return refuse(format!("it belongs to user {}", meta.uid()));
+    }
+    let own_group = [0, rustix::process::getegid().as_raw()].contains(&meta.gid());
+    let foreign = OTHERS | if own_group { 0 } else { GROUP };
+    if meta.is_dir() && meta.mode() & foreign != 0 && meta.mode() & STICKY == 0 {
+        return refuse(format!("others may write there (mode {:o})", meta.mode() & 0o7777));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, create_dir, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+
+    const NOBODY: u32 = 65534;
+
+    fn refused(path: &Path, folder: &Path) -> bool {
+        matches!(check(path), Err(LabError::Untrusted { folder: named, .. }) if named == folder)
+    }
+
+    #[test]
+    fn folders_that_others_may_write_are_refused_unless_they_are_sticky() {
+        let root = tempfile::tempdir().expect("folder");
+        let (open, lab) = (root.path().join("open"), root.path().join("open/lab/one"));
+        assert!(check(&lab).is_ok(), "what is not there yet can be made");
+        create_dir(&open).expect("create");
+        for (mode, good) in [(0o755, true), (0o777, false), (0o1777, true), (0o702, false)] {
+            set_permissions(&open, Permissions::from_mode(mode)).expect("mode");
+            assert_eq!(check(&lab).is_ok(), good, "{mode:o}");
+            assert_eq!(refused(&lab, &open), !good, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn folders_and_links_of_others_are_refused() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root can make folders of others");
+            return;
+        }
+        let root = tempfile::tempdir().expect("folder");
+        let (theirs, own, link) =
+            (root.path().join("theirs"), root.path().join("own"), root.path().join("link"));
+        create_dir(&own).expect("create");
+        create_dir(&theirs).expect("create");
+        chown(&theirs, Some(NOBODY), None).expect("owner");
+        assert!(refused(&theirs.join("lab"), &theirs));
+        symlink(&own, &link).expect("link");
+        assert!(check(&link.join("lab")).is_ok(), "our own link to our own folder");
+        lchown(&link, Some(NOBODY), None).expect("owner");
+        assert!(refused(&link.join("lab"), &link));
+        let inward = root.path().join("inward");
+        symlink(&theirs, &inward).expect("link");
+        assert!(refused(&inward.join("lab"), &theirs), "our link into their folder");
+    }
+
+    #[test]
+    fn what_only_we_can_look_into_is_private() {
+        let root = tempfile::tempdir().expect("folder");
+        for (mode, private) in [(0o700, true), (0o710, false), (0o755, false)] {
+            set_permissions(root.path(), Permissions::from_mode(mode)).expect("mode");
+            assert_eq!(is_private(root.path()), private, "{mode:o}");
+        }
+        assert!(!is_private(&root.path().join("missing")));
+    }
+}
