@@ -16,6 +16,7 @@ const UNSAFE: &[&str] = &[
     "crates/client/src/shared.rs",
     "crates/lab/src/namespace.rs",
     "crates/node/src/netns.rs",
+    "crates/node/src/sight.rs",
     "crates/node/src/tun.rs",
 ];
 

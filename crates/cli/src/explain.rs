@@ -24,6 +24,14 @@ pub(crate) fn explain(socket: &Path, pid: u32, fd: Option<i32>, as_json: bool) -
     let rules = if let Reply::Welcome { rules, .. } = welcome { rules } else { Vec::new() };
     let text = session.text(&Request::Explain { pid })?;
     let answer: Value = serde_json::from_str(&text).context("the daemon's answer is not JSON")?;
+    if answer["not_yours"] == true {
+        return Err(exit::with_code(
+            1,
+            format!(
+                "process {pid} is not yours: ask as its user, as root or as one of the daemon's `operators`"
+            ),
+        ));
+    }
     let Some(connections) = connection::of_process(pid) else {
         return Err(exit::with_code(1, format!("process {pid} is not there, or not yours to look into")));
     };

@@ -61,7 +61,7 @@ impl Host {
         let charges = self.charge_end(payer, true)?;
         let (slices, (range, window)) = self.answering_slices(port, asked, 0, payer)?;
         let (retained, key, ledger) = (slices.retained, slices.rx_key, self.ledger.clone());
-        let mut parts = Parts::new(Some(slices), payer, charges);
+        let mut parts = Parts { uid: accepter, ..Parts::new(Some(slices), payer, charges) };
         let kept = if retained { parts.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
         let opened = kept
             .map_err(refusal_of)

@@ -211,7 +211,8 @@ impl Host {
         let of_client = slices(back, forth, key_back, key_forth, client_slices);
         let of_server = slices(forth_copy, back_copy, key_forth, key_back, server_slices);
         self.parts.insert(client, Parts::new(Some(of_client), payer, client_end));
-        self.parts.insert(server, Parts::new(Some(of_server), payer, server_end));
+        let pending = Parts { uid: accepter, ..Parts::new(Some(of_server), payer, server_end) };
+        self.parts.insert(server, pending);
         self.own(session, client, socket);
         self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)

@@ -80,6 +80,8 @@ pub struct Config {
     pub one_way: bool,
     /// How the offload engine works for those who want it.
     pub offload: Settings,
+    /// Group whose members may see what all users have.
+    pub operators: Option<u32>,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
     /// Rules, the built-in ones last; `offload` is among those.

@@ -50,6 +50,7 @@ pub mod resume;
 pub mod rule;
 pub mod seldom;
 pub mod session;
+pub mod sight;
 pub mod signal;
 pub mod socket_table;
 pub mod source;

@@ -66,9 +66,11 @@ impl Listeners {
         self.held.remove(&session).is_some_and(|held| held > 0)
     }
 
-    /// Where anybody listens, in order.
-    pub fn addresses(&self) -> BTreeSet<SocketAddr> {
-        self.by_address.keys().copied().collect()
+    /// Where sessions listen that are `seen`, in order.
+    pub fn addresses(&self, seen: impl Fn(SessionId) -> bool) -> BTreeSet<SocketAddr> {
+        let is_seen = |entries: &[Entry]| entries.iter().any(|entry| seen(entry.session));
+        let all = self.by_address.iter().filter(|(_, entries)| is_seen(entries));
+        all.map(|(address, _)| *address).collect()
     }
 
     /// The sessions that have listeners.

@@ -5,6 +5,7 @@ use crate::host::Host;
 use crate::offload::Tally;
 use crate::part::Parts;
 use crate::session::{Session, SessionId};
+use crate::sight::Sight;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_fabric::circuit::{End, Far, Role, State};
 use crosslane_shm::state::{Chooser, ModesSnapshot};
@@ -31,8 +32,8 @@ pub struct StreamTotals {
 }
 
 impl Host {
-    /// `Status`.
-    pub fn status(&self) -> String {
+    /// `Status`, as far as it may be seen.
+    pub fn status(&self, sight: Sight) -> String {
         json!({
             "host": self.me(),
             "version": env!("CARGO_PKG_VERSION"),
@@ -44,24 +45,30 @@ impl Host {
             "hosts": self.hosts_json(),
             "links": self.links.links(),
             "ports": self.cables.iter().map(|cable| self.port_json(cable)).collect::<Vec<_>>(),
-            "listeners": self.listeners.addresses(),
-            "circuits": self.circuits_json(|_| true),
+            "listeners": self.listeners.addresses(|session| self.is_seen(session, sight)),
+            "circuits": self.circuits_json(|parts| sight.sees(parts.uid)),
             "counters": self.counters_json(),
             "offload": self.offload_json(),
-            "quota": self.ledger.report(None),
+            "quota": self.ledger.report(sight.user()),
         })
         .to_string()
     }
 
-    /// `Explain`: sessions of a process, or of the nearest ancestor that has one.
-    pub fn explain(&self, pid: u32) -> String {
-        let (owner, sessions) = self.sessions_of(pid);
+    /// `Explain`: sessions of a process, or of the nearest ancestor that has one, unless they are not the viewer's to see.
+    pub fn explain(&self, pid: u32, sight: Sight) -> String {
+        let (owner, mut sessions) = self.sessions_of(pid);
+        let is_others = !sight.sees_process(pid) || sessions.iter().any(|session| !sight.sees(session.uid));
+        if is_others {
+            sessions.clear();
+        }
+        let owner = if is_others { 0 } else { owner };
         let held: BTreeSet<SessionId> = sessions.iter().map(|session| session.id).collect();
         let streams =
             self.circuits_json(|parts| parts.holders.iter().any(|(session, _)| held.contains(session)));
         json!({
             "pid": pid,
             "session_pid": owner,
+            "not_yours": is_others,
             "sessions": sessions.iter().map(|session| session_json(session)).collect::<Vec<_>>(),
             "circuits": streams,
         })
@@ -176,6 +183,10 @@ impl Host {
             "transits": self.transits_on(cable.id),
             "silent": cable.standing.silent,
         })
+    }
+
+    fn is_seen(&self, session: SessionId, sight: Sight) -> bool {
+        self.sessions.get(&session).is_some_and(|session| sight.sees(session.uid))
     }
 
     fn circuits_json(&self, wanted: impl Fn(&Parts) -> bool) -> Vec<Value> {

@@ -4,6 +4,7 @@
 
 use crate::host::Host;
 use crate::session::SessionId;
+use crate::sight::Sight;
 use crosslane_passing::{Foreign, send};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::Reply;
@@ -34,11 +35,12 @@ pub enum Text {
     Hosts,
 }
 
-/// A text, and who has asked for it.
+/// A text, and who has asked for it: sessions of one user that may see the same.
 #[derive(Debug)]
 struct Asked {
     text: Text,
     uid: u32,
+    sight: Sight,
     sessions: Vec<SessionId>,
 }
 
@@ -68,10 +70,11 @@ impl Texts {
         self.next = end + end.saturating_sub(begin) * PAUSE;
     }
 
-    fn ask(&mut self, text: Text, uid: u32, session: SessionId) {
-        match self.asked.iter_mut().find(|asked| asked.text == text && asked.uid == uid) {
+    fn ask(&mut self, text: Text, (uid, sight): (u32, Sight), session: SessionId) {
+        let same = |asked: &&mut Asked| (asked.text, asked.uid, asked.sight) == (text, uid, sight);
+        match self.asked.iter_mut().find(same) {
             Some(asked) => asked.sessions.push(session),
-            None => self.asked.push_back(Asked { text, uid, sessions: vec![session] }),
+            None => self.asked.push_back(Asked { text, uid, sight, sessions: vec![session] }),
         }
     }
 
@@ -86,10 +89,11 @@ impl Texts {
 impl Host {
     /// A session asks for a text, and is not served until it has it.
     pub fn ask_text(&mut self, id: SessionId, text: Text) {
+        let sight = self.sight_of(id);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.aside = true;
             let uid = session.uid;
-            self.texts.ask(text, uid, id);
+            self.texts.ask(text, (uid, sight), id);
         }
     }
 
@@ -100,7 +104,7 @@ impl Host {
             return;
         }
         let Some(asked) = self.texts.take() else { return };
-        let text: Arc<str> = self.text_of(asked.text).into();
+        let text: Arc<str> = self.text_of(asked.text, asked.sight).into();
         for id in asked.sessions {
             if let Some(session) = self.sessions.get(&id) {
                 self.inbox.send_aside(id, session.socket(), text.clone());
@@ -110,11 +114,11 @@ impl Host {
         self.texts.made(begin, end);
     }
 
-    fn text_of(&self, text: Text) -> String {
+    fn text_of(&self, text: Text, sight: Sight) -> String {
         match text {
-            Text::Status => self.status(),
+            Text::Status => self.status(sight),
             Text::Metrics => self.metrics(),
-            Text::Explain(pid) => self.explain(pid),
+            Text::Explain(pid) => self.explain(pid, sight),
             Text::Hosts => self.hosts(),
         }
     }
@@ -164,9 +168,13 @@ mod tests {
     fn who_asks_for_the_same_gets_the_same_and_users_take_turns() {
         let mut texts = Texts::default();
         for session in 0..100 {
-            texts.ask(Text::Explain(u32::try_from(session % 3).unwrap()), 7, SessionId(session));
+            texts.ask(
+                Text::Explain(u32::try_from(session % 3).unwrap()),
+                (7, Sight::All),
+                SessionId(session),
+            );
         }
-        texts.ask(Text::Status, 8, SessionId(100));
+        texts.ask(Text::Status, (8, Sight::Of(8)), SessionId(100));
         let turns: Vec<(u32, usize)> =
             std::iter::from_fn(|| texts.take()).map(|asked| (asked.uid, asked.sessions.len())).collect();
         assert_eq!(turns, [(7, 34), (8, 1), (7, 33), (7, 33)]);

@@ -188,6 +188,22 @@ pub(super) fn check_resume(resilience: &str, ms: i64) -> Result<Duration, Config
     }
 }
 
+/// The number of a group: as it is written, or as `/etc/group` has it.
+pub(super) fn check_group(name: &str) -> Result<u32, ConfigError> {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    group_of(name, &groups).ok_or_else(|| {
+        value("operators", format!("`{name}` is no group in /etc/group; name one, or give its number"))
+    })
+}
+
+fn group_of(name: &str, groups: &str) -> Option<u32> {
+    let number = |line: &str| {
+        let mut words = line.split(':');
+        (words.next() == Some(name)).then(|| words.nth(1)?.parse().ok()).flatten()
+    };
+    name.parse().ok().or_else(|| groups.lines().find_map(number))
+}
+
 pub(super) fn check_metrics(text: &str) -> Result<SocketAddr, ConfigError> {
     let address: SocketAddr =
         text.parse().map_err(|_| value("metrics", format!("`{text}` is no address with a port")))?;

@@ -1,7 +1,7 @@
 //! The configuration file as it is written.
 
 use super::check::{
-    check_distinct, check_file, check_interface, check_metrics, check_mtu, check_networks,
+    check_distinct, check_file, check_group, check_interface, check_metrics, check_mtu, check_networks,
     check_offload_copy, check_offload_cpus, check_queues, check_resume, check_ring_max, check_rules,
     check_socket, check_spin, check_subnet, parse_size, value,
 };
@@ -55,6 +55,7 @@ pub(super) struct RawConfig {
     #[serde(default = "default_offload_least")]
     offload_least: String,
     metrics: Option<String>,
+    operators: Option<String>,
     #[serde(default)]
     rules: Vec<String>,
     #[serde(default)]
@@ -159,6 +160,7 @@ impl RawConfig {
                 copy: check_offload_copy(&self.offload_copy)?,
                 least: parse_size("offload_least", &self.offload_least)?,
             },
+            operators: self.operators.as_deref().map(check_group).transpose()?,
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
             quota: self.quota.check()?,
             rules: check_rules(&self.rules, &addresses, self.offload)?,

@@ -1,0 +1,79 @@
+//! What a session may see of others.
+
+mod support;
+
+use crosslane_wire::local::{Plain, Request};
+use serde_json::Value;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use support::*;
+
+/// Root's programs with a stream, a listener and a note, and a session of nobody.
+struct Scene {
+    lab: Lab,
+    nobody: Client,
+    server: Client,
+    listener: TcpListener,
+    _kept: (Client, OwnedFd, Circuit),
+}
+
+fn scene(more: &str) -> Option<Scene> {
+    let mut lab = Lab::new();
+    lab.configure(1, 1, &[], more);
+    lab.start(1);
+    let nobody = Client::of_nobody(&lab.control(1), "spy")?;
+    let mut client = Client::hello(&lab.control(1), "secret-client");
+    let mut server = Client::hello(&lab.control(1), "secret-server");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.listen(&listener);
+    let (socket, circuit) = client.connect_to("127.0.0.1:0", listener.local_addr().unwrap());
+    client.tell(&Request::Note { fd: 9, remote: "192.0.2.7:7".parse().unwrap(), why: Plain::Rule }, &[]);
+    Some(Scene { lab, nobody, server, listener, _kept: (client, socket, circuit.unwrap()) })
+}
+
+fn ask(client: &mut Client, request: &Request) -> (String, Value) {
+    let text = client.text(request);
+    let value = serde_json::from_str(&text).unwrap_or_default();
+    (text, value)
+}
+
+#[test]
+fn another_user_finds_nothing_of_ours() {
+    let Some(mut scene) = scene("") else { return };
+    let port = scene.listener.local_addr().unwrap().port().to_string();
+    let explain = Request::Explain { pid: std::process::id() };
+    for request in [Request::Status, Request::Metrics, Request::Hosts, explain.clone()] {
+        let (text, _) = ask(&mut scene.nobody, &request);
+        for secret in ["secret", port.as_str(), "192.0.2.7"] {
+            assert!(!text.contains(secret), "{request:?} tells {secret}: {text}");
+        }
+    }
+    assert_eq!(ask(&mut scene.nobody, &explain).1["not_yours"], true);
+    let (_, status) = ask(&mut scene.nobody, &Request::Status);
+    assert_eq!(status["counters"]["streams_open"], 1, "totals are everybody's");
+    let (text, whole) = ask(&mut scene.server, &Request::Status);
+    assert!(text.contains("secret-client") && text.contains(&port));
+    assert_eq!(whole["circuits"].as_array().map(Vec::len), Some(2));
+    assert!(ask(&mut scene.server, &explain).0.contains("192.0.2.7"));
+}
+
+#[test]
+fn a_user_sees_its_own() {
+    let Some(mut scene) = scene("") else { return };
+    let own = TcpListener::bind("127.0.0.1:0").unwrap();
+    scene.nobody.listen(&own);
+    let (_socket, circuit) = scene.nobody.connect_to("127.0.0.1:0", own.local_addr().unwrap());
+    circuit.unwrap();
+    let (_, status) = ask(&mut scene.nobody, &Request::Status);
+    assert_eq!(status["listeners"], serde_json::json!([own.local_addr().unwrap().to_string()]));
+    let roles: Vec<&Value> = status["circuits"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
+    assert_eq!(roles, ["client", "server"], "one that its listener has yet to accept as well");
+}
+
+#[test]
+fn members_of_the_operators_group_see_all() {
+    // Nobody's session has root's groups here.
+    let Some(mut scene) = scene("operators = \"0\"") else { return };
+    assert!(ask(&mut scene.nobody, &Request::Status).0.contains("secret-client"));
+    drop(scene.lab);
+}
