@@ -164,6 +164,7 @@ impl Engine {
         host.tend_ways();
         host.run_circuits();
         host.expire_waiting();
+        host.wake_rested();
         host.resolve_doubts();
         self.poll_ports();
         self.host.tell_neighbours();

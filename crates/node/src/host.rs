@@ -12,7 +12,7 @@ use crate::offload::Engines;
 use crate::part::Parts;
 use crate::proof::{Connected, Proof};
 use crate::pump::Pumps;
-use crate::quota::{self, Charge, Kind, Ledger, Payer, Said};
+use crate::quota::{self, Charge, Kind, Ledger, Payer, Rates, Said};
 use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
@@ -104,6 +104,8 @@ pub struct Host {
     pub ledger: Ledger,
     /// Descriptors that each neighbour has this host hold.
     pub held: Vec<Charge>,
+    /// How many requests users were served lately.
+    pub rates: Rates,
     /// Which quotas were said to be used up.
     pub said: Said,
     /// Sessions that wait for something, or have yet to greet, with a deadline.
@@ -183,6 +185,7 @@ impl Host {
             counters: Counters::default(),
             held: cables_held(&ledger, ports),
             ledger,
+            rates: Rates::default(),
             said: Said::default(),
             pausing: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -256,6 +259,7 @@ impl Host {
                 session.charges = charges;
                 self.pausing.insert(id);
                 self.sessions.insert(id, session);
+                self.spend(id, 1);
             }
             Err(denied) => session.reply(&Reply::Error { text: denied.to_string() }, &[]),
         }
@@ -328,7 +332,7 @@ impl Host {
     pub fn deadline(&self) -> Option<Duration> {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
         let sweep = (!self.parts.is_empty()).then_some(self.sweep_at);
-        let waiting = self.waiting_deadline();
+        let waiting = [self.waiting_deadline(), self.rates.deadline()].into_iter().flatten().min();
         let links = Some(self.links.poll_deadline());
         [cables, sweep, waiting, links, self.doubt_at, self.circuits.poll_deadline(), self.ways_deadline()]
             .into_iter()

@@ -33,9 +33,10 @@ impl Host {
             if session.is_dead() {
                 break;
             }
-            if !session.is_ready() {
-                return;
+            if !session.is_ready() || !self.may_serve(id) {
+                return self.end_if_left(id, hung_up);
             }
+            let Some(session) = self.sessions.get_mut(&id) else { return };
             match has_descriptors(&**session.socket()) {
                 Ok(false) => {
                     let arrived = given::take_plain(session.socket());
@@ -43,7 +44,8 @@ impl Host {
                 }
                 Ok(true) => {
                     session.aside = true;
-                    return self.inbox.take_aside(id, session.socket());
+                    self.inbox.take_aside(id, session.socket());
+                    return self.spend(id, 1);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 Err(_) => session.kill(),
@@ -72,12 +74,22 @@ impl Host {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         match arrived {
             Arrived::Nothing => return,
-            Arrived::Request(request, fds) => self.handle_packet(id, request, fds),
+            Arrived::Request(request, fds) => {
+                self.spend(id, 1);
+                self.handle_packet(id, request, fds);
+            }
             Arrived::Truncated | Arrived::Closed => session.kill(),
         }
         self.run_circuits();
         if self.sessions.get(&id).is_some_and(|session| session.waiting.is_some()) {
             self.pausing.insert(id);
+        }
+    }
+
+    /// Ends a session that is not read from and that nobody is at the other end of.
+    fn end_if_left(&mut self, id: SessionId, hung_up: bool) {
+        if hung_up && self.sessions.get(&id).is_some_and(|session| session.resting) {
+            self.end_session(id);
         }
     }
 

@@ -138,6 +138,8 @@ pub struct Session {
     pub aside: bool,
     /// What its user pays for it.
     pub charges: Vec<Charge>,
+    /// Whether it is not read from, since its user asks for more than it may.
+    pub resting: bool,
     greet_until: Duration,
     socket: Arc<Foreign>,
     out: VecDeque<Queued>,
@@ -167,6 +169,7 @@ impl Session {
             hung_up: false,
             aside: false,
             charges: Vec::new(),
+            resting: false,
             greet_until: now + GREETING,
             socket: Arc::new(socket),
             out: VecDeque::new(),
@@ -261,7 +264,7 @@ impl Session {
 
     /// Whether requests may be read now.
     pub fn is_ready(&self) -> bool {
-        self.waiting.is_none() && !self.aside && self.out.is_empty() && !self.dead
+        self.waiting.is_none() && !self.aside && self.out.is_empty() && !self.resting && !self.dead
     }
 
     /// Whether the session is of no more use.

@@ -3,6 +3,7 @@
 //! texts take a tenth of the thread's time at most. Sending them is done aside.
 
 use crate::host::Host;
+use crate::quota::{HEAVY, TEXT};
 use crate::session::SessionId;
 use crate::sight::Sight;
 use crosslane_passing::{Foreign, send};
@@ -105,7 +106,9 @@ impl Host {
         }
         let Some(asked) = self.texts.take() else { return };
         let text: Arc<str> = self.text_of(asked.text, asked.sight).into();
+        let cost = HEAVY + text.len() as u64 / TEXT;
         for id in asked.sessions {
+            self.spend(id, cost);
             if let Some(session) = self.sessions.get(&id) {
                 self.inbox.send_aside(id, session.socket(), text.clone());
             }

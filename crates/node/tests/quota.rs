@@ -2,6 +2,7 @@
 
 mod support;
 
+use crosslane_wire::HostId;
 use crosslane_wire::codec;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{LIFE_ALIVE, Plain, Reply, Request, life_generation, life_reason};
@@ -11,6 +12,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 use support::joined::join_by;
 use support::{Circuit, Client, Lab, TestPort, finish, may_be_others, port, until};
 
@@ -287,4 +289,35 @@ fn users_see_what_they_have_and_may_have() {
     assert!(quota["payers"].as_array().unwrap().iter().any(|payer| payer["holds"]["sessions"]["used"] == 1));
     let text = Client::hello(&lab.control(1), "metrics").text(&Request::Metrics);
     assert!(text.contains("crosslane_quota_refused_total{kind=\"window\"} 0"), "{text}");
+}
+
+#[test]
+fn requests_of_a_user_are_served_at_its_rate_and_nobody_waits_for_them() {
+    if !may_be_others() {
+        return;
+    }
+    let lab = alone("[quota]\nrequests = 1000");
+    let mut greedy: Vec<Client> =
+        (0..20).map(|_| Client::hello_as(&lab.control(1), GREEDY).unwrap()).collect();
+    let mut other = Client::hello_as(&lab.control(1), OTHER).unwrap();
+    let note = Request::Note { fd: 1, remote: "127.86.0.1:1".parse().unwrap(), why: Plain::Exec };
+    let noted = |lab: &Lab| lab.status(1)["counters"]["plain"]["Exec"].as_u64().unwrap_or(0);
+    let begin = Instant::now();
+    let mut echoes = Vec::new();
+    while begin.elapsed() < Duration::from_secs(2) {
+        for session in &mut greedy {
+            while session.try_tell(&note).is_ok() {}
+        }
+        let sent = Instant::now();
+        other.ask(&Request::Echo { to: HostId(1) }, &[]);
+        echoes.push(sent.elapsed());
+    }
+    let (served, time) = (noted(&lab), begin.elapsed().as_secs_f64());
+    let most = 1000.0 * (time + 2.0) + 200.0;
+    assert!(served >= 1000 && (served as f64) < most, "{served} requests in {time} s");
+    echoes.sort();
+    assert!(echoes[echoes.len() / 2] < Duration::from_millis(20), "{:?}", echoes[echoes.len() / 2]);
+    // What waits is served in the end.
+    let before = noted(&lab);
+    until("the rest is served", || (noted(&lab) > before + 500).then_some(()));
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// Least that must remain to users when moves and root have theirs, percent.
 const USERS_LEAST: i64 = 10;
+/// Requests a second that a user may have.
+const REQUESTS: std::ops::RangeInclusive<u64> = 100..=10_000_000;
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +25,7 @@ pub(super) struct RawQuota {
     pending: Option<i64>,
     memory: Option<String>,
     window: Option<String>,
+    requests: Option<i64>,
     #[serde(default)]
     user: BTreeMap<String, RawLimits>,
 }
@@ -37,6 +40,7 @@ struct RawLimits {
     pending: Option<i64>,
     memory: Option<String>,
     window: Option<String>,
+    requests: Option<i64>,
 }
 
 impl RawQuota {
@@ -74,6 +78,7 @@ impl RawQuota {
             pending: self.pending,
             memory: self.memory.clone(),
             window: self.window.clone(),
+            requests: self.requests,
         }
     }
 }
@@ -97,8 +102,18 @@ impl RawLimits {
             pending: count("pending", self.pending, otherwise.pending)?,
             memory: size("memory", self.memory, otherwise.memory)?,
             window: size("window", self.window, otherwise.window)?,
+            requests: check_requests(table, self.requests, otherwise.requests)?,
         })
     }
+}
+
+fn check_requests(table: &str, given: Option<i64>, otherwise: u64) -> Result<u64, ConfigError> {
+    let Some(given) = given else { return Ok(otherwise) };
+    let outside = || {
+        let text = format!("{given} is not between {} and {} a second", REQUESTS.start(), REQUESTS.end());
+        value(&format!("{table}: requests"), text)
+    };
+    u64::try_from(given).ok().filter(|rate| REQUESTS.contains(rate)).ok_or_else(outside)
 }
 
 fn check_percent(
@@ -168,6 +183,7 @@ mod tests {
             ("[quota]\nsessions = -1", "quota: sessions"),
             ("[quota]\nmoves = 80\nroot = 20", "leave less"),
             ("[quota]\nmemory = \"much\"", "quota: memory"),
+            ("[quota]\nrequests = 5", "quota: requests"),
             ("[quota]\ncolour = 3", "colour"),
             ("[quota.user.\"no such user\"]\nsessions = 1", "no such user"),
             ("[quota.user.5]\nlisteners = -4", "quota.user.5: listeners"),

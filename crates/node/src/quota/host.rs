@@ -1,6 +1,6 @@
 //! What the daemon charges, and what it says when somebody has had enough.
 
-use super::{Charge, Denied, Kind, Payer, Purpose};
+use super::{Charge, Denied, Kind, May, Payer, Purpose};
 use crate::host::Host;
 use crate::session::SessionId;
 use crosslane_wire::control::Refusal;
@@ -152,6 +152,31 @@ impl Host {
             let index = usize::from(cable.id.0);
             if let Some(charge) = self.held.get_mut(index) {
                 charge.set(cable.held());
+            }
+        }
+    }
+
+    /// Whether a session is served now; if not, it is later.
+    pub(crate) fn may_serve(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        let may = self.rates.may(session.uid, id, self.now);
+        session.resting = may == May::Rest;
+        may == May::Serve
+    }
+
+    /// A request of a session was served that cost so much.
+    pub(crate) fn spend(&mut self, id: SessionId, cost: u64) {
+        let Some(uid) = self.sessions.get(&id).map(|session| session.uid) else { return };
+        self.rates.spend(uid, cost, self.ledger.settings().requests(uid), self.now);
+    }
+
+    /// Sessions are read from again that have rested.
+    pub(crate) fn wake_rested(&mut self) {
+        self.rates.begin_turn(self.now);
+        for id in self.rates.wake(self.now) {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.resting = false;
+                self.touched.insert(id);
             }
         }
     }

@@ -20,6 +20,8 @@ pub struct Limits {
     pub memory: u64,
     /// Bytes of each port's window.
     pub window: u64,
+    /// Requests that are served in a second.
+    pub requests: u64,
 }
 
 impl Default for Limits {
@@ -32,6 +34,7 @@ impl Default for Limits {
             pending: 1024,
             memory: u64::MAX,
             window: u64::MAX,
+            requests: 30_000,
         }
     }
 }
@@ -96,9 +99,18 @@ impl Settings {
     pub fn most(&self, payer: Payer, kind: Kind) -> u64 {
         match payer {
             _ if self.is_operator(payer) => u64::MAX,
-            Payer::User(uid) => self.users.get(&uid).unwrap_or(&self.user).of(kind),
+            Payer::User(uid) => self.limits_of(uid).of(kind),
             Payer::Neighbour(_) => u64::MAX,
         }
+    }
+
+    /// Requests that a user is served in a second; `None`: as many as it asks for.
+    pub fn requests(&self, uid: u32) -> Option<u64> {
+        (!self.operators.contains(&uid)).then(|| self.limits_of(uid).requests)
+    }
+
+    fn limits_of(&self, uid: u32) -> &Limits {
+        self.users.get(&uid).unwrap_or(&self.user)
     }
 
     /// What is kept for others than this purpose, percent of what there is.

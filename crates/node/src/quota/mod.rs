@@ -13,12 +13,14 @@ mod host;
 mod ledger;
 mod limits;
 mod pool;
+mod rate;
 mod report;
 mod said;
 
 pub(crate) use host::Carved;
 pub use ledger::{Charge, Denied, Ledger, descriptor_limit};
 pub use limits::{Limits, Settings};
+pub use rate::{HEAVY, May, Rates, TEXT};
 pub use said::Said;
 
 use crosslane_wire::PortId;

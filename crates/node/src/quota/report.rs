@@ -62,6 +62,9 @@ impl Ledger {
             Payer::Neighbour(port) => (None, Some(port.0)),
         };
         held.insert("window".to_owned(), windows.into());
+        if let Payer::User(uid) = payer {
+            held.insert("requests".to_owned(), json!({"a_second": self.settings().requests(uid)}));
+        }
         json!({"user": user, "neighbour_at_port": port, "holds": held})
     }
 }
