@@ -6,6 +6,7 @@
 //! [`LIFE`].
 
 pub mod blocking;
+pub mod hoard;
 pub mod memory;
 pub mod noise;
 pub mod wake;
@@ -27,6 +28,7 @@ pub type Run = fn(&[String]) -> Result<()>;
 /// All attacks, by the name of their subcommand.
 pub const ATTACKS: &[(&str, Run)] = &[
     ("blocking", blocking::run),
+    ("hoard", hoard::run),
     ("memory", memory::run),
     ("memory-victim", memory::victim),
     ("noise", noise::run),

@@ -30,8 +30,9 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Ends that each other host may have here before a program accepts them.
-const PENDING_MAX: usize = 1024;
+/// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
+/// smaller number one user there could take it from the others of his host.
+const PENDING_MAX: usize = 16384;
 /// Threads that pump.
 const PUMPS: usize = 1;
 

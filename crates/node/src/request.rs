@@ -308,7 +308,9 @@ impl Host {
         };
         let memory = memory.memory().ok_or("the state cannot be used: it is no memory")?;
         let view = StateView::new(memory).map_err(|error| format!("the state cannot be used: {error}"))?;
-        let charge = self.charge_session(id, Kind::Descriptors, 1)?;
+        // Counted, not refused: an `accept` must not fail for it, since the far program has its stream by now.
+        let payer = self.payer_of(id).ok_or("no session")?;
+        let charge = self.ledger.charge_always(payer, Kind::Descriptors, 1);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.offered = Some(HeldState { view, charge });
         }

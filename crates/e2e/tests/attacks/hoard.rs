@@ -1,0 +1,86 @@
+//! One user takes all that he can get: sessions, descriptors, circuits, listeners, the daemon's time. Others get theirs as
+//! before.
+
+use anyhow::{Result, ensure};
+use crosslane_e2e::attacks;
+use crosslane_e2e::honest::{Honest, WINDOW};
+use crosslane_e2e::program::Program;
+use crosslane_e2e::rig::Rig;
+use serde_json::Value;
+
+/// An attack on h1 while others are at work between h1 and h2.
+fn withstand(words: &[&str], check: impl FnOnce(&Rig, &Program) -> Result<()>) -> Result<()> {
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let mut honest = Honest::start(&rig, "h1", "h2")?;
+    let calm = honest.watch(WINDOW)?;
+    let attack = attacks::start(&rig, "h1", "hoard", words)?;
+    honest.holds_out(&calm)?;
+    check(&rig, &attack)?;
+    drop(attack);
+    honest.finish()
+}
+
+/// Times that somebody was refused something of this kind.
+fn refused(rig: &Rig, host: &str, kind: &str) -> Result<u64> {
+    let status = rig.lab.status(host)?;
+    let pools = status["quota"]["pools"].as_array().cloned().unwrap_or_default();
+    Ok(pools.iter().filter(|pool| pool["kind"] == kind).filter_map(|pool| pool["refused"].as_u64()).sum())
+}
+
+fn was_refused(rig: &Rig, attack: &Program, kind: &str) -> Result<()> {
+    println!("{}", String::from_utf8_lossy(&attack.output()));
+    ensure!(refused(rig, "h1", kind)? > 0, "nothing was refused of {kind}");
+    Ok(())
+}
+
+#[test]
+fn sessions_without_end() -> Result<()> {
+    withstand(&["sessions"], |rig, attack| was_refused(rig, attack, "sessions"))
+}
+
+#[test]
+fn one_descriptor_sent_again_and_again() -> Result<()> {
+    withstand(&["descriptors"], |rig, attack| was_refused(rig, attack, "descriptors"))
+}
+
+#[test]
+fn listeners_whose_sockets_are_closed() -> Result<()> {
+    withstand(&["listeners"], |rig, attack| was_refused(rig, attack, "listeners"))
+}
+
+#[test]
+fn four_hundred_sessions_that_ask_for_everything() -> Result<()> {
+    withstand(&["status"], |_, _| Ok(()))
+}
+
+/// The windows are full of circuits of one user when a cable is cut: a stream of another goes on all the same.
+#[test]
+fn circuits_that_fill_both_windows_when_a_cable_is_cut() -> Result<()> {
+    let Some(mut rig) = Rig::ring()? else { return Ok(()) };
+    let mut honest = Honest::start(&rig, "h1", "h2")?;
+    let _other = Honest::start(&rig, "h1", "h3")?;
+    let calm = honest.watch(WINDOW)?;
+    let own = rig.address("h1")?.to_string();
+    let servers = [listener(&rig, "h2")?, listener(&rig, "h3")?];
+    let attack = attacks::start(&rig, "h1", "hoard", &["circuits", &own, &servers[0], &servers[1]])?;
+    was_refused(&rig, &attack, "window")?;
+    honest.holds_out(&calm)?;
+    rig.lab.cut("h1", "h2")?;
+    honest.holds_out(&calm)?;
+    rig.lab.mend("h1", "h2")?;
+    drop(attack);
+    honest.finish()
+}
+
+/// Where an accelerated program of a host listens.
+fn listener(rig: &Rig, host: &str) -> Result<String> {
+    let address = rig.address(host)?;
+    let status = rig.lab.status(host)?;
+    let listeners: Vec<&str> =
+        status["listeners"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let port = listeners.iter().find_map(|one| one.rsplit_once(':')).map(|(_, port)| port.to_owned());
+    Ok(format!(
+        "{address}:{}",
+        port.ok_or_else(|| anyhow::anyhow!("nobody listens on {host}: {listeners:?}"))?
+    ))
+}
