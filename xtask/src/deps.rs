@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lab", &["client", "wire"]),
     ("bench", &["lab", "node", "client", "port", "shm", "passing", "wire"]),
     ("cli", &["bench", "lab", "node", "client", "wire"]),
-    ("e2e", &["lab", "client", "shm", "wire"]),
+    ("e2e", &["lab", "node", "client", "shm", "wire"]),
 ];
 
 /// What tests may use besides: both ends of a conversation.

@@ -8,6 +8,7 @@
 pub mod blocking;
 pub mod hoard;
 pub mod memory;
+pub mod neighbour;
 pub mod noise;
 pub mod wake;
 
@@ -33,6 +34,9 @@ pub const ATTACKS: &[(&str, Run)] = &[
     ("memory-victim", memory::victim),
     ("noise", noise::run),
     ("wake", wake::run),
+    ("neighbour", neighbour::run),
+    ("raw", neighbour::raw),
+    ("receive", neighbour::receive),
 ];
 
 /// Runs the attack of that name in this process.

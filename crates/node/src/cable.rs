@@ -46,6 +46,8 @@ const CONTROL_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 32 << 20, by
 const IP_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 4 << 20, bytes: 32 << 20 };
 /// The lane of what is for the neighbour itself.
 const OWN_LANE: u16 = 0;
+/// How long a peer that sends without end what is of no use is not heard.
+const REST: Duration = Duration::from_millis(5);
 /// Doorbells of set-up in a second: one set-up takes a few, and costs us fresh memory.
 const SETUP_BELLS: u32 = 256;
 /// How long a cable whose peer broke the protocol stays down.
@@ -114,6 +116,8 @@ pub struct Cable {
     /// In which second the peer rang for set-up last, and how often in it.
     setup_bells: (u64, u32),
     retry_at: Option<Duration>,
+    /// Until when nothing is read that the peer sends.
+    rest_until: Option<Duration>,
     /// When to say that it has not come up; `None` once it was up, was refused, or that was said.
     expected_at: Option<Duration>,
     cut: bool,
@@ -157,6 +161,7 @@ impl Cable {
             broken: None,
             setup_bells: (0, 0),
             retry_at: None,
+            rest_until: None,
             expected_at: Some(EXPECTED),
             cut: false,
             why: None,
@@ -175,7 +180,7 @@ impl Cable {
     /// When, on the daemon's clock, [`Self::poll_event`] shall be called even if nothing happens.
     pub fn deadline(&self, now: Duration) -> Option<Duration> {
         let port = self.port.timeout().map(|wait| now + wait);
-        [port, self.retry_at, self.expected_at].into_iter().flatten().min()
+        [port, self.retry_at, self.rest_until, self.expected_at].into_iter().flatten().min()
     }
 
     /// Whether [`Self::poll_event`] shall be called though the descriptor is not readable.
@@ -286,9 +291,14 @@ impl Cable {
         }
     }
 
+    /// Reads nothing of what the peer sends for a moment: it sends without end what is of no use.
+    pub fn rest(&mut self, now: Duration) {
+        self.rest_until = Some(now + REST);
+    }
+
     /// The next control message, decoded.
     pub fn receive(&mut self, buffer: &mut Vec<u8>) -> Option<Control> {
-        let live = self.live.as_mut()?;
+        let live = self.live.as_mut().filter(|_| self.rest_until.is_none())?;
         match live.control.receive(buffer) {
             Ok(None) => None,
             Ok(Some(len)) => {
@@ -310,7 +320,7 @@ impl Cable {
 
     /// The next IP packet to the beginning of `buffer`, head and all: its length; `None` if there is none.
     pub fn receive_ip(&mut self, buffer: &mut Vec<u8>) -> Option<usize> {
-        match self.live.as_mut()?.ip.receive(buffer) {
+        match self.live.as_mut().filter(|_| self.rest_until.is_none())?.ip.receive(buffer) {
             Ok(len) => {
                 self.traffic.rx_bytes += len.unwrap_or(0) as u64;
                 len
@@ -335,12 +345,13 @@ impl Cable {
 
     /// Whether a message waits: one load for each channel.
     pub fn arrived(&self) -> bool {
-        self.live.as_ref().is_some_and(|live| live.control.arrived() || live.ip.arrived())
+        self.rest_until.is_none()
+            && self.live.as_ref().is_some_and(|live| live.control.arrived() || live.ip.arrived())
     }
 
     /// Asks for bells before a sleep; `true` if something has arrived meanwhile.
     pub fn arm(&mut self) -> bool {
-        let Some(live) = &mut self.live else { return false };
+        let Some(live) = self.live.as_mut().filter(|_| self.rest_until.is_none()) else { return false };
         if let Err(violation) = live.control.arm().and_then(|()| live.ip.arm()) {
             self.violated(violation);
             return true;

@@ -26,6 +26,8 @@ use crosslane_wire::{HostId, PortId};
 const BATCH: usize = 64;
 /// So many bytes of packets end a turn too: control messages wait no longer than it takes to copy them.
 const BATCH_BYTES: usize = 512 * 1024;
+/// Most packets of one turn that are refused before the neighbour who sends them is not heard for a moment.
+const REFUSED: u64 = 16;
 /// Longest packet with its head, bytes: 64 KB behind an IPv6 header.
 pub const MESSAGE_MAX: usize = HEAD + 40 + 0xffff;
 
@@ -71,6 +73,7 @@ impl Host {
         for index in 0..self.cables.len() {
             let from = self.cables[index].id;
             let (mut count, mut bytes) = (0, 0);
+            let refused = self.counters.ip_refused_packets;
             while count < BATCH && bytes < BATCH_BYTES {
                 let Some(len) = self.cables[index].receive_ip(&mut message) else { break };
                 any = true;
@@ -79,6 +82,9 @@ impl Host {
                 if !self.take_packet(&mut message[..len], from) {
                     self.counters.ip_dropped_packets += 1;
                 }
+            }
+            if self.counters.ip_refused_packets - refused > REFUSED {
+                self.cables[index].rest(self.now);
             }
         }
         self.packet = message;

@@ -4,5 +4,6 @@ mod blocking;
 mod hoard;
 mod leftovers;
 mod memory;
+mod neighbour;
 mod noise;
 mod wake;

@@ -97,3 +97,53 @@ fn what_comes_by_a_cable_comes_from_behind_it() {
     assert!(!can_come(4, 2, 2) && !can_come(3, 2, 2), "the way from there passes us");
     assert!(!can_come(2, 2, 2) && !can_come(9, 2, 2));
 }
+
+#[test]
+fn a_flood_of_one_origins_records_is_taken_slowly_and_its_last_one_counts() {
+    let mut links = Links::new(HostId(1), 10);
+    links.handle_cable_up(PortId(0), HostId(2));
+    links.handle_cable_up(PortId(1), HostId(3));
+    let mut passed_on = 0;
+    let mut last = 0;
+    let mut listen = |links: &mut Links| {
+        while let Some(records) = links.poll_output(PortId(1)) {
+            for record in records.iter().filter(|record| record.origin == HostId(9)) {
+                (passed_on, last) = (passed_on + 1, record.sequence);
+            }
+        }
+        (passed_on, last)
+    };
+    for number in 1..=10_000 {
+        links.handle_time(Duration::from_micros(100 * number));
+        links.handle_link_states(PortId(0), vec![record(9, 5, number, &[2])]).unwrap();
+        listen(&mut links);
+    }
+    assert!(listen(&mut links).0 <= 16 + 4 + 1, "{:?}", listen(&mut links));
+    let due = links.poll_deadline();
+    assert!(due <= Duration::from_millis(1300), "{due:?}");
+    links.handle_time(due);
+    assert_eq!(listen(&mut links).1, 10_000, "the newest one waited");
+}
+
+#[test]
+fn a_record_that_is_not_renewed_is_forgotten_and_its_age_is_passed_on() {
+    let mut links = Links::new(HostId(1), 10);
+    links.handle_cable_up(PortId(0), HostId(2));
+    links.handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3]), record(3, 5, 2, &[2])]).unwrap();
+    let later = Duration::from_secs(1000);
+    links.handle_time(later);
+    links.handle_cable_up(PortId(1), HostId(4));
+    let told = links.poll_output(PortId(1)).unwrap();
+    let age =
+        |told: &[LinkState], origin| told.iter().find(|it| it.origin == HostId(origin)).map(|it| it.age);
+    assert_eq!((age(&told, 3), age(&told, 1)), (Some(1001), Some(0)));
+    // The same record with a younger age is news, as that of a host that others were told is old.
+    links.handle_link_states(PortId(0), vec![record(2, 5, 2, &[1, 3])]).unwrap();
+    assert_eq!(links.poll_output(PortId(1)).unwrap(), [LinkState { age: 1, ..record(2, 5, 2, &[1, 3]) }]);
+    links.handle_time(LIFE + LOOK);
+    let known: Vec<u16> = links.hosts().map(|(host, _)| host.0).collect();
+    assert_eq!((known, links.known()), (vec![2, 4], 2), "host 4 is next to us, and never said anything");
+    let old = LinkState { age: 1800, ..record(3, 5, 2, &[2]) };
+    links.handle_link_states(PortId(0), vec![old]).unwrap();
+    assert_eq!(links.known(), 2);
+}
