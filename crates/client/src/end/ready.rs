@@ -160,6 +160,17 @@ impl End {
         walk.map_or(0, |walk| walk.cursor().stamp(walk.ring()))
     }
 
+    /// Before a sleep, of an end that other processes hold as well: one of them may have ended between moving bytes and
+    /// saying so. Gives what credit is due, and returns the far side's sleepers, who are to be rung once more.
+    pub fn make_good(&self, tid: u32) -> [Option<WaiterId>; 2] {
+        let (tx, rx) = (self.generations.tx(), self.generations.rx());
+        if let Some(_guard) = self.shared().receiving.lock.try_lock(tid) {
+            self.shared().consumer.give_credit(&rx.slices.outbound, true);
+        }
+        self.ring_again();
+        [self.data_bell(tx), self.room_bell(rx)]
+    }
+
     /// Asks the far side to ring `waiter` at the next data. Look once more before you sleep. `false` if another
     /// waiter is to be rung already: sleep for a short time only, then.
     pub fn want_data(&self, waiter: WaiterId) -> bool {

@@ -295,6 +295,7 @@ impl Interest {
             let is_armed =
                 self.armed == Some(position) && self.held.shared().waiting.data.load(Relaxed) == waiter.0;
             if !is_armed {
+                wait::make_good(&self.held);
                 armed = self.held.want_data(waiter);
                 self.armed = armed.then_some(position);
             }

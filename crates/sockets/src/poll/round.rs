@@ -287,6 +287,7 @@ impl<'a> Round<'a> {
         for watch in self.watches() {
             let asked = self.fds[watch.at].events & watch.rings;
             watch.held.shared().counters.sleeps.fetch_add(1, Relaxed);
+            wait::make_good(&watch.held);
             let (data, room) = (asked & RECEIVING != 0, asked & SENDING != 0);
             armed &= match waiter {
                 Some(waiter) => {
