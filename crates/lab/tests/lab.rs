@@ -31,7 +31,7 @@ def serve(peer):
     while request := peer.recv(9000):
         # What names a port cuts or mends it.
         done = any(name.encode() in request for name in ports)
-        peer.send(b"\x01" if done else b"\x08" + varint(len(status)) + status + b"\x01")
+        peer.send(b"\x01" if done else b"\x09" + varint(len(status)) + status + b"\x01")
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;

@@ -113,15 +113,15 @@ fn pending_ends_of_a_neighbour_are_bounded() {
     let server = listener.local_addr().unwrap();
     let (range, _fd) = liar.cable.carve_inbound(slice_len(1 << 16)).unwrap();
     let mut opened = 0;
-    for port in 1..=2000 {
+    for port in 1..=20_000 {
         let tuple = Tuple { client: (std::net::Ipv4Addr::new(127, 86, 0, 2), port).into(), server };
         match liar.open(tuple, range) {
             Control::Opened { .. } => opened += 1,
-            Control::Refused { why: Refusal::NoMemory, .. } => break,
+            Control::Refused { why: Refusal::NoMemory | Refusal::Quota, .. } => break,
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(opened, 1024);
+    assert!((1..16_384).contains(&opened), "{opened}");
     assert_eq!(lab.status(1)["circuits"][0]["id"], circuit.id.0);
 }
 

@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,11 @@ pub(crate) struct World {
     inputs: u32,
     before: Vec<Held>,
     descriptors: usize,
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// Tests of one program run side by side; descriptors are counted for the whole process, so worlds take turns.
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl World {
     /// Starts a daemon for each list of ports; hosts are counted from 1.
@@ -95,6 +100,7 @@ impl World {
             inputs: 0,
             before: Vec::new(),
             descriptors: 0,
+            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
         };
         hosts.iter().for_each(|ports| world.add(ports, more));
         world
