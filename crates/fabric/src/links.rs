@@ -8,11 +8,11 @@
 //!                    +- about us, not ours -> our incarnation goes above it; again and again: two hosts of our id
 //! ```
 //! What is owed to a port is a set of origins, not a queue: however slow a channel is, it is never more than one
-//! record for each host. [`order`] says which record is newer.
+//! record for each host. `order` says which record is newer.
 //!
-//! A neighbour may lie about others. So records are taken at a bounded rate ([`pace`]), an origin can always go above what
+//! A neighbour may lie about others. So records are taken at a bounded rate (`pace`), an origin can always go above what
 //! was forged in its name, each renews its record every [`RENEW`], and one that is older than [`LIFE`] is forgotten. Where
-//! there are keys ([`trust`]), records are signed by their origins, and others are not believed.
+//! there are keys (`trust`), records are signed by their origins, and others are not believed.
 
 mod order;
 mod pace;

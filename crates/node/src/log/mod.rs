@@ -4,7 +4,7 @@
 //!   event --> level asked for? --> budget of its place in the source --> one line, escaped and cut --> queue --> thread --> stderr
 //!                                   | used up: counted, and said later                                 | full: counted
 //! ```
-//! Every place in the source that logs has a [budget](budget) of its own, so a new line is covered without anybody's thinking of
+//! Every place in the source that logs has a `budget` of its own, so a new line is covered without anybody's thinking of
 //! it. Nothing here blocks or ends the daemon: a thread of its own writes, and what standard error does not take (a full disk,
 //! a closed pipe, a pipe that nobody reads) is dropped and counted.
 
