@@ -280,7 +280,26 @@ fn try_all(steps: &[Step]) {
         poll_all(&mut victim);
     }
     poll_all(&mut victim);
-    Stranger::connect(&path).greet(&mut victim);
+    can_follow(&mut victim, &path);
+}
+
+/// An honest peer comes up, which like every port tries again when it was not heard.
+fn can_follow(victim: &mut SoftPort, path: &std::path::Path) {
+    let deadline = Instant::now() + DEADLINE;
+    let is_up = |victim: &mut SoftPort| {
+        let honest = Stranger::connect(path);
+        let again = Instant::now() + LONG;
+        honest.frame(&hello(2), Some(4096));
+        while !victim.is_up() && Instant::now() < again {
+            poll_all(victim);
+            support::wait(&[victim]);
+        }
+        victim.is_up()
+    };
+    while !is_up(victim) {
+        assert!(Instant::now() < deadline, "no honest peer comes up");
+        poll_all(victim);
+    }
 }
 
 #[test]
