@@ -178,6 +178,28 @@ fn a_peer_that_never_greets_is_put_out_for_the_next_one() {
 }
 
 #[test]
+fn peers_that_came_and_went_keep_nobody_waiting() {
+    let (_dir, path) = cable_path();
+    let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
+    let liar = Stranger::connect(&path);
+    liar.greet(&mut victim);
+    assert!(liar.frame(&hello(2), Some(4096)));
+    assert!(matches!(next_event(&mut victim), Event::LinkDown(DownReason::Violation(_))));
+    // The port does not listen for a moment: these are in the queue when it does again, with what they said.
+    for _ in 0..8 {
+        let gone = Stranger::connect(&path);
+        assert!(gone.frame(&hello(2), Some(4096)) && gone.frame(&hello(2), Some(4096)));
+    }
+    let honest = Stranger::connect(&path);
+    assert!(honest.frame(&hello(2), Some(4096)));
+    // It has not waited for any of them.
+    while let Some(left) = victim.timeout().filter(|left| !left.is_zero()) {
+        std::thread::sleep(left);
+    }
+    assert_eq!(victim.poll_event(), Some(Event::LinkUp));
+}
+
+#[test]
 fn floods_are_bounded() {
     let flood = |frame: fn(u64) -> Frame, descriptor: &OwnedFd| {
         let (_dir, path) = cable_path();

@@ -7,12 +7,12 @@ use super::share::{Kept, Share};
 use super::socket::{self, Received};
 use crate::DownReason;
 use crate::translation::{Translation, check_len};
-use crosslane_passing::{Foreign, Owner};
+use crosslane_passing::Foreign;
 use crosslane_shm::far::check_buffer;
 use crosslane_shm::wake;
 use crosslane_wire::{Reach, SliceRange};
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 /// Most slices, and most wakers that we have not taken, that a peer may have announced at one time.
@@ -71,11 +71,11 @@ pub(super) struct Link {
 
 impl Link {
     /// Greets the peer on a fresh connection.
-    pub(super) fn new(socket: OwnedFd, translations: Vec<u64>) -> Result<Self, DownReason> {
+    pub(super) fn new(socket: Foreign, translations: Vec<u64>) -> Result<Self, DownReason> {
         let (own, page) = OwnPage::new()
             .map_err(|error| DownReason::System { what: "register page", errno: system_error(&error) })?;
         let mut link = Self {
-            socket: Foreign::new(socket, Owner::fresh()),
+            socket,
             own,
             peer: None,
             windows: Vec::new(),

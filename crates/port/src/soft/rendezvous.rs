@@ -1,6 +1,7 @@
 //! How the two sides of a soft cable find each other: one listens at a path, the other tries it again and again.
 
 use crate::{DownReason, PortError};
+use crosslane_passing::{Foreign, Owner};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, chmod, fchmod, lstat, unlink};
 use rustix::io::Errno;
@@ -15,6 +16,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a listener that was killed may take to be gone.
 const DYING: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// Connections that wait to be accepted: the next peer's, and what is left of dead ones.
 const BACKLOG: i32 = 8;
 
@@ -53,14 +55,24 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// The next connection, if one waits.
-    pub(super) fn accept(&self) -> Result<Option<OwnedFd>, DownReason> {
+    /// The next connection with somebody at its other end, if one waits. Those whose peer has gone are dropped, with all
+    /// that it said: a peer that comes, breaks the rules and goes, again and again, would have the next one wait for as
+    /// long as each of them does.
+    pub(super) fn accept(&self) -> Result<Option<Foreign>, DownReason> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match rustix::io::retry_on_intr(|| accept_with(&self.socket, flags)) {
-            Ok(connection) => Ok(Some(connection)),
-            Err(Errno::AGAIN | Errno::CONNABORTED) => Ok(None),
-            Err(errno) => Err(DownReason::System { what: "accept", errno }),
+        for _ in 0..=BACKLOG {
+            match rustix::io::retry_on_intr(|| accept_with(&self.socket, flags)) {
+                Ok(connection) => {
+                    let connection = Foreign::new(connection, Owner::fresh());
+                    if !is_left(&connection, NOW) {
+                        return Ok(Some(connection));
+                    }
+                }
+                Err(Errno::AGAIN | Errno::CONNABORTED) => break,
+                Err(errno) => return Err(DownReason::System { what: "accept", errno }),
+            }
         }
+        Ok(None)
     }
 }
 
@@ -73,11 +85,11 @@ impl Drop for Listener {
 }
 
 /// Connects to whoever listens at `path`.
-pub(super) fn connect_to(path: &Path) -> Result<OwnedFd, DownReason> {
+pub(super) fn connect_to(path: &Path) -> Result<Foreign, DownReason> {
     let address = SocketAddrUnix::new(path).map_err(|errno| DownReason::System { what: "path", errno })?;
     let socket = new_socket().map_err(|errno| DownReason::System { what: "socket", errno })?;
     match rustix::io::retry_on_intr(|| connect(&socket, &address)) {
-        Ok(()) => Ok(socket),
+        Ok(()) => Ok(Foreign::new(socket, Owner::fresh())),
         Err(Errno::NOENT | Errno::CONNREFUSED) => Err(DownReason::Nobody(path.display().to_string())),
         Err(Errno::AGAIN) => Err(DownReason::Stuck),
         Err(errno) => Err(DownReason::System { what: "connect", errno }),
@@ -123,17 +135,17 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), PortError> 
         let probe = new_socket().map_err(|errno| failed("socket", path, errno))?;
         match connect(&probe, address) {
             Err(Errno::CONNREFUSED) => return unlink(path).map_err(|errno| failed("remove", path, errno)),
-            Ok(()) if dies_within(&probe, DYING) => {}
+            Ok(()) if is_left(&probe, DYING) => {}
             Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => return Err(in_use()),
             Err(errno) => return Err(failed("connect", path, errno)),
         }
     }
 }
 
-/// Whether the far end of a connection goes without a word in the next `patience`: a process that was killed closes
-/// its sockets one after the other, and its successor may be there before the last one. A live port greets, or keeps
-/// us waiting.
-fn dies_within(connection: &OwnedFd, patience: Timespec) -> bool {
+/// Whether the far end of a connection is gone, or goes without a word in the next `patience`: a process that was killed
+/// closes its sockets one after the other, and its successor may be there before the last one. A live port greets, or
+/// keeps us waiting.
+fn is_left(connection: &impl AsFd, patience: Timespec) -> bool {
     let mut polled = [PollFd::new(connection, PollFlags::IN)];
     let ended = poll(&mut polled, Some(&patience)).is_ok_and(|ready| ready > 0);
     ended && polled[0].revents().contains(PollFlags::HUP)

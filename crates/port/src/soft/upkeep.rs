@@ -5,8 +5,8 @@ use super::link::{Link, Step};
 use super::rendezvous::{self, BackOff};
 use crate::translation::Translation;
 use crate::{DownReason, Event, PortError};
+use crosslane_passing::Foreign;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// How long a carve waits for what the peer has announced.
@@ -94,7 +94,7 @@ impl SoftPort {
         }
     }
 
-    pub(super) fn greet(&mut self, socket: OwnedFd) -> Result<(), DownReason> {
+    pub(super) fn greet(&mut self, socket: Foreign) -> Result<(), DownReason> {
         let link = Link::new(socket, self.own.iter().map(Translation::len).collect())?;
         let data = epoll::EventData::new_u64(0);
         epoll::add(&self.epoll, link.socket(), data, epoll::EventFlags::IN)

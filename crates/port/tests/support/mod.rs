@@ -7,6 +7,7 @@ use crosslane_port::{Event, Port};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::{Caching, Outbound};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
@@ -71,10 +72,18 @@ pub(crate) struct Stranger {
 impl Stranger {
     /// Plugs into the cable.
     pub(crate) fn connect(path: &Path) -> Self {
+        Self::try_connect(path).expect("room for a connection")
+    }
+
+    /// Plugs into the cable, unless more wait there than the port has room for: then one tries again later.
+    pub(crate) fn try_connect(path: &Path) -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-        Self { socket }
+        match connect(&socket, &SocketAddrUnix::new(path).unwrap()) {
+            Ok(()) => Some(Self { socket }),
+            Err(Errno::AGAIN) => None,
+            Err(errno) => panic!("{errno}"),
+        }
     }
 
     /// Sends a packet; whether it went.
