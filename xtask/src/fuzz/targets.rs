@@ -35,6 +35,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("messages", "crates/wire/tests/hostile.rs", "any_bytes_as_a_message", 1024),
     target("ip_heads", "crates/wire/tests/hostile.rs", "any_bytes_as_an_ip_packet", 2048),
     target("scratchpads", "crates/fabric/tests/setup_hostile.rs", "any_words_in_the_scratchpads", 1024),
+    target("soft_frames", "crates/port/tests/soft_frames.rs", "any_frames_and_registers", 2048),
     target("requests", "crates/node/tests/fuzz/requests.rs", "any_requests_of_programs", 2048),
     target(
         "neighbour",

@@ -106,7 +106,7 @@ fn anything_at_the_metrics_port() {
     world.add(&far, "");
     world.join_honest(2);
     let world = AssertUnwindSafe(std::cell::RefCell::new(world));
-    bolero::check!().with_type::<Vec<Step>>().for_each(|steps| {
+    bolero::check!().with_shrink_time(Duration::ZERO).with_type::<Vec<Step>>().for_each(|steps| {
         let _recent = world.borrow().recent.begin(steps);
         let mut readers = Vec::new();
         steps.iter().for_each(|step| act(&mut readers, server, step));

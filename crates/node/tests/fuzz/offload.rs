@@ -20,6 +20,7 @@ use crosslane_wire::{BufferId, Reach};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 /// Bytes before the places of transfers on a desk.
 const HEAD: usize = 4096;
@@ -226,7 +227,7 @@ fn anything_on_a_desk() {
     world.join_honest(2);
     world.offload_honest();
     let world = AssertUnwindSafe(std::cell::RefCell::new(world));
-    bolero::check!().with_type::<Vec<Step>>().for_each(|steps| {
+    bolero::check!().with_shrink_time(Duration::ZERO).with_type::<Vec<Step>>().for_each(|steps| {
         let mut world = world.borrow_mut();
         let _recent = world.recent.begin(steps);
         if let Some(mut mad) = Mad::new(&world) {
