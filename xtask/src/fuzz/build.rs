@@ -5,8 +5,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// bolero's targets become libFuzzer's, all assertions stay, and LLVM counts which branches are taken and compared with
 /// what.
@@ -47,11 +48,28 @@ pub(crate) fn build(root: &Path, targets: &[Target]) -> Result<HashMap<(String, 
     }
     let output = command.stderr(Stdio::inherit()).output().context("run cargo test")?;
     if !output.status.success() {
-        bail!(
-            "the fuzz targets cannot be built (libFuzzer needs a C++ compiler: scripts/install-packages.sh test)"
-        );
+        bail!("the fuzz targets were not built: {}", cause(output.status, has_compiler()));
     }
     Ok(programs(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Why a build ended so.
+fn cause(status: ExitStatus, compiler: bool) -> String {
+    match status.signal() {
+        Some(signal) => format!("cargo was ended by signal {signal}"),
+        None if !compiler => {
+            "libFuzzer needs a C++ compiler, and there is none: scripts/install-packages.sh test".to_owned()
+        }
+        None => format!("cargo says above why ({status})"),
+    }
+}
+
+/// Whether the C++ compiler that cargo's build scripts take is there.
+fn has_compiler() -> bool {
+    let name = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let mut version = Command::new(name);
+    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
 }
 
 /// The test programs that cargo's messages name.
@@ -89,6 +107,13 @@ fn host() -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_that_was_killed_is_no_missing_compiler() {
+        let (killed, failed) = (ExitStatus::from_raw(9), ExitStatus::from_raw(101 << 8));
+        assert!(cause(killed, true).contains("signal 9") && cause(killed, false).contains("signal 9"));
+        assert!(cause(failed, false).contains("C++") && !cause(failed, true).contains("C++"));
+    }
 
     #[test]
     fn programs_are_found_in_the_messages() {

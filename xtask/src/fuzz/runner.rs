@@ -42,6 +42,8 @@ pub(crate) struct Outcome {
     pub(crate) progress: Progress,
     /// What is wrong, if anything is.
     pub(crate) fault: Option<String>,
+    /// Why the target cannot run on this machine, if it says so.
+    pub(crate) skipped: Option<String>,
     /// Inputs that show it.
     pub(crate) inputs: Vec<PathBuf>,
 }
@@ -55,6 +57,11 @@ impl Place<'_> {
     /// What the last run said.
     pub(crate) fn log(&self, target: &Target) -> PathBuf {
         self.folder.join("log").join(format!("{}.log", target.name))
+    }
+
+    /// What it printed, as tests do: in the end, or why it cannot run.
+    fn printed(&self, target: &Target) -> PathBuf {
+        self.folder.join("log").join(format!("{}.out", target.name))
     }
 
     /// The test program, told to run the target under libFuzzer with `arguments`.
@@ -78,19 +85,25 @@ impl Place<'_> {
         let crashes = self.root.join(target.folder()).join("crashes");
         let (before, end) = (files(&crashes), Instant::now() + time);
         fs::create_dir_all(&crashes)?;
-        let mut fault = None;
+        let (mut fault, mut skipped) = (None, None);
         for round in 0.. {
             let rest = end.saturating_duration_since(Instant::now());
-            if fault.is_some() || stop.load(Ordering::Relaxed) || (round > 0 && rest < LEAST) {
+            if fault.is_some()
+                || skipped.is_some()
+                || stop.load(Ordering::Relaxed)
+                || (round > 0 && rest < LEAST)
+            {
                 break;
             }
             fault = self.round(target, (rest.max(LEAST), seed.wrapping_add(round)), progress, stop)?;
+            skipped = skip(&fs::read_to_string(self.printed(target)).unwrap_or_default());
         }
+        let fault = fault.filter(|_| skipped.is_none());
         let inputs: Vec<PathBuf> = files(&crashes).difference(&before).cloned().collect();
         // Empty ones are of no use to anybody.
         crashes.ancestors().take(3).try_for_each(fs::remove_dir).ok();
         let progress = *progress.lock().map_err(|_| anyhow::anyhow!("a listener panicked"))?;
-        Ok(Outcome { progress, fault, inputs })
+        Ok(Outcome { progress, fault, skipped, inputs })
     }
 
     /// Runs the program once; what is wrong, if anything is.
@@ -102,8 +115,9 @@ impl Place<'_> {
         stop: &AtomicBool,
     ) -> Result<Option<String>> {
         let arguments = self.search_arguments(target, time, seed)?;
-        let mut child =
-            self.command(target, &arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        fs::create_dir_all(self.folder.join("log"))?;
+        let printed = File::create(self.printed(target))?;
+        let mut child = self.command(target, &arguments).stdout(printed).stderr(Stdio::piped()).spawn()?;
         let listener = listen(&mut child, &self.log(target))?;
         let before = begin(progress);
         let status = std::thread::scope(|scope| {
@@ -153,6 +167,11 @@ fn begin(progress: &Mutex<Progress>) -> u64 {
     })
 }
 
+/// Why a target says that it cannot run here.
+fn skip(printed: &str) -> Option<String> {
+    printed.lines().find_map(|line| line.strip_prefix("SKIPPED: ")).map(str::to_owned)
+}
+
 /// What is wrong with a round of so many inputs that ended so.
 fn fault(status: Option<ExitStatus>, inputs: u64, stopped: bool) -> Option<String> {
     match status {
@@ -187,7 +206,6 @@ struct Listener {
 }
 
 fn listen(child: &mut Child, log: &Path) -> Result<Listener> {
-    fs::create_dir_all(log.parent().unwrap_or(Path::new(".")))?;
     let lines = BufReader::new(child.stderr.take().context("no stderr")?);
     Ok(Listener { lines, log: File::create(log)? })
 }
@@ -209,4 +227,20 @@ impl Listener {
 pub(crate) fn files(folder: &Path) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_target_that_ran_nothing_is_wrong_unless_it_says_why() {
+        let end = Some(ExitStatus::from_raw(0));
+        assert_eq!(fault(end, 1, false), None);
+        assert!(fault(end, 0, false).is_some() && fault(None, 1, false).is_some());
+        assert!(fault(Some(ExitStatus::from_raw(6)), 9, false).is_some());
+        assert_eq!(skip("running 1 test\nSKIPPED: no interface\n"), Some("no interface".to_owned()));
+        assert_eq!(skip("test any ... ok\n"), None);
+    }
 }
