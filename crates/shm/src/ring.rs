@@ -27,7 +27,7 @@ pub use cursor::Cursor;
 pub use producer::{ANNOUNCED, EASY, Offer, Producer};
 
 use crosslane_wire::DecodeError;
-use crosslane_wire::slice::RING;
+use crosslane_wire::slice::{LINE, RING};
 use thiserror::Error;
 
 /// What a peer did that it must not; the circuit is over.
@@ -52,10 +52,19 @@ pub enum Violation {
         /// Bytes of ring beyond the credit.
         over: u64,
     },
+    /// The state of this end of the ring, which other processes that hold the end may write, is none that a ring can have;
+    /// or one of them was killed in the middle of a change.
+    #[error("the end's shared state cannot be: {0}")]
+    State(&'static str),
 }
 
-/// Where in the slice this offset of the ring lies.
+/// Where in a slice of `slice` bytes the `len` bytes at this offset of the ring lie. The offset may come from memory that other
+/// processes write: it must be that of a line, and all of it must be in the ring.
 #[inline]
-fn address(offset: u64) -> usize {
-    RING + usize::try_from(offset).unwrap_or(usize::MAX - RING)
+fn place(slice: usize, offset: u64, len: u64) -> Result<usize, Violation> {
+    let ring = (slice as u64).saturating_sub(RING as u64);
+    if offset.is_multiple_of(LINE) && len <= ring && offset <= ring - len {
+        return Ok(RING + usize::try_from(offset).unwrap_or(0));
+    }
+    Err(Violation::State("a place in the ring"))
 }

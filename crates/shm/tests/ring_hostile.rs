@@ -100,7 +100,7 @@ fn consume(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> 
         match memory.choices.byte() % 6 {
             0 => {
                 if let Some(head) = consumer.head(memory)? {
-                    consumer.descriptor(memory, head);
+                    consumer.descriptor(memory, head)?;
                     consumer.announce(memory.choices.byte().into());
                 }
             }
@@ -120,7 +120,7 @@ fn walk(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
         memory.position.set(cursor.position());
         let Some(header) = cursor.look(memory)? else { break };
         let mut bytes = vec![0; header.bytes() as usize];
-        cursor.read(memory, header, 0, &mut bytes);
+        cursor.read(memory, header, 0, &mut bytes)?;
         cursor.pass(header);
     }
     Ok(())

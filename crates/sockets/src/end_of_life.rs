@@ -82,7 +82,7 @@ pub fn now_ms() -> u64 {
 fn remember(held: &Held) {
     if held.side() == Side::Client {
         let (status, counters) = (&held.shared().status, &held.shared().counters);
-        let bytes = counters.tx_bytes.load(Relaxed) + counters.rx_bytes.load(Relaxed);
+        let bytes = counters.tx_bytes.load(Relaxed).saturating_add(counters.rx_bytes.load(Relaxed));
         let lived = now_ms().saturating_sub(status.born.load(Relaxed));
         crate::history::ended(held.tuple().server, lived, bytes);
     }

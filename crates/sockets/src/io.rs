@@ -147,7 +147,10 @@ pub fn pending_error(end: &Held) -> Option<c_int> {
     }
     match end.shared().status.error.swap(0, Relaxed) {
         0 => None,
-        errno => c_int::try_from(errno).ok(),
+        // Other processes that hold the end may write anything there.
+        errno => {
+            c_int::try_from(errno).ok().filter(|errno| (1..4096).contains(errno)).or(Some(libc::ECONNRESET))
+        }
     }
 }
 

@@ -117,7 +117,7 @@ impl End {
         }
         let wake = self.data_bell(tx);
         if self.has_moved(tx) {
-            bytes = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(bytes);
+            bytes = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(bytes).min(bytes);
         }
         add(&self.shared.counters.tx_bytes, bytes);
         Ok(Moved { bytes, wake })

@@ -16,8 +16,15 @@ const WORTHWHILE: u64 = 16 * 1024;
 
 impl End {
     /// Bytes of the retention ring in use.
-    pub(super) fn keeping_cap(&self) -> u64 {
-        self.shared.kept.cap.load(Relaxed)
+    pub(super) fn keeping_cap(&self) -> Result<u64, Violation> {
+        let cap = self.shared.kept.cap.load(Relaxed);
+        let is_one = cap.is_power_of_two() && (RETENTION_MIN..=RETENTION).contains(&cap);
+        if is_one { Ok(cap) } else { Err(Violation::State("the length of what is kept")) }
+    }
+
+    /// The same for those who only look: none if it cannot be.
+    fn keeping_cap_seen(&self) -> u64 {
+        self.keeping_cap().unwrap_or(0)
     }
 
     /// Pushes as much of `bytes` as there is room for, and keeps it.
@@ -33,7 +40,7 @@ impl End {
             let wanted = (bytes.len() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
             let room = self.keeping_room(tx, wanted as u64)?;
             if room < (wanted as u64).min(WORTHWHILE) {
-                if self.lengthen(tx, kept) {
+                if self.lengthen(tx, kept)? {
                     continue;
                 }
                 break;
@@ -59,18 +66,19 @@ impl End {
         let (producer, slices) = (&self.shared.producer, &tx.slices);
         let unit = producer.units();
         let pushed = producer.push(&slices.outbound, &self.credits(tx), Kind::Data, piece, cpu)?;
-        kept.keep(self.keeping_cap(), unit, &piece[..pushed]);
-        self.note_kept(unit, pushed as u64);
+        let cap = self.keeping_cap()?;
+        kept.keep(cap, unit, &piece[..pushed]);
+        self.note_kept(unit, pushed as u64, cap);
         Ok(pushed)
     }
 
-    fn note_kept(&self, unit: u64, count: u64) {
-        let kept = &self.shared.kept;
+    fn note_kept(&self, unit: u64, count: u64, cap: u64) {
+        let (kept, to) = (&self.shared.kept, unit.saturating_add(count));
         if kept.to.load(Relaxed) != unit {
             kept.from.store(unit, Relaxed);
         }
-        kept.to.store(unit + count, Relaxed);
-        kept.from.fetch_max((unit + count).saturating_sub(self.keeping_cap()), Relaxed);
+        kept.to.store(to, Relaxed);
+        kept.from.fetch_max(to.saturating_sub(cap), Relaxed);
     }
 
     /// Longest that the retention ring may become, bytes. All of it should fit into the ring of another circuit, where our
@@ -85,7 +93,7 @@ impl End {
         let tx = self.generations.tx();
         tx.slices.keeping().is_some()
             && self.shared.kept.pressed.load(Relaxed) == 0
-            && self.keeping_cap() < Self::keeping_max(tx)
+            && self.keeping_cap_seen() < Self::keeping_max(tx)
             && self.keeping_glance() < WORTHWHILE
     }
 
@@ -96,23 +104,23 @@ impl End {
 
     /// With the lock of sending: makes the retention ring twice as long, if that was asked for and may be.
     #[cold]
-    fn lengthen(&self, tx: &Generation, kept: &Retention) -> bool {
+    fn lengthen(&self, tx: &Generation, kept: &Retention) -> Result<bool, Violation> {
         let shared = &self.shared.kept;
-        let (cap, from, to) = (self.keeping_cap(), shared.from.load(Relaxed), shared.to.load(Relaxed));
+        let (cap, from, to) = (self.keeping_cap()?, shared.from.load(Relaxed), shared.to.load(Relaxed));
         if shared.pressed.swap(0, Relaxed) == 0 || cap >= Self::keeping_max(tx) {
-            return false;
+            return Ok(false);
         }
         let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(cap)).unwrap_or(0)];
         let mut done = 0;
         while done < bytes.len() {
-            done += kept.copy(cap, from + done as u64, &mut bytes[done..]);
+            done += kept.copy(cap, from.wrapping_add(done as u64), &mut bytes[done..]);
         }
         // Should we be killed in the middle of it, nothing is kept rather than the wrong bytes.
         shared.from.store(to, Relaxed);
         shared.cap.store(cap * 2, Relaxed);
         kept.keep(cap * 2, from, &bytes);
         shared.from.store(from, Relaxed);
-        true
+        Ok(true)
     }
 
     /// Units that the far program has taken, as the hosts between say, who count from the circuit's start.
@@ -123,7 +131,7 @@ impl End {
     /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
     fn keeping_room(&self, tx: &Generation, wanted: u64) -> Result<u64, Failure> {
         let (landed, most) = (&self.shared.sending.landed, self.shared.producer.units());
-        let cap = self.keeping_cap();
+        let cap = self.keeping_cap()?;
         let room = |landed: u64| cap.saturating_sub(most.saturating_sub(landed));
         let least = landed.load(Relaxed);
         if room(least) >= wanted {
@@ -144,12 +152,12 @@ impl End {
         }
         let sent = self.shared.producer.units();
         let landed = self.landed(tx).max(self.shared.sending.landed.load(Relaxed));
-        self.keeping_cap().saturating_sub(sent.saturating_sub(landed))
+        self.keeping_cap_seen().saturating_sub(sent.saturating_sub(landed))
     }
 
     /// Whether a quarter of the retention ring is free, if there is one.
     pub(super) fn can_keep(&self) -> bool {
         let glance = self.keeping_glance();
-        glance == u64::MAX || glance >= self.keeping_cap() / 4
+        glance == u64::MAX || glance >= self.keeping_cap_seen() / 4
     }
 }

@@ -7,7 +7,7 @@ use super::generations::Member;
 use super::{End, Failure, Generation, NoNext};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Store;
-use crosslane_shm::ring::Head;
+use crosslane_shm::ring::{Head, Violation};
 use crosslane_stream::Direction;
 use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_generation, life_reason};
@@ -132,7 +132,9 @@ impl End {
     /// With the lock of receiving: goes on to the next ring where the old one is read up to its limit.
     fn advance_receiving(&self) -> Result<(), Failure> {
         let consumer = &self.shared.consumer;
-        let Some(mut rx) = self.generations.find(consumer.generation()) else { return Ok(()) };
+        let Some(mut rx) = self.generations.find(consumer.generation()) else {
+            return self.check_generation(consumer.generation());
+        };
         while let Some(next) = rx.next() {
             let (known, told) = (consumer.units(), next.limit);
             // Behind the end of its direction nothing more comes.
@@ -176,7 +178,7 @@ impl End {
             let len = u32::try_from(head.left).unwrap_or(u32::MAX);
             units(head.kind, len.saturating_add(head.kind.prefix()))
         };
-        let known = consumer.units() + head.map_or(0, left);
+        let known = consumer.units().saturating_add(head.map_or(0, left));
         if head.is_none() && self.lies_untaken() {
             return Ok(None);
         }
@@ -197,14 +199,24 @@ impl End {
             let arrived = if arrived == ARRIVED_ALL { producer.units() } else { arrived };
             self.settle_open_at(arrived);
             let sent = match undecided {
-                Some(begin) => arrived.clamp(begin, producer.units()),
+                Some(begin) => arrived.min(producer.units()).max(begin),
                 None => self.sent(),
             };
             self.send_from(newest, arrived, sent)?;
         } else {
-            return Ok(());
+            return self.check_generation(producer.generation());
         }
         self.resend(newest)
+    }
+
+    /// With the lock of a direction: that goes by ring number `generation`, which this process does not have. It may be an old
+    /// one, or a new one of which the daemon has told somebody else; it is none of which nobody was told.
+    fn check_generation(&self, generation: u32) -> Result<(), Failure> {
+        let newest = match self.standing() {
+            Standing::Lives(newest) => newest.max(self.generations.newest().number()),
+            Standing::Moving | Standing::Dead => return Ok(()),
+        };
+        if generation > newest { Err(Violation::State("the number of a ring").into()) } else { Ok(()) }
     }
 
     /// What was announced by the old circuit counts up to the unit `arrived`.

@@ -59,7 +59,7 @@ impl End {
         }
         let Some((engine, mut order)) = self.order(Way::Out, tx, spans, skip, LONGEST) else { return Ok(0) };
         order.rung = self.shared.sending.rung.load(Relaxed);
-        self.shared.producer.close(&tx.slices.outbound);
+        self.shared.producer.close(&tx.slices.outbound)?;
         self.handed(engine.run(Way::Out, &order), &self.shared.sent)
     }
 

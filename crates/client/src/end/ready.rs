@@ -109,7 +109,7 @@ impl End {
         }
         let producer = &self.shared().producer;
         let growth = if producer.may_grow() { producer.cap() } else { 0 };
-        let room = producer.glance(&self.credits(self.generations.tx()), u64::MAX) + growth;
+        let room = producer.glance(&self.credits(self.generations.tx()), u64::MAX).saturating_add(growth);
         let room = room.saturating_sub(room / 256 + 256).min(self.keeping_glance());
         usize::try_from(room).unwrap_or(0)
     }
@@ -145,7 +145,7 @@ impl End {
     /// what was read of it.
     pub fn bell_mark(&self) -> (u32, u64) {
         let consumer = &self.shared().consumer;
-        (self.generations.newest().number(), consumer.position() + consumer.taken() as u64)
+        (self.generations.newest().number(), consumer.position().wrapping_add(consumer.taken() as u64))
     }
 
     /// Asks the far side to stamp what it sends from now on; see [`Self::stamp_of_front`].

@@ -6,11 +6,14 @@ use crosslane_shm::Load;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::lock::forget_busy;
 use crosslane_shm::region::Part;
-use crosslane_shm::ring::Head;
+use crosslane_shm::ring::{Head, Violation};
 use crosslane_stream::{Direction, Effect, handle_record};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{STATE, STATE_GONE};
+use crosslane_wire::slice::{LINE, RING_MAX, STATE, STATE_GONE};
 use std::io::IoSliceMut;
+
+/// Looks at a ring that say there is data, and find none: an honest holder of the end makes none.
+const IN_VAIN: u32 = 100;
 
 impl End {
     /// Copies what has arrived into `buffers`. [`Failure::Ended`] is end of file.
@@ -64,7 +67,7 @@ impl End {
         // Nobody waits for this again.
         let _guard = self.lock_receiving(tid).inspect_err(|_| forget_busy())?;
         self.guarded(self.settle(tid))?;
-        let (consumer, mut bytes) = (&self.shared.consumer, 0);
+        let (consumer, mut bytes) = (&self.shared.consumer, 0_usize);
         let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };
         while let Some(header) = self.guarded(walk.look().map_err(Failure::from))? {
             match header.kind {
@@ -77,7 +80,7 @@ impl End {
             walk.pass(header);
         }
         let elsewhere = usize::try_from(consumer.elsewhere()).unwrap_or(0);
-        Ok(bytes + elsewhere)
+        Ok(bytes.saturating_add(elsewhere))
     }
 
     /// Handles records that are not the program's: greetings, turns. Takes no lock by force: if another thread holds
@@ -94,7 +97,7 @@ impl End {
         if done > 0 {
             return Ok(done);
         }
-        let consumer = &self.shared.consumer;
+        let (consumer, mut in_vain) = (&self.shared.consumer, 0);
         for buffer in buffers {
             let mut at = 0;
             while at < buffer.len() {
@@ -108,14 +111,22 @@ impl End {
                 };
                 add(&self.shared.received.records, usize::from(consumer.taken() == 0));
                 (at, done) = (at + taken, done + taken);
+                in_vain = if taken > 0 { 0 } else { in_vain + 1 };
+                if in_vain > IN_VAIN {
+                    return Err(Violation::State("data that is not there").into());
+                }
             }
         }
         Ok(done)
     }
 
     fn fill(&self, tid: u32, part: Part<'_>) -> Result<usize, Failure> {
-        let (consumer, mut done) = (&self.shared.consumer, 0);
+        let (consumer, mut done, mut in_vain) = (&self.shared.consumer, 0, 0);
         while done < part.len() && self.settle(tid)? {
+            in_vain += 1;
+            if in_vain > IN_VAIN {
+                return Err(Violation::State("data that is not there").into());
+            }
             if consumer.elsewhere() > 0 {
                 self.refuse();
                 continue;
@@ -125,10 +136,10 @@ impl End {
             let count = head.left.min(part.len() - done);
             {
                 let _span = account::receiving(Function::CopyOut);
-                part.fill(done, ring, consumer.front(head), count);
+                part.fill(done, ring, consumer.front(ring, head)?, count);
             }
             consumer.skip(head, count)?;
-            done += count;
+            (done, in_vain) = (done + count, if count > 0 { 0 } else { in_vain });
         }
         Ok(done)
     }
@@ -151,7 +162,7 @@ impl End {
                 let skip = walk.cursor().taken();
                 let left = (header.bytes() as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);
-                walk.cursor().read(walk.ring(), header, skip, &mut buffer[at..at + count]);
+                walk.cursor().read(walk.ring(), header, skip, &mut buffer[at..at + count])?;
                 (at, done) = (at + count, done + count);
                 if count == left { walk.pass(header) } else { walk.take(count) }
             }
@@ -162,7 +173,8 @@ impl End {
     /// Consumes records until one with payload for the program is at the front: `Ok(true)`, or none is there.
     #[inline]
     pub(super) fn settle(&self, tid: u32) -> Result<bool, Failure> {
-        loop {
+        // As many as lie in two rings, and some that move to the next one.
+        for _ in 0..2 * RING_MAX / LINE {
             let state = self.rx();
             if !matches!(state, Direction::Open | Direction::Greeting) {
                 return Ok(false);
@@ -188,6 +200,7 @@ impl End {
                 self.break_off(libc::ECONNRESET);
             }
         }
+        Err(Violation::State("records without end").into())
     }
 
     /// The record at the front, if one has arrived and counts. Whether it does is looked at after its mark was seen.

@@ -44,11 +44,12 @@ impl End {
 
     /// The record that unit `unit`, of those before `sent`, is, or is a part of.
     fn kind_of(&self, unit: u64, sent: u64) -> Kind {
+        let is_last = unit.checked_add(1) == Some(sent);
         match self.tx() {
             _ if unit == 0 => self.side.greeting(),
-            Direction::Ended if unit + 1 == sent => Kind::DisConn,
-            Direction::Tcp if unit + 1 == sent => Kind::Downgrade,
-            Direction::Aborted if unit + 1 == sent => Kind::AbortConn,
+            Direction::Ended if is_last => Kind::DisConn,
+            Direction::Tcp if is_last => Kind::Downgrade,
+            Direction::Aborted if is_last => Kind::AbortConn,
             _ => Kind::Data,
         }
     }
@@ -105,9 +106,12 @@ impl End {
         let Some(kept) = self.retention() else {
             return Err(Failure::Discontinued { told: unit, known: sent });
         };
+        if !self.is_kept(unit, sent) {
+            return Err(Failure::Discontinued { told: unit, known: sent });
+        }
         let len = self.payload_end(sent).saturating_sub(unit).min(MAX_PAYLOAD);
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-        let count = kept.copy(self.keeping_cap(), unit, &mut bytes);
+        let count = kept.copy(self.keeping_cap()?, unit, &mut bytes);
         Ok(producer.push(ring, credits, Kind::Data, &bytes[..count], 0)? as u64)
     }
 
@@ -115,7 +119,7 @@ impl End {
     /// of them count, or are kept; waits until that is known.
     #[cold]
     pub(super) fn decide(&self, tid: u32, tx: &Generation, begin: u64) -> Result<u64, Failure> {
-        let pushed = self.shared.producer.units() - begin;
+        let pushed = self.shared.producer.units().saturating_sub(begin);
         if tx.slices.keeping().is_some() {
             self.catch_up(tid, Has::Sending)?;
             return Ok(pushed);
@@ -123,7 +127,7 @@ impl End {
         let Some(arrived) = self.await_next(tx)? else { return Ok(pushed) };
         self.guarded(self.advance_sending(Some(begin)))?;
         self.catch_up(tid, Has::Sending)?;
-        Ok(arrived.clamp(begin, begin + pushed) - begin)
+        Ok(arrived.saturating_sub(begin).min(pushed))
     }
 
     /// Waits for the slices after `tx` where sending goes on, and returns what has arrived before; `None` if the circuit

@@ -93,7 +93,7 @@ impl End {
         self.shared.status.tx.store(next as u32, Relaxed);
         self.shared.kept.turn.store(kind as u32, Relaxed);
         if !goes_on || self.has_moved(tx) {
-            self.shared.kept.owed.store(sent + 1, Relaxed);
+            self.shared.kept.owed.store(sent.saturating_add(1), Relaxed);
             self.catch_up(tid, Has::Sending)?;
         }
         Ok(Moved { bytes: 0, wake })
@@ -120,8 +120,8 @@ impl End {
     /// (`SIOCOUTQ`, about).
     pub fn unconfirmed(&self) -> u64 {
         let producer = &self.shared.producer;
-        let owed = self.sent() - producer.units().min(self.sent());
-        producer.unconfirmed(&self.credits(self.generations.tx())).unwrap_or(0) + owed
+        let owed = self.sent().saturating_sub(producer.units());
+        producer.unconfirmed(&self.credits(self.generations.tx())).unwrap_or(0).saturating_add(owed)
     }
 
     /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
@@ -183,7 +183,7 @@ impl End {
             if !self.has_moved(tx) {
                 return Ok((done + pushed, wake));
             }
-            let counted = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(pushed);
+            let counted = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(pushed).min(pushed);
             done += counted;
             if counted == pushed || !(self.is_settled() || self.may_go_on(tid, Has::Sending)?) {
                 return Ok((done, wake));

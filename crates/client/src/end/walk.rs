@@ -17,9 +17,11 @@ pub(super) struct Walk<'a> {
 }
 
 impl End {
-    /// From `cursor` on; `None` if it is in a ring that this process does not have.
+    /// From `cursor` on, which other processes may have written; `None` if it is in a ring that this process does not have,
+    /// or nowhere in that ring.
     pub(super) fn walk(&self, cursor: Cursor) -> Option<Walk<'_>> {
         let at = self.generations.find(cursor.generation())?;
+        let cursor = cursor.checked(at.slices.ring_max, at.slices.rx_key)?;
         Some(Walk { end: self, at, cursor, began: cursor.position(), through: false })
     }
 }
@@ -49,7 +51,7 @@ impl<'a> Walk<'a> {
                 next => break next.map(|next| next.limit),
             }
         };
-        if self.cursor.position() - self.began >= self.cursor.cap() {
+        if self.cursor.position().saturating_sub(self.began) >= self.cursor.cap() {
             return Ok(None);
         }
         let Some(header) = self.cursor.look(self.ring())? else { return Ok(None) };

@@ -301,7 +301,7 @@ impl Job {
         while places.len() < RECORDS && bytes < left.min(PIECE) {
             let wanted = (left - bytes).min(PIECE - bytes);
             let Some(offer) = after.offer(&marks, credits, wanted, cpu)? else { break };
-            after.commit(&marks, credits, Kind::Data, offer, cpu);
+            after.commit(&marks, credits, Kind::Data, offer, cpu)?;
             places.push((offer.at, offer.len));
             bytes += offer.len;
         }
@@ -325,7 +325,7 @@ impl Job {
                 break;
             }
             let count = head.left.min(left - bytes).min(PIECE - bytes);
-            places.push((after.front(head), count));
+            places.push((after.front(ring, head)?, count));
             after.skip(head, count)?;
             bytes += count;
         }

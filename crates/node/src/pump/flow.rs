@@ -122,7 +122,8 @@ impl Flow {
 
     fn pass_data(&mut self, from: &Side, to: &Side, head: Head, cpu: u16) -> Result<u64, Fault> {
         self.stamp(from);
-        let source = (&from.leg.inbound, self.consumer.front(head));
+        let front = self.consumer.front(&from.leg.inbound, head).map_err(Fault::From)?;
+        let source = (&from.leg.inbound, front);
         let (ring, credits) = (&to.leg.outbound, &to.leg.inbound);
         let pushed = self.producer.forward(ring, credits, source, head.left, cpu).map_err(Fault::To)?;
         self.consumer.skip(head, pushed).map_err(Fault::From)?;

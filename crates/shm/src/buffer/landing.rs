@@ -1,7 +1,7 @@
 //! Where a far program says what it has written into a buffer that was offered to it.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use crosslane_wire::buffer::{LANDINGS, landing_at};
 
 /// Which lines behind a buffer are in use.
@@ -31,6 +31,8 @@ pub struct Landing<'a> {
     number: u32,
     word: &'a AtomicU64,
     seal: &'a AtomicU64,
+    /// Bytes that were offered with it.
+    most: AtomicU32,
 }
 
 impl<'a> Landing<'a> {
@@ -44,12 +46,23 @@ impl<'a> Landing<'a> {
         let [word, seal] = [at, at + 8].map(core::ptr::with_exposed_provenance_mut::<u64>);
         // SAFETY: mapped, the caller says; aligned, since buffers are whole pages; others reach it by atomics too.
         let (word, seal) = unsafe { (AtomicU64::from_ptr(word), AtomicU64::from_ptr(seal)) };
-        Some(Self { used, number, word, seal })
+        Some(Self { used, number, word, seal, most: AtomicU32::new(0) })
     }
 
     /// Its number, to be told with the offer.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// So many bytes are offered with it. Kept here, since what other processes write must not say how much of a buffer the
+    /// caller may believe.
+    pub fn limit(&self, bytes: u32) {
+        self.most.store(bytes, Relaxed);
+    }
+
+    /// Bytes that were offered with it last.
+    pub fn most(&self) -> u32 {
+        self.most.load(Relaxed)
     }
 
     /// What is said of what was written; what was written before is visible after.

@@ -1,13 +1,14 @@
 //! The end that reads records.
 
 use super::credit::{NO_RING, tagged};
-use super::{Cursor, Violation, address};
+use super::{Cursor, Violation, place};
 use crate::Load;
 use crate::account::{self, Function};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_CREDIT, FLAG_GROW, Header, Kind, is_open, length, mark, payload_at};
+use crosslane_wire::slice::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Looks at a front that moves, before a thread without the lock gives up.
@@ -130,14 +131,16 @@ impl Consumer {
     }
 
     /// Whether a record waits, without checking it: one load of the ring, for those who spin or scan, with or without
-    /// the lock. It is never missed, though it may be seen when another thread is just taking it.
+    /// the lock. It is never missed, though it may be seen when another thread is just taking it, and where the state
+    /// cannot be: that is worth a look.
     #[inline]
     pub fn arrived(&self, ring: &impl Load) -> bool {
         let expected = self.expected.load(Acquire);
         if expected == 0 {
             return true;
         }
-        let (word, at) = (self.word.load(Relaxed), address(self.offset.load(Acquire)));
+        let (word, offset) = (self.word.load(Relaxed), self.offset.load(Acquire));
+        let Ok(at) = place(ring.len(), offset, LINE) else { return true };
         let there = match word {
             0 => ring.load_u64(at) == expected,
             word if is_open(word) => self.has_more(ring, word),
@@ -182,7 +185,7 @@ impl Consumer {
             if expected == 0 {
                 return Err(DecodeError::Range("ring left in the middle of a change").into());
             }
-            if ring.load_u64(address(self.offset.load(Relaxed))) != expected {
+            if ring.load_u64(self.place(ring)?) != expected {
                 return Ok(None);
             }
         }
@@ -233,27 +236,39 @@ impl Consumer {
         let count = head.left.min(target.len());
         {
             let _span = COUNTED.then(|| account::receiving(Function::CopyOut));
-            ring.read(self.front(head), &mut target[..count]);
+            ring.read(self.front(ring, head)?, &mut target[..count]);
         }
         self.skip(head, count)?;
         Ok(count)
     }
 
-    /// Where in the slice the payload begins that is left of the front record, for which [`Self::head`] returned
-    /// `head`.
+    /// Where the front record begins.
     #[inline]
-    pub fn front(&self, head: Head) -> usize {
+    fn place(&self, ring: &impl Load) -> Result<usize, Violation> {
+        place(ring.len(), self.offset.load(Relaxed), LINE)
+    }
+
+    /// Where in the slice the payload begins that is left of the front record, for which [`Self::head`] returned
+    /// `head`. All of it lies in the slice.
+    #[inline]
+    pub fn front(&self, ring: &impl Load, head: Head) -> Result<usize, Violation> {
         let taken = self.taken.load(Relaxed);
         let prefix = u64::from(head.kind.prefix());
-        address(self.offset.load(Relaxed) + payload_at(head.left as u64 + taken + prefix) + prefix + taken)
+        let before = taken.saturating_add(prefix);
+        let len = before.saturating_add(head.left as u64);
+        let begin = payload_at(len);
+        let at = place(ring.len(), self.offset.load(Relaxed), begin.saturating_add(len))?;
+        Ok(at + usize::try_from(begin + before).unwrap_or(0))
     }
 
     /// What stands in front of the stream's bytes in the front record, for which [`Self::head`] returned `head`.
-    pub fn descriptor(&self, ring: &impl Load, head: Head) -> [u8; DESCRIPTOR as usize] {
+    pub fn descriptor(&self, ring: &impl Load, head: Head) -> Result<[u8; DESCRIPTOR as usize], Violation> {
         let mut bytes = [0; DESCRIPTOR as usize];
-        let len = head.left as u64 + self.taken.load(Relaxed) + u64::from(head.kind.prefix());
-        ring.read(address(self.offset.load(Relaxed) + payload_at(len)), &mut bytes);
-        bytes
+        let len = (head.left as u64).saturating_add(self.taken.load(Relaxed));
+        let begin = payload_at(len.saturating_add(u64::from(head.kind.prefix())));
+        let at = place(ring.len(), self.offset.load(Relaxed), begin + u64::from(DESCRIPTOR))?;
+        ring.read(at + usize::try_from(begin).unwrap_or(0), &mut bytes);
+        Ok(bytes)
     }
 
     /// As [`Self::take`] of `count` bytes, at most what is left, that the caller has copied from [`Self::front`].
@@ -262,7 +277,7 @@ impl Consumer {
         if count == head.left {
             return self.consume();
         }
-        self.taken.store(self.taken.load(Relaxed) + count as u64, Relaxed);
+        self.taken.store(self.taken.load(Relaxed).wrapping_add(count as u64), Relaxed);
         Ok(())
     }
 
@@ -300,8 +315,8 @@ impl Consumer {
     /// A peer that sends without credit could keep us busy for ever, and would overwrite what was not consumed.
     #[inline]
     pub(super) fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
-        let end = cursor.position + header.span();
-        if end - self.seen_given.load(Relaxed) <= cursor.cap {
+        let end = cursor.position.wrapping_add(header.span());
+        if end.wrapping_sub(self.seen_given.load(Relaxed)) <= cursor.cap {
             return Ok(());
         }
         self.check_given(end, cursor.cap)
@@ -311,7 +326,8 @@ impl Consumer {
     fn check_given(&self, end: u64, cap: u64) -> Result<(), Violation> {
         let given = self.given();
         self.seen_given.store(given, Relaxed);
-        match (end - given).checked_sub(cap) {
+        let Some(out) = end.checked_sub(given) else { return Err(Violation::State("credit that was given")) };
+        match out.checked_sub(cap) {
             None | Some(0) => Ok(()),
             Some(over) => Err(Violation::Overrun { over }),
         }
@@ -323,13 +339,14 @@ impl Consumer {
     #[inline(never)]
     fn note_ride(&self, ring: &impl Load, header: Header) -> Result<(), Violation> {
         let at = header.credit_at().ok_or(DecodeError::Range("record flags"))?;
-        let got = ring.load_u64(address(self.offset.load(Relaxed) + at));
+        let begin = place(ring.len(), self.offset.load(Relaxed), header.span())?;
+        let got = ring.load_u64(begin + usize::try_from(at).unwrap_or(0));
         let least = self.ridden.load(Relaxed);
         if got < least {
             return Err(Violation::Credit { got, least, most: u64::MAX });
         }
         self.ridden.store(got, Release);
-        if got - self.answered.load(Relaxed) >= self.step() {
+        if got.saturating_sub(self.answered.load(Relaxed)) >= self.step() {
             self.answered.store(got, Relaxed);
             self.offer();
         }
@@ -348,7 +365,7 @@ impl Consumer {
 
     /// Units of the stream that were taken.
     pub fn units(&self) -> u64 {
-        self.units.load(Relaxed) + self.taken.load(Relaxed)
+        self.units.load(Relaxed).wrapping_add(self.taken.load(Relaxed))
     }
 
     /// Like [`Self::cursor`], for threads without the lock. `None` if the front moves all the time.

@@ -137,7 +137,7 @@ impl Consumer {
     #[inline]
     pub fn give_credit(&self, peer: &impl Store, all: bool) -> bool {
         let position = self.position.load(Relaxed);
-        let due = position - self.sure(position);
+        let due = position.wrapping_sub(self.sure(position));
         if due == 0 || (!all && due < self.cap.load(Relaxed) / 4) {
             return false;
         }
@@ -162,21 +162,21 @@ impl Consumer {
     fn give_due(&self, peer: &impl Store, words: &impl Load) -> bool {
         let gave = self.give_or_offer_now(peer, words);
         let (position, cap) = (self.position.load(Relaxed), self.cap.load(Relaxed));
-        let next = self.given() + cap / 8;
-        let last = self.sure(position) + cap / 4;
+        let next = self.given().saturating_add(cap / 8);
+        let last = self.sure(position).saturating_add(cap / 4);
         self.due_at.store(if next > position { next.min(last) } else { last }, Relaxed);
         gave
     }
 
     fn give_or_offer_now(&self, peer: &impl Store, words: &impl Load) -> bool {
         let (position, cap) = (self.position.load(Relaxed), self.cap.load(Relaxed));
-        if position - self.sure(position) >= cap / 4 {
+        if position.wrapping_sub(self.sure(position)) >= cap / 4 {
             self.count_rides(peer, words);
         }
         if self.give_credit(peer, false) {
             return true;
         }
-        if position - self.given() >= cap / 8 {
+        if position.saturating_sub(self.given()) >= cap / 8 {
             self.offer();
         }
         false

@@ -1,6 +1,6 @@
 //! Looking at records without consuming them.
 
-use super::{Violation, address};
+use super::{Violation, place};
 use crate::Load;
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_GATHERED, FLAG_GROW, Header, Kind, mark, stamp, units};
@@ -68,7 +68,7 @@ impl Cursor {
             self.units = self.units.saturating_sub(self.pending);
         }
         self.taken = 0;
-        while self.position - start < self.cap {
+        while self.position.wrapping_sub(start) < self.cap {
             self.gap &= ring.load_u64(SRC_OFF) == 0;
             let Ok(Some(header)) = self.look(ring) else { break };
             self.pass(header);
@@ -97,7 +97,7 @@ impl Cursor {
 
     /// Moves over so many bytes of the record here, fewer than are left of it.
     pub fn take(&mut self, count: usize) {
-        self.taken += count as u64;
+        self.taken = self.taken.saturating_add(count as u64);
     }
 
     /// What of the record here, which [`Self::look`] returned, lies before unit `limit` of the stream, if it begins there:
@@ -119,7 +119,7 @@ impl Cursor {
     /// Whether a record lies here, or behind others, that is more than an announcement; at most once round.
     pub fn has_more(self, ring: &impl Load) -> bool {
         let (start, mut at) = (self.position, self.past_gap());
-        while at.position - start < at.cap {
+        while at.position.wrapping_sub(start) < at.cap {
             match at.look(ring) {
                 Ok(Some(header)) if header.kind == Kind::Filler => at.pass(header),
                 Ok(Some(header)) if header.kind == Kind::SrcAvail && header.bytes() == 0 => at.pass(header),
@@ -143,17 +143,17 @@ impl Cursor {
 
     /// The stamp of the record here; 0 if it has none or has not arrived. It may be a lie.
     pub fn stamp(&self, ring: &impl Load) -> u32 {
-        if ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
-            return 0;
+        match place(ring.len(), self.offset, LINE) {
+            Ok(at) if ring.load_u64(at) == mark(self.key, self.position) => stamp(ring.load_u64(at + 8)),
+            _ => 0,
         }
-        stamp(ring.load_u64(address(self.offset) + 8))
     }
 
     /// The record here, checked, if it has arrived and there is more of it than was taken, and nothing comes before it
     /// that is not in the ring.
     pub fn look(&mut self, ring: &impl Load) -> Result<Option<Header>, Violation> {
         loop {
-            if self.gap || ring.load_u64(address(self.offset)) != mark(self.key, self.position) {
+            if self.gap || ring.load_u64(self.place(ring)?) != mark(self.key, self.position) {
                 return Ok(None);
             }
             let header = self.check(ring)?;
@@ -169,13 +169,19 @@ impl Cursor {
 
     /// The word of the record here, whose mark was seen.
     pub(super) fn check(&self, ring: &impl Load) -> Result<Header, Violation> {
-        let word = ring.load_u64(address(self.offset) + 8);
+        let word = ring.load_u64(self.place(ring)? + 8);
         let header = Header::from_word(word, self.cap.saturating_sub(self.offset))?;
         let grows = header.flags & FLAG_GROW != 0;
-        if grows && self.cap * 2 > self.ring_max {
+        if grows && self.cap > self.ring_max / 2 {
             return Err(DecodeError::Range("ring growth").into());
         }
         Ok(header)
+    }
+
+    /// Where it lies in the slice.
+    #[inline]
+    fn place(&self, ring: &impl Load) -> Result<usize, Violation> {
+        place(ring.len(), self.offset, LINE)
     }
 
     /// Bytes of ring in use at this place.
@@ -184,8 +190,17 @@ impl Cursor {
     }
 
     /// Copies bytes of the stream out of the record here, which [`Self::look`] returned, from byte `skip` on.
-    pub fn read(&self, ring: &impl Load, header: Header, skip: usize, target: &mut [u8]) {
-        ring.read(address(self.offset + header.bytes_at()) + skip, target);
+    pub fn read(
+        &self,
+        ring: &impl Load,
+        header: Header,
+        skip: usize,
+        target: &mut [u8],
+    ) -> Result<(), Violation> {
+        let skipped = header.bytes_at() + skip as u64;
+        let begin = place(ring.len(), self.offset, skipped + target.len() as u64)?;
+        ring.read(begin + usize::try_from(skipped).unwrap_or(0), target);
+        Ok(())
     }
 
     /// Moves behind the record here, which [`Self::look`] returned, or to the end of what it has so far if it is open. What
@@ -196,13 +211,13 @@ impl Cursor {
             return;
         }
         self.gap |= header.kind == Kind::SrcAvail;
-        let end = self.offset + header.span();
-        self.position += header.span();
+        let end = self.offset.wrapping_add(header.span());
+        self.position = self.position.wrapping_add(header.span());
         self.units = self.units.saturating_add(units(header.kind, header.len));
         self.offset = if end < self.cap { end } else { 0 };
         if header.flags & FLAG_GROW != 0 {
             self.offset = self.cap;
-            self.cap *= 2;
+            self.cap = self.cap.saturating_mul(2);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! that only says whether appending pays.
 
 use super::producer::NO_STAMP;
-use super::{Consumer, Credits, Producer, Violation, address};
+use super::{Consumer, Credits, Producer, Violation, place};
 use crate::account::{self, Function};
 use crate::{Load, Store};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -23,7 +23,7 @@ impl Producer {
     /// Whether the receiver is surely behind, by the credit that was looked at last.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
-        self.position() - self.credit.load(Relaxed) >= self.cap() / 4 + BEHIND
+        self.position().wrapping_sub(self.credit.load(Relaxed)) >= self.cap() / 4 + BEHIND
     }
 
     /// Whether a small send to a receiver that seemed behind is appended, or left open for the next one.
@@ -43,43 +43,46 @@ impl Producer {
         let (word, offset, count) = (self.open.load(Relaxed), self.offset.load(Relaxed), bytes.len() as u64);
         let (before, after) = (length(word), length(word) + count);
         let more = span(after) - span(before);
-        if word == 0 || after > LONGEST_OPEN || offset + more >= self.cap() {
+        if word == 0 || after > LONGEST_OPEN || offset.saturating_add(more) >= self.cap() {
             return Ok(false);
         }
         let wanted = more + LINE;
         if more > 0 && self.room(credits, wanted)? < wanted {
             return Ok(false);
         }
-        let start = offset - span(before);
+        let start = place(ring.len(), offset.wrapping_sub(span(before)), span(after))?;
         {
             let _span = account::is_on().then(|| account::sending(Function::CopyIn));
-            ring.write(address(start + HEADER + before), bytes);
+            ring.write(start + usize::try_from(HEADER + before).unwrap_or(0), bytes);
         }
         // Our own state first: whoever takes over from a sender that is killed here goes on behind these bytes.
-        self.open.store(word + count, Relaxed);
-        self.units.store(self.units() + count, Relaxed);
-        self.position.store(self.position() + more, Release);
-        self.offset.store(offset + more, Relaxed);
+        let word = word.wrapping_add(count);
+        self.open.store(word, Relaxed);
+        self.units.store(self.units().wrapping_add(count), Relaxed);
+        self.position.store(self.position().wrapping_add(more), Release);
+        self.offset.store(offset.wrapping_add(more), Relaxed);
         ring.store_fence();
-        ring.store_u64(address(start) + 8, word + count);
+        ring.store_u64(start + 8, word);
         Ok(true)
     }
 
     /// Nothing more is appended to the last record: before the next one, and before bytes that go by another way than the
     /// ring.
     #[inline]
-    pub fn close(&self, ring: &impl Store) {
-        let word = self.open.load(Relaxed);
-        if word != 0 {
-            self.close_open(ring, word);
+    pub fn close(&self, ring: &impl Store) -> Result<(), Violation> {
+        match self.open.load(Relaxed) {
+            0 => Ok(()),
+            word => self.close_open(ring, word),
         }
     }
 
     #[cold]
-    fn close_open(&self, ring: &impl Store, word: u64) {
-        let start = self.offset.load(Relaxed) - span(length(word));
-        ring.store_u64(address(start) + 8, closed(word));
+    fn close_open(&self, ring: &impl Store, word: u64) -> Result<(), Violation> {
+        let taken = span(length(word));
+        let start = place(ring.len(), self.offset.load(Relaxed).wrapping_sub(taken), taken)?;
+        ring.store_u64(start + 8, closed(word));
         self.open.store(0, Relaxed);
+        Ok(())
     }
 }
 
@@ -93,7 +96,8 @@ impl Consumer {
     /// Whether the open record at the front, whose word was `word`, has more than was taken, or is closed.
     #[inline]
     pub(super) fn has_more(&self, ring: &impl Load, word: u64) -> bool {
-        let now = ring.load_u64(address(self.offset.load(Relaxed)) + 8);
+        let Ok(at) = place(ring.len(), self.offset.load(Relaxed), LINE) else { return true };
+        let now = ring.load_u64(at + 8);
         self.taken.load(Relaxed) < length(word) || length(now) != length(word) || !is_open(now)
     }
 
@@ -107,7 +111,7 @@ impl Consumer {
     ) -> Result<bool, Violation> {
         let before = Header::from_word(self.word.load(Relaxed), u64::MAX)?;
         let cursor = self.cursor();
-        let word = ring.load_u64(address(cursor.offset) + 8);
+        let word = ring.load_u64(place(ring.len(), cursor.offset, LINE)? + 8);
         let header = before.reread(word, cursor.cap.saturating_sub(cursor.offset));
         let is_same = header.as_ref().is_ok_and(|header| header.len == before.len && header.is_open());
         // In a ring that is no longer read there may be anything here.

@@ -1,7 +1,7 @@
 //! The end that writes records.
 
 use super::open::GATHERED;
-use super::{Credits, Violation, address};
+use super::{Credits, Violation, place};
 use crate::account::{self, Function};
 use crate::{Inbound, Outbound, Store, clock};
 use core::ops::Range;
@@ -26,6 +26,9 @@ pub const ANNOUNCED: usize = 968;
 pub(super) const CONTENT: u32 = 0;
 pub(super) const FULL: u32 = 1;
 pub(super) const PRESSED: u32 = 2;
+
+/// In an offset: a record is being shown to the receiver, and the state does not say so yet.
+const TORN: u64 = 1;
 
 /// What records are stamped with: nothing, the time when they are written, else this stamp.
 pub(super) const NO_STAMP: u32 = 0;
@@ -223,7 +226,7 @@ impl Producer {
             self.put(ring, credits, (kind, gathers), offer.len as u64, cpu, |at| {
                 let _span = COUNTED.then(|| account::sending(Function::CopyIn));
                 fill(at, done..done + offer.len);
-            });
+            })?;
             done += offer.len;
         }
         Ok(done)
@@ -240,7 +243,8 @@ impl Producer {
         cpu: u16,
     ) -> Result<Option<Offer>, Violation> {
         let wanted = span((left as u64).min(MAX_PAYLOAD)) + LINE;
-        loop {
+        // A ring doubles a few times at most.
+        for _ in 0..u64::BITS {
             let whole = self.room(credits, wanted)?;
             let room = whole.saturating_sub(LINE);
             if room < LINE {
@@ -248,21 +252,33 @@ impl Producer {
                 if whole < LINE || !self.grows_now() {
                     return Ok(None);
                 }
-                self.jump(ring, credits, cpu);
+                self.jump(ring, credits, cpu)?;
                 continue;
             }
             if room + LINE < wanted {
                 self.was_full();
             }
             let len = self.fitting(room).min(left);
-            let at = address(self.offset.load(Relaxed) + payload_at(len as u64));
-            return Ok(Some(Offer { at, len }));
+            if len == 0 {
+                break;
+            }
+            let begin = payload_at(len as u64);
+            let at = place(ring.len(), self.offset.load(Relaxed), begin + len as u64)?;
+            return Ok(Some(Offer { at: at + usize::try_from(begin).unwrap_or(0), len }));
         }
+        Err(Violation::State("room in the ring"))
     }
 
     /// Pushes the record of what [`Self::offer`] offered last, whose payload lies there already.
-    pub fn commit(&self, ring: &impl Store, credits: &impl Credits, kind: Kind, offer: Offer, cpu: u16) {
-        self.put(ring, credits, (kind, false), offer.len as u64, cpu, |_| {});
+    pub fn commit(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        kind: Kind,
+        offer: Offer,
+        cpu: u16,
+    ) -> Result<(), Violation> {
+        self.put(ring, credits, (kind, false), offer.len as u64, cpu, |_| {})
     }
 
     /// Pushes one whole message as one record, or nothing if there is no room for it now: `Ok(false)`.
@@ -275,7 +291,7 @@ impl Producer {
         cpu: u16,
     ) -> Result<bool, Violation> {
         assert!(bytes.len() as u64 <= MAX_PACKET, "message does not fit a record");
-        let to_end = self.cap() - self.offset.load(Relaxed);
+        let to_end = self.to_end();
         let whole = span(bytes.len() as u64);
         let filler = if to_end < whole { to_end } else { 0 };
         let wanted = whole + filler + LINE;
@@ -285,9 +301,9 @@ impl Producer {
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, credits, (Kind::Filler, false), payload_of(filler), cpu, |_| {});
+            self.put(ring, credits, (Kind::Filler, false), payload_of(filler), cpu, |_| {})?;
         }
-        self.put(ring, credits, (Kind::Message, false), bytes.len() as u64, cpu, |at| ring.write(at, bytes));
+        self.put(ring, credits, (Kind::Message, false), bytes.len() as u64, cpu, |at| ring.write(at, bytes))?;
         Ok(true)
     }
 
@@ -304,7 +320,7 @@ impl Producer {
     ) -> Result<bool, Violation> {
         assert!(bytes.len() <= ANNOUNCED, "an announcement carries few bytes");
         let len = descriptor.len() + bytes.len();
-        let to_end = self.cap() - self.offset.load(Relaxed);
+        let to_end = self.to_end();
         let whole = span(len as u64);
         let filler = if to_end < whole { to_end } else { 0 };
         let wanted = whole + filler + LINE;
@@ -312,12 +328,12 @@ impl Producer {
             return Ok(false);
         }
         if filler > 0 {
-            self.put(ring, credits, (Kind::Filler, false), payload_of(filler), cpu, |_| {});
+            self.put(ring, credits, (Kind::Filler, false), payload_of(filler), cpu, |_| {})?;
         }
         self.put(ring, credits, (kind, false), len as u64, cpu, |at| {
             ring.write(at, descriptor);
             ring.write(at + descriptor.len(), bytes);
-        });
+        })?;
         Ok(true)
     }
 
@@ -342,7 +358,7 @@ impl Producer {
         if self.room(credits, LINE)? < LINE {
             return Ok(false);
         }
-        self.put(ring, credits, (kind, false), 0, cpu, |_| {});
+        self.put(ring, credits, (kind, false), 0, cpu, |_| {})?;
         Ok(true)
     }
 
@@ -356,35 +372,41 @@ impl Producer {
         len: u64,
         cpu: u16,
         fill: impl FnOnce(usize),
-    ) {
+    ) -> Result<(), Violation> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let mut header = Header { len, kind, flags: 0, cpu };
-        let at_end = self.offset.load(Relaxed) + header.span() == self.cap();
+        let at_end = self.to_end() == header.span();
         let grow = at_end && self.grows_now();
         if gathers && !at_end {
             header.flags = FLAG_OPEN;
         }
-        self.write(ring, credits, header, grow, fill);
+        self.write(ring, credits, header, grow, fill)
     }
 
     /// Goes on behind the ring's present end, which must be below the limit, by the line that was kept back: a
     /// program that sends more than the ring holds to one that reads late is not held up before the limit.
-    fn jump(&self, ring: &impl Store, credits: &impl Credits, cpu: u16) {
-        self.write(ring, credits, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, true, |_| {});
+    fn jump(&self, ring: &impl Store, credits: &impl Credits, cpu: u16) -> Result<(), Violation> {
+        self.write(ring, credits, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, true, |_| {})
     }
 
-    /// Stores credit into the record that is written next, if any is to ride and there is a place for it.
+    /// Stores credit into the record that is written next, at `begin` in the slice, if any is to ride and there is a place
+    /// for it. The record ends at position `after`.
     #[cold]
     #[inline(never)]
-    fn load_credit(&self, ring: &impl Store, credits: &impl Credits, header: &mut Header) {
-        let (offset, after) = (self.offset.load(Relaxed), self.position() + header.span());
+    fn load_credit(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        header: &mut Header,
+        (begin, after): (usize, u64),
+    ) {
         if !header.is_open()
             && let Some(place) = header.credit_at()
             && let Some(credit) = credits.ride(self.generation(), after)
         {
             header.flags |= FLAG_CREDIT;
-            ring.store_u64(address(offset + place), credit);
-            self.rides.store(self.rides.load(Relaxed) + 1, Relaxed);
+            ring.store_u64(begin + usize::try_from(place).unwrap_or(0), credit);
+            self.rides.store(self.rides.load(Relaxed).wrapping_add(1), Relaxed);
         }
     }
 
@@ -397,25 +419,25 @@ impl Producer {
         mut header: Header,
         grow: bool,
         fill: impl FnOnce(usize),
-    ) {
+    ) -> Result<(), Violation> {
         let (offset, cap, position) = (self.offset.load(Relaxed), self.cap(), self.position());
-        let (end, after) = (offset + header.span(), position + header.span());
+        let at = place(ring.len(), offset, header.span())?;
+        let (end, after) = (offset.wrapping_add(header.span()), position.wrapping_add(header.span()));
         let mut next = if end == cap { 0 } else { end };
         if grow {
             header.flags |= FLAG_GROW;
             next = cap;
-            self.cap.store(cap * 2, Relaxed);
+            self.cap.store(cap.wrapping_mul(2), Relaxed);
             if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {
                 self.barrier.store(after, Relaxed);
             }
             self.demand.store(CONTENT, Relaxed);
         }
-        let at = address(offset);
-        self.close(ring);
+        self.close(ring)?;
         if credits.is_offered() {
-            self.load_credit(ring, credits, &mut header);
+            self.load_credit(ring, credits, &mut header, (at, after));
         }
-        fill(address(offset + header.payload_at()));
+        fill(at + usize::try_from(header.payload_at()).unwrap_or(0));
         let word = header.to_word();
         let word = match self.stamping.load(Relaxed) {
             NO_STAMP => word,
@@ -424,13 +446,17 @@ impl Producer {
         };
         ring.store_u64(at + 8, word);
         ring.store_fence();
+        // Whoever takes over from a sender that is killed from here on finds no line's offset, and ends the stream: nobody
+        // could tell whether the record is there.
+        self.offset.store(offset | TORN, Relaxed);
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
-        let sent = self.units() + units(header.kind, header.len);
+        let sent = self.units().wrapping_add(units(header.kind, header.len));
         self.units.store(sent, Relaxed);
         if header.is_open() {
             self.open.store(word, Relaxed);
         }
         self.position.store(after, Release);
-        self.offset.store(next, Relaxed);
+        self.offset.store(next, Release);
+        Ok(())
     }
 }

@@ -76,7 +76,11 @@ impl Producer {
     fn room_at(&self, position: u64, credit: u64) -> u64 {
         let (cap, barrier) = (self.cap(), self.barrier.load(Relaxed));
         let room = cap.saturating_sub(position.saturating_sub(credit));
-        if credit < barrier { room.min((barrier + cap / 2).saturating_sub(position)) } else { room }
+        if credit < barrier {
+            room.min(barrier.saturating_add(cap / 2).saturating_sub(position))
+        } else {
+            room
+        }
     }
 
     pub(super) fn reload_credit(&self, credits: &impl Credits) -> Result<(), Violation> {
@@ -102,9 +106,15 @@ impl Producer {
         Ok(got)
     }
 
+    /// Bytes from the place of the next record to the ring's end.
+    #[inline]
+    pub(super) fn to_end(&self) -> u64 {
+        self.cap().saturating_sub(self.offset.load(Relaxed))
+    }
+
     /// Payload of the longest record that fits `room` and the way to the ring's end.
     pub(super) fn fitting(&self, room: u64) -> usize {
-        let to_end = self.cap() - self.offset.load(Relaxed);
+        let to_end = self.to_end();
         usize::try_from(payload_of(room.min(to_end)).min(MAX_PAYLOAD)).unwrap_or(0)
     }
 }

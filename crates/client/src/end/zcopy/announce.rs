@@ -8,6 +8,7 @@ use super::super::moving::Has;
 use super::{End, Failure};
 use core::cmp::Ordering;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::ring::Violation;
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Announced, Cancel, Mode, Open, Progress};
 use crosslane_wire::record::Kind;
@@ -17,6 +18,8 @@ use crosslane_wire::{BufferId, WaiterId};
 
 /// Bytes that the announcing record carries itself, as Combined mode demands that it carries some.
 const CARRIED: usize = 64;
+/// How often an announcement is taken back that is still there: the stream may move each time.
+const TRIES: u32 = 1000;
 /// Bytes below which an announcement is not worth its record.
 const LEAST: usize = 4096;
 
@@ -157,8 +160,9 @@ impl End {
             let counted = self.decide(tid, tx, begin)?;
             if zcopy.open().find(sequence).is_none() {
                 zcopy.result(sequence).store(0, Relaxed);
-                add(&self.shared.counters.tx_bytes, usize::try_from(counted).unwrap_or(0));
-                return Ok(Attempt::Over(usize::try_from(counted).unwrap_or(0), wake));
+                let counted = usize::try_from(counted).unwrap_or(0).min(carried.len() + rest.len());
+                add(&self.shared.counters.tx_bytes, counted);
+                return Ok(Attempt::Over(counted, wake));
             }
         }
         Ok(Attempt::Open(open, wake))
@@ -216,7 +220,7 @@ impl End {
             return Ok(true);
         }
         let waiting = producer.unconfirmed(&tx.slices.inbound).map_err(Failure::from);
-        let consumed = producer.position() - self.guarded(waiting)?;
+        let consumed = producer.position().saturating_sub(self.guarded(waiting)?);
         // The announcing record itself is consumed before what it announces.
         let past = consumed > zcopy.off_at.load(Relaxed);
         if past {
@@ -248,7 +252,10 @@ impl End {
     /// call's bytes do.
     pub fn withdraw(&self, tid: u32, open: &Announcement) -> Result<usize, Failure> {
         let _guard = self.lock_sending(tid)?;
-        while self.shared.zcopy.open().find(open.what.sequence).is_some() {
+        for _ in 0..TRIES {
+            if self.shared.zcopy.open().find(open.what.sequence).is_none() {
+                return self.counted(open);
+            }
             let tx = self.generations.tx();
             if tx.number() != open.generation || self.has_moved(tx) {
                 // The daemons count what has arrived.
@@ -257,7 +264,7 @@ impl End {
             }
             self.take_back_open(tid)?;
         }
-        self.counted(open)
+        self.guarded(Err(Violation::State("what is announced").into()))
     }
 
     /// With the lock of sending: takes back whatever is announced. `Ok(false)`: the stream moves, something is announced
@@ -314,6 +321,9 @@ impl End {
             self.break_off(libc::ECONNRESET);
             return Err(Failure::Reset);
         };
+        if fetched > open.what.len {
+            return self.guarded(Err(Violation::State("bytes that were fetched").into()));
+        }
         let (sent, fetched) = (&self.shared.sent, fetched as usize);
         add(&sent.read_zcopy, fetched);
         add(&sent.spared, fetched);

@@ -63,7 +63,7 @@ impl End {
         let (sequence, done) = (source.sequence.load(Relaxed), source.done.load(Relaxed));
         let wanted = consumer.elsewhere().min(PIECE).min(target.len() as u64);
         let (rx, count) = (self.generations.rx(), usize::try_from(wanted).unwrap_or(0));
-        let at = source.at.load(Relaxed) + u64::from(done);
+        let at = source.at.load(Relaxed).saturating_add(done.into());
         // A source that announces on although it was told not to has nobody asked for its buffers.
         let reached = self.shared.zcopy.refusals.load(Relaxed) < REFUSALS && {
             let _span = account::receiving(Function::CopyOut);
@@ -80,7 +80,7 @@ impl End {
         if !self.still_counts(wanted)? {
             return Ok(0);
         }
-        let after = done + u32::try_from(wanted).unwrap_or(0);
+        let after = done.saturating_add(u32::try_from(wanted).unwrap_or(0));
         let mut confirm = Confirm::new(sequence, done, after);
         let fetched = self.run(rx, |loaded| confirm.step(loaded))?;
         rx.slices.outbound.fence();
@@ -166,7 +166,7 @@ impl End {
     /// to be announced (ModeChange to Buffered).
     #[cold]
     fn note_refusal(&self) {
-        if self.shared.zcopy.refusals.fetch_add(1, Relaxed) + 1 >= REFUSALS {
+        if self.shared.zcopy.refusals.fetch_add(1, Relaxed).saturating_add(1) >= REFUSALS {
             self.generations.rx().slices.outbound.store_u64(MODE, 1);
         }
     }

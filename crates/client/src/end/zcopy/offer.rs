@@ -5,7 +5,7 @@ use super::{End, Failure, Generation, Line};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_shm::Load;
 use crosslane_shm::buffer::{Landing, Located};
-use crosslane_shm::ring::ANNOUNCED;
+use crosslane_shm::ring::{ANNOUNCED, Violation};
 use crosslane_stream::zcopy::{Announced, TakeBack, landed};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
@@ -43,6 +43,7 @@ impl End {
         let descriptor = descriptor.encode();
         let begin = producer.units();
         zcopy.last_sink.store(sequence, Relaxed);
+        line.limit(len);
         zcopy.offered_len.store(len, Relaxed);
         zcopy.offered_in.store(tx.number(), Relaxed);
         zcopy.offered.store(sequence, Relaxed);
@@ -99,7 +100,7 @@ impl End {
             return Ok(None);
         }
         let bytes = self.guarded(landed(self.offered(), said).map_err(Failure::from))?;
-        self.end_offer(bytes)
+        self.end_offer(bytes, line)
     }
 
     /// Takes back what is offered; waits while the far side writes into it. Returns how many bytes it has written, if it
@@ -113,7 +114,7 @@ impl End {
         let at = self.offered_at().ok_or(Failure::Reset)?;
         let bytes = self.run_with(at, Line::Near(line), |loaded| back.step(loaded));
         let bytes = self.guarded(bytes)?;
-        self.end_offer(bytes)
+        self.end_offer(bytes, line)
     }
 
     fn offered(&self) -> Announced {
@@ -121,8 +122,12 @@ impl End {
         Announced { sequence: zcopy.offered.load(Relaxed), len: zcopy.offered_len.load(Relaxed) }
     }
 
-    /// With the lock of receiving: the offer is over, and `bytes` were written.
-    fn end_offer(&self, bytes: Option<u32>) -> Result<Option<usize>, Failure> {
+    /// With the lock of receiving: the offer is over, and `bytes` were written. Of more than was offered with `line` the caller
+    /// must not hear.
+    fn end_offer(&self, bytes: Option<u32>, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
+        if bytes.is_some_and(|bytes| bytes > line.most()) {
+            return self.guarded(Err(Violation::State("bytes that were offered").into()));
+        }
         let count = self.count_landed(bytes);
         // Another one is made only now.
         self.shared.zcopy.offered.store(0, Release);

@@ -48,7 +48,7 @@ impl End {
         let wake = self.data_bell(tx);
         if self.has_moved(tx) {
             let counted = self.decide(tid, tx, begin)?;
-            return Ok(Some((usize::try_from(counted).unwrap_or(0), wake)));
+            return Ok(Some((usize::try_from(counted).unwrap_or(0).min(done), wake)));
         }
         add(&self.shared.sent.write_zcopy, done);
         Ok(Some((done, wake)))
@@ -70,7 +70,7 @@ impl End {
         }
         let most = (what.len as usize).min(total(buffers) - skip);
         let done = write(far, sink.at.load(Relaxed), buffers, skip, most);
-        producer.close(&tx.slices.outbound);
+        producer.close(&tx.slices.outbound)?;
         producer.count(done as u64);
         tx.slices.outbound.store_fence();
         // First for the daemon there: what its program has taken is counted, should the circuit be lost just now.
@@ -92,7 +92,7 @@ fn write(far: &FarBuffer, at: u64, buffers: &[IoSlice<'_>], mut skip: usize, mos
         };
         skip = 0;
         let piece = &rest[..rest.len().min(most - done)];
-        if far.copy_in(at + done as u64, piece).is_err() {
+        if far.copy_in(at.saturating_add(done as u64), piece).is_err() {
             break;
         }
         done += piece.len();
