@@ -53,6 +53,13 @@ pub(crate) const TARGETS: &[Target] = &[
     ),
     target("far_side", "crates/client/tests/moving/words.rs", "anything_from_the_far_side_of_an_end", 2048)
         .fresh(3000),
+    target(
+        "shared_state",
+        "crates/client/tests/moving/sharer.rs",
+        "anything_in_the_state_that_an_end_shares",
+        2048,
+    )
+    .fresh(3000),
     target("metrics_port", "crates/node/tests/fuzz/metrics.rs", "anything_at_the_metrics_port", 1024),
 ];
 

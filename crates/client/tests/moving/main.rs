@@ -7,6 +7,7 @@ mod hammer;
 mod lies;
 mod offers;
 mod rig;
+mod sharer;
 mod still;
 mod traffic;
 mod words;

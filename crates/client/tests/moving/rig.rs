@@ -170,6 +170,11 @@ impl Host {
         End::begin(grant, &self.life, self).unwrap()
     }
 
+    /// The memory of its program's state.
+    pub(crate) fn state(&self) -> &OwnedFd {
+        self.view.memory()
+    }
+
     /// The end as another process has it that knows this generation first.
     pub(crate) fn hold(&'static self, generation: usize) -> End {
         End::resume(self.grant(generation), &self.life, self)

@@ -2,7 +2,7 @@
 //! the program. No call panics, waits for long, or moves bytes where they do not belong.
 
 use crate::forged::Forger;
-use crate::rig::{Rig, bytes, receive, send, tid};
+use crate::rig::{Rig, bytes, send, tid};
 use crate::zcopy::{Registered, registered};
 use bolero::TypeGenerator;
 use crosslane_client::buffers::{Landing, OpenBuffer, locate_bytes};
@@ -19,14 +19,14 @@ use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
 /// What an end that stays away holds one call up for, at most, with time to spare.
-const SOON: Duration = Duration::from_secs(15);
+pub(crate) const SOON: Duration = Duration::from_secs(15);
 /// Bytes of the buffer that ends announce, and of the one that they offer.
-const SOURCE: usize = 20_000;
-const PLACE: usize = 8192;
+pub(crate) const SOURCE: usize = 20_000;
+pub(crate) const PLACE: usize = 8192;
 /// Largest call, bytes.
 const MOST: usize = 70_000;
 /// Bytes of the ring of each circuit.
-const RING_BYTES: usize = 1 << 17;
+pub(crate) const RING_BYTES: usize = 1 << 17;
 
 #[derive(Clone, Debug, TypeGenerator)]
 enum Step {
@@ -57,7 +57,7 @@ enum Step {
 }
 
 #[derive(Clone, Debug, TypeGenerator)]
-enum Call {
+pub(crate) enum Call {
     Send(u32),
     Receive(u32),
     Peek(u16),
@@ -71,6 +71,7 @@ enum Call {
     Withdraw,
     WantRoom(u32),
     Refresh,
+    EndSending,
 }
 
 #[derive(Clone, Copy, Debug, TypeGenerator)]
@@ -116,7 +117,7 @@ impl Which {
 }
 
 #[derive(Clone, Copy, Debug, TypeGenerator)]
-enum Value {
+pub(crate) enum Value {
     /// About an announcement of this number, so many bytes.
     Sequence(u8, u32),
     Small(u8),
@@ -125,7 +126,7 @@ enum Value {
 }
 
 impl Value {
-    fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         match self {
             Self::Sequence(sequence, bytes) => word((sequence % 8).into(), bytes),
             Self::Small(value) => value.into(),
@@ -143,8 +144,8 @@ enum Of {
 }
 
 /// A stream of which both sides are lied to.
-struct Stream<'a> {
-    rig: Rig,
+pub(crate) struct Stream<'a> {
+    pub(crate) rig: Rig,
     source: &'a Registered,
     place: &'static OpenBuffer,
     /// A line behind it for the offers of each end.
@@ -152,7 +153,12 @@ struct Stream<'a> {
     opens: Vec<(usize, Announcement)>,
 }
 
-impl Stream<'_> {
+impl<'a> Stream<'a> {
+    pub(crate) fn new(rig: Rig, source: &'a Registered, place: &'static OpenBuffer) -> Self {
+        let lines = [place.landing().unwrap(), place.landing().unwrap()];
+        Self { rig, source, place, lines, opens: Vec::new() }
+    }
+
     fn act(&mut self, step: &Step) -> Result<(), Failure> {
         match step {
             Step::Call(end, call) => return self.call(usize::from(*end), call),
@@ -196,21 +202,28 @@ impl Stream<'_> {
     }
 
     /// The stream goes over to another circuit; what the daemons say has arrived may be a lie.
-    fn change(&self, retained: bool, lies: Option<(u32, u32)>) {
+    pub(crate) fn change(&self, retained: bool, lies: Option<(u32, u32)>) {
         let mut mover = self.rig.mover();
         mover.lose();
         let told = lies.map_or([0, 0], |(client, server)| [client.into(), server.into()]);
         mover.find_with(RING_BYTES as u64, retained, told, told);
     }
 
-    fn call(&mut self, index: usize, call: &Call) -> Result<(), Failure> {
+    pub(crate) fn call(&mut self, index: usize, call: &Call) -> Result<(), Failure> {
         let (end, line) = (&self.rig.ends[index], &self.lines[index]);
         match call {
-            Call::Send(len) => return send(end, &bytes(0, *len as usize % MOST)).map(drop),
-            Call::Receive(len) => return receive(end, *len as usize % MOST).map(drop),
+            Call::Send(len) => {
+                let len = *len as usize % MOST;
+                assert!(send(end, &bytes(0, len))? <= len);
+            }
+            Call::Receive(len) => {
+                let mut target = vec![0; *len as usize % MOST];
+                let moved = end.try_receive(tid(), &mut [IoSliceMut::new(&mut target)])?;
+                assert!(moved.bytes <= target.len());
+            }
             Call::Peek(len) => {
                 let mut target = vec![0; usize::from(*len)];
-                return end.try_peek(tid(), &mut [IoSliceMut::new(&mut target)]).map(drop);
+                assert!(end.try_peek(tid(), &mut [IoSliceMut::new(&mut target)])? <= target.len());
             }
             Call::Unread => return end.unread(tid()).map(drop),
             Call::Ready => {
@@ -234,6 +247,7 @@ impl Stream<'_> {
             Call::Withdraw => return self.settle(true),
             Call::WantRoom(waiter) => drop(end.want_room(WaiterId(*waiter))),
             Call::Refresh => end.refresh(tid()),
+            Call::EndSending => drop(end.turn(tid(), Kind::DisConn)?),
         }
         Ok(())
     }
@@ -263,7 +277,7 @@ fn placed(end: &End, bytes: &[u8]) -> (BufferId, u64) {
 }
 
 /// Each stream leaves some descriptors behind.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -277,9 +291,7 @@ fn anything_from_the_far_side_of_an_end() {
     let held = std::panic::AssertUnwindSafe((source, place));
     bolero::check!().with_shrink_time(Duration::ZERO).with_type::<Vec<Step>>().for_each(|steps| {
         let (source, place) = &*held;
-        let lines = [place.landing().unwrap(), place.landing().unwrap()];
-        let mut stream =
-            Stream { rig: Rig::new(RING_BYTES as u64, false), source, place, lines, opens: Vec::new() };
+        let mut stream = Stream::new(Rig::new(RING_BYTES as u64, false), source, place);
         for step in steps {
             let start = Instant::now();
             let outcome = stream.act(step);
