@@ -182,9 +182,24 @@ impl Session {
     /// Says `Hello` as a tool: a program without streams.
     pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
         let hello = Request::Hello { version: crosslane_wire::PROTOCOL_VERSION, program: program.to_owned() };
-        match self.request(&hello, &[])?.0 {
+        let answer = match self.request(&hello, &[]) {
+            Err(SessionError::Lost(errno)) => self.last_words(errno),
+            answer => answer,
+        };
+        match answer?.0 {
             Reply::Error { text } => Err(SessionError::Refused(text)),
             reply => Ok(reply),
+        }
+    }
+
+    /// Why the daemon has closed the session: it says so first, and the kernel tells us last. It may have read nothing that we
+    /// sent, which counts as a reset, told before what lies in the queue.
+    fn last_words(&self, errno: Errno) -> Result<(Reply, Vec<OwnedFd>), SessionError> {
+        let ask = || self.receive(RecvFlags::DONTWAIT);
+        match (errno, ask()) {
+            (_, Ok(answer)) => Ok(answer),
+            (Errno::PIPE, Err(SessionError::Lost(Errno::CONNRESET))) => ask().map_err(|_| errno.into()),
+            _ => Err(errno.into()),
         }
     }
 
