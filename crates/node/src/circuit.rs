@@ -77,7 +77,7 @@ impl Host {
         self.counters.violations += 1;
         let tuple = self.circuits.get(circuit).map(|end| end.tuple.to_string());
         let why: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
-        tracing::warn!(%circuit, tuple, program = %parts.program, %why, "stream broken off: far end broke the protocol");
+        tracing::warn!(uid = parts.uid, %circuit, tuple, program = %parts.program, %why, "stream broken off: far end broke the protocol");
     }
 
     /// Breaks off ends that no listener will ever accept.

@@ -164,7 +164,8 @@ impl Host {
             return;
         }
         if why == Refusal::NoMemory {
-            tracing::warn!("a neighbour has no window memory left; the connection uses TCP");
+            let uid = self.parts.get(&circuit).map(|parts| parts.uid);
+            tracing::warn!(uid, "a neighbour has no window memory left; the connection uses TCP");
         }
         self.answer_dial(circuit, Plain::Refused(why));
         self.circuits.give_up(circuit);

@@ -69,7 +69,8 @@ impl Host {
             None => return None,
         };
         if gone && looks + 1 >= PROOF {
-            tracing::info!(%circuit, %local, %remote, "nobody holds this end any more");
+            let uid = self.parts.get(&circuit).map(|parts| parts.uid);
+            tracing::info!(uid, %circuit, %local, %remote, "nobody holds this end any more");
             self.close_end(circuit, false);
             return None;
         }

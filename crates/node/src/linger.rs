@@ -53,7 +53,8 @@ impl Host {
             let sent = self.parts.get(&circuit).and_then(|parts| parts.sent);
             let whole = sent.is_none_or(|sent| self.send_rest(circuit, arrived, sent));
             if !whole {
-                tracing::warn!(%circuit, "what a program sent before it left is lost; the stream is broken off");
+                let uid = self.parts.get(&circuit).map(|parts| parts.uid);
+                tracing::warn!(uid, %circuit, "what a program sent before it left is lost; the stream is broken off");
             }
             self.circuits.finish(circuit, !whole);
         }

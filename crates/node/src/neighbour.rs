@@ -104,7 +104,7 @@ impl Host {
             | Control::Proven { .. }
             | Control::Closed { .. } => {
                 let outcome = self.circuits.handle_message(port, message);
-                self.note_contradiction(outcome);
+                self.note_contradiction(port, outcome);
             }
             Control::WantBell { channel, waiter } => self.handle_want_bell(port, channel, waiter),
             Control::Bell { waiter, doorbell } => self.handle_bell(port, waiter, doorbell),
@@ -132,10 +132,10 @@ impl Host {
     }
 
     /// The neighbour contradicts what was before: that circuit is left as it is, and it is counted.
-    fn note_contradiction(&mut self, outcome: Result<(), Contradiction>) {
+    fn note_contradiction(&mut self, port: PortId, outcome: Result<(), Contradiction>) {
         if let Err(error) = outcome {
             self.counters.violations += 1;
-            tracing::warn!(%error, "neighbour breaks the protocol");
+            tracing::warn!(port = port.0, %error, "neighbour breaks the protocol");
         }
     }
 

@@ -28,8 +28,9 @@ impl Host {
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.lost_at.get_or_insert(now);
         }
+        let uid = self.parts.get(&circuit).map(|parts| parts.uid);
         if let Some(end) = self.circuits.get(circuit) {
-            tracing::info!(%circuit, tuple = %end.tuple, "circuit is lost; the stream looks for another");
+            tracing::info!(uid, %circuit, tuple = %end.tuple, "circuit is lost; the stream looks for another");
         }
     }
 
@@ -209,7 +210,8 @@ impl Host {
         if let Some(lost_at) = parts.lost_at.take() {
             self.counters.moved(now.saturating_sub(lost_at));
         }
-        tracing::info!(%circuit, tuple = %end.tuple, hops = end.hops, generation = end.generation, "stream goes on");
+        let uid = parts.uid;
+        tracing::info!(uid, %circuit, tuple = %end.tuple, hops = end.hops, generation = end.generation, "stream goes on");
         parts.tried.clear();
         self.wake_holders(circuit);
     }

@@ -62,7 +62,7 @@ impl Host {
         if std::mem::take(&mut cable.standing.silent)
             && let Some(peer) = cable.agreement().map(|agreement| agreement.peer)
         {
-            tracing::info!(%peer, "the neighbour answers again");
+            tracing::info!(port = port.0, %peer, "the neighbour answers again");
             self.links.handle_cable_up(port, peer);
         }
     }
@@ -134,7 +134,7 @@ impl Host {
                 }
                 Some(asked) if now.saturating_sub(asked) >= SILENCE && !cable.standing.silent => {
                     cable.standing.silent = true;
-                    tracing::warn!(%peer, "the neighbour does not answer; streams through it take other ways");
+                    tracing::warn!(port = port.0, %peer, "the neighbour does not answer; streams through it take other ways");
                     self.links.handle_cable_down(port);
                     self.circuits.handle_silence(port, peer);
                 }

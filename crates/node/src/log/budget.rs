@@ -1,69 +1,123 @@
-//! How often each place in the source may log.
+//! How often each place in the source may log, and how much of that each user and neighbour may cause: one that is noisy hides
+//! no line that another causes.
 
+use super::who::Who;
 use std::collections::HashMap;
 use std::time::Duration;
 use tracing::callsite::Identifier;
 use tracing::{Level, Metadata};
 
-/// How many lines may come at once, and how many a second after that.
+/// How many lines may come at once, and how long it takes until there may be one more.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     burst: u32,
-    second: u32,
+    worth: Duration,
 }
 
 /// What anybody reads.
-const NEWS: Rate = Rate { burst: 50, second: 2 };
+const NEWS: Rate = Rate { burst: 50, worth: Duration::from_millis(500) };
+/// Those of it that one user or neighbour causes.
+const NEWS_OF_ONE: Rate = Rate { burst: 20, worth: Duration::from_secs(5) };
 /// `debug` and `trace`, which somebody has asked for.
-const DETAILS: Rate = Rate { burst: 2000, second: 50 };
+const DETAILS: Rate = Rate { burst: 2000, worth: Duration::from_millis(20) };
+/// Users and neighbours that have budgets of their own at a place; all others share the place's.
+const ONES: usize = 16;
 
-/// The budget of one place.
+/// The budget of one place, or of one user there.
 #[derive(Debug)]
 struct Budget {
     rate: Rate,
-    /// Lines, in nanoseconds of their worth.
+    /// Lines, by what they are worth.
     saved: Duration,
     at: Duration,
     left_out: u64,
-    place: String,
+}
+
+/// A place that has logged.
+#[derive(Debug)]
+struct Place {
+    name: String,
+    /// For lines that nobody in particular causes.
+    common: Budget,
+    of_one: HashMap<Who, Budget>,
+    /// What was left out of those that are forgotten.
+    left_out: u64,
 }
 
 /// All places that have logged.
 #[derive(Debug, Default)]
 pub(super) struct Budgets {
-    places: HashMap<Identifier, Budget>,
+    places: HashMap<Identifier, Place>,
     left_out: bool,
 }
 
 impl Budget {
-    fn new(metadata: &Metadata<'_>, now: Duration) -> Self {
-        let rate = if *metadata.level() <= Level::INFO { NEWS } else { DETAILS };
-        let place = format!("{}:{}", metadata.target(), metadata.line().unwrap_or(0));
-        Self { rate, saved: rate.worth() * rate.burst, at: now, left_out: 0, place }
+    fn new(rate: Rate, now: Duration) -> Self {
+        Self { rate, saved: rate.worth * rate.burst, at: now, left_out: 0 }
     }
 
     fn take(&mut self, now: Duration) -> bool {
-        let earned = now.saturating_sub(self.at);
-        self.saved = (self.saved + earned).min(self.rate.worth() * self.rate.burst);
-        self.at = now;
-        let left = self.saved.checked_sub(self.rate.worth());
+        self.earn(now);
+        let left = self.saved.checked_sub(self.rate.worth);
         self.saved = left.unwrap_or(self.saved);
         self.left_out += u64::from(left.is_none());
         left.is_some()
     }
+
+    fn earn(&mut self, now: Duration) {
+        let earned = now.saturating_sub(self.at);
+        self.saved = (self.saved + earned).min(self.rate.worth * self.rate.burst);
+        self.at = now;
+    }
+
+    /// Whether it is as if it were new.
+    fn is_full(&mut self, now: Duration) -> bool {
+        self.earn(now);
+        self.saved == self.rate.worth * self.rate.burst
+    }
 }
 
-impl Rate {
-    fn worth(self) -> Duration {
-        Duration::from_secs(1) / self.second
+impl Place {
+    fn new(metadata: &Metadata<'_>, now: Duration) -> Self {
+        let name = format!("{}:{}", metadata.target(), metadata.line().unwrap_or(0));
+        let rate = if *metadata.level() <= Level::INFO { NEWS } else { DETAILS };
+        Self { name, common: Budget::new(rate, now), of_one: HashMap::new(), left_out: 0 }
+    }
+
+    fn take(&mut self, who: Option<Who>, now: Duration) -> bool {
+        let Some(who) = who else { return self.common.take(now) };
+        if self.of_one.len() >= ONES && !self.of_one.contains_key(&who) {
+            self.forget(now);
+        }
+        let is_room = self.of_one.len() < ONES;
+        match self.of_one.get_mut(&who) {
+            Some(own) => own.take(now),
+            None if is_room => {
+                let burst = NEWS_OF_ONE.burst.max(self.common.rate.burst / 4);
+                let rate = Rate { burst, worth: NEWS_OF_ONE.worth.min(self.common.rate.worth * 10) };
+                self.of_one.entry(who).or_insert_with(|| Budget::new(rate, now)).take(now)
+            }
+            None => self.common.take(now),
+        }
+    }
+
+    /// Forgets those who have been quiet for long enough.
+    fn forget(&mut self, now: Duration) {
+        let quiet = self.of_one.extract_if(|_, budget| budget.is_full(now));
+        self.left_out += quiet.map(|(_, budget)| budget.left_out).sum::<u64>();
+    }
+
+    fn tell_left_out(&mut self) -> u64 {
+        let of_one = self.of_one.values_mut().map(|budget| &mut budget.left_out);
+        of_one.chain([&mut self.common.left_out, &mut self.left_out]).map(std::mem::take).sum()
     }
 }
 
 impl Budgets {
-    /// Whether the place may log now.
-    pub(super) fn take(&mut self, metadata: &Metadata<'_>, now: Duration) -> bool {
-        let new = || Budget::new(metadata, now);
-        let may = self.places.entry(metadata.callsite()).or_insert_with(new).take(now);
+    /// Whether the place may log now what somebody, or nobody in particular, has caused.
+    pub(super) fn take(&mut self, metadata: &Metadata<'_>, who: Option<Who>, now: Duration) -> bool {
+        let new = || Place::new(metadata, now);
+        let may = self.places.entry(metadata.callsite()).or_insert_with(new).take(who, now);
         self.left_out |= !may;
         may
     }
@@ -76,8 +130,8 @@ impl Budgets {
     /// What was left out since this was asked last: places with numbers of lines.
     pub(super) fn left_out(&mut self) -> Vec<(String, u64)> {
         self.left_out = false;
-        let places = self.places.values_mut().filter(|budget| budget.left_out > 0);
-        places.map(|budget| (budget.place.clone(), std::mem::take(&mut budget.left_out))).collect()
+        let places = self.places.values_mut().map(|place| (place.name.clone(), place.tell_left_out()));
+        places.filter(|(_, count)| *count > 0).collect()
     }
 }
 
@@ -85,23 +139,41 @@ impl Budgets {
 mod tests {
     use super::*;
 
-    fn budget(rate: Rate) -> Budget {
-        Budget {
-            rate,
-            saved: rate.worth() * rate.burst,
-            at: Duration::ZERO,
-            left_out: 0,
-            place: String::new(),
-        }
+    fn place() -> Place {
+        let common = Budget::new(NEWS, Duration::ZERO);
+        Place { name: String::new(), common, of_one: HashMap::new(), left_out: 0 }
     }
 
     #[test]
     fn a_burst_passes_and_then_so_many_a_second() {
-        let mut news = budget(NEWS);
+        let mut news = Budget::new(NEWS, Duration::ZERO);
         assert_eq!((0..1000).filter(|_| news.take(Duration::ZERO)).count(), 50);
         let later = |ms| Duration::from_millis(ms);
         assert_eq!((0..10_000).filter(|ms| news.take(later(*ms))).count(), 19);
         assert_eq!(news.left_out, 950 + 9981);
         assert_eq!((0..1000).filter(|_| news.take(Duration::from_secs(10_000))).count(), 50);
+    }
+
+    #[test]
+    fn a_noisy_user_hides_no_line_of_another_or_of_nobody_in_particular() {
+        let mut place = place();
+        let mut said = |who, now| place.take(who, now);
+        let now = Duration::from_secs(1);
+        let noisy = (0..10_000).filter(|_| said(Some(Who::User(7)), now)).count();
+        assert_eq!(noisy, 20);
+        assert!(said(Some(Who::User(8)), now) && said(Some(Who::Neighbour("right".into())), now));
+        assert!(said(None, now));
+        assert_eq!(place.tell_left_out(), 9980);
+        assert_eq!(place.tell_left_out(), 0);
+    }
+
+    #[test]
+    fn many_users_share_what_there_is_and_quiet_ones_are_forgotten() {
+        let (mut place, begin) = (place(), Duration::from_secs(1));
+        let crowd = (0..1000).filter(|uid| place.take(Some(Who::User(*uid)), begin)).count();
+        assert_eq!((crowd, place.of_one.len()), (ONES + 50, ONES));
+        let later = begin + Duration::from_secs(100);
+        assert!(place.take(Some(Who::User(5000)), later));
+        assert_eq!(place.of_one.len(), 1);
     }
 }

@@ -5,12 +5,13 @@
 //!                                   | used up: counted, and said later                                 | full: counted
 //! ```
 //! Every place in the source that logs has a `budget` of its own, so a new line is covered without anybody's thinking of
-//! it. Nothing here blocks or ends the daemon: a thread of its own writes, and what standard error does not take (a full disk,
+//! it. A line that names who caused it (`uid`, `port`) is held against that user's or neighbour's own part. Nothing here blocks or ends the daemon: a thread of its own writes, and what standard error does not take (a full disk,
 //! a closed pipe, a pipe that nobody reads) is dropped and counted.
 
 mod budget;
 mod line;
 mod queue;
+mod who;
 
 use queue::Queue;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
+use who::Who;
 
 /// How long the end of the daemon waits for its last lines to be written.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -61,7 +63,7 @@ impl<S: Subscriber> Filter<S> for Limit {
     }
 
     fn event_enabled(&self, event: &Event<'_>, _context: &Context<'_, S>) -> bool {
-        self.queue.may_say(event.metadata())
+        self.queue.may_say(event.metadata(), Who::of(event))
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -2,6 +2,7 @@
 
 use super::budget::Budgets;
 use super::line;
+use super::who::Who;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,11 +64,11 @@ impl Queue {
     }
 
     /// Whether this place in the source may log now.
-    pub(super) fn may_say(&self, metadata: &Metadata<'_>) -> bool {
+    pub(super) fn may_say(&self, metadata: &Metadata<'_>, who: Option<Who>) -> bool {
         let mut state = self.lock();
         let now = state.start.elapsed();
         let knew = state.budgets.has_left_out();
-        let may = state.budgets.take(metadata, now);
+        let may = state.budgets.take(metadata, who, now);
         if !knew && state.budgets.has_left_out() {
             self.changed.notify_all();
         }
