@@ -57,7 +57,11 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
     for line in Picture::new(&status, &BTreeSet::new()).lines(screen::width(&out), screen::unicode()) {
         writeln!(out, "  {line}")?;
     }
-    writeln!(out, "\n{}\n{}\n", activity(&status), link_states(&status))?;
+    writeln!(out, "\n{}\n{}", activity(&status), link_states(&status))?;
+    if status["namespaces"] == false {
+        writeln!(out, "this kernel cannot tell network namespaces apart: programs of others are refused")?;
+    }
+    writeln!(out)?;
     let tables = [hosts_table(&status), ports_table(&status), circuits_table(&status), quota_table(&status)];
     for table in tables {
         if !table.is_empty() {

@@ -21,6 +21,7 @@ use crate::end::Moving;
 pub use crate::end::{Death, End, Far, Role, Scope, State};
 pub use crate::output::Output;
 use crate::transit::Transit;
+use core::ops::Bound;
 use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
 use std::collections::hash_map::Entry;
@@ -104,6 +105,12 @@ impl Circuits {
     /// All ends, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (CircuitId, &End)> {
         self.ends.iter().map(|(id, end)| (*id, end))
+    }
+
+    /// The ends behind one, in the order of their ids; all behind none.
+    pub fn iter_after(&self, last: Option<CircuitId>) -> impl Iterator<Item = (CircuitId, &End)> {
+        let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ends.range((begin, Bound::Unbounded)).map(|(id, end)| (*id, end))
     }
 
     /// The ends of a connection on this host, the newest first. Until a program accepts it, several sockets may claim to

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Counters since the daemon started.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Stream ends that programs got.
     pub streams_opened: u64,

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::keys::{KeyError, KeyRing};
 use crate::log;
-use crate::metrics::MetricsServer;
+use crate::metrics;
 use crate::signal::{Signals, raise_descriptor_limit};
 use crate::tun::Tun;
 use anyhow::Context;
@@ -28,7 +28,7 @@ pub const EXIT_IN_USE: u8 = 3;
 /// The Crosslane daemon: joins this host's NTB ports into the network and serves its programs.
 ///
 /// Exit codes: 0 stopped in order, 1 failed, 2 wrong configuration or arguments, 3 another daemon has the control
-/// socket. SIGHUP reads the rules of the configuration file again: which connections are streams (`use`), how those move
+/// socket. SIGHUP reads the quotas and rules of the configuration file again: which connections are streams (`use`), how those move
 /// their data (`transfer`), whether the daemon's engine copies for them (`offload`, also a key for all), and the files of keys. Logs go to
 /// standard error; CROSSLANE_LOG chooses what is logged (for example `debug`).
 #[derive(Debug, Parser)]
@@ -96,13 +96,18 @@ pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
     let tun = config.interface.as_deref().map(|name| Tun::open(name, &config)).transpose()?;
     let cables = open_cables(&config)?;
     let metrics = match config.metrics {
-        Some(address) => Some(MetricsServer::open(address).with_context(|| format!("metrics at {address}"))?),
+        Some(address) => {
+            Some(metrics::Server::open(address).with_context(|| format!("metrics at {address}"))?)
+        }
         None => None,
     };
     let (host, path) = (config.addresses.me, config.control.clone());
     let mut host_state = Host::new(config, cables, tun).context("pumps, or netlink")?;
     host_state.use_keys(keys);
-    let mut engine = Engine::new(host_state, control, signals, file.to_owned(), metrics).context("epoll")?;
+    if let Some(metrics) = metrics {
+        host_state.texts.writer().serve(metrics);
+    }
+    let mut engine = Engine::new(host_state, control, signals, file.to_owned()).context("epoll")?;
     tracing::info!(%host, control = %path.display(), "ready");
     let _ = sd_notify::notify(false, &[sd_notify::NotifyState::Ready]);
     let outcome = engine.run().context("engine");

@@ -17,7 +17,6 @@ mod spin;
 use crate::cable::Cable;
 use crate::control::ControlSocket;
 use crate::host::Host;
-use crate::metrics::MetricsServer;
 use crate::session::SessionId;
 use crate::signal::{Signal, Signals};
 use crate::tun::Tun;
@@ -32,7 +31,6 @@ use std::time::{Duration, Instant};
 
 const CONTROL: u64 = 1;
 const SIGNALS: u64 = 2;
-const METRICS: u64 = 3;
 const PUMPS: u64 = 4;
 const INBOX: u64 = 5;
 /// The queues of the interface, in order.
@@ -60,9 +58,6 @@ pub struct Engine {
     signals: Signals,
     /// The configuration file.
     config: PathBuf,
-    metrics: Option<MetricsServer>,
-    /// What readers of the metrics got last.
-    metrics_text: String,
     /// Sessions in the epoll, with what is waited for.
     watched: HashMap<SessionId, epoll::EventFlags>,
     spin: Spin,
@@ -81,13 +76,7 @@ pub struct Engine {
 
 impl Engine {
     /// Puts everything into one epoll.
-    pub fn new(
-        host: Host,
-        control: ControlSocket,
-        signals: Signals,
-        config: PathBuf,
-        metrics: Option<MetricsServer>,
-    ) -> Result<Self, Errno> {
+    pub fn new(host: Host, control: ControlSocket, signals: Signals, config: PathBuf) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let add = |fd: BorrowedFd<'_>, token| {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
@@ -98,9 +87,6 @@ impl Engine {
         add(host.inbox.event_fd(), INBOX)?;
         for (queue, token) in host.tun.iter().flat_map(Tun::fds).zip(QUEUES..) {
             add(queue, token)?;
-        }
-        if let Some(metrics) = &metrics {
-            add(metrics.event_fd(), METRICS)?;
         }
         for cable in &host.cables {
             add(cable.event_fd(), PORTS + u64::from(cable.id.0))?;
@@ -113,8 +99,6 @@ impl Engine {
             control,
             signals,
             config,
-            metrics,
-            metrics_text: String::new(),
             watched: HashMap::new(),
             spin: Spin::new(most),
             patience: Spin::new(most * PATIENCE),
@@ -168,17 +152,11 @@ impl Engine {
         host.resolve_doubts();
         self.poll_ports();
         self.host.tell_neighbours();
-        self.host.make_text();
+        self.host.tend_texts();
         self.watch_sessions();
         if self.accept_at.is_some_and(|at| at <= now) {
             self.accept_at = None;
             self.watch_control(true);
-        }
-        if let Some(metrics) = &mut self.metrics
-            && metrics.deadline().is_some_and(|at| at <= now)
-        {
-            let (host, text) = (&mut self.host, &mut self.metrics_text);
-            metrics.serve(now, || metrics_of(host, text));
         }
         moved
     }
@@ -190,13 +168,6 @@ impl Engine {
             SIGNALS => self.handle_signals(),
             PUMPS => self.busy |= self.host.hear_pumps(),
             INBOX => self.busy |= self.host.hear_inbox(),
-            METRICS => {
-                let now = self.host.now;
-                let (host, text) = (&mut self.host, &mut self.metrics_text);
-                if let Some(metrics) = &mut self.metrics {
-                    metrics.serve(now, || metrics_of(host, text));
-                }
-            }
             token if token >= SESSIONS => {
                 let hung_up = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
                 self.host.serve(SessionId(token - SESSIONS), hung_up);
@@ -305,7 +276,7 @@ impl Engine {
                 None => epoll::add(&self.epoll, &**session.socket(), data, flags),
             };
             if let Err(errno) = outcome {
-                tracing::warn!(%errno, session = id.0, "session cannot be watched");
+                tracing::warn!(uid = session.uid, %errno, session = id.0, "session cannot be watched");
                 self.host.end_session(id);
             }
         }
@@ -374,11 +345,8 @@ impl Engine {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let metrics = self.metrics.as_ref().and_then(MetricsServer::deadline);
-        let at = [self.host.deadline(), self.host.texts.deadline(), metrics, self.accept_at]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let at =
+            [self.host.deadline(), self.host.texts.deadline(), self.accept_at].into_iter().flatten().min()?;
         Some(at.saturating_sub(self.host.now))
     }
 
@@ -404,15 +372,4 @@ impl Engine {
         }
         self.host.shut_down();
     }
-}
-
-/// The metrics; those that were made last, if it is too early to make others.
-fn metrics_of(host: &mut Host, last: &mut String) -> String {
-    let begin = host.elapsed();
-    if last.is_empty() || begin >= host.texts.next() {
-        *last = host.metrics();
-        let end = host.elapsed();
-        host.texts.made(begin, end);
-    }
-    last.clone()
 }

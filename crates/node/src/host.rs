@@ -17,7 +17,7 @@ use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
 use crate::socket_table::SocketTable;
-use crate::texts::Texts;
+use crate::texts::{Texts, Writer};
 use crate::transit::{Passage, PumpAsks};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
@@ -33,6 +33,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.
 const PENDING_MAX: usize = 16384;
+/// What programs of other namespaces are told where the kernel does not say whose a socket is.
+const NAMESPACE: &str = "this program is in another network namespace than the daemon, and the kernel cannot tell their sockets \
+                         apart (Linux before 5.14): run a daemon in that namespace";
 /// Threads that pump.
 const PUMPS: usize = 1;
 
@@ -64,7 +67,7 @@ pub struct Host {
     /// Where in its port's inbound memory the slice of each channel lies, and what is paid for that.
     pub memory: HashMap<ChannelId, (SliceRange, Charge)>,
     /// Circuits that pass through.
-    pub passages: HashMap<TransitId, Passage>,
+    pub passages: BTreeMap<TransitId, Passage>,
     /// What moves their bytes.
     pub pumps: Pumps,
     /// What copies for programs; none before the first that wants it.
@@ -73,9 +76,9 @@ pub struct Host {
     pub pump_asks: Vec<PumpAsks>,
     /// Sessions.
     pub sessions: BTreeMap<SessionId, Session>,
-    /// Requests that were taken aside.
+    /// What other threads of the daemon have for this one.
     pub inbox: Inbox,
-    /// Texts that were asked for.
+    /// Texts that were asked for, and what they are made of.
     pub texts: Texts,
     /// Accelerated listeners.
     pub listeners: Listeners,
@@ -157,6 +160,15 @@ impl Host {
             let hint = "load the kernel module tcp_diag (CONFIG_INET_TCP_DIAG)";
             tracing::error!(hint, "the kernel does not tell whose a connection is: all of them use TCP");
         }
+        let netns = netns::own();
+        if netns.is_none() {
+            let hint = "Linux 5.14 and later can; run one daemon in each namespace";
+            tracing::warn!(
+                hint,
+                "the kernel cannot tell network namespaces apart: programs of others are refused"
+            );
+        }
+        let inbox = Inbox::new()?;
         let pumps = Pumps::new(PUMPS, Duration::from_micros(config.spin_us.into()))?;
         Ok(Self {
             now: Duration::ZERO,
@@ -165,13 +177,13 @@ impl Host {
             circuits: Circuits::new(Limits { pending: PENDING_MAX, patience: config.resume }),
             parts: HashMap::new(),
             memory: HashMap::new(),
-            passages: HashMap::new(),
+            passages: BTreeMap::new(),
             pumps,
             offload: None,
             pump_asks: Vec::new(),
             sessions: BTreeMap::new(),
-            inbox: Inbox::new()?,
-            texts: Texts::default(),
+            texts: Texts::new(Writer::start(inbox.letterbox())?),
+            inbox,
             listeners: Listeners::default(),
             waiters: HashMap::new(),
             doubts: BTreeMap::new(),
@@ -190,7 +202,7 @@ impl Host {
             said: Said::default(),
             pausing: BTreeSet::new(),
             touched: BTreeSet::new(),
-            netns: netns::own(),
+            netns,
             buffer: Vec::new(),
             packet: vec![0; crate::ip::MESSAGE_MAX],
             queue: 0,
@@ -230,6 +242,11 @@ impl Host {
         self.start.elapsed()
     }
 
+    /// Whether the kernel can tell network namespaces apart.
+    pub(crate) fn knows_namespaces(&self) -> bool {
+        self.netns.is_some()
+    }
+
     /// The network namespace that a socket belongs to.
     pub fn scope_of(&self, socket: &Proof) -> Scope {
         match socket.namespace {
@@ -255,6 +272,10 @@ impl Host {
             Ok(session) => session,
             Err(errno) => return tracing::debug!(%errno, "session without credentials"),
         };
+        if self.netns.is_none() && netns::is_elsewhere(session.pid) == Some(true) {
+            let text = NAMESPACE.to_owned();
+            return session.reply(&Reply::Error { text }, &[]);
+        }
         match self.admit_session(session.uid) {
             Ok(charges) => {
                 session.charges = charges;

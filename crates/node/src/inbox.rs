@@ -1,4 +1,4 @@
-//! Requests that were taken aside, on their way to the daemon's thread.
+//! What other threads of the daemon have for its own: requests that were taken aside, and what became of texts.
 
 use crate::eventfd;
 use crate::given::{self, Arrived};
@@ -10,12 +10,58 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// What arrives.
+#[derive(Debug)]
+pub enum Letter {
+    /// A request of a session.
+    Arrived(SessionId, Arrived),
+    /// A session's text was sent, or not taken.
+    Told {
+        /// Whose.
+        session: SessionId,
+        /// Its user, who pays for it.
+        uid: u32,
+        /// Its length.
+        bytes: usize,
+        /// Whether the program has all of it.
+        heard: bool,
+    },
+    /// Readers of the metrics wait for a snapshot.
+    Scrape,
+}
+
 /// Where they arrive.
 #[derive(Debug)]
 pub struct Inbox {
-    arrived: Receiver<(SessionId, Arrived)>,
-    sender: Sender<(SessionId, Arrived)>,
+    arrived: Receiver<Letter>,
+    letterbox: Letterbox,
+}
+
+/// By what they come; every thread may have one.
+#[derive(Clone, Debug)]
+pub struct Letterbox {
+    sender: Sender<Letter>,
     bell: Arc<OwnedFd>,
+}
+
+impl Letterbox {
+    /// Has the daemon's thread hear of something.
+    pub fn post(&self, letter: Letter) {
+        // Fails only when the daemon ends.
+        if self.sender.send(letter).is_ok() {
+            eventfd::ring(self.bell.as_fd());
+        }
+    }
+
+    /// Has a text sent to a session.
+    pub fn send_aside(&self, (session, uid): (SessionId, u32), socket: &Arc<Foreign>, text: Arc<str>) {
+        let (letterbox, socket) = (self.clone(), socket.clone());
+        aside::run(socket.owner(), move || {
+            let heard = send_text(&socket, &text);
+            drop(socket);
+            letterbox.post(Letter::Told { session, uid, bytes: text.len(), heard });
+        });
+    }
 }
 
 impl Inbox {
@@ -25,44 +71,32 @@ impl Inbox {
     /// The eventfd cannot be made.
     pub fn new() -> Result<Self, Errno> {
         let (sender, arrived) = channel();
-        Ok(Self { arrived, sender, bell: Arc::new(eventfd::new()?) })
+        Ok(Self { arrived, letterbox: Letterbox { sender, bell: Arc::new(eventfd::new()?) } })
     }
 
-    /// Readable when requests have arrived.
+    /// By what others write.
+    pub fn letterbox(&self) -> Letterbox {
+        self.letterbox.clone()
+    }
+
+    /// Readable when something has arrived.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.letterbox.bell.as_fd()
     }
 
     /// Has the next request of a session taken aside, with its descriptors.
     pub fn take_aside(&self, session: SessionId, socket: &Arc<Foreign>) {
-        let (sender, bell) = (self.sender.clone(), self.bell.clone());
-        given::take_aside(socket.clone(), move |arrived| {
-            // Fails only when the daemon ends.
-            if sender.send((session, arrived)).is_ok() {
-                eventfd::ring(bell.as_fd());
-            }
-        });
-    }
-
-    /// Has a text sent to a session.
-    pub fn send_aside(&self, session: SessionId, socket: &Arc<Foreign>, text: Arc<str>) {
-        let (sender, bell, socket) = (self.sender.clone(), self.bell.clone(), socket.clone());
-        aside::run(socket.owner(), move || {
-            let arrived = if send_text(&socket, &text) { Arrived::Nothing } else { Arrived::Closed };
-            drop(socket);
-            if sender.send((session, arrived)).is_ok() {
-                eventfd::ring(bell.as_fd());
-            }
-        });
+        let letterbox = self.letterbox();
+        given::take_aside(socket.clone(), move |arrived| letterbox.post(Letter::Arrived(session, arrived)));
     }
 
     /// What has arrived so far will be polled.
     pub fn hush(&self) {
-        eventfd::drain(self.bell.as_fd());
+        eventfd::drain(self.event_fd());
     }
 
-    /// The next request.
-    pub fn poll(&self) -> Option<(SessionId, Arrived)> {
+    /// What arrived first.
+    pub fn poll(&self) -> Option<Letter> {
         self.arrived.try_recv().ok()
     }
 }

@@ -3,8 +3,9 @@
 use crate::proof::{Cookie, Listening};
 use crate::quota::Charge;
 use crate::session::SessionId;
+use core::ops::Bound;
 use crosslane_fabric::circuit::Scope;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 #[derive(Debug)]
@@ -14,14 +15,14 @@ struct Entry {
     dual: bool,
     cookie: Cookie,
     /// What its user pays.
-    _charge: Charge,
+    charge: Charge,
 }
 
 /// Who listens where. Several sockets may listen at one address, and several sessions on one socket. An entry says what a
 /// session showed once: whether the socket still listens, only the kernel knows ([`crate::proving`]).
 #[derive(Debug, Default)]
 pub struct Listeners {
-    by_address: HashMap<SocketAddr, Vec<Entry>>,
+    by_address: BTreeMap<SocketAddr, Vec<Entry>>,
     held: HashMap<SessionId, usize>,
 }
 
@@ -34,7 +35,7 @@ impl Listeners {
             return;
         }
         *self.held.entry(session).or_default() += 1;
-        entries.push(Entry { session, scope, dual: listening.dual, cookie, _charge: charge });
+        entries.push(Entry { session, scope, dual: listening.dual, cookie, charge });
     }
 
     /// A session closed its last listener at an address; whether it had one there.
@@ -66,11 +67,14 @@ impl Listeners {
         self.held.remove(&session).is_some_and(|held| held > 0)
     }
 
-    /// Where sessions listen that are `seen`, in order.
-    pub fn addresses(&self, seen: impl Fn(SessionId) -> bool) -> BTreeSet<SocketAddr> {
-        let is_seen = |entries: &[Entry]| entries.iter().any(|entry| seen(entry.session));
-        let all = self.by_address.iter().filter(|(_, entries)| is_seen(entries));
-        all.map(|(address, _)| *address).collect()
+    /// The addresses behind one, in order, each with the users that listen there; all behind none.
+    pub fn after(&self, last: Option<SocketAddr>) -> impl Iterator<Item = (SocketAddr, BTreeSet<u32>)> + '_ {
+        let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let users =
+            |entries: &[Entry]| entries.iter().filter_map(|entry| entry.charge.payer().user()).collect();
+        self.by_address
+            .range((begin, Bound::Unbounded))
+            .map(move |(address, entries)| (*address, users(entries)))
     }
 
     /// The sessions that have listeners.

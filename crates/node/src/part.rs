@@ -204,6 +204,7 @@ impl Host {
 
     /// Adds what an end has moved to the totals, before its state is let go.
     fn settle_accounts(&mut self, circuit: CircuitId, abort: bool) {
+        self.copy_early(circuit);
         let Some(parts) = self.parts.get(&circuit) else { return };
         let open = self.circuits.get(circuit).is_some_and(|end| end.state == State::Open);
         if !open || parts.holders.is_empty() {
@@ -225,6 +226,7 @@ impl Host {
 
     /// Adds what an end has moved by its newest circuit to the totals of that one's port.
     fn settle_port(&mut self, circuit: CircuitId) {
+        self.copy_early(circuit);
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
         let (port, (tx, rx)) = parts.port_traffic();
         parts.before = (parts.before.0.wrapping_add(tx), parts.before.1.wrapping_add(rx));

@@ -1,4 +1,4 @@
-//! SIGHUP: the rules of the configuration file and the keys are read again, while everything goes on.
+//! SIGHUP: the rules and quotas of the configuration file, and the keys, are read again, while everything goes on.
 
 use crate::config::Config;
 use crate::host::Host;
@@ -8,23 +8,36 @@ use crosslane_wire::local::Rule;
 use std::path::Path;
 
 impl Host {
-    /// Takes the rules out of `file`, and the keys out of the files that it names, and logs what changed. A file that is not good changes nothing. Programs that
-    /// have met the daemon keep the rules that it told them for what they connect to.
+    /// Takes the rules and quotas out of `file`, and the keys out of the files that it names, and logs what changed. A file that
+    /// is not good changes nothing. Programs that have met the daemon keep the rules that it told them for what they connect to,
+    /// and users keep what they have, also if it is more than they may have now.
     pub fn reload(&mut self, file: &Path) {
         let new = match Config::read(file) {
             Ok(new) => new,
             Err(error) => {
-                tracing::error!(%error, "the configuration is not good: the rules stay as they were");
+                tracing::error!(%error, "the configuration is not good: rules and quotas stay as they were");
                 return;
             }
         };
-        let others = |config: &Config| Config { rules: Vec::new(), key: None, keys: None, ..config.clone() };
+        let quota = &self.config.quota;
+        let others = |config: &Config| Config {
+            rules: Vec::new(),
+            key: None,
+            keys: None,
+            quota: quota.clone(),
+            ..config.clone()
+        };
         if others(&new) != others(&self.config) {
             tracing::warn!(
-                "only rules and keys are read again: restart the daemon for what else has changed in the file"
+                "only rules, quotas and keys are read again: restart the daemon for what else has changed in the file"
             );
         }
         self.reload_keys(&new);
+        if new.quota != self.config.quota {
+            tracing::info!("quotas were read again, and changed");
+            self.ledger.use_settings(new.quota.clone());
+            self.config.quota = new.quota;
+        }
         for (what, rules) in [
             ("rule is gone", missing(&self.config.rules, &new.rules)),
             ("rule is new", missing(&new.rules, &self.config.rules)),

@@ -2,6 +2,7 @@
 
 use crate::given::{self, Arrived, Given};
 use crate::host::Host;
+use crate::inbox::Letter;
 use crate::part::HeldState;
 use crate::proof::Proof;
 use crate::quota::Kind;
@@ -58,16 +59,28 @@ impl Host {
     pub fn hear_inbox(&mut self) -> bool {
         self.inbox.hush();
         let mut heard = false;
-        while let Some((id, arrived)) = self.inbox.poll() {
+        while let Some(letter) = self.inbox.poll() {
             heard = true;
-            self.touched.insert(id);
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.aside = false;
-                self.handle_arrived(id, arrived);
-                self.end_if_dead(id);
+            match letter {
+                Letter::Arrived(id, arrived) => self.hear_aside(id, arrived),
+                Letter::Told { session, uid, bytes, heard } => {
+                    self.told((session, uid), bytes, heard);
+                    self.touched.insert(session);
+                    self.end_if_dead(session);
+                }
+                Letter::Scrape => self.texts.scrape(),
             }
         }
         heard
+    }
+
+    fn hear_aside(&mut self, id: SessionId, arrived: Arrived) {
+        self.touched.insert(id);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.aside = false;
+            self.handle_arrived(id, arrived);
+            self.end_if_dead(id);
+        }
     }
 
     fn handle_arrived(&mut self, id: SessionId, arrived: Arrived) {
@@ -102,7 +115,7 @@ impl Host {
     /// A session is over: all that it held is given back.
     pub fn end_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else { return };
-        tracing::debug!(session = id.0, program = %session.program, pid = session.pid, "session ends");
+        tracing::debug!(uid = session.uid, session = id.0, program = %session.program, pid = session.pid, "session ends");
         if self.listeners.remove_session(id) {
             self.abort_unheard();
         }

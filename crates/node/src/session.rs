@@ -127,7 +127,7 @@ pub struct Session {
     /// Circuit ends that it holds.
     pub held: BTreeSet<CircuitId>,
     /// Connections that went by TCP.
-    pub notes: VecDeque<Note>,
+    pub notes: Arc<VecDeque<Note>>,
     /// The sockets of its network namespace, if that is not the daemon's and it has listeners there.
     pub table: Option<(Scope, SocketTable)>,
     /// What it waits for.
@@ -163,7 +163,7 @@ impl Session {
             waiters: BTreeSet::new(),
             buffers: BTreeMap::new(),
             held: BTreeSet::new(),
-            notes: VecDeque::new(),
+            notes: Arc::default(),
             table: None,
             waiting: None,
             hung_up: false,
@@ -279,9 +279,11 @@ impl Session {
 
     /// Keeps a note.
     pub fn note(&mut self, note: Note) {
-        if self.notes.len() == NOTES_MAX {
-            self.notes.pop_front();
+        // A snapshot may have them, too.
+        let notes = Arc::make_mut(&mut self.notes);
+        if notes.len() == NOTES_MAX {
+            notes.pop_front();
         }
-        self.notes.push_back(note);
+        notes.push_back(note);
     }
 }

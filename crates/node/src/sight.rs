@@ -1,9 +1,7 @@
 //! Who may see what of others: an ordinary session its own user's sessions, streams, listeners and quota; root, the daemon's
 //! own user and members of the operators' group everything. What is counted in all, and who is joined to whom, is anybody's.
 
-use crate::host::Host;
-use crate::session::SessionId;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
 /// Most groups of a process that are looked at; Linux allows 65536.
@@ -19,6 +17,13 @@ pub enum Sight {
 }
 
 impl Sight {
+    /// What a session of this user may see, by its socket's other end. Never blocks.
+    pub fn of(socket: BorrowedFd<'_>, uid: u32, operators: Option<u32>) -> Self {
+        let is_operator = || operators.is_some_and(|group| groups_of(socket).contains(&group));
+        let own = rustix::process::geteuid().as_raw();
+        if uid == 0 || uid == own || is_operator() { Self::All } else { Self::Of(uid) }
+    }
+
     /// Whether a user's things may be seen.
     pub fn sees(self, uid: u32) -> bool {
         match self {
@@ -36,23 +41,6 @@ impl Sight {
     /// The user, if not everybody may be seen.
     pub fn user(self) -> Option<u32> {
         if let Self::Of(uid) = self { Some(uid) } else { None }
-    }
-}
-
-impl Host {
-    /// What a session may see.
-    pub(crate) fn sight_of(&self, session: SessionId) -> Sight {
-        let Some(session) = self.sessions.get(&session) else { return Sight::Of(u32::MAX) };
-        let is_operator = || {
-            let group = self.config.operators;
-            group.is_some_and(|group| groups_of(session.socket().as_fd()).contains(&group))
-        };
-        let own = rustix::process::geteuid().as_raw();
-        if session.uid == 0 || session.uid == own || is_operator() {
-            Sight::All
-        } else {
-            Sight::Of(session.uid)
-        }
     }
 }
 
@@ -92,6 +80,7 @@ fn peer_groups(socket: BorrowedFd<'_>, groups: &mut [u32]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     #[test]

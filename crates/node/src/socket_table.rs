@@ -26,6 +26,7 @@ const REQUEST: usize = 72;
 const STATE_AT: usize = 16 + 1;
 const DESTINATION_PORT_AT: usize = 16 + 6;
 const COOKIE_AT: usize = 16 + 44;
+const USER_AT: usize = 16 + 64;
 const INODE_AT: usize = 16 + 68;
 /// Answers to other questions that are passed over: nobody else asks through our own socket.
 const OTHERS: usize = 16;
@@ -65,6 +66,8 @@ pub enum Found {
         state: State,
         /// Whether a process holds it.
         held: bool,
+        /// Its user; root if nobody holds it.
+        uid: u32,
     },
 }
 
@@ -236,7 +239,7 @@ fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Found> {
     Some(match state {
         State::LISTEN => Found::Listener(cookie),
         _ if port != remote.port() => Found::Nothing,
-        state => Found::Connection { cookie, state, held: word(INODE_AT)? != 0 },
+        state => Found::Connection { cookie, state, held: word(INODE_AT)? != 0, uid: word(USER_AT)? },
     })
 }
 

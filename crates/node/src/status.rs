@@ -1,57 +1,82 @@
-//! What the daemon tells about itself: status and explanations as JSON, hosts in `/etc/hosts` form.
+//! Texts of a snapshot: status and explanations as JSON, hosts in `/etc/hosts` form. Here each viewer gets its part, and nothing
+//! else decides that.
 
-use crate::cable::Cable;
-use crate::host::Host;
-use crate::offload::Tally;
-use crate::part::Parts;
-use crate::session::{Session, SessionId};
+use crate::session::SessionId;
 use crate::sight::Sight;
-use core::sync::atomic::Ordering::Relaxed;
-use crosslane_fabric::circuit::{End, Far, Role, State};
+use crate::snapshot::{CircuitRow, HostRow, PortRow, SessionRow, Snapshot};
+use crosslane_fabric::circuit::Role;
 use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::Transfer;
-use crosslane_wire::{CircuitId, PortId};
-use serde::Serialize;
+use crosslane_wire::{HostId, PortId};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Most ancestors that are looked at to find a process's session.
 const ANCESTORS: usize = 16;
 
-/// All streams, open and closed.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct StreamTotals {
-    /// Ends that programs hold.
-    pub open: u64,
-    /// Payload sent, bytes.
-    pub tx_bytes: u64,
-    /// Payload received, bytes.
-    pub rx_bytes: u64,
-    /// Bells rung by programs.
-    pub bells: u64,
+/// Rows that are written one by one: there may be many.
+struct Rows<F>(F);
+
+impl<I: Iterator<Item = Value>, F: Fn() -> I> Serialize for Rows<F> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq((self.0)())
+    }
 }
 
-impl Host {
+#[derive(Serialize)]
+struct Status<C> {
+    host: HostId,
+    version: &'static str,
+    addresses: [std::net::IpAddr; 2],
+    uptime_s: f64,
+    sessions: usize,
+    twin: bool,
+    namespaces: bool,
+    link_states: Value,
+    hosts: Vec<Value>,
+    links: Vec<(HostId, HostId)>,
+    ports: Vec<Value>,
+    listeners: Vec<std::net::SocketAddr>,
+    circuits: C,
+    counters: Value,
+    offload: Value,
+    quota: Value,
+}
+
+#[derive(Serialize)]
+struct Explanation<C> {
+    pid: u32,
+    session_pid: i32,
+    not_yours: bool,
+    sessions: Vec<Value>,
+    circuits: C,
+}
+
+impl Snapshot {
     /// `Status`, as far as it may be seen.
     pub fn status(&self, sight: Sight) -> String {
-        json!({
-            "host": self.me(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "addresses": self.config.addresses.of(self.me()),
-            "uptime_s": self.now.as_secs_f64(),
-            "sessions": self.sessions.values().filter(|session| session.greeted).count(),
-            "twin": self.links.has_twin(),
-            "link_states": self.link_states_json(),
-            "hosts": self.hosts_json(),
-            "links": self.links.links(),
-            "ports": self.cables.iter().map(|cable| self.port_json(cable)).collect::<Vec<_>>(),
-            "listeners": self.listeners.addresses(|session| self.is_seen(session, sight)),
-            "circuits": self.circuits_json(|parts| sight.sees(parts.uid)),
-            "counters": self.counters_json(),
-            "offload": self.offload_json(),
-            "quota": self.ledger.report(sight.user()),
-        })
-        .to_string()
+        let is_seen = |users: &BTreeSet<u32>| users.iter().any(|uid| sight.sees(*uid));
+        let listeners = self.listeners.iter().filter(|(_, users)| is_seen(users));
+        let status = Status {
+            host: self.head.me,
+            version: env!("CARGO_PKG_VERSION"),
+            addresses: self.head.addresses.of(self.head.me),
+            uptime_s: self.head.uptime.as_secs_f64(),
+            sessions: self.sessions.iter().filter(|session| session.greeted).count(),
+            twin: self.head.twin,
+            namespaces: self.head.namespaces,
+            link_states: self.link_states_json(),
+            hosts: self.hosts.iter().map(|host| self.host_json(host)).collect(),
+            links: self.links.clone(),
+            ports: self.ports_json(),
+            listeners: listeners.map(|(address, _)| *address).collect(),
+            circuits: Rows(|| self.circuits_json(|end| sight.sees(end.uid))),
+            counters: self.counters_json(),
+            offload: self.offload_json(),
+            quota: self.books.report(sight.user()),
+        };
+        text(&status)
     }
 
     /// `Explain`: sessions of a process, or of the nearest ancestor that has one, unless they are not the viewer's to see.
@@ -61,200 +86,94 @@ impl Host {
         if is_others {
             sessions.clear();
         }
-        let owner = if is_others { 0 } else { owner };
         let held: BTreeSet<SessionId> = sessions.iter().map(|session| session.id).collect();
-        let streams =
-            self.circuits_json(|parts| parts.holders.iter().any(|(session, _)| held.contains(session)));
-        json!({
-            "pid": pid,
-            "session_pid": owner,
-            "not_yours": is_others,
-            "sessions": sessions.iter().map(|session| session_json(session)).collect::<Vec<_>>(),
-            "circuits": streams,
+        let is_held = |end: &CircuitRow| end.holders.iter().any(|session| held.contains(session));
+        text(&Explanation {
+            pid,
+            session_pid: if is_others { 0 } else { owner },
+            not_yours: is_others,
+            sessions: sessions.iter().map(|session| session_json(session)).collect(),
+            circuits: Rows(|| self.circuits_json(is_held)),
         })
-        .to_string()
     }
 
     /// `Hosts`.
-    pub fn hosts(&self) -> String {
-        let known = self.links.hosts().map(|(host, _)| host);
-        let all: BTreeSet<_> = known.chain([self.me()]).collect();
+    pub fn addresses(&self) -> String {
+        let all: BTreeSet<HostId> = self.hosts.iter().map(|host| host.id).chain([self.head.me]).collect();
         let mut text = String::new();
         for host in all {
-            for address in self.config.addresses.of(host) {
+            for address in self.head.addresses.of(host) {
                 text.push_str(&format!("{address} h{host}\n"));
             }
         }
         text
     }
 
-    /// All streams, open and closed.
-    pub fn stream_totals(&self) -> StreamTotals {
-        let mut totals = StreamTotals {
-            open: 0,
-            tx_bytes: self.counters.closed_tx_bytes,
-            rx_bytes: self.counters.closed_rx_bytes,
-            bells: self.counters.closed_bells,
-        };
-        for (_, _, parts) in self.open_ends() {
-            let moved = parts.traffic();
-            totals.open += 1;
-            totals.tx_bytes = totals.tx_bytes.wrapping_add(moved.tx_bytes);
-            totals.rx_bytes = totals.rx_bytes.wrapping_add(moved.rx_bytes);
-            totals.bells = totals.bells.wrapping_add(moved.bells);
-        }
-        totals
-    }
-
-    /// Bytes that went over a cable: the daemon's own, those of streams, and those that pass through this host. Sent,
-    /// received.
-    pub fn port_bytes(&self, cable: &Cable) -> (u64, u64) {
-        let own = (cable.traffic.tx_bytes, cable.traffic.rx_bytes);
-        let past = (cable.traffic.past_tx_bytes, cable.traffic.past_rx_bytes);
-        let streams = self.open_ends().map(|(_, _, parts)| parts.port_traffic());
-        let passing = self.passing();
-        streams
-            .chain(passing.map(|(port, bytes)| (Some(port), bytes)))
-            .filter_map(|(port, bytes)| (port == Some(cable.id)).then_some(bytes))
-            .chain([own, past])
-            .fold((0, 0), |(tx, rx), (sent, received)| (tx.wrapping_add(sent), rx.wrapping_add(received)))
-    }
-
-    fn open_ends(&self) -> impl Iterator<Item = (CircuitId, &End, &Parts)> {
-        self.circuits
-            .iter()
-            .filter(|(_, end)| end.state == State::Open)
-            .filter_map(|(circuit, end)| Some((circuit, end, self.parts.get(&circuit)?)))
-            .filter(|(_, _, parts)| !parts.holders.is_empty())
-    }
-
-    fn hosts_json(&self) -> Vec<Value> {
-        self.links
-            .hosts()
-            .map(|(host, way)| {
-                let ways: Vec<Value> = self
-                    .links
-                    .ways(host)
-                    .iter()
-                    .map(|way| json!({"hops": way.hops, "via": self.port_name(way.port)}))
-                    .collect();
-                json!({
-                    "id": host,
-                    "hops": way.hops,
-                    "via": self.port_name(way.port),
-                    "addresses": self.config.addresses.of(host),
-                    "signed": self.links.is_signed(host),
-                    "ways": ways,
-                })
-            })
-            .collect()
+    fn host_json(&self, host: &HostRow) -> Value {
+        let way = |(hops, port): &(u8, PortId)| json!({"hops": hops, "via": self.port_name(*port)});
+        json!({
+            "id": host.id,
+            "hops": host.ways.first().map(|(hops, _)| hops),
+            "via": host.ways.first().map(|(_, port)| self.port_name(*port)),
+            "addresses": self.head.addresses.of(host.id),
+            "signed": host.signed,
+            "ways": host.ways.iter().map(way).collect::<Vec<_>>(),
+        })
     }
 
     /// Whether link states are signed and checked, and those that were not believed.
     fn link_states_json(&self) -> Value {
+        let (signed, checked) = self.head.signing;
         let refused: Vec<Value> = self
-            .links
-            .refused()
+            .head
+            .refused
             .iter()
             .map(|(host, refused)| json!({"host": host, "count": refused.count, "why": refused.why.to_string()}))
             .collect();
-        json!({"signed": self.signing.0, "checked": self.signing.1, "refused": refused})
+        json!({"signed": signed, "checked": checked, "refused": refused})
     }
 
     fn port_name(&self, port: PortId) -> &str {
-        self.cables.get(usize::from(port.0)).map_or("?", |cable| cable.config.name.as_str())
+        self.port(port).map_or("?", |port| &port.name)
     }
 
-    fn port_json(&self, cable: &Cable) -> Value {
-        let (link, why) = cable.link();
-        let (tx_bytes, rx_bytes) = self.port_bytes(cable);
+    fn ports_json(&self) -> Vec<Value> {
+        let moved = self.port_bytes();
+        let bytes = |port: &PortRow| moved.get(&port.id).copied().unwrap_or_default();
+        self.head.ports.iter().map(|port| self.port_json(port, bytes(port))).collect()
+    }
+
+    fn port_json(&self, port: &PortRow, (tx_bytes, rx_bytes): (u64, u64)) -> Value {
+        let (link, why) = &port.link;
         json!({
-            "name": cable.config.name,
+            "name": port.name,
             "kind": "soft",
             "link": link,
             "why": why,
-            "epoch": cable.epoch(),
-            "peer": cable.agreement().map(|agreement| agreement.peer),
-            "window": cable.window().bytes(),
-            "window_used": cable.window().used_bytes(),
+            "epoch": port.epoch,
+            "peer": port.peer,
+            "window": port.window.0,
+            "window_used": port.window.1,
             "tx_bytes": tx_bytes,
             "rx_bytes": rx_bytes,
-            "streams": self.open_ends().filter(|(circuit, _, _)| self.port_of(*circuit) == Some(cable.id)).count(),
-            "transits": self.transits_on(cable.id),
-            "silent": cable.standing.silent,
+            "streams": self.open_ends().filter(|end| end.port == Some(port.id)).count(),
+            "transits": self.passing.get(&port.id).map_or(0, |passing| passing.circuits),
+            "silent": port.silent,
         })
     }
 
-    fn is_seen(&self, session: SessionId, sight: Sight) -> bool {
-        self.sessions.get(&session).is_some_and(|session| sight.sees(session.uid))
-    }
-
-    fn circuits_json(&self, wanted: impl Fn(&Parts) -> bool) -> Vec<Value> {
-        self.circuits
-            .iter()
-            .filter_map(|(circuit, end)| {
-                let parts = self.parts.get(&circuit).filter(|parts| wanted(parts))?;
-                Some(self.circuit_json(circuit, end, parts))
-            })
-            .collect()
-    }
-
-    fn circuit_json(&self, circuit: CircuitId, end: &End, parts: &Parts) -> Value {
-        let (moved, (chosen, (sent, received))) = (parts.traffic(), parts.modes());
-        let peer = match end.far {
-            Far::Here(_) => self.me(),
-            Far::Host { host, .. } => host,
-        };
-        let state = match end.state {
-            _ if end.moving.is_some() => "moving",
-            State::Opening | State::Pending => "pending",
-            State::Open => "open",
-            State::Closing(_) => "closing",
-        };
-        json!({
-            "id": circuit,
-            "client": end.tuple.client.to_string(),
-            "server": end.tuple.server.to_string(),
-            "peer": peer,
-            "role": if end.role == Role::Client { "client" } else { "server" },
-            "program": parts.program,
-            "pid": parts.pid,
-            "state": state,
-            "hops": end.hops,
-            "generation": end.generation,
-            "dead": end.death.map(|death| format!("{death:?}")),
-            "tx_bytes": moved.tx_bytes,
-            "rx_bytes": moved.rx_bytes,
-            "bells": moved.bells,
-            "sleeps": moved.sleeps,
-            "transfer": Transfer::from_number(chosen.transfer).unwrap_or_default().name(),
-            "transfer_by": chooser(chosen.transfer_by),
-            "offload": chosen.offload,
-            "offload_by": chooser(chosen.offload_by),
-            "sent": modes_json(moved.tx_bytes, &sent),
-            "received": modes_json(moved.rx_bytes, &received),
-        })
+    fn circuits_json(&self, wanted: impl Fn(&CircuitRow) -> bool) -> impl Iterator<Item = Value> {
+        self.circuits.iter().filter(move |end| wanted(end)).map(circuit_json)
     }
 
     /// What the engine has done, by its two threads; null before anybody wanted it.
     fn offload_json(&self) -> Value {
-        let Some(engines) = &self.offload else { return Value::Null };
-        let told = |tally: &Tally| {
-            json!({
-                "copy": tally.copy.get(),
-                "bytes": tally.bytes.load(Relaxed),
-                "lent": tally.lent.load(Relaxed),
-                "transfers": tally.transfers.load(Relaxed),
-                "refused": tally.refused.load(Relaxed),
-                "sleeps": tally.sleeps.load(Relaxed),
-            })
-        };
-        let mut threads = engines.tallies().map(told);
-        json!({ "send": threads.next(), "receive": threads.next() })
+        let Some(threads) = &self.head.offload else { return Value::Null };
+        json!({ "send": threads.first(), "receive": threads.get(1) })
     }
 
     fn counters_json(&self) -> Value {
-        let (totals, counters) = (self.stream_totals(), &self.counters);
+        let (totals, counters) = (self.stream_totals(), &self.head.counters);
         json!({
             "streams_opened": counters.streams_opened,
             "streams_open": totals.open,
@@ -273,7 +192,7 @@ impl Host {
             "moved": counters.moved,
             "move_last_us": counters.move_last_us,
             "move_longest_us": counters.move_longest_us,
-            "transits": self.passages.len(),
+            "transits": self.head.transits,
             "transit_bytes": self.transit_bytes(),
             "bells": counters.bells.wrapping_add(totals.bells),
             "violations": counters.violations,
@@ -281,11 +200,11 @@ impl Host {
         })
     }
 
-    fn sessions_of(&self, pid: u32) -> (i32, Vec<&Session>) {
+    fn sessions_of(&self, pid: u32) -> (i32, Vec<&SessionRow>) {
         let mut process = i32::try_from(pid).unwrap_or(0);
         for _ in 0..ANCESTORS {
-            let sessions: Vec<&Session> =
-                self.sessions.values().filter(|session| session.pid == process && session.greeted).collect();
+            let sessions: Vec<&SessionRow> =
+                self.sessions.iter().filter(|session| session.pid == process && session.greeted).collect();
             if !sessions.is_empty() {
                 return (process, sessions);
             }
@@ -296,6 +215,38 @@ impl Host {
         }
         (0, Vec::new())
     }
+}
+
+/// Nothing of ours cannot be written.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn circuit_json(end: &CircuitRow) -> Value {
+    let CircuitRow { moved, chosen, modes: (sent, received), .. } = end;
+    json!({
+        "id": end.id,
+        "client": end.tuple.client.to_string(),
+        "server": end.tuple.server.to_string(),
+        "peer": end.peer,
+        "role": if end.role == Role::Client { "client" } else { "server" },
+        "program": end.program,
+        "pid": end.pid,
+        "state": end.state,
+        "hops": end.hops,
+        "generation": end.generation,
+        "dead": end.dead.map(|death| format!("{death:?}")),
+        "tx_bytes": moved.tx_bytes,
+        "rx_bytes": moved.rx_bytes,
+        "bells": moved.bells,
+        "sleeps": moved.sleeps,
+        "transfer": Transfer::from_number(chosen.transfer).unwrap_or_default().name(),
+        "transfer_by": chooser(chosen.transfer_by),
+        "offload": chosen.offload,
+        "offload_by": chooser(chosen.offload_by),
+        "sent": modes_json(moved.tx_bytes, sent),
+        "received": modes_json(moved.rx_bytes, received),
+    })
 }
 
 fn chooser(by: Chooser) -> &'static str {
@@ -321,7 +272,7 @@ fn modes_json(total: u64, modes: &ModesSnapshot) -> Value {
     })
 }
 
-fn session_json(session: &Session) -> Value {
+fn session_json(session: &SessionRow) -> Value {
     let notes: Vec<Value> = session
         .notes
         .iter()
@@ -332,8 +283,8 @@ fn session_json(session: &Session) -> Value {
         "pid": session.pid,
         "uid": session.uid,
         "program": session.program,
-        "waiters": session.waiters.len(),
-        "held": session.held.len(),
+        "waiters": session.waiters,
+        "held": session.held,
         "notes": notes,
     })
 }

@@ -44,7 +44,7 @@ pub struct Passage {
 
 impl Passage {
     /// What went by each of its ports, sent and received, bytes, of which so many came from before and from behind.
-    fn traffic(&self, [before, behind]: [u64; 2]) -> [(PortId, (u64, u64)); 2] {
+    pub(crate) fn traffic(&self, [before, behind]: [u64; 2]) -> [(PortId, (u64, u64)); 2] {
         [(self.ports[BEFORE], (behind, before)), (self.ports[BEHIND], (before, behind))]
     }
 }
@@ -196,7 +196,7 @@ impl Host {
         let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
         let waiter = passage.waiter;
         self.pumps.command(Command::Add { transit, legs, waiter }).map_err(|error| {
-            tracing::warn!(%transit, %error, "circuit is not pumped");
+            tracing::warn!(port = port.0, %transit, %error, "circuit is not pumped");
             Plain::System
         })
     }
@@ -209,6 +209,7 @@ impl Host {
     /// A circuit through this host is over.
     pub(crate) fn stop_transit(&mut self, transit: TransitId) {
         self.pump_asks.retain(|asks| asks.transit != transit);
+        self.copy_transit_early(transit);
         let Some(passage) = self.passages.remove(&transit) else { return };
         if passage.opening.is_none() {
             let moved = self.pumps.traffic(transit);
@@ -218,22 +219,6 @@ impl Host {
             }
             self.tell_pump(Command::Remove { transit });
         }
-    }
-
-    /// Payload that passed through this host, bytes.
-    pub fn transit_bytes(&self) -> u64 {
-        let moved = self.passages.keys().flat_map(|transit| self.pumps.traffic(*transit));
-        moved.fold(self.counters.transit_bytes, u64::wrapping_add)
-    }
-
-    /// What passes through this host now, for each circuit and each of its two ports: payload sent and received, bytes.
-    pub(crate) fn passing(&self) -> impl Iterator<Item = (PortId, (u64, u64))> {
-        self.passages.iter().flat_map(|(transit, passage)| passage.traffic(self.pumps.traffic(*transit)))
-    }
-
-    /// Circuits that pass through this host by way of a port.
-    pub fn transits_on(&self, port: PortId) -> usize {
-        self.passages.values().filter(|passage| passage.ports.contains(&port)).count()
     }
 
     /// What the pumps have to say, a part of it at a time; whether there was anything.
@@ -248,7 +233,9 @@ impl Host {
                 Report::Removed { .. } => {}
                 Report::Violated { transit, leg, why } => {
                     self.counters.violations += 1;
-                    tracing::warn!(%transit, leg, %why, "circuit in transit broken off: a side broke the protocol");
+                    let port = self.passages.get(&transit).and_then(|passage| passage.ports.get(leg));
+                    let port = port.map(|port| port.0);
+                    tracing::warn!(port, %transit, leg, %why, "circuit in transit broken off: a side broke the protocol");
                     self.circuits.break_transit(transit, Closing::Abort);
                 }
             }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use crosslane_client::session::Session;
 use crosslane_wire::HostId;
 use crosslane_wire::codec;
 use crosslane_wire::control::Refusal;
@@ -59,6 +60,61 @@ fn sessions_of_a_user_are_bounded_and_another_has_its_own() {
     until("sessions are given back", || (used(&lab, GREEDY, "sessions") == 0).then_some(()));
     assert!(hello(GREEDY).is_some());
     assert!(lab.log(1).contains("user 4001 has 5 of sessions and may have 5 now"), "it is logged");
+}
+
+#[test]
+fn quotas_are_read_again_and_nobody_loses_what_he_has() {
+    if !may_be_others() {
+        return;
+    }
+    let mut lab = alone("[quota]\nsessions = 5");
+    let hello = |lab: &Lab| Client::hello_as(&lab.control(1), GREEDY);
+    let fill = |lab: &Lab| -> Vec<Client> { std::iter::from_fn(|| hello(lab)).take(20).collect() };
+    let limit = |lab: &Lab| {
+        let status = lab.status(1);
+        let payers = status["quota"]["payers"].as_array().unwrap().clone();
+        let payer = payers.into_iter().find(|payer| payer["user"] == GREEDY);
+        payer.and_then(|payer| payer["holds"]["sessions"]["limit"].as_u64())
+    };
+    let change = |lab: &mut Lab, sessions: u64| {
+        lab.configure(1, 1, &[port("c", true)], &format!("[quota]\nsessions = {sessions}"));
+        lab.reload(1);
+        until("it was read again", || (limit(lab) == Some(sessions)).then_some(()));
+    };
+    let mut held = fill(&lab);
+    assert_eq!(held.len(), 5);
+    change(&mut lab, 2);
+    for session in &mut held {
+        assert!(matches!(ask_waiter(session), Reply::Waiter { .. }), "what is there stays");
+    }
+    assert!(hello(&lab).is_none());
+    held.truncate(1);
+    until("they are given back", || (used(&lab, GREEDY, "sessions") == 1).then_some(()));
+    held.extend(fill(&lab));
+    assert_eq!(held.len(), 2);
+    change(&mut lab, 8);
+    held.extend(fill(&lab));
+    assert_eq!(held.len(), 8);
+}
+
+/// The daemon refuses who connects before it has read anything of his.
+#[test]
+fn who_is_refused_a_session_gets_the_reason() {
+    if !may_be_others() {
+        return;
+    }
+    let lab = alone("[quota]\nsessions = 1");
+    let _held = Client::hello_as(&lab.control(1), GREEDY).unwrap();
+    let path = lab.control(1);
+    let refused = move || {
+        let user = rustix::process::Uid::from_raw(GREEDY);
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        let ask = || Session::connect(&path).and_then(|session| session.hello("refused"));
+        (0..300).map(|_| ask().unwrap_err().to_string()).collect::<Vec<_>>()
+    };
+    for reason in std::thread::spawn(refused).join().unwrap() {
+        assert!(reason.contains("user 4001 has 1 of sessions and may have 1 now"), "{reason}");
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@ mod support;
 
 use crosslane_wire::local::{Plain, Request};
 use serde_json::Value;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use support::*;
 
@@ -55,6 +56,28 @@ fn another_user_finds_nothing_of_ours() {
     assert!(text.contains("secret-client") && text.contains(&port));
     assert_eq!(whole["circuits"].as_array().map(Vec::len), Some(2));
     assert!(ask(&mut scene.server, &explain).0.contains("192.0.2.7"));
+}
+
+/// The metrics are one text for everybody, over HTTP and by request.
+#[test]
+fn the_metrics_tell_of_nobody() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let Some(mut scene) = scene(&format!("metrics = \"{free}\"")) else { return };
+    let port = scene.listener.local_addr().unwrap().port().to_string();
+    let mut reader = TcpStream::connect(free).unwrap();
+    reader.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut scraped = String::new();
+    reader.read_to_string(&mut scraped).unwrap();
+    let (asked, _) = ask(&mut scene.server, &Request::Metrics);
+    let (_, body) = scraped.split_once("\r\n\r\n").unwrap();
+    for text in [body, &asked] {
+        assert!(text.contains("crosslane_streams_open 1\n"), "{text}");
+        let pid = std::process::id().to_string();
+        for secret in ["secret", port.as_str(), "192.0.2.7", "127.0.0.1", pid.as_str()] {
+            let told = text.lines().any(|line| line.split([' ', '"', ':']).any(|word| word == secret));
+            assert!(!told && !text.contains("secret"), "the metrics tell {secret}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -166,8 +166,15 @@ impl Host {
 
     /// A request of a session was served that cost so much.
     pub(crate) fn spend(&mut self, id: SessionId, cost: u64) {
-        let Some(uid) = self.sessions.get(&id).map(|session| session.uid) else { return };
-        self.rates.spend(uid, cost, self.ledger.settings().requests(uid), self.now);
+        if let Some(uid) = self.sessions.get(&id).map(|session| session.uid) {
+            self.spend_of(uid, cost);
+        }
+    }
+
+    /// The same by the session's user.
+    pub(crate) fn spend_of(&mut self, uid: u32, cost: u64) {
+        let rate = self.ledger.settings().requests(uid);
+        self.rates.spend(uid, cost, rate, self.now);
     }
 
     /// Sessions are read from again that have rested.
@@ -183,7 +190,7 @@ impl Host {
 
     fn say_denied(&mut self, denied: Denied) {
         if self.said.is_due(denied.payer, denied.kind, self.now) {
-            tracing::warn!(%denied, "quota is used up");
+            tracing::warn!(uid = denied.payer.user(), port = denied.payer.port(), %denied, "quota is used up");
         }
     }
 }

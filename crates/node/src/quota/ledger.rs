@@ -41,19 +41,23 @@ pub fn descriptor_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-type Books = BTreeMap<Kind, Pool>;
+/// All books, and what is charged by.
+#[derive(Debug, Default)]
+struct Open {
+    settings: Arc<Settings>,
+    pools: BTreeMap<Kind, Pool>,
+}
 
 /// The books.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    pub(super) settings: Arc<Settings>,
-    books: Arc<Mutex<Books>>,
+    books: Arc<Mutex<Open>>,
 }
 
 /// What was charged; dropped, it is given back. May be dropped by any thread.
 #[derive(Debug)]
 pub struct Charge {
-    books: Arc<Mutex<Books>>,
+    books: Arc<Mutex<Open>>,
     payer: Payer,
     kind: Kind,
     amount: u64,
@@ -69,18 +73,23 @@ impl Ledger {
             Kind::Transits => TRANSITS,
             _ => u64::MAX,
         };
-        let books = Kind::OF_HOST
+        let pools = Kind::OF_HOST
             .into_iter()
             .map(|kind| (kind, capacity(kind)))
             .chain(windows)
             .map(|(kind, capacity)| (kind, Pool::new(kind, capacity)))
             .collect();
-        Self { settings: Arc::new(settings), books: Arc::new(Mutex::new(books)) }
+        Self { books: Arc::new(Mutex::new(Open { settings: Arc::new(settings), pools })) }
     }
 
-    /// What the quotas go by.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// What the quotas go by now.
+    pub fn settings(&self) -> Arc<Settings> {
+        lock(&self.books).settings.clone()
+    }
+
+    /// Charges by other settings from now on. Nobody loses what he has; who has more than he may have now gets nothing more.
+    pub fn use_settings(&self, settings: Settings) {
+        lock(&self.books).settings = Arc::new(settings);
     }
 
     /// Charges if the payer may have so much.
@@ -88,10 +97,10 @@ impl Ledger {
     /// # Errors
     /// He may not.
     pub fn charge(&self, payer: Payer, kind: Kind, amount: u64, purpose: Purpose) -> Result<Charge, Denied> {
-        let mut books = lock(&self.books);
-        let pool = pool(&mut books, kind);
-        if !pool.admits(&self.settings, payer, amount, purpose) {
-            let (used, limit) = (pool.used_by(payer), pool.limit(&self.settings, payer, purpose));
+        let Open { settings, pools } = &mut *lock(&self.books);
+        let pool = pool_in(pools, kind);
+        if !pool.admits(settings, payer, amount, purpose) {
+            let (used, limit) = (pool.used_by(payer), pool.limit(settings, payer, purpose));
             return Err(Denied { payer, kind, used, limit });
         }
         pool.add(payer, amount);
@@ -118,8 +127,8 @@ impl Ledger {
     }
 
     /// The kinds that there are books of.
-    pub(super) fn kinds(&self) -> Vec<Kind> {
-        lock(&self.books).keys().copied().collect()
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        lock(&self.books).pools.keys().copied().collect()
     }
 }
 
@@ -128,6 +137,11 @@ impl Charge {
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
         Self { books: Arc::default(), payer: Payer::User(0), kind: Kind::Sessions, amount: 0 }
+    }
+
+    /// Who pays.
+    pub fn payer(&self) -> Payer {
+        self.payer
     }
 
     /// What it is for.
@@ -163,13 +177,17 @@ impl Drop for Charge {
 }
 
 /// Sums are whole between any two statements: a thread that panicked has left none half done.
-fn lock(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
+fn lock(books: &Mutex<Open>) -> MutexGuard<'_, Open> {
     books.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A window that nobody spoke of has no room.
-fn pool(books: &mut Books, kind: Kind) -> &mut Pool {
-    books.entry(kind).or_insert_with(|| Pool::new(kind, 0))
+fn pool_in(pools: &mut BTreeMap<Kind, Pool>, kind: Kind) -> &mut Pool {
+    pools.entry(kind).or_insert_with(|| Pool::new(kind, 0))
+}
+
+fn pool(books: &mut Open, kind: Kind) -> &mut Pool {
+    pool_in(&mut books.pools, kind)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub(crate) use host::Carved;
 pub use ledger::{Charge, Denied, Ledger, descriptor_limit};
 pub use limits::{Limits, Settings};
 pub use rate::{HEAVY, May, Rates, TEXT};
+pub use report::Books;
 pub use said::Said;
 
 use crosslane_wire::PortId;
@@ -94,6 +95,18 @@ pub enum Payer {
     User(u32),
     /// The neighbour at a port: circuits that it asks for, whoever began them.
     Neighbour(PortId),
+}
+
+impl Payer {
+    /// The user, if it is one.
+    pub fn user(self) -> Option<u32> {
+        if let Self::User(uid) = self { Some(uid) } else { None }
+    }
+
+    /// The number of the neighbour's port, if it is a neighbour.
+    pub fn port(self) -> Option<u8> {
+        if let Self::Neighbour(port) = self { Some(port.0) } else { None }
+    }
 }
 
 impl fmt::Display for Payer {

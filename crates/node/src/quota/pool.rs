@@ -1,6 +1,7 @@
 //! One thing of which there is so much: who has how much of it.
 
 use super::{Kind, Payer, Purpose, Settings};
+use core::ops::Bound;
 use std::collections::BTreeMap;
 
 /// The books of one kind.
@@ -18,6 +19,26 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(kind: Kind, capacity: u64) -> Self {
         Self { kind, capacity, used: BTreeMap::new(), total: 0, refused: 0 }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The same without anybody in it: those are [`Self::put`] there.
+    pub(super) fn empty_copy(&self) -> Self {
+        Self { used: BTreeMap::new(), ..*self }
+    }
+
+    /// Who has anything behind a payer in their order, and how much.
+    pub(super) fn payers_after(&self, last: Option<Payer>) -> impl Iterator<Item = (Payer, u64)> {
+        let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.used.range((begin, Bound::Unbounded)).map(|(payer, used)| (*payer, *used))
+    }
+
+    /// Notes in a copy what somebody has; the sum is there already.
+    pub(super) fn put(&mut self, payer: Payer, used: u64) {
+        self.used.insert(payer, used);
     }
 
     pub(super) fn capacity(&self) -> u64 {
@@ -47,7 +68,8 @@ impl Pool {
         if self.capacity == u64::MAX {
             return most;
         }
-        let others = self.total - self.used_by(payer);
+        // In a copy that took several pieces the sum may be older.
+        let others = self.total.saturating_sub(self.used_by(payer));
         if settings.is_operator(payer) {
             return self.capacity.saturating_sub(others);
         }

@@ -101,14 +101,14 @@ impl Lab {
 
     /// The same with another standard error.
     pub fn start_logging(&mut self, number: usize, log: Stdio) {
+        self.start_by(number, Command::new(env!("CARGO_BIN_EXE_crosslaned")), log);
+    }
+
+    /// The same by a command that becomes the daemon.
+    pub fn start_by(&mut self, number: usize, mut command: Command, log: Stdio) {
         let file = self.path(&format!("{number}.toml"));
-        let child = Command::new(env!("CARGO_BIN_EXE_crosslaned"))
-            .arg("--config")
-            .arg(file)
-            .env("CROSSLANE_LOG", "debug")
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let child =
+            command.arg("--config").arg(file).env("CROSSLANE_LOG", "debug").stderr(log).spawn().unwrap();
         while self.daemons.len() <= number {
             self.daemons.push(None);
         }
@@ -148,6 +148,12 @@ impl Lab {
             });
         }
         lab
+    }
+
+    /// Has a daemon read its configuration again.
+    pub fn reload(&mut self, number: usize) {
+        let pid = rustix::process::Pid::from_child(self.daemon(number));
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
     }
 
     pub fn daemon(&mut self, number: usize) -> &mut Child {
