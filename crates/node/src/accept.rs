@@ -58,7 +58,7 @@ impl Host {
     pub(crate) fn try_accept(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
         let Accepting { tuple, socket, scope, since, .. } = accepting;
         let waited = self.now.saturating_sub(since);
-        let circuit = match self.choose(session, &tuple, scope, waited >= LOST) {
+        let circuit = match self.choose(session, (&tuple, socket), scope, waited >= LOST) {
             Choice::None => return Some(Plain::NotAnnounced),
             Choice::Wait => return self.accept_later(session, accepting),
             Choice::End(circuit) => circuit,

@@ -119,7 +119,10 @@ impl Host {
                 Output::Stop { transit } => self.stop_transit(transit),
                 Output::Failed { circuit, channel, why } => self.failed(circuit, channel, why),
                 Output::Died { circuit, .. } => self.wake_holders(circuit),
-                Output::Doubt { circuit } => self.doubt(circuit),
+                Output::Doubt { circuit } => {
+                    self.note_closed(circuit);
+                    self.doubt(circuit);
+                }
                 Output::Prove { circuit } => self.prove(circuit),
                 Output::Proven { circuit, is_so } => self.proven(circuit, is_so),
                 Output::Free { circuit, .. } => self.free(circuit),

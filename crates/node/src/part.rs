@@ -77,6 +77,8 @@ pub struct Parts {
     pub cookie: Option<Cookie>,
     /// Whether the socket that announced the connection became it.
     pub proof: Proof,
+    /// Of an end that no program has accepted yet: the socket of its connection on this side, once the end was proven.
+    pub accepting: Option<Cookie>,
     /// What its holders share.
     pub state: Option<HeldState>,
     /// Slices by generation, the oldest that its program may still use first.
@@ -117,6 +119,7 @@ impl Parts {
             uid: u32::MAX,
             cookie: None,
             proof: Proof::Unknown,
+            accepting: None,
             state: None,
             slices: slices.into_iter().collect(),
             buffers: VecDeque::new(),

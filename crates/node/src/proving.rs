@@ -1,7 +1,8 @@
 //! Whose a connection is: decision 19. A program shows a bound socket and says where it will connect; others may say the
 //! same of the same addresses. The kernel gives the connection to one socket, and knows sockets by numbers that nobody
 //! chooses ([`Cookie`]). So an announced end counts only if the socket that announced it became the connection, and a
-//! listener only if the kernel would give it this very connection.
+//! listener only if the kernel would give it this very connection. The proof of an end is of one connection, whose socket on the
+//! accepting side is noted with it: the addresses may be used again before a program accepts.
 //!
 //! ```text
 //!   client's daemon                                     server's daemon
@@ -42,8 +43,6 @@ pub enum Proof {
 enum Standing {
     /// It is the connection's.
     Proven,
-    /// It was when its client closed it, and nothing else is known by now.
-    Was,
     /// The connecting side has not said so yet.
     Unknown,
     /// It is not.
@@ -103,7 +102,7 @@ impl Host {
     pub(crate) fn choose(
         &mut self,
         session: SessionId,
-        tuple: &Tuple,
+        (tuple, socket): (&Tuple, Cookie),
         scope: Scope,
         is_late: bool,
     ) -> Choice {
@@ -112,14 +111,15 @@ impl Host {
             return Choice::None;
         }
         let here = self.connected_here(session, tuple, scope);
-        let known: Vec<(CircuitId, Standing)> =
-            pending.iter().map(|circuit| (*circuit, self.standing(*circuit, here, is_late))).collect();
+        let known: Vec<(CircuitId, Standing)> = pending
+            .iter()
+            .map(|circuit| (*circuit, self.standing(*circuit, socket, here, is_late)))
+            .collect();
         let first = |wanted| known.iter().find(|(_, is)| *is == wanted).map(|(circuit, _)| *circuit);
         let chosen = first(Standing::Proven);
         if chosen.is_none() && first(Standing::Unknown).is_some() {
             return Choice::Wait;
         }
-        let chosen = chosen.or(first(Standing::Was));
         for circuit in pending.into_iter().filter(|circuit| Some(*circuit) != chosen) {
             self.close_end(circuit, true);
         }
@@ -144,9 +144,8 @@ impl Host {
         if self.circuits.get(circuit).is_none_or(|end| end.state != State::Pending) {
             return;
         }
-        match self.parts.get_mut(&circuit) {
-            Some(parts) if is_so => parts.proof = Proof::Proven,
-            _ => self.close_end(circuit, true),
+        if !(is_so && self.note_accepting(circuit)) {
+            self.close_end(circuit, true);
         }
         let now = self.now;
         for session in self.sessions.values_mut() {
@@ -156,6 +155,26 @@ impl Host {
                 accepting.until = now;
             }
         }
+    }
+
+    /// The far side has closed this end, perhaps in order before a program here accepted it: its socket had become the
+    /// connection then ([`Self::is_unproven`]).
+    pub(crate) fn note_closed(&mut self, circuit: CircuitId) {
+        let Some(end) = self.circuits.get(circuit) else { return };
+        if end.state == State::Pending && end.far_closed && end.death.is_none() {
+            self.note_accepting(circuit);
+        }
+    }
+
+    /// The announcing socket is the connection: notes which socket that is on this side. `false` if it is none any more.
+    fn note_accepting(&mut self, circuit: CircuitId) -> bool {
+        let Some(end) = self.circuits.get(circuit) else { return false };
+        let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
+        let socket = |table: &SocketTable| table.accepting(server, client, interface);
+        let accepting = self.ask_kernel(end.scope, None, socket);
+        let Some(parts) = self.parts.get_mut(&circuit) else { return false };
+        parts.accepting = parts.accepting.or(accepting);
+        parts.accepting.is_some()
     }
 
     /// Whether a connecting end that is closed now was never shown to be its connection: nobody may read what came by it.
@@ -200,25 +219,32 @@ impl Host {
         ends.filter(|circuit| self.circuits.get(*circuit).is_some_and(|end| end.state == State::Pending))
     }
 
-    fn standing(&mut self, circuit: CircuitId, here: Option<Cookie>, is_late: bool) -> Standing {
+    /// Whether a pending end is that of the connection which this `socket` is on the accepting side, and the one from `here` on the
+    /// connecting side if that is on this host.
+    fn standing(
+        &mut self,
+        circuit: CircuitId,
+        socket: Cookie,
+        here: Option<Cookie>,
+        is_late: bool,
+    ) -> Standing {
         let Some(end) = self.circuits.get(circuit) else { return Standing::No };
         let (far, is_over) = (end.far, end.far_closed || end.death.is_some());
+        let Some(parts) = self.parts.get(&circuit) else { return Standing::No };
+        let (accepting, asked) = (parts.accepting, parts.proof);
         if end.death == Some(Death::Abort) {
             return Standing::No;
         }
-        match (far, self.parts.get(&circuit).map(|parts| parts.proof)) {
-            (Far::Here(client), _) => {
-                let announced = self.parts.get(&client).and_then(|parts| parts.cookie);
-                match here {
-                    Some(here) if Some(here) == announced => Standing::Proven,
-                    None if is_over => Standing::Was,
-                    _ => Standing::No,
-                }
-            }
-            (_, Some(Proof::Proven)) => Standing::Proven,
-            _ if is_over => Standing::Was,
-            _ if is_late => Standing::No,
-            (_, asked) => self.ask_far(circuit, asked.unwrap_or_default()),
+        if let Far::Here(client) = far
+            && here.is_some()
+            && here == self.parts.get(&client).and_then(|parts| parts.cookie)
+        {
+            return Standing::Proven;
+        }
+        match (accepting, far) {
+            (Some(accepting), _) if accepting == socket => Standing::Proven,
+            (None, Far::Host { .. }) if !is_over && !is_late => self.ask_far(circuit, asked),
+            _ => Standing::No,
         }
     }
 

@@ -166,6 +166,15 @@ impl SocketTable {
         }
     }
 
+    /// The socket of the connection from `local` to `remote` on its accepting side, also while the last part of the handshake is on
+    /// its way: what a listener makes of a request bears the request's number.
+    pub fn accepting(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Cookie> {
+        match self.find(local, remote, interface)? {
+            Found::Connection { cookie, .. } => Some(cookie),
+            _ => None,
+        }
+    }
+
     /// Who gets a connection from `client` to `server` that is about to be made; `None` if the kernel does not say.
     pub fn taker(&self, client: SocketAddr, server: SocketAddr, interface: u32) -> Option<Taker> {
         let found = match self.find(server, client, interface)? {
@@ -246,8 +255,10 @@ fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::net::TcpStream;
     use std::os::fd::OwnedFd;
+    use std::process::{Command, Stdio};
 
     fn lives(address: &str) {
         let table = SocketTable::open().unwrap();
@@ -280,6 +291,26 @@ mod tests {
             lives(address);
         }
         assert!(SocketTable::open().unwrap().works());
+    }
+
+    #[test]
+    fn the_accepting_socket_is_known_before_the_handshake_has_ended() {
+        let table = SocketTable::open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        // A listener that takes no notice of the handshake's end, only of the first bytes.
+        let deferred = "import socket; socket.socket(fileno=0).setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5)";
+        let socket = OwnedFd::from(listener.try_clone().unwrap());
+        let set = Command::new("python3").args(["-c", deferred]).stdin(Stdio::from(socket)).status();
+        assert!(set.expect("python3").success());
+        let mut client = TcpStream::connect(server).unwrap();
+        let local = client.local_addr().unwrap();
+        assert_eq!(table.connected(server, local, LOOPBACK), None);
+        let early = table.accepting(server, local, LOOPBACK).expect("a request");
+        client.write_all(b"x").unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert_eq!(Cookie::of(accepted.as_fd()).unwrap(), early);
+        assert_eq!(table.accepting(server, local, LOOPBACK), Some(early));
     }
 
     #[test]

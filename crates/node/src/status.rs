@@ -235,6 +235,7 @@ fn circuit_json(end: &CircuitRow) -> Value {
         "state": end.state,
         "hops": end.hops,
         "generation": end.generation,
+        "far_closed": end.far_closed,
         "dead": end.dead.map(|death| format!("{death:?}")),
         "tx_bytes": moved.tx_bytes,
         "rx_bytes": moved.rx_bytes,

@@ -119,6 +119,32 @@ fn a_plain_connection_stays_plain_though_the_impostor_left_before_it_was_accepte
     }
 }
 
+/// The impostor had such a connection itself, left the end behind in order, and reset the connection.
+#[test]
+fn what_an_earlier_connection_of_the_same_addresses_left_behind_is_not_the_next_ones() {
+    for server in [1, 2] {
+        let Some(mut scene) = scene(server) else { return };
+        let left = scene.announce(false).expect("it will be its own");
+        let plain = local_of(&scene.victim.1);
+        let next = shared_socket("127.86.0.1:0".parse().unwrap());
+        let own = std::mem::replace(&mut scene.impostor.1, next);
+        rustix::net::connect(&own, &scene.listener.local_addr().unwrap()).unwrap();
+        scene.impostor.0.close(&left, false);
+        scene.lab.wait(server, "it is closed in order", |status| {
+            let mut ends = status["circuits"].as_array().unwrap().iter();
+            ends.any(|end| end["role"] == "server" && end["dead"].is_null() && end["far_closed"] == true)
+        });
+        sockopt::set_socket_linger(&own, Some(std::time::Duration::ZERO)).unwrap();
+        drop(own);
+        rustix::net::connect(&scene.victim.1, &scene.listener.local_addr().unwrap()).unwrap();
+        let earlier = scene.listener.accept().unwrap().0;
+        assert!(earlier.peer_addr().is_err(), "the impostor's, which was reset");
+        let (accepted, from) = scene.listener.accept().unwrap();
+        assert_eq!(from, plain);
+        assert_eq!(scene.accept(&accepted).unwrap_err(), NOT_ANNOUNCED, "server on host {server}");
+    }
+}
+
 #[test]
 fn a_connection_that_waits_to_be_accepted_is_not_announced_again() {
     for server in [1, 2] {

@@ -241,6 +241,7 @@ impl Host {
             open: end.state == State::Open,
             hops: end.hops,
             generation: end.generation,
+            far_closed: end.far_closed,
             dead: end.death,
             program: parts.program.clone(),
             pid: parts.pid,

@@ -170,6 +170,8 @@ pub struct CircuitRow {
     pub hops: u8,
     /// Circuits of the stream so far.
     pub generation: u32,
+    /// Whether the far side has closed.
+    pub far_closed: bool,
     /// Why it died, if it did.
     pub dead: Option<Death>,
     /// Name of the owner's program.
