@@ -71,7 +71,7 @@ impl Snapshot {
             links: self.links.clone(),
             ports: self.ports_json(),
             listeners: listeners.map(|(address, _)| *address).collect(),
-            circuits: Rows(|| self.circuits_json(|end| sight.sees(end.uid))),
+            circuits: Rows(|| self.circuits_json(sight, |end| sight.sees(end.uid))),
             counters: self.counters_json(),
             offload: self.offload_json(),
             quota: self.books.report(sight.user()),
@@ -93,7 +93,7 @@ impl Snapshot {
             session_pid: if is_others { 0 } else { owner },
             not_yours: is_others,
             sessions: sessions.iter().map(|session| session_json(session)).collect(),
-            circuits: Rows(|| self.circuits_json(is_held)),
+            circuits: Rows(|| self.circuits_json(sight, is_held)),
         })
     }
 
@@ -162,8 +162,14 @@ impl Snapshot {
         })
     }
 
-    fn circuits_json(&self, wanted: impl Fn(&CircuitRow) -> bool) -> impl Iterator<Item = Value> {
-        self.circuits.iter().filter(move |end| wanted(end)).map(circuit_json)
+    /// Ends that are wanted; of one that another user's program opened and passed on, that program is not told.
+    fn circuits_json(
+        &self,
+        sight: Sight,
+        wanted: impl Fn(&CircuitRow) -> bool,
+    ) -> impl Iterator<Item = Value> {
+        let rows = self.circuits.iter().filter(move |end| wanted(end));
+        rows.map(move |end| circuit_json(end, sight.sees(end.uid)))
     }
 
     /// What the engine has done, by its two threads; null before anybody wanted it.
@@ -222,16 +228,18 @@ fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn circuit_json(end: &CircuitRow) -> Value {
+fn circuit_json(end: &CircuitRow, tells_owner: bool) -> Value {
     let CircuitRow { moved, chosen, modes: (sent, received), .. } = end;
+    let owner = tells_owner.then_some((end.program.as_str(), end.pid));
+    let (program, pid) = owner.unwrap_or_default();
     json!({
         "id": end.id,
         "client": end.tuple.client.to_string(),
         "server": end.tuple.server.to_string(),
         "peer": end.peer,
         "role": if end.role == Role::Client { "client" } else { "server" },
-        "program": end.program,
-        "pid": end.pid,
+        "program": program,
+        "pid": pid,
         "state": end.state,
         "hops": end.hops,
         "generation": end.generation,

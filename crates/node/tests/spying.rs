@@ -6,8 +6,14 @@ use crosslane_wire::local::{Plain, Request};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use support::*;
+
+/// Names the control socket for [`heir`].
+const HEIR: &str = "SPYING_HEIR";
 
 /// Root's programs with a stream, a listener and a note, and a session of nobody.
 struct Scene {
@@ -15,7 +21,7 @@ struct Scene {
     nobody: Client,
     server: Client,
     listener: TcpListener,
-    _kept: (Client, OwnedFd, Circuit),
+    kept: (Client, OwnedFd, Circuit),
 }
 
 fn scene(more: &str) -> Option<Scene> {
@@ -29,7 +35,7 @@ fn scene(more: &str) -> Option<Scene> {
     server.listen(&listener);
     let (socket, circuit) = client.connect_to("127.0.0.1:0", listener.local_addr().unwrap());
     client.tell(&Request::Note { fd: 9, remote: "192.0.2.7:7".parse().unwrap(), why: Plain::Rule }, &[]);
-    Some(Scene { lab, nobody, server, listener, _kept: (client, socket, circuit.unwrap()) })
+    Some(Scene { lab, nobody, server, listener, kept: (client, socket, circuit.unwrap()) })
 }
 
 fn ask(client: &mut Client, request: &Request) -> (String, Value) {
@@ -91,6 +97,38 @@ fn a_user_sees_its_own() {
     assert_eq!(status["listeners"], serde_json::json!([own.local_addr().unwrap().to_string()]));
     let roles: Vec<&Value> = status["circuits"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
     assert_eq!(roles, ["client", "server"], "one that its listener has yet to accept as well");
+}
+
+/// Not a test of its own, and nothing to do unless told: adopts the stream that is its standard input, and asks about itself.
+#[test]
+fn heir() {
+    let Ok(control) = std::env::var(HEIR) else { return };
+    let mut client = Client::hello(Path::new(&control), "heir");
+    client.circuit(&Request::Adopt, std::io::stdin().as_fd()).unwrap();
+    println!("\ntold {}", client.text(&Request::Explain { pid: std::process::id() }));
+}
+
+#[test]
+fn an_heir_of_a_stream_is_not_told_who_opened_it() {
+    let Some(scene) = scene("") else { return };
+    let (_client, socket, circuit) = &scene.kept;
+    let (near, _far) = finish(socket.try_clone().unwrap(), &scene.listener);
+    // Where others may execute it.
+    let program = scene.lab.path("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = Command::new(program);
+    command.args(["--exact", "heir", "--nocapture"]).env(HEIR, scene.lab.control(1));
+    command.uid(NOBODY).gid(NOBODY).stdin(Stdio::from(OwnedFd::from(near)));
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let told = said.lines().find_map(|line| line.strip_prefix("told ")).expect("an answer");
+    let told: Value = serde_json::from_str(told).unwrap();
+    assert_eq!(told["sessions"][0]["program"], "heir", "{told}");
+    let streams = told["circuits"].as_array().unwrap();
+    assert_eq!(streams.len(), 1, "{told}");
+    assert_eq!(
+        (&streams[0]["id"], &streams[0]["program"], &streams[0]["pid"]),
+        (&circuit.id.0.into(), &"".into(), &0.into())
+    );
 }
 
 #[test]
