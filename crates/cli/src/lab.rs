@@ -117,7 +117,7 @@ fn sweep() -> Result<()> {
 pub(crate) fn down(name: Option<&str>) -> Result<()> {
     sweep()?;
     let base = default_base();
-    let names = name.map_or_else(|| labs(&base), |name| vec![name.to_owned()]);
+    let names = name.map_or_else(|| labs(&base), |name| Ok(vec![name.to_owned()]))?;
     let mut out = stdout().lock();
     for name in &names {
         Options::named(name).check()?;
@@ -132,7 +132,7 @@ pub(crate) fn list(as_json: bool) -> Result<()> {
     let base = default_base();
     let mut table = Table::new(&["lab", ">hosts", "state"]);
     let mut rows = Vec::new();
-    for name in labs(&base) {
+    for name in labs(&base)? {
         let hosts = Lab::attach(&name, Some(&base)).ok().map(|lab| lab.state().hosts.len());
         let state = if hosts.is_some() { "up" } else { "left over: take it down" };
         rows.push(json!({"name": name, "hosts": hosts, "up": hosts.is_some()}));

@@ -33,15 +33,19 @@ pub fn default_base() -> PathBuf {
 }
 
 /// Names of the labs in `base` (running or left over), sorted.
-pub fn list(base: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(base) else { return Vec::new() };
+///
+/// # Errors
+/// [`LabError::Untrusted`] if others could have put them there.
+pub fn list(base: &Path) -> Result<Vec<String>, LabError> {
+    trust::check(base)?;
+    let Ok(entries) = std::fs::read_dir(base) else { return Ok(Vec::new()) };
     let mut names: Vec<String> = entries
         .flatten()
         .filter(|entry| entry.path().is_dir())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     names.sort();
-    names
+    Ok(names)
 }
 
 /// The parts of Crosslane that a lab runs.
@@ -180,15 +184,19 @@ impl Folder {
     }
 
     /// Makes the folder, and those above it. The last of the other labs may be removing those at the same time.
-    pub(crate) fn create(&self) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// [`LabError::Untrusted`], before anything is made where others can put files; [`LabError::Io`], also if it is there already.
+    pub(crate) fn create(&self) -> Result<(), LabError> {
         const TRIES: u32 = 100;
         let mut tried = 0;
         loop {
-            if let Some(base) = self.path.parent() {
-                std::fs::create_dir_all(base)?;
-            }
-            match std::fs::create_dir(&self.path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && tried < TRIES => tried += 1,
+            match trust::create(&self.path) {
+                Err(LabError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound && tried < TRIES =>
+                {
+                    tried += 1;
+                }
                 outcome => return outcome,
             }
         }
@@ -228,7 +236,10 @@ mod tests {
         let (one, two) = (Folder::new(Some(&base), "one"), Folder::new(Some(&base), "two"));
         one.create().expect("create");
         two.create().expect("create");
-        assert!(one.create().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists));
+        let there = one.create().expect_err("it is there");
+        assert!(
+            matches!(there, LabError::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
+        );
         one.remove().expect("removed");
         assert!(two.path.is_dir());
         two.remove().expect("removed");
@@ -254,7 +265,7 @@ mod tests {
         flock(&lock, FlockOperation::Unlock).expect("unlock");
         assert!(!folder.kept());
         assert!(folder.is_left_over(Duration::ZERO) && !folder.is_left_over(Duration::from_secs(600)));
-        assert_eq!(list(base.path()), ["one"]);
+        assert_eq!(list(base.path()).expect("names"), ["one"]);
         folder.remove().expect("removed");
         folder.remove().expect("twice is fine");
     }

@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command as Spawn, Stdio};
@@ -149,7 +150,8 @@ impl Keeper {
 
     fn start_daemon(&mut self, index: usize) -> Result<(), LabError> {
         let host = &self.state.hosts[index];
-        let log = fs::OpenOptions::new().create(true).append(true).open(&host.log);
+        // What a daemon logs of its users is not for other users.
+        let log = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&host.log);
         let log = log.map_err(LabError::io(format!("open {}", host.log.display())))?;
         let error_log = log.try_clone().map_err(LabError::io("duplicate a descriptor"))?;
         let mut daemon = Spawn::new(&self.order.keeper);

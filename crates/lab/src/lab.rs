@@ -122,9 +122,8 @@ impl Lab {
     /// # Errors
     /// [`LabError::Io`] if something could not be ended or removed.
     pub fn sweep(base: &Path) -> Result<Vec<String>, LabError> {
-        crate::trust::check(base)?;
         let left_over = |name: &String| Folder::new(Some(base), name).is_left_over(BEGINNING);
-        let names: Vec<String> = folder::list(base).into_iter().filter(left_over).collect();
+        let names: Vec<String> = folder::list(base)?.into_iter().filter(left_over).collect();
         for name in &names {
             let folder = Folder::new(Some(base), name);
             folder.check()?;

@@ -23,6 +23,42 @@ pub(crate) fn check(path: &Path) -> Result<(), LabError> {
     check_each(&real).map(drop)
 }
 
+/// Makes a folder and those above it that are not there. Each is checked before anything is made in it: somebody else may make one
+/// at the same time, or a link that leads elsewhere. The folders that are there already were checked.
+///
+/// # Errors
+/// As [`check`]; [`LabError::Io`] if one cannot be made, also because it is there.
+pub(crate) fn create(path: &Path) -> Result<(), LabError> {
+    let path = std::path::absolute(path).map_err(LabError::io(format!("find {}", path.display())))?;
+    if let Some(above) = path.parent() {
+        create_above(above)?;
+    }
+    make(&path).map_err(LabError::io(format!("create {}", path.display())))?;
+    check(&path)
+}
+
+fn create_above(path: &Path) -> Result<(), LabError> {
+    check(path)?;
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent() {
+        create_above(above)?;
+    }
+    match make(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(LabError::io(format!("create {}", path.display()))(error))
+        }
+        _ => check(path),
+    }
+}
+
+/// Never open to others, whatever the user's mask is.
+fn make(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().mode(0o755).create(path)
+}
+
 /// Whether a folder is this user's and nobody else can even look into it.
 pub(crate) fn is_private(path: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
@@ -50,7 +86,8 @@ fn judge(part: &Path, meta: &Metadata) -> Result<(), LabError> {
     if meta.uid() != own && meta.uid() != 0 {
         return refuse(format!("it belongs to user {}", meta.uid()));
     }
-    let own_group = [0, rustix::process::getegid().as_raw()].contains(&meta.gid());
+    // A group of one's own has one's number by custom; in others there are others.
+    let own_group = [0, own].contains(&meta.gid());
     let foreign = OTHERS | if own_group { 0 } else { GROUP };
     if meta.is_dir() && meta.mode() & foreign != 0 && meta.mode() & STICKY == 0 {
         return refuse(format!("others may write there (mode {:o})", meta.mode() & 0o7777));
@@ -81,6 +118,50 @@ mod tests {
             assert_eq!(check(&lab).is_ok(), good, "{mode:o}");
             assert_eq!(refused(&lab, &open), !good, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn folders_that_a_group_may_write_are_refused_unless_it_is_ones_own() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root can give folders to groups");
+            return;
+        }
+        let root = tempfile::tempdir().expect("folder");
+        for (group, good) in [(0, true), (100, false)] {
+            chown(root.path(), None, Some(group)).expect("group");
+            set_permissions(root.path(), Permissions::from_mode(0o775)).expect("mode");
+            assert_eq!(check(&root.path().join("lab")).is_ok(), good, "group {group}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_in_what_somebody_else_has_put_in_the_way() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root can make folders of others");
+            return;
+        }
+        let root = tempfile::tempdir().expect("folder");
+        let (base, canary) = (root.path().join("crosslane-1/lab"), root.path().join("canary"));
+        let above = root.path().join("crosslane-1");
+        create_dir(&canary).expect("create");
+        // After the check at the beginning, before the folders are made.
+        assert!(check(&base.join("one")).is_ok());
+        symlink(&canary, &above).expect("link");
+        lchown(&above, Some(NOBODY), None).expect("owner");
+        assert!(
+            matches!(create(&base.join("one")), Err(LabError::Untrusted { folder, .. }) if folder == above)
+        );
+        assert!(!canary.join("lab").exists());
+        std::fs::remove_file(&above).expect("removed");
+        create_dir(&above).expect("create");
+        set_permissions(&above, Permissions::from_mode(0o777)).expect("mode");
+        assert!(
+            matches!(create(&base.join("one")), Err(LabError::Untrusted { folder, .. }) if folder == above)
+        );
+        assert!(!base.exists());
+        std::fs::remove_dir(&above).expect("removed");
+        create(&base.join("one")).expect("created");
+        assert!(create(&base.join("one")).is_err(), "it is there");
     }
 
     #[test]

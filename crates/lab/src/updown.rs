@@ -43,16 +43,12 @@ fn settle(folder: &Folder) {
 
 /// Makes the lab's folder and its lock.
 pub(crate) fn create(folder: &Folder, options: &Options) -> Result<(), LabError> {
-    let failed = |source: std::io::Error| LabError::io(format!("create {}", folder.path.display()))(source);
-    folder.create().map_err(|error| {
-        if error.kind() == std::io::ErrorKind::AlreadyExists {
+    folder.create().map_err(|error| match error {
+        LabError::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists => {
             LabError::AlreadyUp { name: options.name.clone() }
-        } else {
-            failed(error)
         }
+        error => error,
     })?;
-    // Those above it may have been made by somebody else meanwhile.
-    folder.check()?;
     fs::write(folder.file(folder::LOCK), "").map_err(LabError::io("create the lab's lock"))
 }
 

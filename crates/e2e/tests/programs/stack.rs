@@ -60,7 +60,7 @@ fn a_run_that_is_killed_leaves_nothing() -> Result<()> {
     let middle =
         if package::want("perf", "only the labs are looked at").is_some() { "stack.perf" } else { "" };
     wait_for("it measures", PATIENCE, || {
-        let names = crosslane_lab::list(&crosslane_lab::default_base());
+        let names = crosslane_lab::list(&crosslane_lab::default_base()).map_err(|error| error.to_string())?;
         let up = names.iter().filter(|name| name.starts_with(&labs)).count();
         if up == 5 && !arguments_with(&labs, middle).is_empty() {
             Ok(())
@@ -71,7 +71,7 @@ fn a_run_that_is_killed_leaves_nothing() -> Result<()> {
     kill_process(Pid::from_raw(program.pid()).context("its id")?, Signal::KILL)?;
     program.wait(PATIENCE)?;
     wait_for("nothing is left", PATIENCE, || {
-        let names = crosslane_lab::list(&crosslane_lab::default_base());
+        let names = crosslane_lab::list(&crosslane_lab::default_base()).map_err(|error| error.to_string())?;
         let (up, left) = (names.iter().any(|name| name.starts_with(&labs)), arguments_with(&labs, ""));
         if !up && left.is_empty() { Ok(()) } else { Err(format!("{names:?}, {left:?}")) }
     })

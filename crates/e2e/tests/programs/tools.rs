@@ -94,7 +94,8 @@ fn interrupted(words: &[&str], prefix: &str, signal: Signal, whole_group: bool) 
     if whole_group { kill_process_group(pid, signal) } else { kill_process(pid, signal) }?;
     program.wait(PATIENCE)?;
     wait_for("nothing is left of its lab", PATIENCE, || {
-        let (left, labs) = (members(&name), crosslane_lab::list(&crosslane_lab::default_base()));
+        let labs = crosslane_lab::list(&crosslane_lab::default_base()).map_err(|error| error.to_string())?;
+        let left = members(&name);
         if left.is_empty() && !labs.contains(&name) { Ok(()) } else { Err(format!("{left:?}, {labs:?}")) }
     })
 }
