@@ -4,7 +4,8 @@ mod support;
 
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Reply};
-use std::net::TcpListener;
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+use std::net::{SocketAddr, TcpListener};
 use support::*;
 
 /// A server on host 1 or 2 that has shown a listener, and a client on host 1.
@@ -43,4 +44,68 @@ fn one_closing_of_a_shared_port_ends_all_that_the_session_showed_there() {
     server.tell(&crosslane_wire::local::Request::Unlisten { address }, &[]);
     lab.wait(2, "forgotten", |status| status["listeners"].as_array().is_some_and(Vec::is_empty));
     assert_eq!(client.connect_to("127.86.0.1:0", address).1.unwrap_err(), NOBODY_LISTENS);
+}
+
+/// A listener at a port that others of its user may have, too.
+fn sibling(address: SocketAddr) -> TcpListener {
+    let flags = SocketFlags::CLOEXEC;
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("socket");
+    sockopt::set_socket_reuseport(&socket, true).unwrap();
+    rustix::net::bind(&socket, &address).unwrap();
+    rustix::net::listen(&socket, 64).unwrap();
+    socket.into()
+}
+
+/// Of several at one port the kernel chooses by the client's address, and only its choice counts.
+#[test]
+fn of_siblings_at_one_port_each_gets_what_the_kernel_gives_it() {
+    for host in [1, 2] {
+        let (lab, mut client, mut server, shown) = scene(host);
+        drop(shown);
+        let shown = sibling(format!("127.86.0.{host}:0").parse().unwrap());
+        let address = shown.local_addr().unwrap();
+        server.listen(&shown);
+        let plain = sibling(address);
+        for listener in [&shown, &plain] {
+            listener.set_nonblocking(true).unwrap();
+        }
+        let (mut streams, mut others) = (0, 0);
+        for _ in 0..64 {
+            let (socket, circuit) = client.connect_to("127.86.0.1:0", address);
+            rustix::net::connect(&socket, &address).unwrap();
+            let is_shown = until("it is somebody's", || {
+                let got = [&shown, &plain].map(|listener| listener.accept().is_ok());
+                got.contains(&true).then_some(got[0])
+            });
+            assert_eq!(circuit.is_ok(), is_shown, "{circuit:?}");
+            *(if is_shown { &mut streams } else { &mut others }) += 1;
+        }
+        assert!(streams > 0 && others > 0, "{streams} and {others}");
+        drop(shown);
+        for _ in 0..16 {
+            assert_eq!(client.connect_to("127.86.0.1:0", address).1.unwrap_err(), NOBODY_LISTENS);
+        }
+        drop((plain, lab));
+    }
+}
+
+#[test]
+fn a_listener_lives_as_long_as_a_copy_of_its_descriptor_and_not_when_it_was_shut_down() {
+    for host in [1, 2] {
+        let (_lab, mut client, mut server, listener) = scene(host);
+        let address = listener.local_addr().unwrap();
+        let copy = listener.try_clone().unwrap();
+        drop(listener);
+        assert!(client.connect_to("127.86.0.1:0", address).1.is_ok(), "a copy listens");
+        rustix::net::shutdown(&copy, Shutdown::Read).unwrap();
+        assert_eq!(client.connect_to("127.86.0.1:0", address).1.unwrap_err(), NOBODY_LISTENS);
+        // By the same socket, which the kernel may give another port.
+        rustix::net::listen(&copy, 16).unwrap();
+        server.listen(&copy);
+        let address = copy.local_addr().unwrap();
+        assert!(client.connect_to("127.86.0.1:0", address).1.is_ok(), "it listens again");
+        drop(copy);
+        assert_eq!(client.connect_to("127.86.0.1:0", address).1.unwrap_err(), NOBODY_LISTENS);
+    }
 }

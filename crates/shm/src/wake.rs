@@ -349,12 +349,17 @@ mod tests {
         for fd in [receiver.as_fd(), waker.as_fd()] {
             fcntl_setfl(fd, fcntl_getfl(fd).unwrap() - OFlags::NONBLOCK).unwrap();
         }
-        for _ in 0..10_000 {
-            assert!(waker.ring());
-            receiver.ring();
-        }
-        while receiver.clear() {}
-        assert!(!is_readable(&receiver));
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for _ in 0..10_000 {
+                assert!(waker.ring());
+                receiver.ring();
+            }
+            while receiver.clear() {}
+            assert!(!is_readable(&receiver));
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("no wake waits");
     }
 
     #[test]
