@@ -5,11 +5,15 @@
 //! `tests/attacks`. An attack prints `attacking` when it has begun, and what it got by it; it ends by itself within
 //! [`LIFE`].
 
+pub mod blackhole;
 pub mod blocking;
+pub mod hijack;
 pub mod hoard;
+pub mod labfolder;
 pub mod memory;
 pub mod neighbour;
 pub mod noise;
+pub mod spying;
 pub mod wake;
 
 use crate::honest::public_copy;
@@ -28,7 +32,11 @@ pub type Run = fn(&[String]) -> Result<()>;
 
 /// All attacks, by the name of their subcommand.
 pub const ATTACKS: &[(&str, Run)] = &[
+    ("blackhole", blackhole::run),
     ("blocking", blocking::run),
+    ("hijack", hijack::run),
+    ("labfolder", labfolder::run),
+    ("spying", spying::run),
     ("hoard", hoard::run),
     ("memory", memory::run),
     ("memory-victim", memory::victim),

@@ -36,6 +36,7 @@ const SETUP_FLOOR: u64 = 400_000;
 pub struct Honest {
     server: Program,
     client: Program,
+    port: u16,
 }
 
 /// What honest users saw in a window of time.
@@ -67,7 +68,7 @@ impl Honest {
         let address = rig.address(to)?.to_string();
         let mut client = rig.command_as(USER, from, &program)?;
         let client = Program::start(client.args(["client", &address, &port.to_string()]))?;
-        let mut honest = Self { server, client };
+        let mut honest = Self { server, client, port };
         wait_for("honest users are at work", PATIENCE, || {
             let lines = honest.lines(0);
             let works = !honest.client.is_over() && lines.iter().any(|line| line["sent"].as_u64() > Some(0));
@@ -125,6 +126,11 @@ impl Honest {
     /// The client's process.
     pub fn client(&self) -> &Program {
         &self.client
+    }
+
+    /// Where the server listens.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The server's process.

@@ -42,6 +42,9 @@ pub enum Script {
     Checked,
     /// Sends when a file appears, and ends: `server ADDRESS PORT`, `client ADDRESS PORT FILE`.
     Leaving,
+    /// Connections from ports that others may share, to the server of `crosslane-honest`: `ADDRESS SERVER PORT FIRST COUNT
+    /// SECONDS`; tells how many were served and how many got what was not theirs.
+    Victim,
     /// IP: `tcp-server|tcp-client ADDRESS PORT BYTES`, `udp-server ADDRESS PORT`, `udp-client ADDRESS PORT BYTES TIMES`,
     /// `hear GROUP PORT`, `say GROUP PORT TIMES BYTES`, `absent ADDRESS`.
     Net,
@@ -57,6 +60,7 @@ impl Script {
             Self::Memcached => ("memcache.py", include_str!("python/memcache.py")),
             Self::Idle => ("idle.py", include_str!("python/idle.py")),
             Self::Loop => ("loop.py", include_str!("python/loop.py")),
+            Self::Victim => ("victim.py", include_str!("python/victim.py")),
             Self::Endless => ("endless.py", include_str!("python/endless.py")),
             Self::Announced => ("announced.py", include_str!("python/announced.py")),
             Self::Sleepers => ("sleepers.py", include_str!("python/sleepers.py")),

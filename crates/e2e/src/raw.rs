@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use crosslane_client::session::{Session, socket_path};
 use crosslane_client::{Grant, SessionError};
 use crosslane_shm::{Load, Store};
-use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::record::{Header, Kind, mark};
 use crosslane_wire::slice::{LINE, PAGE, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM};
 use crosslane_wire::{PROTOCOL_VERSION, WaiterId};
@@ -57,21 +57,47 @@ impl Program {
         ensure!(remote.is_ipv4(), "IPv4 only");
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         bind(&socket, &SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
+        match self.announce_by(socket, remote)? {
+            Ok(end) => Ok(end),
+            Err(why) => bail!("no circuit: {why:?}"),
+        }
+    }
+
+    /// The same by a socket that is bound already; why there is no circuit.
+    ///
+    /// # Errors
+    /// The daemon does not answer as it should.
+    pub fn announce_by(&self, socket: OwnedFd, remote: SocketAddr) -> Result<Result<End<'_>, Plain>> {
         let granted: Result<_, SessionError> =
             self.session.circuit(&Request::Connect { remote }, socket.as_fd());
         let grant = match granted? {
             Ok(grant) => grant,
-            Err(why) => bail!("no circuit: {why:?}"),
+            Err(why) => return Ok(Err(why)),
         };
         let end = End { program: self, grant, remote, socket, position: LINE };
         end.grant.slices.outbound.store_u32(STATE, STATE_ATTACHED);
         end.put(0, HELLO.to_word());
         end.grant.slices.outbound.fence();
-        Ok(end)
+        Ok(Ok(end))
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Session {
+        &self.session
     }
 }
 
 impl End<'_> {
+    /// Closes the end in order, and leaves its socket.
+    ///
+    /// # Errors
+    /// The daemon is gone.
+    pub fn close(self) -> Result<OwnedFd> {
+        let (circuit, token) = (self.grant.circuit, self.grant.token);
+        self.program.session.tell(&Request::Close { circuit, token, abort: false })?;
+        Ok(self.socket)
+    }
+
     /// Connects what was announced.
     ///
     /// # Errors

@@ -1,9 +1,13 @@
 //! Attacks, as another user of the machine or as a neighbour: they do no harm, and honest users notice nothing.
 
+mod blackhole;
 mod blocking;
+mod hijack;
 mod hoard;
+mod labfolder;
 mod leftovers;
 mod memory;
 mod neighbour;
 mod noise;
+mod spying;
 mod wake;
