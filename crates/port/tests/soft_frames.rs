@@ -29,11 +29,15 @@ const LONG: Duration = Duration::from_secs(2);
 enum Step {
     /// A frame with what belongs to it.
     Fitting(Shape),
+    /// A frame with one descriptor, which may be another than it says.
+    Wrong(Shape, Fd),
     /// A frame with anything.
     Frame(Shape, Vec<Fd>),
     Bytes(Vec<u8>, Vec<Fd>),
     Register(u16, u32),
     Use(Call),
+    /// Takes what the last frame told of, as a daemon does.
+    Take,
     /// Hangs up and comes again.
     Again,
 }
@@ -194,6 +198,24 @@ fn call(port: &mut SoftPort, call: Call) {
     }
 }
 
+/// Takes what a frame told of.
+fn take(port: &mut SoftPort, frame: &Frame) {
+    match *frame {
+        Frame::Slice { window, range } if window < 3 => {
+            let window = usize::try_from(window).unwrap();
+            check(port.carve_outbound(window, range), |fd| check_len(&fd, range.len));
+            check(port.map_outbound(window, range), |view| assert_eq!(Store::len(&view) as u64, range.len));
+        }
+        Frame::Bell { handle } => {
+            check(port.import_bell(handle), |fd| assert!(fd.is_none_or(|fd| wake::check(fd).is_ok())));
+        }
+        Frame::Buffer { handle, len, reach } => {
+            check(port.take_over(handle, len, reach), |fd| check_len(&fd, memory_len(len)));
+        }
+        _ => {}
+    }
+}
+
 /// An error is an answer; what is given out is `good`.
 fn check<T>(outcome: Result<T, PortError>, good: impl FnOnce(T)) {
     if let Ok(value) = outcome {
@@ -212,13 +234,14 @@ fn check_len(fd: &OwnedFd, len: u64) {
 struct Liar {
     stranger: Stranger,
     registers: Option<crosslane_shm::Outbound>,
+    last: Option<Frame>,
 }
 
 impl Liar {
     fn connect(victim: &mut SoftPort, path: &std::path::Path) -> Self {
         let stranger = Stranger::connect(path);
         let registers = stranger.greet(victim);
-        Self { stranger, registers: Some(registers) }
+        Self { stranger, registers: Some(registers), last: None }
     }
 
     /// Comes again, with a greeting that is perhaps read.
@@ -232,11 +255,18 @@ impl Liar {
         self.stranger.send(bytes, &fds.iter().take(8).map(AsFd::as_fd).collect::<Vec<_>>());
     }
 
+    fn send_frame(&mut self, shape: &Shape, fds: &[OwnedFd]) {
+        let frame = shape.frame();
+        self.send(&frame.encode(), fds);
+        self.last = Some(frame);
+    }
+
     fn tell(&mut self, step: &Step, victim: &mut SoftPort, path: &std::path::Path) {
         let make = |fds: &[Fd]| fds.iter().filter_map(|fd| fd.make()).collect::<Vec<_>>();
         match step {
-            Step::Fitting(shape) => self.send(&shape.frame().encode(), &shape.fds()),
-            Step::Frame(shape, fds) => self.send(&shape.frame().encode(), &make(fds)),
+            Step::Fitting(shape) => self.send_frame(shape, &shape.fds()),
+            Step::Wrong(shape, fd) => self.send_frame(shape, &make(&[*fd])),
+            Step::Frame(shape, fds) => self.send_frame(shape, &make(fds)),
             Step::Bytes(bytes, fds) => self.send(bytes, &make(fds)),
             Step::Register(word, value) => {
                 if let Some(registers) = &self.registers {
@@ -244,6 +274,7 @@ impl Liar {
                 }
             }
             Step::Use(wanted) => call(victim, *wanted),
+            Step::Take => self.last.iter().for_each(|frame| take(victim, frame)),
             Step::Again => self.reconnect(path),
         }
     }
