@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests, one stage after the other; every stage runs, also after one that failed.
 #
-#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit memory release e2e soak suites
+#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit fuzz memory release e2e soak suites
 #
 # Ends with what was skipped and why, the time of each stage, what each failed test said, and
 # `N passed, N failed, N skipped` over all tests.
@@ -15,7 +15,7 @@ target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
 
-all=(packages format lints docs structure advisories unit memory release e2e soak suites)
+all=(packages format lints docs structure advisories unit fuzz memory release e2e soak suites)
 failed=()
 skipped=()
 times=()
