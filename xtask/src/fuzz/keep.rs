@@ -13,7 +13,7 @@ const MOST: usize = 32;
 /// Most bytes of them.
 const BYTES: u64 = 16 * 1024;
 /// What an input costs beside its bytes.
-const COST: u64 = 64;
+const COST: u64 = 512;
 
 /// What one input reaches.
 #[derive(Debug, PartialEq, Eq)]

@@ -19,6 +19,8 @@ const STUCK: Duration = Duration::from_secs(25);
 const SPARE: Duration = Duration::from_secs(90);
 /// A round is not begun for less than this.
 const LEAST: Duration = Duration::from_secs(1);
+/// Random inputs that a search begins with, beside those that are known.
+const SEEDS: u32 = 16;
 /// Most resident memory of a target, MB.
 const MEMORY_MB: u32 = 4096;
 
@@ -133,7 +135,7 @@ impl Place<'_> {
         fs::create_dir_all(&grown).with_context(|| format!("make {}", grown.display()))?;
         let crashes = self.root.join(target.folder()).join("crashes");
         let mut arguments = vec![shown(self.root, &grown)];
-        let kept = [crashes.clone(), self.root.join(target.folder()).join("corpus")];
+        let kept = [crashes.clone(), self.root.join(target.folder()).join("corpus"), self.sow(target, seed)?];
         arguments.extend(kept.iter().filter(|folder| folder.is_dir()).map(|folder| shown(self.root, folder)));
         if target.fresh > 0 {
             arguments.push(format!("-runs={}", target.fresh));
@@ -152,6 +154,30 @@ impl Place<'_> {
         ]);
         Ok(arguments)
     }
+}
+
+impl Place<'_> {
+    /// Makes random inputs of all lengths. What libFuzzer makes of nothing grows by a byte now and then: a target that runs
+    /// a few inputs a second would not see more than one step of anything.
+    fn sow(&self, target: &Target, seed: u32) -> Result<PathBuf> {
+        let folder = self.folder.join("seeds").join(target.name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let mut state = u64::from(seed | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for number in 1..=SEEDS {
+            let input: Vec<u8> = (0..target.max_len * number / SEEDS).map(|_| random(&mut state)).collect();
+            fs::write(folder.join(number.to_string()), input)?;
+        }
+        Ok(folder)
+    }
+}
+
+/// The next byte of Marsaglia's xorshift.
+fn random(state: &mut u64) -> u8 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    state.to_be_bytes()[0]
 }
 
 /// A path as the target is told it, which splits its arguments at blanks.
