@@ -21,6 +21,9 @@ const SEEN: usize = 4096;
 /// Between two rounds: the victim has to get its ports, too.
 const PAUSE: Duration = Duration::from_millis(80);
 
+/// After so many rounds it says so.
+const ROUNDS: u32 = 5;
+
 /// Whom it attacks.
 struct Aim {
     program: Program,
@@ -64,7 +67,7 @@ pub fn run(words: &[String]) -> Result<()> {
             }
         }
         rounds += 1;
-        if rounds == 20 {
+        if rounds == ROUNDS {
             println!("{rounds} rounds");
         }
         std::thread::sleep(PAUSE);

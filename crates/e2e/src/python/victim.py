@@ -20,7 +20,8 @@ def message(number):
 def exchange(local, remote, number):
     """Whether there was a connection: another may have these two addresses just now.
 
-    A reset says nothing: packets of an earlier connection of the same addresses bring one about, also in the kernel's TCP.
+    Resets are counted by themselves: one now and then may be by packets of an earlier connection of the same addresses, which
+    the kernel's TCP has as well; many are a server that got another's bytes, and closed with ours unread.
     """
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

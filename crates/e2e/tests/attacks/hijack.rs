@@ -37,14 +37,14 @@ fn is_whole(victim: Program) -> Result<()> {
         served.zip(reset).with_context(|| format!("the victim comes to its end: {said}"))?;
     println!("{said}");
     ensure!(said.contains(", harmed 0 end"), "{said}");
-    ensure!(served > 20 && reset <= served / 20, "the victim was kept out: {said}");
+    ensure!(served > 20 && reset <= served / 100, "the victim was kept out: {said}");
     Ok(())
 }
 
 fn took_nothing(attack: &mut Program) -> Result<()> {
+    attack.says(" rounds")?;
     let said = String::from_utf8_lossy(&attack.output()).into_owned();
     ensure!(!said.contains("taken"), "{said}");
-    ensure!(said.contains(" rounds"), "the attack does not go on: {said}");
     ensure!(!attack.is_over(), "the attack ended: {}", attack.tail());
     Ok(())
 }
