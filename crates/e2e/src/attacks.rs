@@ -10,16 +10,19 @@ pub mod blocking;
 pub mod hijack;
 pub mod hoard;
 pub mod labfolder;
+pub mod logflood;
 pub mod memory;
 pub mod neighbour;
 pub mod noise;
 pub mod spying;
+pub mod statusflood;
 pub mod wake;
 
 use crate::honest::public_copy;
 use crate::program::Program;
 use crate::rig::{Rig, privileges};
 use anyhow::{Context, Result};
+use crosslane_client::session::{Session, socket_path};
 use std::time::Duration;
 
 /// Longest life of an attack that nobody ends.
@@ -38,9 +41,12 @@ pub const ATTACKS: &[(&str, Run)] = &[
     ("labfolder", labfolder::run),
     ("spying", spying::run),
     ("hoard", hoard::run),
+    ("complain", logflood::complain),
+    ("logflood", logflood::run),
     ("memory", memory::run),
     ("memory-victim", memory::victim),
     ("noise", noise::run),
+    ("statusflood", statusflood::run),
     ("wake", wake::run),
     ("neighbour", neighbour::run),
     ("raw", neighbour::raw),
@@ -57,6 +63,13 @@ pub fn run(words: &[String]) -> Result<()> {
     let attack = ATTACKS.iter().find(|(known, _)| known == name);
     let (_, run) = attack.with_context(|| format!("no attack {name}; there are: {}", names()))?;
     run(&words[1..])
+}
+
+/// A session that has said `Hello`.
+pub(crate) fn greeted(program: &str) -> Result<Session> {
+    let session = Session::connect(&socket_path())?;
+    session.hello(program)?;
+    Ok(session)
 }
 
 /// Says that the attack has begun.

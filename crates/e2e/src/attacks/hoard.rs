@@ -1,15 +1,11 @@
-//! Everything that a daemon can run out of, taken by one user: sessions, descriptors, circuits and windows, listeners, and its
-//! time.
+//! Everything that a daemon can run out of, taken by one user: sessions, descriptors, circuits and windows, listeners.
 
 use super::{LIFE, begun};
 use anyhow::{Result, bail};
-use crosslane_client::session::{Session, socket_path};
+use crosslane_client::session::Session;
 use crosslane_shm::state::State;
-use crosslane_wire::codec;
 use crosslane_wire::local::{Reply, Request};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -19,8 +15,6 @@ const TAKERS: usize = 6;
 const TRIES: usize = 20_000;
 /// Circuits and listeners that are asked for.
 const MANY: usize = 4000;
-/// Sessions that ask for everything.
-const ASKERS: usize = 400;
 /// Pause of who has all that it can have, before it tries again.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -35,8 +29,7 @@ pub fn run(words: &[String]) -> Result<()> {
         ["descriptors"] => descriptors(),
         ["circuits", own, ref servers @ ..] => circuits(own.parse()?, servers),
         ["listeners"] => listeners(),
-        ["status"] => status(),
-        _ => bail!("sessions | descriptors | circuits OWN-ADDRESS SERVER... | listeners | status"),
+        _ => bail!("sessions | descriptors | circuits OWN-ADDRESS SERVER... | listeners"),
     }
 }
 
@@ -46,9 +39,7 @@ fn until_the_end() -> impl Iterator<Item = ()> {
 }
 
 fn greeted() -> Result<Session> {
-    let session = Session::connect(&socket_path())?;
-    session.hello("hoard")?;
-    Ok(session)
+    super::greeted("hoard")
 }
 
 /// As many sessions as there are, and those that are refused again and again.
@@ -139,24 +130,6 @@ fn listeners() -> Result<()> {
     for () in until_the_end() {
         take()?;
         std::thread::sleep(PAUSE);
-    }
-    Ok(())
-}
-
-/// Everything, asked for by many at once and as fast as it is answered.
-fn status() -> Result<()> {
-    let sessions = (0..ASKERS).map(|_| greeted()).collect::<Result<Vec<_>>>()?;
-    let request = codec::encode(&Request::Status)?;
-    begun();
-    let mut answer = vec![0; codec::MAX_MESSAGE];
-    for () in until_the_end() {
-        for session in &sessions {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let _ = send(session.socket(), &request, flags);
-            while recv(session.socket(), &mut answer[..], RecvFlags::DONTWAIT).is_ok_and(|(len, _)| len > 0) {
-            }
-        }
-        std::thread::yield_now();
     }
     Ok(())
 }
