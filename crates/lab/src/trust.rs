@@ -23,33 +23,40 @@ pub(crate) fn check(path: &Path) -> Result<(), LabError> {
     check_each(&real).map(drop)
 }
 
-/// Makes a folder and those above it that are not there. Each is checked before anything is made in it: somebody else may make one
-/// at the same time, or a link that leads elsewhere. The folders that are there already were checked.
+/// Makes a folder and those above it that are not there, from the root on: each must be there and be trusted before anything is
+/// looked for or made in it, since somebody else may make one at the same time, or a link that leads elsewhere. One that is trusted
+/// stays.
 ///
 /// # Errors
-/// As [`check`]; [`LabError::Io`] if one cannot be made, also because it is there.
+/// As [`check`]; [`LabError::Io`] if one cannot be made, also because the last is there, or has gone again.
 pub(crate) fn create(path: &Path) -> Result<(), LabError> {
     let path = std::path::absolute(path).map_err(LabError::io(format!("find {}", path.display())))?;
-    if let Some(above) = path.parent() {
-        create_above(above)?;
+    let above: Vec<&Path> = path.ancestors().skip(1).collect();
+    for part in above.into_iter().rev() {
+        if !stands(part)? {
+            match make(part) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(LabError::io(format!("create {}", part.display()))(error));
+                }
+                _ => {}
+            }
+            if !stands(part)? {
+                let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
+                return Err(LabError::io(format!("create {}", part.display()))(gone));
+            }
+        }
+        check(part)?;
     }
     make(&path).map_err(LabError::io(format!("create {}", path.display())))?;
     check(&path)
 }
 
-fn create_above(path: &Path) -> Result<(), LabError> {
-    check(path)?;
-    if path.symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    if let Some(above) = path.parent() {
-        create_above(above)?;
-    }
-    match make(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(LabError::io(format!("create {}", path.display()))(error))
-        }
-        _ => check(path),
+/// Whether there is something, which then is trusted itself; by one look.
+fn stands(path: &Path) -> Result<bool, LabError> {
+    match path.symlink_metadata() {
+        Ok(meta) => judge(path, &meta).map(|()| true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(LabError::io(format!("look at {}", path.display()))(error)),
     }
 }
 
