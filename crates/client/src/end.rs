@@ -15,6 +15,7 @@ mod generations;
 mod keeping;
 mod moving;
 mod offload;
+mod order;
 pub mod ready;
 mod receive;
 mod resend;
@@ -31,7 +32,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::buffer::Located;
-use crosslane_shm::lock::{NotTaken, Reentered, SharedGuard};
+use crosslane_shm::lock::{NotTaken, Reentered};
 use crosslane_shm::ring::{Duplex, Violation};
 use crosslane_shm::{FarBuffer, Inbound, Load, Store};
 use crosslane_stream::zcopy::Lie;
@@ -45,6 +46,7 @@ use crosslane_wire::{BufferId, CircuitId, Tuple, WaiterId};
 use exchange::Exchange;
 use generations::{Generation, Generations};
 use offload::Engaged;
+use order::Orders;
 use thiserror::Error;
 
 /// Far waiters that may be asked for in vain.
@@ -188,6 +190,7 @@ pub struct End {
     token: u64,
     exchange: Exchange,
     engaged: Engaged,
+    orders: Orders,
 }
 
 impl End {
@@ -244,6 +247,7 @@ impl End {
             token: grant.token,
             exchange: Exchange::new(),
             engaged: Engaged::default(),
+            orders: Orders::default(),
         }
     }
 
@@ -401,20 +405,6 @@ impl End {
         let _span = account::receiving(Function::Acknowledge);
         rx.slices.outbound.fence();
         answer(rx.slices.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
-    }
-
-    /// Takes the lock of sending. Who has waited too long for it is told of an edge by `EPOLLOUT`.
-    #[inline]
-    fn lock_sending(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
-        let sending = &self.shared.sending;
-        sending.lock.lock(tid).inspect_err(|_| note(&sending.blocked))
-    }
-
-    /// Takes the lock of receiving. Who has waited too long for it is told of an edge by `EPOLLIN`.
-    #[inline]
-    fn lock_receiving(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
-        let receiving = &self.shared.receiving;
-        receiving.lock.lock(tid).inspect_err(|_| note(&receiving.missed))
     }
 
     /// Breaks the stream off if the peer broke the protocol.

@@ -75,6 +75,8 @@ pub struct Sending {
     pub lock: SharedLock,
     /// How often a send found no room: a new number is a new edge for `EPOLLOUT`.
     pub blocked: AtomicU32,
+    /// Not 0: the direction is to end. Whoever has the lock says so when it gives that back.
+    pub ending: AtomicU32,
     /// The far side's `WANT_DATA` that was last answered by a bell.
     pub rung: AtomicU64,
     /// Sends so far, to sample the processor now and then.

@@ -9,6 +9,8 @@ pub use shared::{Busy, NotTaken, PATIENCE, SharedGuard, SharedLock, forget_busy,
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::thread::futex;
+use shared::busy;
+use std::time::Instant;
 
 /// A lock of one process: spins briefly, then sleeps in the kernel, and notices a holder that ended. 0 = free, otherwise the
 /// holder's thread id, with the top bit set if somebody waits.
@@ -46,6 +48,50 @@ impl Lock {
     #[inline]
     pub fn try_lock(&self, tid: u32) -> Option<Guard<'_>> {
         self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
+    }
+
+    /// As [`Self::lock`], but waits for [`PATIENCE`] at most, or until a signal comes; [`take_busy`] tells.
+    pub fn lock_soon(&self, tid: u32) -> Result<Guard<'_>, NotTaken> {
+        let (until, mut mine) = (Instant::now() + PATIENCE, tid);
+        loop {
+            let seen = self.0.load(Ordering::Relaxed);
+            let owner = seen & !WAITED;
+            if owner == tid {
+                return Err(NotTaken::Reentered);
+            }
+            if owner == 0 {
+                if self.0.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Ok(Guard(self));
+                }
+                continue;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                if !lives(owner) {
+                    let _ = self.0.compare_exchange(seen, WAITED, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                return Err(busy(false));
+            }
+            mine = tid | WAITED;
+            let awaited = seen | WAITED;
+            let noted = self.0.compare_exchange(seen, awaited, Ordering::Relaxed, Ordering::Relaxed);
+            if seen == awaited || noted.is_ok() {
+                let timeout = rustix::thread::Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+                let outcome = futex::wait(&self.0, futex::Flags::empty(), awaited, Some(&timeout));
+                if outcome == Err(rustix::io::Errno::INTR) {
+                    return Err(busy(true));
+                }
+            }
+        }
+    }
+
+    /// The thread that has it, if any does.
+    #[inline]
+    pub fn holder(&self) -> Option<u32> {
+        match self.0.load(Ordering::Acquire) & !WAITED {
+            0 => None,
+            tid => Some(tid),
+        }
     }
 
     /// Frees the lock whoever holds it; in the child of a `fork`.
@@ -158,5 +204,22 @@ mod tests {
         let lock = Lock::default();
         let _guard = lock.lock(7).unwrap();
         assert_eq!(lock.lock(7).unwrap_err(), Reentered);
+        assert_eq!(lock.lock_soon(7).unwrap_err(), NotTaken::Reentered);
+    }
+
+    #[test]
+    fn nobody_waits_for_long_who_asked_not_to() {
+        let (lock, tid) = (Lock::default(), rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+        let guard = lock.lock(tid).unwrap();
+        assert_eq!(lock.holder(), Some(tid));
+        assert_eq!(lock.lock_soon(tid + 1).unwrap_err(), NotTaken::Busy);
+        assert_eq!(take_busy(), Some(Busy { interrupted: false }));
+        drop(guard);
+        drop(lock.lock_soon(tid + 1).unwrap());
+        assert_eq!(lock.holder(), None);
+        // That of a thread that is no more: free for whoever comes next.
+        std::mem::forget(lock.lock(0x3fff_fff0).unwrap());
+        assert_eq!(lock.lock_soon(tid).unwrap_err(), NotTaken::Busy);
+        assert!(lock.lock_soon(tid).is_ok());
     }
 }

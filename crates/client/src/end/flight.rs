@@ -42,6 +42,9 @@ impl End {
         let lock = self.lock_of(way);
         // Whichever thread lands it: the lock is this process's as long as that lives.
         let Some(guard) = lock.try_lock(own_number()) else { return Ok(None) };
+        if self.is_under_way(way) {
+            return Ok(None);
+        }
         let (generation, rung) = match way {
             Way::Out if self.may_fly_out(tid)? => (self.generations.tx(), &self.shared.sending.rung),
             Way::In if self.may_fly_in(tid)? => (self.generations.rx(), &self.shared.receiving.rung),
@@ -64,6 +67,15 @@ impl End {
             Way::Out => &self.shared.sending.lock,
             Way::In => &self.shared.receiving.lock,
         }
+    }
+
+    /// Whether a thread is in the middle of a long call that way.
+    fn is_under_way(&self, way: Way) -> bool {
+        let order = match way {
+            Way::Out => &self.orders.sending,
+            Way::In => &self.orders.receiving,
+        };
+        order.holder().is_some()
     }
 
     fn may_fly_out(&self, tid: u32) -> Result<bool, Failure> {

@@ -64,13 +64,18 @@ impl End {
     }
 
     /// Receives what it can into `buffers` by the engine; 0 if that is not for the engine, or nothing came.
-    pub(super) fn hand_in(&self, tid: u32, buffers: &[IoSliceMut<'_>]) -> Result<usize, Failure> {
+    pub(super) fn hand_in(
+        &self,
+        tid: u32,
+        buffers: &[IoSliceMut<'_>],
+        skip: usize,
+    ) -> Result<usize, Failure> {
         let rx = self.generations.rx();
         let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
         if !self.offload() || self.is_turn(tid, Way::In) || !offload::is_allowed() {
             return Ok(0);
         }
-        let Some((engine, mut order)) = self.order(Way::In, rx, spans, 0, LONGEST) else { return Ok(0) };
+        let Some((engine, mut order)) = self.order(Way::In, rx, spans, skip, LONGEST) else { return Ok(0) };
         if !self.expects_bulk(tid)? || self.rx() != Direction::Open || !self.is_settled() {
             return Ok(0);
         }

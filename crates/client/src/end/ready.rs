@@ -47,7 +47,7 @@ impl End {
         let data = self.has_data(tid);
         let fin = self.has_fin() || self.rx() == Direction::Ended;
         let read_closed = fin || status.read_shut.load(Relaxed) != 0;
-        let tx_over = self.tx() == Direction::Ended;
+        let tx_over = self.tx() == Direction::Ended || self.is_ending();
         Ready {
             readable: data || (read_closed && self.rx() != Direction::Tcp),
             writable: tx_over || self.has_room(tid) || self.gone(),

@@ -1,6 +1,7 @@
 //! Receiving.
 
-use super::{End, Failure, Moved, add};
+use super::order::PIECE;
+use super::{End, Failure, Generation, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
 use crosslane_shm::account::{self, Function};
@@ -18,36 +19,87 @@ const IN_VAIN: u32 = 100;
 impl End {
     /// Copies what has arrived into `buffers`. [`Failure::Ended`] is end of file.
     pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Moved, Failure> {
-        self.receive_by(tid, || self.take_all(tid, buffers))
+        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.receive_by(tid, wanted, |done| self.take_all(tid, buffers, done))
     }
 
     /// The same into memory that this program opened to others.
     pub fn try_receive_into(&self, tid: u32, part: Part<'_>) -> Result<Moved, Failure> {
-        self.receive_by(tid, || self.fill(tid, part))
+        self.receive_by(tid, part.len(), |done| self.fill(tid, part, done))
     }
 
-    /// Receives with the lock held; `take` copies and returns how many bytes.
+    /// Receives with the lock held, which is given back after each piece; `take` copies one, behind so many bytes, and returns
+    /// how many it has copied.
     #[inline]
-    fn receive_by(&self, tid: u32, take: impl FnOnce() -> Result<usize, Failure>) -> Result<Moved, Failure> {
-        let (bytes, gave) = {
+    fn receive_by(
+        &self,
+        tid: u32,
+        wanted: usize,
+        mut take: impl FnMut(usize) -> Result<usize, Failure>,
+    ) -> Result<Moved, Failure> {
+        let (mut bytes, mut gave, order) = {
             let _guard = self.lock_receiving(tid)?;
-            let fin = self.has_fin();
-            let bytes = self.guarded(take())?;
-            if bytes == 0 {
-                return Err(self.nothing_left(fin));
-            }
-            let rx = self.generations.rx();
-            let (consumer, slices) = (&self.shared.consumer, &rx.slices);
-            let gave = consumer.give_or_offer(&slices.outbound, &slices.inbound) | self.was_credited();
-            if gave {
-                add(&self.shared.received.control, 1);
-            }
-            let bell = &self.shared.zcopy.bell;
-            let ended = bell.load(Relaxed) != 0 && bell.swap(0, Relaxed) != 0;
-            (bytes, (gave || ended).then_some(rx))
+            let (bytes, gave) = self.receive_piece(|| take(0))?;
+            let goes_on = bytes >= PIECE && bytes < wanted;
+            // Behind somebody else this is all.
+            (bytes, gave, if goes_on { self.orders.receiving.try_lock(tid) } else { None })
         };
-        add(&self.shared.counters.rx_bytes, bytes);
+        if order.is_some() {
+            self.receive_on(tid, wanted, (&mut bytes, &mut gave), take)?;
+        }
+        drop(order);
         Ok(Moved { bytes, wake: gave.and_then(|rx| self.room_bell(rx)) })
+    }
+
+    /// Receives a piece after the other. What was received counts, whatever comes then, but what breaks the stream off.
+    #[inline(never)]
+    fn receive_on<'a>(
+        &'a self,
+        tid: u32,
+        wanted: usize,
+        (bytes, gave): (&mut usize, &mut Option<&'a Generation>),
+        mut take: impl FnMut(usize) -> Result<usize, Failure>,
+    ) -> Result<(), Failure> {
+        while *bytes < wanted {
+            let guard = self.shared.receiving.lock.lock(tid).map_err(Failure::from);
+            match guard.and_then(|_guard| self.receive_piece(|| take(*bytes))) {
+                Ok((more, given)) => {
+                    (*bytes, *gave) = (*bytes + more, given.or(*gave));
+                    if more < PIECE {
+                        break;
+                    }
+                }
+                Err(failure) if failure.is_violation() => return Err(failure),
+                Err(_) => {
+                    forget_busy();
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// With the lock of receiving: one piece, and where credit was given for it.
+    #[inline]
+    fn receive_piece(
+        &self,
+        take: impl FnOnce() -> Result<usize, Failure>,
+    ) -> Result<(usize, Option<&Generation>), Failure> {
+        let fin = self.has_fin();
+        let bytes = self.guarded(take())?;
+        if bytes == 0 {
+            return Err(self.nothing_left(fin));
+        }
+        let rx = self.generations.rx();
+        let (consumer, slices) = (&self.shared.consumer, &rx.slices);
+        let gave = consumer.give_or_offer(&slices.outbound, &slices.inbound) | self.was_credited();
+        if gave {
+            add(&self.shared.received.control, 1);
+        }
+        let bell = &self.shared.zcopy.bell;
+        let ended = bell.load(Relaxed) != 0 && bell.swap(0, Relaxed) != 0;
+        add(&self.shared.counters.rx_bytes, bytes);
+        Ok((bytes, (gave || ended).then_some(rx)))
     }
 
     /// Copies what has arrived without consuming it (`MSG_PEEK`).
@@ -92,16 +144,18 @@ impl End {
         }
     }
 
-    fn take_all(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let mut done = self.hand_in(tid, buffers)?;
+    /// One piece, behind the first `skip` bytes of `buffers`.
+    fn take_all(&self, tid: u32, buffers: &mut [IoSliceMut<'_>], mut skip: usize) -> Result<usize, Failure> {
+        let mut done = self.hand_in(tid, buffers, skip)?;
         if done > 0 {
             return Ok(done);
         }
         let (consumer, mut in_vain) = (&self.shared.consumer, 0);
         for buffer in buffers {
-            let mut at = 0;
+            let mut at = skip.min(buffer.len());
+            skip -= at;
             while at < buffer.len() {
-                if !self.settle(tid)? {
+                if done >= PIECE || !self.settle(tid)? {
                     return Ok(done);
                 }
                 let taken = if consumer.elsewhere() > 0 {
@@ -120,9 +174,11 @@ impl End {
         Ok(done)
     }
 
-    fn fill(&self, tid: u32, part: Part<'_>) -> Result<usize, Failure> {
+    /// One piece, behind the first `skip` bytes of `part`.
+    fn fill(&self, tid: u32, part: Part<'_>, skip: usize) -> Result<usize, Failure> {
         let (consumer, mut done, mut in_vain) = (&self.shared.consumer, 0, 0);
-        while done < part.len() && self.settle(tid)? {
+        let wanted = part.len() - skip;
+        while done < wanted.min(PIECE) && self.settle(tid)? {
             in_vain += 1;
             if in_vain > IN_VAIN {
                 return Err(Violation::State("data that is not there").into());
@@ -133,10 +189,10 @@ impl End {
             }
             let ring = &self.generations.rx().slices.inbound;
             let Some(head) = consumer.head(ring)? else { break };
-            let count = head.left.min(part.len() - done);
+            let count = head.left.min(wanted - done);
             {
                 let _span = account::receiving(Function::CopyOut);
-                part.fill(done, ring, consumer.front(ring, head)?, count);
+                part.fill(skip + done, ring, consumer.front(ring, head)?, count);
             }
             consumer.skip(head, count)?;
             (done, in_vain) = (done + count, if count > 0 { 0 } else { in_vain });

@@ -1,8 +1,9 @@
 //! Sending.
 
 use super::moving::Has;
-use super::{End, Failure, Generation, Moved, add};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use super::order::PIECE;
+use super::{End, Failure, Generation, Moved, add, note};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crosslane_shm::Load;
 use crosslane_shm::lock::forget_busy;
 use crosslane_stream::{Direction, handle_send};
@@ -39,24 +40,15 @@ impl End {
             // The far side may offer memory for this.
             self.refresh(tid);
         }
-        let (bytes, wake) = {
-            let _guard = self.lock_sending(tid)?;
+        if self.is_ending() {
+            // Nobody waits for a lock to hear that.
             self.may_send(Kind::Data)?;
-            let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
-            if !(goes_on && self.take_back_open(tid)?) {
-                sending.blocked.fetch_add(1, Relaxed);
-                return Err(Failure::WouldBlock);
-            }
-            if self.gone() {
-                return self.send_to_nobody(wanted);
-            }
-            let (written, first) = self.guarded(self.write_offered(tid, buffers, skip))?.unwrap_or((0, None));
-            let (pushed, wake) = if written < wanted {
-                self.guarded(self.push_surely(tid, buffers, skip + written))?
-            } else {
-                (0, None)
-            };
-            (written + pushed, wake.or(first))
+        }
+        let Moved { bytes, wake } = if wanted <= PIECE {
+            let _guard = self.lock_sending(tid)?;
+            self.send_piece(tid, buffers, skip, wanted)?
+        } else {
+            self.send_pieces(tid, buffers, skip, wanted)?
         };
         if bytes < wanted {
             if !self.can_be_pressed() {
@@ -66,14 +58,121 @@ impl End {
                 return Err(Failure::WouldBlock);
             }
         }
-        add(&self.shared.counters.tx_bytes, bytes);
         Ok(Moved { bytes, wake })
+    }
+
+    /// With the lock of sending: sends [`PIECE`] of the next `wanted` bytes, or what there is room for. Of memory that the far
+    /// side offers, and of what the daemon's engine takes, it may be more.
+    fn send_piece(
+        &self,
+        tid: u32,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+        wanted: usize,
+    ) -> Result<Moved, Failure> {
+        self.may_send(Kind::Data)?;
+        let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
+        if !(goes_on && self.take_back_open(tid)?) {
+            self.shared.sending.blocked.fetch_add(1, Relaxed);
+            return Err(Failure::WouldBlock);
+        }
+        if self.gone() {
+            return self.send_to_nobody(wanted);
+        }
+        let most = wanted.min(PIECE);
+        let (written, first) = self.guarded(self.write_offered(tid, buffers, skip))?.unwrap_or((0, None));
+        let (pushed, wake) = if written < most {
+            self.guarded(self.push_surely(tid, buffers, skip + written, most - written))?
+        } else {
+            (0, None)
+        };
+        add(&self.shared.counters.tx_bytes, written + pushed);
+        Ok(Moved { bytes: written + pushed, wake: wake.or(first) })
+    }
+
+    /// Sends a piece after the other, and gives the lock back in between. What was sent counts, whatever comes then.
+    fn send_pieces(
+        &self,
+        tid: u32,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+        wanted: usize,
+    ) -> Result<Moved, Failure> {
+        let _order =
+            self.orders.sending.lock_soon(tid).inspect_err(|_| note(&self.shared.sending.blocked))?;
+        let mut all = Moved { bytes: 0, wake: None };
+        while all.bytes < wanted {
+            let left = wanted - all.bytes;
+            let guard = self.lock_sending_on(tid).map_err(Failure::from);
+            match guard.and_then(|_guard| self.send_piece(tid, buffers, skip + all.bytes, left)) {
+                Ok(Moved { bytes, wake }) => {
+                    all = Moved { bytes: all.bytes + bytes, wake: wake.or(all.wake) };
+                    if bytes < left.min(PIECE) {
+                        break;
+                    }
+                }
+                Err(failure) if all.bytes == 0 || failure.is_violation() => return Err(failure),
+                Err(_) => {
+                    forget_busy();
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Ends the direction (`DisConn`). If another process keeps the lock, whoever gives it back says so, and
+    /// [`Self::is_ending`] until then; to the program it has ended.
+    ///
+    /// # Errors
+    /// [`Failure::WouldBlock`]: not yet. Others: it cannot end any more.
+    pub fn end_sending(&self, tid: u32) -> Result<Moved, Failure> {
+        self.ring_surely();
+        let outcome = self.turn(tid, Kind::DisConn);
+        let ending = &self.shared.sending.ending;
+        if !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered)) {
+            ending.store(0, Relaxed);
+        } else if self.tx() == Direction::Open && ending.swap(1, SeqCst) == 0 {
+            // Whoever gave the lock back just now may not have seen that.
+            self.end_as_told(tid);
+            return if self.is_ending() { outcome } else { Ok(Moved { bytes: 0, wake: None }) };
+        }
+        outcome
+    }
+
+    /// As [`Self::end_sending`], by whoever had the lock when somebody else asked for it. If another one has it by now, that
+    /// one does it.
+    #[cold]
+    pub(super) fn end_as_told(&self, tid: u32) {
+        let Some(_guard) = self.shared.sending.lock.try_lock(tid) else { return };
+        self.ring_surely();
+        let wake = match self.turn_now(tid, Kind::DisConn) {
+            Err(Failure::WouldBlock | Failure::Reentered) => return,
+            outcome => outcome.ok().and_then(|moved| moved.wake),
+        };
+        if let Some(waiter) = wake
+            && !self.daemon.ring(self.circuit, self.token, waiter)
+        {
+            self.ring_again();
+        }
+        self.shared.sending.ending.store(0, Relaxed);
+    }
+
+    /// The far side's sleeper is rung for what comes next, also if that was noted already: whoever noted it may have been killed
+    /// before it rang.
+    fn ring_surely(&self) {
+        self.shared.sending.rung.store(0, Relaxed);
     }
 
     /// Sends a record without payload that changes the direction: `DisConn`, `Downgrade`, `AbortConn`. While the stream
     /// is between two circuits it is noted, and sent with what is sent again.
     pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
         let _guard = self.lock_sending(tid).inspect_err(|_| forget_busy())?;
+        self.turn_now(tid, kind)
+    }
+
+    /// With the lock of sending.
+    fn turn_now(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
         let next = self.may_send(kind)?;
         let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
         if !self.take_back_open(tid)? {
@@ -153,6 +252,9 @@ impl End {
         if self.shared.status.reset.load(Relaxed) != 0 {
             return Err(Failure::Reset);
         }
+        if self.is_ending() && kind != Kind::DisConn {
+            return Err(Failure::Ended);
+        }
         let state = self.tx();
         handle_send(state, kind).ok_or(match state {
             Direction::Tcp => Failure::Tcp,
@@ -166,12 +268,13 @@ impl End {
         tid: u32,
         buffers: &[IoSlice<'_>],
         skip: usize,
+        most: usize,
     ) -> Result<(usize, Option<WaiterId>), Failure> {
         let mut done = 0;
         loop {
             let (tx, begin) = (self.generations.tx(), self.shared.producer.units());
             self.stamp(tx);
-            let pushed = self.push_all(tid, tx, buffers, skip + done)?;
+            let pushed = self.push_all(tid, tx, buffers, skip + done, most.saturating_sub(done))?;
             if pushed == 0 {
                 return Ok((done, None));
             }
@@ -197,6 +300,7 @@ impl End {
         tx: &Generation,
         buffers: &[IoSlice<'_>],
         mut skip: usize,
+        most: usize,
     ) -> Result<usize, Failure> {
         let mut done = self.hand_out(tid, tx, buffers, skip)?;
         if done > 0 {
@@ -210,6 +314,7 @@ impl End {
                 continue;
             };
             skip = 0;
+            let rest = &rest[..rest.len().min(most - done)];
             let pushed = match slices.keeping() {
                 None => producer.push(&slices.outbound, &self.credits(tx), Kind::Data, rest, cpu)?,
                 Some(kept) => self.push_kept(tx, kept, rest, cpu)?,

@@ -6,6 +6,7 @@ mod forged;
 mod hammer;
 mod lies;
 mod offers;
+mod pieces;
 mod rig;
 mod sharer;
 mod still;

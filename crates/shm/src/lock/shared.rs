@@ -142,6 +142,11 @@ impl SharedLock {
                 if self.take_free(seen, with) {
                     return Ok(());
                 }
+                // Whoever writes there all the time keeps us from it no longer than one who has it.
+                if round > SPINS && Instant::now() >= *until.get_or_insert_with(|| Instant::now() + PATIENCE)
+                {
+                    return Err(busy(false));
+                }
             } else if owner == tid && (pending.is_nested() || self.start.load(Relaxed) == KEPT) {
                 return Err(NotTaken::Reentered);
             } else if round < SPINS {
@@ -218,7 +223,7 @@ impl Drop for SharedGuard<'_> {
 }
 
 #[cold]
-fn busy(interrupted: bool) -> NotTaken {
+pub(super) fn busy(interrupted: bool) -> NotTaken {
     let _ = BUSY.try_with(|busy| busy.set(Some(Busy { interrupted })));
     NotTaken::Busy
 }
