@@ -31,6 +31,15 @@ pub fn ask(
     outcome
 }
 
+/// Runs `work` on a thread of its own, where no handler of the program's runs. `false`: there can be none.
+pub fn spawn_quietly(work: impl FnOnce() + Send + 'static) -> bool {
+    let before = block_signals();
+    let begun = std::thread::Builder::new().spawn(work).is_ok();
+    // SAFETY: a mask that the kernel filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
+    begun
+}
+
 /// No handler of the program's may run in a thread that it does not know. Returns the mask from before.
 fn block_signals() -> libc::sigset_t {
     // SAFETY: all-zero bytes are valid masks; both are filled by the calls.

@@ -1,13 +1,14 @@
 //! How a stream ends: the last close, a circuit that was not needed, a peer that broke the protocol.
 
 use crate::table::{self, Held};
-use crate::{process, real, thread, waiters};
+use crate::{crowded, process, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use crosslane_client::Failure;
 use crosslane_stream::{Direction, Side};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
-use crosslane_wire::record::Kind;
+use std::time::Duration;
 
 /// A descriptor of the stream is about to be closed, `fd` still being open. Returns whether bytes that nobody read
 /// ask for a reset instead of a FIN, as the kernel has it.
@@ -52,10 +53,32 @@ pub fn violated(held: &Held, text: String) {
     process::tell(&Request::Violated { circuit: held.circuit(), token: held.token(), text });
 }
 
-/// Sends the end of this direction (`shutdown(SHUT_WR)`, close).
-pub fn end_sending(held: &Held) {
-    if let Ok(moved) = held.turn(thread::tid(), Kind::DisConn) {
+/// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: not yet, since another process keeps the lock or
+/// the stream moves.
+pub fn end_sending(held: &Held) -> bool {
+    let outcome = held.end_sending(thread::tid());
+    if let Ok(moved) = &outcome {
         waiters::ring(held, moved.wake);
+    }
+    !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered))
+}
+
+/// Has the direction ended as soon as may be, on a thread of its own: who kept the lock may be killed while everybody else
+/// sleeps. Where there can be no thread, whoever gives the lock back does it.
+pub fn end_sending_later(held: &Held) {
+    /// Looks at the lock until the pause between them grows.
+    const EAGER: u32 = 100;
+    let held = held.clone();
+    let work = move || {
+        for look in 0.. {
+            if !held.is_ending() || held.dead().is_some() || end_sending(&held) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(if look < EAGER { 2 } else { 50 }));
+        }
+    };
+    if !process::sandboxed() {
+        crowded::spawn_quietly(work);
     }
 }
 

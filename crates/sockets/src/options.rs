@@ -103,19 +103,25 @@ fn unsent(end: &Held) -> c_int {
     c_int::try_from(end.unconfirmed().saturating_sub(slack)).unwrap_or(c_int::MAX)
 }
 
-/// `shutdown` of a stream, before the kernel's.
-pub fn shutting_down(fd: c_int, end: &Held, how: c_int) {
+/// `shutdown` of a stream, before the kernel's. `false`: the far side must not see the kernel's FIN yet, which without ours
+/// says that nobody is left here.
+pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> bool {
     if !wait::is_connected(fd, end) {
-        return;
+        return true;
     }
+    let mut ended = true;
     if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
-        end_of_life::end_sending(end);
+        ended = end_of_life::end_sending(end);
+        if !ended {
+            end_of_life::end_sending_later(end);
+        }
         // The kernel wakes nobody for this on a socket that was always writable.
         waiters::ring_own(WaiterId(end.shared().waiting.room.load(Relaxed)));
     }
     if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
         end.shared().status.read_shut.store(1, Relaxed);
     }
+    ended
 }
 
 fn note_buffer(fd: c_int, end: &Held) {

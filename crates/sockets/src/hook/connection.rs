@@ -99,9 +99,13 @@ hook! {
 
     /// `shutdown(2)`.
     fn shutdown(fd: c_int, how: c_int) -> c_int {
-        if let Some(end) = table::stream(fd) {
-            options::shutting_down(fd, &end, how);
-        }
+        let how = match table::stream(fd) {
+            Some(end) if !options::shutting_down(fd, &end, how) => match how {
+                libc::SHUT_RDWR => libc::SHUT_RD,
+                _ => return 0,
+            },
+            _ => how,
+        };
         // SAFETY: plain numbers.
         unsafe { real::shutdown(fd, how) }
     }
