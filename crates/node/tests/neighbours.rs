@@ -8,7 +8,7 @@ use crosslane_node::keys::{KeyRing, generate, public_text};
 use crosslane_wire::HostId;
 use crosslane_wire::control::{Control, LinkState};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use support::liar::{Liar, record};
 use support::*;
 
@@ -128,6 +128,8 @@ fn a_neighbour_that_sets_up_without_end_is_left_alone_for_a_while() {
         while port.poll_event().is_some() {}
         for _ in 0..100 {
             port.ring_peer_doorbell(1 << BELL_SETUP);
+            // Rings that the daemon has not heard are one.
+            std::thread::sleep(Duration::from_micros(100));
         }
         let why = lab.status(1)["ports"][0]["why"].as_str().unwrap_or_default().to_owned();
         why.contains("set-up without end").then_some(())
