@@ -1,6 +1,4 @@
-//! Prometheus: the [`text`](Snapshot::metrics), and a small HTTP [server](Server) on loopback that gives it out.
-//!
-//! [`Snapshot::metrics`]: crate::snapshot::Snapshot::metrics
+//! Prometheus: the [`text`](crate::snapshot::Snapshot::metrics), and a small HTTP [server](Server) on loopback that gives it out.
 
 mod server;
 mod text;
