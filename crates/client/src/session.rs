@@ -181,7 +181,11 @@ impl Session {
 
     /// Says `Hello` as a tool: a program without streams.
     pub fn hello(&self, program: &str) -> Result<Reply, SessionError> {
-        let hello = Request::Hello { version: crosslane_wire::PROTOCOL_VERSION, program: program.to_owned() };
+        let hello = Request::Hello {
+            version: crosslane_wire::PROTOCOL_VERSION,
+            program: program.to_owned(),
+            ticket: 0,
+        };
         let answer = match self.request(&hello, &[]) {
             Err(SessionError::Lost(errno)) => self.last_words(errno),
             answer => answer,

@@ -250,8 +250,15 @@ impl Engine {
 
     /// Watches each session for what it can do next.
     fn watch_sessions(&mut self) {
+        for (id, socket) in self.host.unwatched.drain(..) {
+            if self.watched.remove(&id).is_some() {
+                let _ = epoll::delete(&self.epoll, &*socket);
+            }
+        }
         while let Some(id) = self.host.touched.pop_first() {
-            let Some(session) = self.host.sessions.get(&id) else {
+            let Some((session, socket)) =
+                self.host.sessions.get(&id).and_then(|session| Some((session, session.socket()?)))
+            else {
                 self.watched.remove(&id);
                 continue;
             };
@@ -265,19 +272,19 @@ impl Engine {
             if flags.is_empty() && session.hung_up {
                 // The kernel would say so again and again, while we wait for something else.
                 if self.watched.remove(&id).is_some() {
-                    let _ = epoll::delete(&self.epoll, &**session.socket());
+                    let _ = epoll::delete(&self.epoll, &**socket);
                 }
                 continue;
             }
             let data = epoll::EventData::new_u64(SESSIONS + id.0);
             let outcome = match self.watched.insert(id, flags) {
                 Some(old) if old == flags => Ok(()),
-                Some(_) => epoll::modify(&self.epoll, &**session.socket(), data, flags),
-                None => epoll::add(&self.epoll, &**session.socket(), data, flags),
+                Some(_) => epoll::modify(&self.epoll, &**socket, data, flags),
+                None => epoll::add(&self.epoll, &**socket, data, flags),
             };
             if let Err(errno) = outcome {
                 tracing::warn!(uid = session.uid, %errno, session = id.0, "session cannot be watched");
-                self.host.end_session(id);
+                self.host.lose_session(id);
             }
         }
     }

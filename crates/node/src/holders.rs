@@ -105,6 +105,9 @@ impl Host {
         for (session, life) in std::mem::take(&mut parts.holders) {
             if let Some(session) = self.sessions.get_mut(&session) {
                 session.held.remove(&circuit);
+                if session.is_lost() && session.held.is_empty() {
+                    self.emptied.push(session.id);
+                }
                 if let Some(page) = &mut session.life {
                     page.release(life);
                 }

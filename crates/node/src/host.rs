@@ -3,6 +3,7 @@
 use crate::cable::{Cable, CableEvent};
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
+use crate::doubt::Doubts;
 use crate::inbox::Inbox;
 use crate::ip::Allowance;
 use crate::keys::KeyRing;
@@ -28,6 +29,7 @@ use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIO
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, TransitId, WaiterId};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
@@ -84,12 +86,18 @@ pub struct Host {
     pub listeners: Listeners,
     /// Wake events of all sessions.
     pub waiters: HashMap<WaiterId, Waiter>,
-    /// Ends that perhaps nobody holds; how many looks said so already.
-    pub doubts: BTreeMap<CircuitId, u32>,
+    /// Sessions whose connection has ended, and that wait for their programs.
+    pub lost: BTreeSet<SessionId>,
+    /// Sessions above their user's quota, by user.
+    pub guests: BTreeSet<(u32, SessionId)>,
+    /// Sessions without a connection whose last end is gone.
+    pub emptied: Vec<SessionId>,
+    /// Connections that are not to be watched any more under these numbers.
+    pub unwatched: Vec<(SessionId, Arc<Foreign>)>,
+    /// Ends that perhaps nobody holds.
+    pub doubts: Doubts,
     /// Neighbours that did not answer in time, each with the channel that it owes an answer for, and since when.
     pub late: HashMap<PortId, (ChannelId, Duration)>,
-    /// When doubts are looked into next.
-    pub doubt_at: Option<Duration>,
     /// When all ends are looked at next, in doubt or not.
     pub sweep_at: Duration,
     /// When ways are looked at, and streams taken to shorter ones, if links have changed.
@@ -139,6 +147,8 @@ pub struct Host {
     start: Instant,
     last_waiter: u32,
     netns: Option<u64>,
+    /// A number of this life of the daemon.
+    life: u64,
 }
 
 impl Host {
@@ -186,9 +196,12 @@ impl Host {
             inbox,
             listeners: Listeners::default(),
             waiters: HashMap::new(),
-            doubts: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            guests: BTreeSet::new(),
+            emptied: Vec::new(),
+            unwatched: Vec::new(),
+            doubts: Doubts::default(),
             late: HashMap::new(),
-            doubt_at: None,
             shorten_at: None,
             ask_at: Duration::ZERO,
             leaning: false,
@@ -216,6 +229,7 @@ impl Host {
             start: Instant::now(),
             // Neighbours and programs may still know bells of an earlier life by their numbers.
             last_waiter: random::u32(),
+            life: random::u64(),
             config,
         })
     }
@@ -283,6 +297,13 @@ impl Host {
                 self.sessions.insert(id, session);
                 self.spend(id, 1);
             }
+            Err(denied) if self.may_be_awaited(session.uid) => {
+                session.guest = Some(denied.to_string());
+                self.guests.insert((session.uid, id));
+                self.pausing.insert(id);
+                self.sessions.insert(id, session);
+                self.spend(id, 1);
+            }
             Err(denied) => session.reply(&Reply::Error { text: denied.to_string() }, &[]),
         }
     }
@@ -309,10 +330,13 @@ impl Host {
         }
     }
 
-    /// What a new session is told.
-    pub fn welcome(&self) -> Reply {
+    /// What a session is told at its greeting, which shows this ticket from now on.
+    pub fn welcome(&self, ticket: u64, resumed: bool) -> Reply {
         let subnet = |network: crate::address::Network| (network.address, network.prefix);
         Reply::Welcome {
+            daemon: self.life,
+            ticket,
+            resumed,
             host: self.me(),
             addresses: own_addresses(&self.config),
             subnets: vec![subnet(self.config.addresses.v4), subnet(self.config.addresses.v6)],
@@ -356,10 +380,18 @@ impl Host {
         let sweep = (!self.parts.is_empty()).then_some(self.sweep_at);
         let waiting = [self.waiting_deadline(), self.rates.deadline()].into_iter().flatten().min();
         let links = Some(self.links.poll_deadline());
-        [cables, sweep, waiting, links, self.doubt_at, self.circuits.poll_deadline(), self.ways_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            cables,
+            sweep,
+            waiting,
+            links,
+            self.doubts.deadline(),
+            self.circuits.poll_deadline(),
+            self.ways_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }
 

@@ -33,6 +33,7 @@ pub mod life;
 pub mod linger;
 pub mod listener;
 pub mod log;
+pub mod lost;
 pub mod metrics;
 pub mod neighbour;
 pub mod netlink;

@@ -25,6 +25,9 @@ impl Host {
     /// Reads and handles what a session asks. `hung_up`: nobody is at the other end, so nothing is waited for.
     pub fn serve(&mut self, id: SessionId, hung_up: bool) {
         self.touched.insert(id);
+        if self.sessions.get(&id).is_some_and(Session::is_lost) {
+            return;
+        }
         if hung_up {
             self.forsake(id);
         }
@@ -38,14 +41,15 @@ impl Host {
                 return self.end_if_left(id, hung_up);
             }
             let Some(session) = self.sessions.get_mut(&id) else { return };
-            match has_descriptors(&**session.socket()) {
+            let Some(socket) = session.socket().cloned() else { return };
+            match has_descriptors(&*socket) {
                 Ok(false) => {
-                    let arrived = given::take_plain(session.socket());
+                    let arrived = given::take_plain(&socket);
                     self.handle_arrived(id, arrived);
                 }
                 Ok(true) => {
                     session.aside = true;
-                    self.inbox.take_aside(id, session.socket());
+                    self.inbox.take_aside(id, &socket);
                     return self.spend(id, 1);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
@@ -78,8 +82,10 @@ impl Host {
         self.touched.insert(id);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.aside = false;
-            self.handle_arrived(id, arrived);
-            self.end_if_dead(id);
+            if !session.is_lost() {
+                self.handle_arrived(id, arrived);
+                self.end_if_dead(id);
+            }
         }
     }
 
@@ -102,13 +108,13 @@ impl Host {
     /// Ends a session that is not read from and that nobody is at the other end of.
     fn end_if_left(&mut self, id: SessionId, hung_up: bool) {
         if hung_up && self.sessions.get(&id).is_some_and(|session| session.resting) {
-            self.end_session(id);
+            self.lose_session(id);
         }
     }
 
     fn end_if_dead(&mut self, id: SessionId) {
         if self.sessions.get(&id).is_some_and(Session::is_dead) {
-            self.end_session(id);
+            self.lose_session(id);
         }
     }
 
@@ -116,6 +122,7 @@ impl Host {
     pub fn end_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else { return };
         tracing::debug!(uid = session.uid, session = id.0, program = %session.program, pid = session.pid, "session ends");
+        self.forget_lost(session.uid, id);
         if self.listeners.remove_session(id) {
             self.abort_unheard();
         }
@@ -184,7 +191,7 @@ impl Host {
     }
 
     /// Nobody waits for the answer any more.
-    fn forsake(&mut self, id: SessionId) {
+    pub(crate) fn forsake(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.hung_up = true;
         if let Some(Waiting::Circuit(circuit)) = session.waiting.take() {
@@ -218,7 +225,7 @@ impl Host {
         let mut fds = fds.into_iter();
         let given = fds.next();
         match request {
-            Request::Hello { version, program } => self.hello(id, version, &program),
+            Request::Hello { version, program, ticket } => self.hello(id, version, &program, ticket),
             _ if !greeted => self.fail(id, "say Hello first"),
             Request::Listen => {
                 let table = fds.next().and_then(Given::table);
@@ -287,20 +294,39 @@ impl Host {
         }
     }
 
-    fn hello(&mut self, id: SessionId, version: u32, program: &str) {
+    fn hello(&mut self, id: SessionId, version: u32, program: &str, ticket: u64) {
         if version != PROTOCOL_VERSION {
             let text = format!(
                 "this program speaks version {version} of the protocol, the daemon {PROTOCOL_VERSION}: install the same release of both"
             );
             return self.fail(id, &text);
         }
-        let welcome = self.welcome();
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get(&id) else { return };
+        let denied = session.guest.clone();
         if session.greeted {
             return self.fail(id, "Hello was said already");
         }
+        match self.session_of_ticket(id, ticket) {
+            Ok(Some(old)) => {
+                self.go_on_by(old, id);
+                let welcome = self.welcome(ticket, true);
+                return self.reply(old, &welcome);
+            }
+            Err(()) => return self.fail(id, "the session is busy: come again"),
+            Ok(None) => {}
+        }
+        if let Some(denied) = denied {
+            return self.fail(id, &denied);
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return };
         match session.greet(program) {
-            Ok(life) => session.reply(&welcome, &[life.as_fd()]),
+            Ok(life) => {
+                let ticket = session.ticket;
+                let welcome = self.welcome(ticket, false);
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.reply(&welcome, &[life.as_fd()]);
+                }
+            }
             Err(error) => {
                 let text = format!("there is no memory for the session: {error}");
                 self.fail(id, &text);

@@ -5,10 +5,12 @@ use crate::buffer::Opened;
 use crate::life::LifePage;
 use crate::part::HeldState;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
+use crate::random;
 use crate::socket_table::SocketTable;
 use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, Owner, send};
 use crosslane_shm::MapError;
+use crosslane_shm::peer::Opener;
 use crosslane_wire::codec;
 use crosslane_wire::local::{Plain, Reply};
 use crosslane_wire::{BufferId, ChannelId, CircuitId, PortId, WaiterId};
@@ -103,6 +105,15 @@ struct Queued {
     _charge: Charge,
 }
 
+/// How a session's program is reached.
+#[derive(Debug)]
+enum Line {
+    /// By this connection.
+    Open(Arc<Foreign>),
+    /// Not at all: its connection has ended. The process that opened it may live.
+    Lost(Opener),
+}
+
 /// A session.
 #[derive(Debug)]
 pub struct Session {
@@ -116,6 +127,10 @@ pub struct Session {
     pub program: String,
     /// Whether `Hello` was said.
     pub greeted: bool,
+    /// What its program shows to go on by another connection; 0 before its greeting.
+    pub ticket: u64,
+    /// Why it could not be another session of its user: it was let in to go on with an earlier one, and for nothing else.
+    pub guest: Option<String>,
     /// The memory for the state of the end that its program is asking for.
     pub offered: Option<HeldState>,
     /// Words that tell of dead circuits.
@@ -138,10 +153,13 @@ pub struct Session {
     pub aside: bool,
     /// What its user pays for it.
     pub charges: Vec<Charge>,
+    /// What its user pays for the engine's working for it.
+    pub engine_charge: Option<Charge>,
     /// Whether it is not read from, since its user asks for more than it may.
     pub resting: bool,
     greet_until: Duration,
-    socket: Arc<Foreign>,
+    owner: Owner,
+    line: Line,
     out: VecDeque<Queued>,
     ledger: Ledger,
     dead: bool,
@@ -158,6 +176,8 @@ impl Session {
             uid: peer.uid.as_raw(),
             program: String::new(),
             greeted: false,
+            ticket: 0,
+            guest: None,
             offered: None,
             life: None,
             waiters: BTreeSet::new(),
@@ -169,29 +189,62 @@ impl Session {
             hung_up: false,
             aside: false,
             charges: Vec::new(),
+            engine_charge: None,
             resting: false,
             greet_until: now + GREETING,
-            socket: Arc::new(socket),
+            owner: socket.owner(),
+            line: Line::Open(Arc::new(socket)),
             out: VecDeque::new(),
             ledger,
             dead: false,
         })
     }
 
-    /// The socket.
-    pub fn socket(&self) -> &Arc<Foreign> {
-        &self.socket
+    /// The connection, unless it has ended.
+    pub fn socket(&self) -> Option<&Arc<Foreign>> {
+        if let Line::Open(socket) = &self.line { Some(socket) } else { None }
     }
 
     /// The user, as the one who has to wait for what his descriptors do.
     pub fn owner(&self) -> Owner {
-        self.socket.owner()
+        self.owner
+    }
+
+    /// Whether its connection has ended, and it waits for another one.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.line, Line::Lost(_))
+    }
+
+    /// Whether its connection has ended and its process, too.
+    pub fn is_orphaned(&self) -> bool {
+        if let Line::Lost(opener) = &self.line { opener.has_ended() } else { false }
+    }
+
+    /// Its connection has ended, which was opened by this process: what was asked and answered by it is forgotten. Returns
+    /// the connection.
+    pub fn lose(&mut self, opener: Opener) -> Option<Arc<Foreign>> {
+        self.out.clear();
+        (self.waiting, self.offered, self.engine_charge) = (None, None, None);
+        (self.hung_up, self.resting, self.dead) = (false, false, false);
+        match std::mem::replace(&mut self.line, Line::Lost(opener)) {
+            Line::Open(socket) => Some(socket),
+            Line::Lost(_) => None,
+        }
+    }
+
+    /// It goes on by the connection of a new session of its process, with the rights that this one has by now. Returns the
+    /// connection.
+    pub fn go_on(&mut self, new: Self) -> Option<Arc<Foreign>> {
+        (self.uid, self.owner) = (new.uid, new.owner);
+        self.line = new.line;
+        self.socket().cloned()
     }
 
     /// `Hello` was said: returns the life page's descriptor.
     pub fn greet(&mut self, program: &str) -> Result<OwnedFd, MapError> {
         let (life, fd) = LifePage::create()?;
         self.life = Some(life);
+        self.ticket = random::u64().max(1);
         self.program = program.chars().filter(|c| !c.is_control()).collect();
         let end =
             (0..=PROGRAM_MAX.min(self.program.len())).rev().find(|at| self.program.is_char_boundary(*at));
@@ -202,6 +255,7 @@ impl Session {
 
     /// Answers. What the program does not take at once is kept; it is not served until it did.
     pub fn reply(&mut self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
+        let Line::Open(socket) = &self.line else { return };
         let bytes = match codec::encode(reply) {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -211,7 +265,7 @@ impl Session {
             }
         };
         let outcome = if self.out.is_empty() {
-            send(&*self.socket, &bytes, fds, SendFlags::DONTWAIT)
+            send(&**socket, &bytes, fds, SendFlags::DONTWAIT)
         } else {
             Err(Errno::AGAIN)
         };
@@ -237,9 +291,10 @@ impl Session {
 
     /// Sends what is kept, as far as the program takes it.
     pub fn flush(&mut self) {
+        let Line::Open(socket) = &self.line else { return };
         while let Some(Queued { bytes, fds, .. }) = self.out.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            match send(&*self.socket, bytes, &fds, SendFlags::DONTWAIT) {
+            match send(&**socket, bytes, &fds, SendFlags::DONTWAIT) {
                 Ok(()) => {
                     self.out.pop_front();
                 }
@@ -264,7 +319,8 @@ impl Session {
 
     /// Whether requests may be read now.
     pub fn is_ready(&self) -> bool {
-        self.waiting.is_none() && !self.aside && self.out.is_empty() && !self.resting && !self.dead
+        let may = self.waiting.is_none() && !self.aside && self.out.is_empty() && !self.resting;
+        may && !self.dead && !self.is_lost()
     }
 
     /// Whether the session is of no more use.

@@ -58,7 +58,7 @@ fn requests(circuit: CircuitId, token: u64) -> [Request; 5] {
 
 #[test]
 fn an_heir_of_one_end_gets_nothing_of_another() {
-    let two = two();
+    let mut two = two();
     let mut heir = Client::hello(&two.lab.control(1), "heir");
     let adopted = heir.circuit(&Request::Adopt, two.sockets[0].0.as_fd()).unwrap();
     let state = |circuit: &Circuit| number(&circuit.state.as_ref().unwrap().1);
@@ -86,8 +86,9 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
     assert_eq!(two.lab.status(1)["counters"]["violations"], 0);
     assert_eq!((two.client.life(victim), two.server.life(&two.far[1])), (0, 0));
     check_joined(victim, &two.far[1]);
-    // It holds nothing of it either: with its owner it goes, while the adopted one stays.
+    // It holds nothing of it either: with its owner and the socket it goes, while the adopted one stays.
     drop(two.client);
+    two.sockets.truncate(1);
     two.lab.wait(1, "one is left", |status| {
         let open = status["circuits"].as_array().unwrap().iter().filter(|end| end["state"] == "open");
         open.count() == 3
@@ -98,7 +99,7 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
 
 #[test]
 fn a_child_of_a_fork_holds_what_it_has_the_tokens_of() {
-    let two = two();
+    let mut two = two();
     let child = Client::hello(&two.lab.control(1), "child");
     child.tell(&Request::Hold { ends: vec![two.near[0].key(), (two.near[1].id, two.near[0].token)] }, &[]);
     let mut child = child;
@@ -109,12 +110,15 @@ fn a_child_of_a_fork_holds_what_it_has_the_tokens_of() {
     // Nothing came after the first generation; the request shows that `Hold` was handled.
     assert_eq!(probe(&two.near[0]), Reply::Plain { why: Plain::System });
     drop(two.client);
+    // The socket of the other one is closed in all processes; that of the first one is open for the child's sake.
+    two.sockets.truncate(1);
     two.lab.wait(1, "one is left", |status| {
         let open = status["circuits"].as_array().unwrap().iter().filter(|end| end["state"] == "open");
         open.count() == 3
     });
     check_joined(&two.near[0], &two.far[0]);
     drop(child);
+    two.sockets.clear();
     two.lab.wait(1, "none is left of the client's", |status| {
         let open = status["circuits"].as_array().unwrap().iter().filter(|end| end["state"] == "open");
         open.count() == 2

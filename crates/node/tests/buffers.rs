@@ -115,8 +115,9 @@ fn it_goes_with_its_owner_and_with_the_circuit() {
     until("it is gone", || want(&mut joined.server, joined.far.key(), BufferId(7)).is_none().then_some(()));
     let mut joined = join(&lab, 2);
     assert_eq!(share_as(&mut joined.client, joined.near.key(), 7), Reply::Done);
-    let Joined { client, mut server, far, .. } = joined;
-    drop(client);
+    let Joined { client, mut server, far, sockets, .. } = joined;
+    // As when its process ends.
+    drop((client, sockets.0));
     until("it is gone", || want(&mut server, far.key(), BufferId(7)).is_none().then_some(()));
 }
 

@@ -67,7 +67,8 @@ fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
     let good = life_word(1, LIFE_ALIVE);
     until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
     until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
-    drop(joined.client);
+    // As when its process ends.
+    drop((joined.client, joined.sockets.0));
     let request = Request::Resume { circuit: joined.far.id, token: joined.far.token, generation: 0 };
     let (reply, fds) = joined.server.ask(&request, &[]);
     let Reply::Resumed { limit, ring_max, rx_key, .. } = reply else { panic!("no slices but {reply:?}") };

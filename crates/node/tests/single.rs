@@ -188,10 +188,10 @@ fn strange_requests_are_answered_and_harm_nobody() {
     let lab = alone();
     let mut stranger = Client::connect(&lab.control(1)).unwrap();
     assert!(matches!(stranger.ask(&Request::Status, &[]).0, Reply::Error { .. }));
-    let hello = Request::Hello { version: PROTOCOL_VERSION + 1, program: "x".to_owned() };
+    let hello = Request::Hello { version: PROTOCOL_VERSION + 1, program: "x".to_owned(), ticket: 0 };
     assert!(matches!(stranger.ask(&hello, &[]).0, Reply::Error { text } if text.contains("version")));
     let file = std::fs::File::open("/dev/null").unwrap();
-    let hello = Request::Hello { version: PROTOCOL_VERSION, program: "x".repeat(5000) };
+    let hello = Request::Hello { version: PROTOCOL_VERSION, program: "x".repeat(5000), ticket: 0 };
     assert!(matches!(stranger.ask(&hello, &[file.as_fd()]).0, Reply::Welcome { .. }));
     assert!(matches!(stranger.ask(&hello, &[]).0, Reply::Error { .. }), "it was said already");
     for request in [Request::Listen, Request::Accept, Request::Adopt, Request::Offload] {

@@ -13,6 +13,7 @@ use core::ffi::CStr;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::Pid;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use thiserror::Error;
 
@@ -88,6 +89,35 @@ impl Peer {
     pub fn check(&self) -> Result<(), PeerError> {
         let now = owner(&self.folder, self.watched)?;
         if now == self.owner { Ok(()) } else { Err(PeerError::OtherUser) }
+    }
+}
+
+/// The process that opened a socket's other end, to see its end, whoever holds that socket by now.
+#[derive(Debug)]
+pub struct Opener {
+    pid: Option<Pid>,
+    /// None if the kernel is too old, or there was no free descriptor.
+    process: Option<OwnedFd>,
+    gone: bool,
+}
+
+impl Opener {
+    /// Of a connected local socket.
+    pub fn of(socket: BorrowedFd<'_>) -> Self {
+        let pid = rustix::net::sockopt::socket_peercred(socket).ok().map(|peer| peer.pid);
+        let process = pidfd(socket);
+        let gone = matches!(process, Err(PeerError::Gone));
+        Self { pid, process: process.ok().flatten(), gone }
+    }
+
+    /// Whether the process has ended. Where only its number is known, a later process of this number is taken for it.
+    pub fn has_ended(&self) -> bool {
+        match (&self.process, self.pid) {
+            _ if self.gone => true,
+            (Some(process), _) => has_ended(process.as_fd()),
+            (None, Some(pid)) => rustix::process::test_kill_process(pid) == Err(Errno::SRCH),
+            (None, None) => false,
+        }
     }
 }
 

@@ -47,6 +47,11 @@ fn attach() {
     }
 }
 
+/// The session goes on by another connection: the engine has forgotten this process.
+pub fn renew() {
+    SESSION.store(0, Release);
+}
+
 /// In the child of `fork`: the parent has consented, this process has not.
 pub fn after_fork() {
     PRESENT.store(core::ptr::null_mut(), Relaxed);

@@ -42,11 +42,6 @@ pub fn all() -> Vec<RawFd> {
     all
 }
 
-/// Takes over a descriptor that an earlier image of this process hid.
-pub fn inherited(fd: RawFd) {
-    enter(fd);
-}
-
 fn enter(fd: RawFd) -> RawFd {
     table::enter(fd, Kind::Own, 0);
     let _ = ALL.iter().any(|word| word.compare_exchange(-1, fd, Relaxed, Relaxed).is_ok());

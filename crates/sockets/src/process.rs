@@ -1,17 +1,21 @@
 //! What this process shares among its threads: the session with the daemon, the rules.
 
+mod circuit;
+
+pub use circuit::{NoCircuit, circuit};
+
 use crate::hook::descriptor::streams;
 use crate::watch::{self, Watched};
-use crate::{crowded, own, thread};
+use crate::{consent, own, thread, waiters};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use crosslane_client::session::{self, ANSWER_TIMEOUT, Session};
-use crosslane_client::{Grant, SessionError};
+use crosslane_client::SessionError;
+use crosslane_client::session::{self, Session};
+use crosslane_shm::account;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::lock::{self, Guard, Lock};
-use crosslane_shm::{MapError, account};
 use crosslane_wire::PROTOCOL_VERSION;
-use crosslane_wire::local::{HOLD_MAX, Plain, Reply, Request, Rule};
+use crosslane_wire::local::{HOLD_MAX, Reply, Request, Rule};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -20,6 +24,10 @@ use std::time::{Duration, Instant};
 
 /// After a failed attempt to reach the daemon the next one waits this long.
 const RETRY: Duration = Duration::from_secs(1);
+/// The same while streams depend on it.
+const RETRY_SOON: Duration = Duration::from_millis(50);
+/// So long streams go on without a connection to a daemon that is there and takes none.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A session with the daemon, and what came with it.
 pub struct Link {
@@ -30,15 +38,20 @@ pub struct Link {
     owed: Cell<u32>,
     /// Such an answer did not come within [`ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
     hangs: Cell<bool>,
+    /// What this session shows to go on by another connection.
+    ticket: u64,
+    /// The life of the daemon.
+    daemon: u64,
 }
 
-/// Why there is no circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoCircuit {
-    /// The connection is plain TCP, and the far end knows it.
-    Plain(Plain),
-    /// The daemon is there but gave no usable answer: what the far end believes is not known.
-    Silent,
+/// What is known of a session without a connection: the one that this process had, or its parent's before a `fork`.
+#[derive(Clone, Copy)]
+struct Former {
+    /// Of our own one; none of the parent's.
+    own: Option<(u64, LifePage)>,
+    /// The life of the daemon.
+    daemon: u64,
+    since: Instant,
 }
 
 /// What the daemon said of this host and the configuration; replaced when the session is.
@@ -53,6 +66,10 @@ pub struct Welcome {
 
 struct State {
     link: Option<Link>,
+    /// The streams belong to this one, if there is no link.
+    former: Option<Former>,
+    /// The session goes on by another connection since a moment: what was said by the old one may not have been heard.
+    unheard: bool,
     tried: Option<Instant>,
     warned: bool,
     /// The socket of the last session that ended. It stays open until the next one ends: a closed one leaves the epoll
@@ -70,10 +87,21 @@ unsafe impl Sync for Global {}
 
 static GLOBAL: Global = Global {
     lock: Lock::new(),
-    state: UnsafeCell::new(State { link: None, tried: None, warned: false, retired: None }),
+    state: UnsafeCell::new(State {
+        link: None,
+        former: None,
+        unheard: false,
+        tried: None,
+        warned: false,
+        retired: None,
+    }),
 };
 static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
 static SOCKET_PATH: OnceLock<PathBuf> = OnceLock::new();
+/// Whether the session of this process is without a connection.
+static LOST: AtomicBool = AtomicBool::new(false);
+/// How often a session went on by another connection.
+static RESUMPTIONS: AtomicU32 = AtomicU32::new(0);
 static PID: AtomicU32 = AtomicU32::new(0);
 /// Raised at each new session, so that listeners and waiters are registered again.
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -144,23 +172,31 @@ pub fn before_fork() -> Option<Guard<'static>> {
     GLOBAL.lock.lock(thread::tid()).ok()
 }
 
-/// In the child of `fork`: the session is the parent's; keep its socket as a sign of life, and use another.
+/// In the child of `fork`: the session is the parent's, and nobody speaks in its name but the parent. The kernel knows who holds
+/// which connection, so the daemon need not be told before this process needs something of it.
 pub fn after_fork() {
     thread::after_fork();
     PID.store(std::process::id(), Ordering::Relaxed);
     GLOBAL.lock.reset();
     // SAFETY: the child has one thread.
     let state = unsafe { &mut *GLOBAL.state.get() };
-    state.link = None;
+    let link = state.link.take();
+    let daemon = link.as_ref().map(|link| link.daemon).or(state.former.map(|former| former.daemon));
+    state.former = daemon.map(|daemon| Former { own: None, daemon, since: Instant::now() });
     state.tried = None;
-    watch::renumber(SESSIONS.fetch_add(1, Ordering::Relaxed) + 1);
+    state.unheard = false;
+    link.map(|link| link.socket).into_iter().chain(state.retired.take()).for_each(own::close);
+    watch::forget();
+    LOST.store(false, Ordering::Relaxed);
+    SESSIONS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The socket of the session, to be kept over exec.
-pub fn session_socket() -> Option<RawFd> {
-    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
-    // SAFETY: the lock is held.
-    unsafe { &*GLOBAL.state.get() }.link.as_ref().map(|link| link.socket)
+/// Before a sleep: a session whose connection has ended is to go on by another one, since it may be what wakes us.
+#[inline]
+pub fn tend() {
+    if LOST.load(Ordering::Relaxed) {
+        connected();
+    }
 }
 
 /// Whether this is a signal handler that came in between a request of this very thread.
@@ -183,16 +219,42 @@ pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionEr
     })
 }
 
+/// As [`with_session`], for what a stream cannot do without: if the connection ends meanwhile it is asked for again by the next
+/// one, and waited for as long as streams go on without one.
+pub fn with_any_session<T>(work: impl Fn(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+    loop {
+        let before = RESUMPTIONS.load(Ordering::Relaxed);
+        let value = with_session(&work);
+        let lost = LOST.load(Ordering::Relaxed);
+        if value.is_some() || !lost && RESUMPTIONS.load(Ordering::Relaxed) == before || sandboxed() {
+            return value;
+        }
+        if lost {
+            std::thread::sleep(RETRY_SOON);
+        }
+    }
+}
+
 /// As [`with_session`], but what is late is not waited for; for messages without answers.
 pub fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
     if sandboxed() {
         return None;
     }
-    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
+    let guard = GLOBAL.lock.lock(thread::tid()).ok()?;
     // SAFETY: the lock is held.
     let state = unsafe { &mut *GLOBAL.state.get() };
+    let value = by_link(state, work);
+    let unheard = core::mem::take(&mut state.unheard);
+    drop(guard);
+    if unheard {
+        say_again();
+    }
+    value
+}
+
+fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
     if state.link.is_none() {
-        connect(state)?;
+        connect(state);
     }
     let link = state.link.as_ref()?;
     // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
@@ -232,32 +294,51 @@ impl Link {
     }
 }
 
-/// The session is over, and with it the daemon's hold on all circuits of this process.
+/// The connection has ended: the session goes on by another one at once, if the daemon is there.
 fn drop_link(state: &mut State) {
     if let Some(link) = state.link.take() {
         // SAFETY: our own descriptor, which is open.
         let socket = unsafe { BorrowedFd::borrow_raw(link.socket) };
         let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         state.retired.replace(link.socket).into_iter().for_each(own::close);
-        state.tried = Some(Instant::now());
-        watch::over();
+        let own = Some((link.ticket, link.life));
+        state.former = Some(Former { own, daemon: link.daemon, since: Instant::now() });
+        state.tried = None;
+        watch::forget();
+        LOST.store(true, Ordering::Relaxed);
+        connect(state);
     }
 }
 
-/// A sleeper saw that the daemon at the other end of `watched` is gone.
+/// A sleeper saw that the connection `watched` has ended.
 pub fn lost(watched: Watched) {
     if sandboxed() {
-        watch::is_over(watched);
+        if watch::present() == Some(watched) {
+            watch::over();
+        }
         return;
     }
-    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return };
+    let Ok(guard) = GLOBAL.lock.lock(thread::tid()) else { return };
     // SAFETY: the lock is held.
     let state = unsafe { &mut *GLOBAL.state.get() };
-    if watch::present() == Some(watched) && state.link.as_ref().is_some_and(|link| link.socket == watched.fd)
-    {
+    if watch::present() == Some(watched) {
         drop_link(state);
-    } else {
-        watch::is_over(watched);
+    }
+    let unheard = core::mem::take(&mut state.unheard);
+    drop(guard);
+    if unheard {
+        say_again();
+    }
+}
+
+/// The session goes on by another connection: the far side's sleepers are rung once more, since the daemon may not have heard
+/// that they were to be, and the daemon's engine is asked for anew.
+fn say_again() {
+    consent::renew();
+    for end in streams() {
+        for waiter in end.make_good(thread::tid()) {
+            waiters::ring(&end, waiter);
+        }
     }
 }
 
@@ -272,7 +353,9 @@ pub fn tell(request: &Request) -> bool {
         // SAFETY: the descriptor stays open: in a sandbox it is closed no more.
         return rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes).is_ok();
     }
-    on_session(|session, _| session.tell(request)).is_some()
+    let before = RESUMPTIONS.load(Ordering::Relaxed);
+    let told = || on_session(|session, _| session.tell(request)).is_some();
+    told() || RESUMPTIONS.load(Ordering::Relaxed) != before && told()
 }
 
 /// Tells the daemon of buffers that were given back, unless another thread talks to it: that one does it then, or the next.
@@ -289,69 +372,43 @@ pub fn tell_given_back() {
     }
 }
 
-/// Asks for a circuit for `socket`; for `patience` at most, and always less than [`ANSWER_TIMEOUT`] for each answer.
-pub fn circuit(
-    request: &Request,
-    socket: RawFd,
-    patience: Duration,
-) -> Result<(Grant, &'static AtomicU32), NoCircuit> {
-    // SAFETY: the program's descriptor, which is open during this call of the program's.
-    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-    let answer = on_session(|session, link| {
-        link.settle(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
-        let answer = match session.circuit_within(request, socket, patience) {
-            Err(SessionError::NoRoom { circuit, token }) => {
-                match crowded::ask(session, &Request::Adopt, socket) {
-                    Ok(Ok(grant)) => Ok(grant),
-                    failed => {
-                        // An end that was to be adopted has other holders.
-                        if *request != Request::Adopt {
-                            session.tell(&Request::Close { circuit, token, abort: true })?;
-                        }
-                        return Err(failed.err().unwrap_or(SessionError::NoRoom { circuit, token }));
-                    }
-                }
-            }
-            Err(SessionError::Map(MapError::System(Errno::MFILE))) => crowded::ask(session, request, socket)?,
-            answer => answer?,
-        };
-        Ok(answer.map(|grant| (link.life.word(grant.life), grant)))
-    });
-    match answer {
-        Some(Ok((Some(life), grant))) => Ok((grant, life)),
-        Some(Err(why)) => Err(NoCircuit::Plain(why)),
-        Some(Ok((None, _))) => Err(NoCircuit::Silent),
-        None if is_absent() => Err(NoCircuit::Plain(Plain::System)),
-        None => Err(NoCircuit::Silent),
-    }
-}
-
-/// Whether the daemon that knew of this process's listeners is gone, so that whatever it announced is over at the other
-/// end too.
-fn is_absent() -> bool {
-    watch::look();
-    watch::present().is_none()
-}
-
-fn connect(state: &mut State) -> Option<()> {
-    if state.tried.is_some_and(|tried| tried.elapsed() < RETRY) {
-        return None;
+/// Opens a session, or has the former one go on.
+fn connect(state: &mut State) {
+    let pause = if state.former.is_some() { RETRY_SOON } else { RETRY };
+    if state.tried.is_some_and(|tried| tried.elapsed() < pause) {
+        return;
     }
     state.tried = Some(Instant::now());
-    watch::look();
-    match open() {
-        Ok(link) => {
-            watch::begin(link.socket, SESSIONS.fetch_add(1, Ordering::Relaxed) + 1);
-            hold_streams(&link);
+    match open(state.former.and_then(|former| former.own)) {
+        Ok((link, resumed)) => {
+            let former = state.former.take();
+            if resumed {
+                state.unheard = true;
+                RESUMPTIONS.fetch_add(1, Ordering::Relaxed);
+            } else {
+                // It knows nothing of the streams of a session that it did not go on with, nor of those of an earlier daemon.
+                if former.is_some_and(|former| former.own.is_some() || former.daemon != link.daemon) {
+                    watch::over();
+                }
+                SESSIONS.fetch_add(1, Ordering::Relaxed);
+                hold_streams(&link);
+            }
+            watch::begin(link.socket);
+            LOST.store(false, Ordering::Relaxed);
             state.link = Some(link);
-            Some(())
         }
         Err(error) => {
+            let absent =
+                matches!(error, SessionError::NoDaemon { errno: Errno::CONNREFUSED | Errno::NOENT, .. });
+            if state.former.is_some_and(|former| absent || former.since.elapsed() > PATIENCE) {
+                state.former = None;
+                LOST.store(false, Ordering::Relaxed);
+                watch::over();
+            }
             if !state.warned && WELCOME.load(Ordering::Relaxed).is_null() {
                 warn(&error);
             }
             state.warned = true;
-            None
         }
     }
 }
@@ -368,23 +425,27 @@ fn hold_streams(link: &Link) {
     }
 }
 
-fn open() -> Result<Link, SessionError> {
+/// Opens a connection for the session with this ticket and life page, if there is one, else for a new one; whether it is the
+/// former one that goes on.
+fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
     let session = Session::connect(SOCKET_PATH.get_or_init(socket_path))?;
-    let hello = Request::Hello { version: PROTOCOL_VERSION, program: crate::rules::program().to_owned() };
+    let (program, ticket) = (crate::rules::program().to_owned(), former.map_or(0, |(ticket, _)| ticket));
+    let hello = Request::Hello { version: PROTOCOL_VERSION, program, ticket };
     let (reply, fds) = session.request(&hello, &[])?;
     match reply {
-        Reply::Welcome { rules, spin_ns, .. } => {
-            let life = fds.first().and_then(LifePage::map).ok_or(SessionError::Unexpected("no life page"))?;
+        Reply::Welcome { daemon, ticket, resumed, rules, spin_ns, .. } => {
+            let life = match former {
+                Some((_, life)) if resumed => Some(life),
+                _ => fds.first().and_then(LifePage::map),
+            };
+            let life = life.ok_or(SessionError::Unexpected("no life page"))?;
             let processors = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
             let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
             let welcome = Welcome { rules, spin_ns: if processors == 1 { 0 } else { spin_ns }, spinners };
             WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
-            Ok(Link {
-                socket: own::hide(session.into_socket()),
-                life,
-                owed: Cell::new(0),
-                hangs: Cell::new(false),
-            })
+            let socket = own::hide(session.into_socket());
+            let link = Link { socket, life, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };
+            Ok((link, resumed))
         }
         Reply::Error { text } => Err(SessionError::Refused(text)),
         _ => Err(SessionError::Unexpected("a welcome was due")),

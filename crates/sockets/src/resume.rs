@@ -21,7 +21,7 @@ impl Daemon for BySession {
         if process::is_reentered() {
             return Err(NoNext::Reentered);
         }
-        let answer = process::with_session(|session, _| session.resume(circuit, token, generation));
+        let answer = process::with_any_session(|session, _| session.resume(circuit, token, generation));
         answer.flatten().ok_or(NoNext::Never)
     }
 

@@ -215,6 +215,7 @@ fn sleep(
     ready: impl Fn() -> bool,
 ) -> Result<(), c_int> {
     end.shared().counters.sleeps.fetch_add(1, Relaxed);
+    process::tend();
     make_good(end);
     let waiter = Waiter::take();
     let armed = waiter.is_some_and(|waiter| match what {
@@ -287,14 +288,15 @@ fn doze(
     cap: Option<Duration>,
     deadline: Option<Instant>,
 ) -> Result<(), c_int> {
-    let cap = cap.map(|cap| Instant::now() + cap);
+    let daemon = watch::present();
+    let cap = cap.or(daemon.is_none().then_some(BLIND)).map(|cap| Instant::now() + cap);
     let timeout = time_left(deadline.into_iter().chain(cap).min());
     let mut fds = vec![quiet(fd, end)];
     if let Some(waiter) = waiter {
         // SAFETY: our own descriptor, open as long as the waiter is.
         fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(waiter.fd) }, PollFlags::IN));
     }
-    let (at, daemon) = (fds.len(), watch::present());
+    let at = fds.len();
     fds.extend(daemon.map(Watched::poll));
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(0) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(libc::EAGAIN),

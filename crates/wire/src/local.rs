@@ -54,6 +54,8 @@ pub enum Request {
         version: u32,
         /// The program's name, for people.
         program: String,
+        /// The ticket of an earlier session of this process, whose connection has ended: it goes on by this one. 0: none.
+        ticket: u64,
     },
     /// "I listen here." Descriptor: the listening socket, as proof. Answer: [`Reply::Done`], or [`Reply::WantTable`] if the
     /// socket is of another network namespace than the daemon's: then it is said again, with a second descriptor, a
@@ -306,9 +308,15 @@ pub struct Rule {
 /// An answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// Answer to [`Request::Hello`]. Descriptor: the *life page*, an array of `u32` of which the daemon sets the
-    /// one of a dead circuit to non-zero.
+    /// Answer to [`Request::Hello`]. Descriptor, unless the session is `resumed`: the *life page*, an array of `u32` of which
+    /// the daemon sets the one of a dead circuit to non-zero.
     Welcome {
+        /// A number of this life of the daemon: with another one it knows of no stream that is older.
+        daemon: u64,
+        /// For [`Request::Hello`] when this connection ends before its process does. For nobody else to know.
+        ticket: u64,
+        /// Whether this is the earlier session: its streams, life page, wake events, buffers and listeners are still there.
+        resumed: bool,
         /// This host.
         host: HostId,
         /// This host's fabric addresses.
@@ -420,7 +428,8 @@ pub enum Reply {
     },
     /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there. Descriptors: two wakers'
     /// sockets, for when something to send, or to receive, was put on the desk while the daemon's thread slept; and the
-    /// socket of a wake event that is rung at the end of transfers whose program wants that, to be polled by edges.
+    /// socket of a wake event that is rung at the end of transfers whose program wants that, to be polled by edges; and the end
+    /// of a pipe that hangs up once no thread of the daemon's works for the program any more.
     Offload {
         /// What wakes by the two wakers say.
         words: [u64; 2],

@@ -44,7 +44,7 @@ impl Attachment {
     /// Opens a session with the daemon whose control socket is `path`.
     pub(super) fn open(path: &Path) -> Result<&'static Self, Error> {
         let session = Session::connect(path)?;
-        let hello = Request::Hello { version: PROTOCOL_VERSION, program: program() };
+        let hello = Request::Hello { version: PROTOCOL_VERSION, program: program(), ticket: 0 };
         let (reply, fds) = session.request(&hello, &[])?;
         let (host, addresses, subnets, spin_ns) = match reply {
             Reply::Welcome { host, addresses, subnets, spin_ns, .. } => (host, addresses, subnets, spin_ns),

@@ -101,12 +101,11 @@ impl Offload {
             Reply::Error { text } => return Err(SessionError::Refused(text)),
             _ => return Err(SessionError::Unexpected("an offload was asked for")),
         };
-        let Ok([out, into, bell]) = <[OwnedFd; 3]>::try_from(fds) else {
+        let Ok([out, into, bell, lease]) = <[OwnedFd; 4]>::try_from(fds) else {
             return Err(SessionError::Lost(Errno::MFILE));
         };
         wake::check(&out).and_then(|()| wake::check(&into))?;
-        let socket = rustix::io::fcntl_dupfd_cloexec(session.socket(), 3)?;
-        let stall = Stall::new(keep(socket), threads).ok_or_else(|| {
+        let stall = Stall::new(session.socket(), keep(lease), threads).ok_or_else(|| {
             SessionError::Refused("the engine's threads cannot be seen in /proc".to_owned())
         })?;
         stall.let_in();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   between two pieces          -> cancelled: the program has its buffer back, and goes on by itself
-//!   the session's socket ended  -> no thread of the daemon's is left, in the kernel or out of it
+//!   the lease has hung up       -> no thread of the daemon's works for us any more, in the kernel or out of it
 //!   a piece is being copied     -> waited for, as for any copy by the kernel; unless the thread is stopped: then the guard
 //!                                  is taken away, the thread is seen to be stopped still, and the piece is revoked
 //!   a piece takes effect        -> a few instructions; a thread that is stopped just there has ring and arena half done:
@@ -44,8 +44,8 @@ pub(super) enum Stalled {
 /// How the engine's threads are looked at.
 #[derive(Debug)]
 pub(super) struct Stall {
-    /// The session's socket.
-    socket: BorrowedFd<'static>,
+    /// Hangs up when they work for us no more. Nobody here can make it do so, as could be done to the session's socket.
+    lease: BorrowedFd<'static>,
     daemon: Pid,
     uid: u32,
     threads: [u32; 2],
@@ -53,9 +53,13 @@ pub(super) struct Stall {
 
 impl Stall {
     /// `None` if the threads cannot be seen: then a stopped one could not be told from one that copies.
-    pub(super) fn new(socket: BorrowedFd<'static>, threads: [u32; 2]) -> Option<Self> {
-        let peer = sockopt::socket_peercred(socket).ok()?;
-        let stall = Self { socket, daemon: peer.pid, uid: peer.uid.as_raw(), threads };
+    pub(super) fn new(
+        session: BorrowedFd<'_>,
+        lease: BorrowedFd<'static>,
+        threads: [u32; 2],
+    ) -> Option<Self> {
+        let peer = sockopt::socket_peercred(session).ok()?;
+        let stall = Self { lease, daemon: peer.pid, uid: peer.uid.as_raw(), threads };
         let named = |way: usize| stall.read(way, "comm").is_some_and(|name| name.trim_end() == NAMES[way]);
         (named(0) && named(1)).then_some(stall)
     }
@@ -103,7 +107,7 @@ impl Stall {
 
     /// Whether no thread of the daemon's is left that works for us.
     fn is_gone(&self) -> bool {
-        let mut fds = [PollFd::from_borrowed_fd(self.socket, PollFlags::empty())];
+        let mut fds = [PollFd::from_borrowed_fd(self.lease, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|count| count > 0)
     }

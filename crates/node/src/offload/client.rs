@@ -5,12 +5,12 @@ use super::work::Work;
 use super::worker::Tally;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_passing::Foreign;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::remote::Remote;
 use crosslane_shm::wake::Receiver;
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,8 +37,8 @@ pub(super) struct Client {
     pub(super) session: SessionId,
     pub(super) remote: Remote,
     pub(super) table: Table,
-    /// The session's socket: the program sees its end only once no thread of ours works for it any more.
-    pub(super) _socket: Arc<Foreign>,
+    /// The program sees its end, once no thread of ours works for it any more.
+    pub(super) _lease: Arc<OwnedFd>,
     pub(super) works: HashMap<u32, Arc<Work>>,
     /// Buffers that it has lent.
     pub(super) lent: HashMap<u32, Arc<FarBuffer>>,
@@ -50,12 +50,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(session: SessionId, remote: Remote, table: Table, socket: Arc<Foreign>) -> Self {
+    pub(super) fn new(session: SessionId, remote: Remote, table: Table, lease: Arc<OwnedFd>) -> Self {
         Self {
             session,
             remote,
             table,
-            _socket: socket,
+            _lease: lease,
             works: HashMap::new(),
             lent: HashMap::new(),
             jobs: VecDeque::new(),

@@ -16,10 +16,10 @@ use crosslane_shm::{Caching, FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
 use crosslane_wire::slice::slice_len;
 use crosslane_wire::{BufferId, CircuitId, Reach};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Descriptors that two threads keep for a program: the session's socket, a bell, and one of the process.
+/// Descriptors that two threads keep for a program: a lease, a bell, and one of the process.
 const FDS: u64 = 3;
 /// Mappings of the rings of an end: both slices, and its program's arena.
 const WORK_MAPPINGS: u64 = 3;
@@ -30,8 +30,9 @@ impl Host {
         let outcome = self.try_offload(id, desk);
         let Some(session) = self.sessions.get_mut(&id) else { return };
         match outcome {
-            Ok((reply, wakers, bell)) => {
-                let fds: Vec<BorrowedFd<'_>> = wakers.iter().map(AsFd::as_fd).chain([bell.as_fd()]).collect();
+            Ok((reply, wakers, bell, lease)) => {
+                let fds = wakers.iter().map(AsFd::as_fd).chain([bell.as_fd(), lease.as_fd()]);
+                let fds: Vec<BorrowedFd<'_>> = fds.collect();
                 session.reply(&reply, &fds);
             }
             Err(why) => session.reply(&Reply::Error { text: format!("no offload: {why}") }, &[]),
@@ -42,7 +43,7 @@ impl Host {
         &mut self,
         id: SessionId,
         desk: Option<Foreign>,
-    ) -> Result<(Reply, Vec<Waker>, Arc<Receiver>), String> {
+    ) -> Result<(Reply, Vec<Waker>, Arc<Receiver>, OwnedFd), String> {
         let text = |error: std::io::Error| error.to_string();
         let desk = desk.ok_or_else(|| "a desk is due".to_owned())?;
         let charge = self.charge_session(id, Kind::Descriptors, FDS)?;
@@ -54,16 +55,19 @@ impl Host {
         let (Some(engines), Some(session)) = (&mut self.offload, self.sessions.get_mut(&id)) else {
             return Err("no session".to_owned());
         };
-        let peer = Peer::of(session.socket().as_fd()).map_err(|error| error.to_string())?;
+        let socket = session.socket().ok_or_else(|| "no connection".to_owned())?;
+        let peer = Peer::of(socket.as_fd()).map_err(|error| error.to_string())?;
         let (guard, nonce) = (guard_at(random::u64()), random::u64());
         let remote = Remote { peer: Arc::new(peer), guard, nonce };
         let bell = Arc::new(Receiver::new().map_err(|errno| errno.to_string())?);
-        let wakers = engines.add(id, &remote, desk, &bell, session.socket()).map_err(text)?;
-        session.charges.push(charge);
+        let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+        let (lease, ours) = pipe.map_err(|errno| errno.to_string())?;
+        let wakers = engines.add(id, &remote, desk, &bell, &Arc::new(ours)).map_err(text)?;
+        session.engine_charge = Some(charge);
         let words: Vec<u64> = wakers.iter().map(Waker::word).collect();
         let words = words.try_into().map_err(|_| "two threads are due".to_owned())?;
         let (threads, least) = (engines.tids(), self.config.offload.least);
-        Ok((Reply::Offload { words, guard, nonce, threads, least }, wakers, bell))
+        Ok((Reply::Offload { words, guard, nonce, threads, least }, wakers, bell, lease))
     }
 
     /// `Engage`: the name of an end's rings; 0 if they are not for the engine.

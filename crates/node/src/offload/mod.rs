@@ -32,7 +32,6 @@ pub use worker::Tally;
 
 use crate::session::SessionId;
 use client::{Client, Table};
-use crosslane_passing::Foreign;
 use crosslane_shm::desk::{Desk, Way};
 use crosslane_shm::remote::Remote;
 use crosslane_shm::wake::{Receiver, Waker};
@@ -41,6 +40,7 @@ use ears::Ears;
 use lent::Lent;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -114,7 +114,7 @@ impl Engines {
         self.threads.iter().map(|thread| thread.tally.as_ref())
     }
 
-    /// A program has consented; `bell` is rung for it, and its session's socket is kept open while a thread may work for
+    /// A program has consented; `bell` is rung for it, and the `lease` is kept open while a thread may work for
     /// it. By the wakers that are returned it rings the sending and the receiving thread.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Engines {
         remote: &Remote,
         desk: Desk,
         bell: &Arc<Receiver>,
-        socket: &Arc<Foreign>,
+        lease: &Arc<OwnedFd>,
     ) -> io::Result<Vec<Waker>> {
         let wakers = self.threads.iter().map(|thread| thread.door.waker()).collect::<Result<_, _>>()?;
         if !self.sessions.insert(session) {
@@ -134,7 +134,7 @@ impl Engines {
         let desk = Arc::new(desk);
         for at in 0..self.threads.len() {
             let table = Table { desk: desk.clone(), bell: bell.clone() };
-            let client = Client::new(session, remote.clone(), table, socket.clone());
+            let client = Client::new(session, remote.clone(), table, lease.clone());
             self.tell(at, Word::Client(Box::new(client)));
         }
         Ok(wakers)

@@ -8,7 +8,6 @@ use super::work::Work;
 use super::worker::{Tally, Worker};
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
-use crosslane_passing::{Foreign, Owner};
 use crosslane_shm::desk::{Desk, Order, Ticket, Way};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::peer::Peer;
@@ -179,8 +178,7 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     let peer = Arc::new(Peer::own().unwrap());
     let remote = Remote { peer, guard: 0, nonce: number as u64 };
     let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: Arc::new(Receiver::new().unwrap()) };
-    let socket = Foreign::new(crate::eventfd::new().unwrap(), Owner::NOBODY);
-    let mut client = Client::new(session, remote, table, Arc::new(socket));
+    let mut client = Client::new(session, remote, table, Arc::new(crate::eventfd::new().unwrap()));
     let streams = (0..streams).map(|stream| {
         let it = stream_of();
         client.works.insert(handle(stream), it.work.clone());

@@ -263,6 +263,7 @@ fn session_row(session: &Session) -> SessionRow {
         uid: session.uid,
         program: session.program.clone(),
         greeted: session.greeted,
+        lost: session.is_lost(),
         waiters: session.waiters.len(),
         held: session.held.len(),
         notes: session.notes.clone(),

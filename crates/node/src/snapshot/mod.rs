@@ -143,6 +143,8 @@ pub struct SessionRow {
     pub program: String,
     /// Whether `Hello` was said.
     pub greeted: bool,
+    /// Whether its connection has ended.
+    pub lost: bool,
     /// Its wake events.
     pub waiters: usize,
     /// Circuit ends that it holds.

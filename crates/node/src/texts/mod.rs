@@ -126,9 +126,11 @@ impl Texts {
 impl Host {
     /// A session asks for a text, and is not served until it has it.
     pub fn ask_text(&mut self, id: SessionId, text: Text) {
-        if let Some(session) = self.sessions.get_mut(&id) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && let Some(socket) = session.socket().cloned()
+        {
             session.aside = true;
-            let (uid, socket) = (session.uid, session.socket().clone());
+            let uid = session.uid;
             self.texts.asked.push(Asked { text, uid, session: id, socket });
         }
     }
@@ -167,7 +169,7 @@ impl Host {
         self.spend_of(uid, HEAVY + bytes as u64 / TEXT);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.aside = false;
-            if !heard {
+            if !heard && !session.is_lost() {
                 session.kill();
             }
         }

@@ -131,7 +131,7 @@ impl Mad {
         let (desk, desk_fd) = Desk::create().unwrap();
         let (reply, fds) = client.ask(&Request::Offload, &[desk_fd.as_fd()]);
         let Reply::Offload { words: said, .. } = reply else { panic!("{reply:?}") };
-        let [out, into, _bell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
+        let [out, into, _bell, _lease] = <[OwnedFd; 4]>::try_from(fds).unwrap();
         let doors = [Waker::of(out, said[0]).unwrap(), Waker::of(into, said[1]).unwrap()];
         let len = u64::try_from(rustix::fs::fstat(&desk_fd).unwrap().st_size).unwrap();
         let words = Outbound::map(&desk_fd, len, Caching::WriteBack).unwrap();

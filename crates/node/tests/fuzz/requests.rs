@@ -50,7 +50,7 @@ type Pick = u8;
 
 #[derive(Clone, Debug, TypeGenerator)]
 enum Ask {
-    Hello { version: Option<u32>, name: Vec<u8> },
+    Hello { version: Option<u32>, name: Vec<u8>, ticket: Option<Ticket> },
     Listen,
     Unlisten(Address),
     Connect(Address),
@@ -92,6 +92,13 @@ enum Name {
     Any(u32),
 }
 
+/// A ticket: that of a session there was, or any.
+#[derive(Clone, Copy, Debug, TypeGenerator)]
+enum Ticket {
+    Known(u8),
+    Any(u64),
+}
+
 /// Bytes of a buffer.
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 enum Len {
@@ -115,12 +122,14 @@ struct Gang<'a> {
     pool: Vec<OwnedFd>,
     ends: Vec<(CircuitId, u64)>,
     waiters: Vec<WaiterId>,
+    tickets: Vec<u64>,
 }
 
 impl<'a> Gang<'a> {
     fn new(world: &'a World) -> Self {
         let sessions = [const { None }; SESSIONS];
-        Self { world, sessions, pool: Vec::new(), ends: Vec::new(), waiters: Vec::new() }
+        let (ends, waiters, tickets) = (Vec::new(), Vec::new(), Vec::new());
+        Self { world, sessions, pool: Vec::new(), ends, waiters, tickets }
     }
 
     fn act(&mut self, step: &Step) {
@@ -164,7 +173,10 @@ impl<'a> Gang<'a> {
         self.sessions[at] = Session::connect(&self.world.control(daemon), user);
         if greets && let Some(session) = &self.sessions[at] {
             session.tell(&hello(), &[]);
-            session.answer(crate::world::LONG).expect("no welcome");
+            let welcome = session.answer(crate::world::LONG).expect("no welcome").0;
+            if let Reply::Welcome { ticket, .. } = welcome {
+                self.tickets.push(ticket);
+            }
         }
     }
 
@@ -201,6 +213,7 @@ impl<'a> Gang<'a> {
             match reply {
                 Reply::Circuit { circuit, token, .. } => self.ends.push((circuit, token)),
                 Reply::Waiter { waiter, .. } => self.waiters.push(waiter),
+                Reply::Welcome { ticket, .. } => self.tickets.push(ticket),
                 Reply::Text { last: false, .. } => {}
                 _ => return,
             }
@@ -265,9 +278,16 @@ impl<'a> Gang<'a> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let reach = |store| if store { Reach::Store } else { Reach::Load };
         match ask {
-            Ask::Hello { version, name } => {
+            Ask::Hello { version, name, ticket } => {
                 let Request::Hello { version: ours, .. } = hello() else { unreachable!() };
-                Request::Hello { version: version.unwrap_or(ours), program: text(name) }
+                let ticket = match ticket {
+                    Some(Ticket::Known(at)) => {
+                        self.tickets.get(usize::from(*at) % self.tickets.len().max(1)).copied().unwrap_or(0)
+                    }
+                    Some(Ticket::Any(number)) => *number,
+                    None => 0,
+                };
+                Request::Hello { version: version.unwrap_or(ours), program: text(name), ticket }
             }
             Ask::Listen => Request::Listen,
             Ask::Unlisten(address) => Request::Unlisten { address: address.resolve() },

@@ -257,7 +257,7 @@ impl World {
     fn held(&self) -> Vec<Held> {
         let count = |value: &Value| value.as_array().map_or(0, Vec::len);
         let of = |status: Value| Held {
-            sessions: status["sessions"].as_u64().unwrap_or(0),
+            sessions: ["sessions", "lost_sessions"].iter().filter_map(|key| status[key].as_u64()).sum(),
             circuits: count(&status["circuits"]),
             listeners: count(&status["listeners"]),
             windows: status["ports"]
@@ -301,7 +301,7 @@ impl Drop for Recent {
 
 /// What every session begins with.
 pub(crate) fn hello() -> Request {
-    Request::Hello { version: PROTOCOL_VERSION, program: "fuzz".to_owned() }
+    Request::Hello { version: PROTOCOL_VERSION, program: "fuzz".to_owned(), ticket: 0 }
 }
 
 /// A session that says whatever it likes.

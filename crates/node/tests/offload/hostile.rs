@@ -50,7 +50,7 @@ fn consent(client: &mut Client) -> (Desk, OwnedFd, [Waker; 2]) {
     let (desk, fd) = Desk::create().unwrap();
     let (reply, fds) = client.ask(&Request::Offload, &[fd.as_fd()]);
     let Reply::Offload { words, .. } = reply else { panic!("{reply:?}") };
-    let [out, into, _bell] = <[OwnedFd; 3]>::try_from(fds).unwrap();
+    let [out, into, _bell, _lease] = <[OwnedFd; 4]>::try_from(fds).unwrap();
     (desk, fd, [Waker::of(out, words[0]).unwrap(), Waker::of(into, words[1]).unwrap()])
 }
 

@@ -296,12 +296,34 @@ impl Client {
 
     fn greet(self, program: &str) -> Self {
         let mut client = self;
-        let request = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned() };
+        let request = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned(), ticket: 0 };
         let (reply, mut fds) = client.ask(&request, &[]);
         assert!(matches!(reply, Reply::Welcome { .. }), "{reply:?}");
         client.life = Some(fds.remove(0).into());
         client.welcome = Some(reply);
         client
+    }
+
+    /// What the session shows to go on by another connection.
+    pub fn ticket(&self) -> u64 {
+        let Some(Reply::Welcome { ticket, .. }) = self.welcome else { panic!("no welcome") };
+        ticket
+    }
+
+    /// Ends the connection, but not this process.
+    pub fn lose(&mut self) {
+        self.socket = std::fs::File::open("/dev/null").unwrap().into();
+    }
+
+    /// Another connection, of the user that it is now, which shows the ticket; whether the session goes on by it.
+    pub fn come_again(&mut self, path: &Path) -> bool {
+        let (mut new, ticket) = (Self::connect(path).expect("a daemon"), self.ticket());
+        let request = Request::Hello { version: PROTOCOL_VERSION, program: "again".to_owned(), ticket };
+        let (reply, fds) = new.ask(&request, &[]);
+        let resumed = matches!(reply, Reply::Welcome { resumed: true, .. });
+        assert!(!resumed || fds.is_empty(), "a life page comes with a new session only");
+        self.socket = new.socket;
+        resumed
     }
 
     pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) {
@@ -503,7 +525,7 @@ impl Client {
     /// A session of another user, if the daemon takes it.
     pub fn hello_as(path: &Path, uid: u32) -> Option<Self> {
         let mut client = Self::connect_as(path, uid)?;
-        let request = Request::Hello { version: PROTOCOL_VERSION, program: format!("user {uid}") };
+        let request = Request::Hello { version: PROTOCOL_VERSION, program: format!("user {uid}"), ticket: 0 };
         send(&client.socket, &codec::encode(&request).unwrap(), &[], SendFlags::DONTWAIT).ok()?;
         let (reply, mut fds) = client.hear()?;
         matches!(reply, Reply::Welcome { .. }).then(|| {

@@ -14,7 +14,7 @@ use rustix::fd::RawFd;
 
 /// Key of the wake event in the inner set.
 const WAKE: u64 = u64::MAX;
-/// In the key of the daemon's session, besides its number. Keys of interests are smaller.
+/// In the key of the connection with the daemon, besides its number. Keys of interests are smaller.
 const DAEMON: u64 = 1 << 63;
 
 static TAG: AtomicU64 = AtomicU64::new(0);
@@ -32,7 +32,7 @@ impl Bed {
     fn watch_daemon(&mut self) {
         let present = watch::present();
         if let Some(daemon) = present.filter(|_| present != self.daemon) {
-            let key = DAEMON | u64::from(daemon.session);
+            let key = DAEMON | u64::from(daemon.connection);
             let mut event = epoll_event { events: libc::EPOLLONESHOT.unsigned_abs(), u64: key };
             // SAFETY: our own set and event; if another thread closes the session meanwhile the kernel says so.
             unsafe { real::epoll_ctl(self.inner, libc::EPOLL_CTL_ADD, daemon.fd, &raw mut event) };
@@ -75,7 +75,16 @@ impl State {
     /// `epoll_ctl`.
     pub fn make_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
         match self.bed {
-            Some(Bed { waiter: Some(waiter), .. }) if waiter.is_current() => return Ok(()),
+            Some(Bed { waiter: Some(waiter), daemon, .. })
+                if waiter.is_current() && daemon == watch::present() =>
+            {
+                return Ok(());
+            }
+            Some(bed) if bed.waiter.is_some_and(|waiter| waiter.is_current()) => {
+                if let Some(bed) = &mut self.bed {
+                    bed.watch_daemon();
+                }
+            }
             Some(bed) => {
                 self.renew_waiter(bed);
                 if let Some(bed) = &mut self.bed {
@@ -172,8 +181,8 @@ impl State {
             return;
         }
         if key & DAEMON != 0 {
-            let session = u32::try_from(key & 0xffff_ffff).unwrap_or(0);
-            if let Some(daemon) = watch::present().filter(|daemon| daemon.session == session) {
+            let number = u32::try_from(key & 0xffff_ffff).unwrap_or(0);
+            if let Some(daemon) = watch::present().filter(|daemon| daemon.connection == number) {
                 process::lost(daemon);
             }
             return;

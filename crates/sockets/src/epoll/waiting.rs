@@ -200,6 +200,7 @@ fn sleep(
     foreign: bool,
     tid: u32,
 ) -> Result<bool, c_int> {
+    process::tend();
     let armed = set.with(|state| {
         let made = state.make_bed(call.epfd).is_ok();
         set.sleeps(true);

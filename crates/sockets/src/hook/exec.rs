@@ -1,14 +1,15 @@
 //! `exec`: streams that the new program inherits are found again there; and what else ends the library's sight.
 //!
 //! The new image looks which of its descriptors are TCP sockets, and asks the daemon at their first use
-//! (`Request::Adopt`). The old session's socket goes along as a sign of life, so that the daemon keeps the slices; its
-//! number, and those of descriptors that are too high to be looked for, come by the environment. Children by
+//! (`Request::Adopt`), in a session of its own. Nothing of the old one goes along, so nobody can speak in its name: the daemon
+//! keeps an end as long as the kernel says that a process holds its connection. The numbers of descriptors that are too high to
+//! be looked for come by the environment. Children by
 //! `posix_spawn`, `system`, `popen` and `vfork` run no handlers of `fork`, so nobody counts what they hold: streams are
 //! lent to them ([`end_of_life::lent`]).
 
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, end_of_life, own, process, real, watch};
+use crate::{attach, end_of_life, process, real};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,7 +17,7 @@ use libc::pid_t;
 use rustix::fd::RawFd;
 use std::ffi::CString;
 
-/// `CROSSLANE_INHERIT=<socket of the session>:<descriptor>,<descriptor>...`
+/// `CROSSLANE_INHERIT=<descriptor>,<descriptor>...`
 const VARIABLE: &str = "CROSSLANE_INHERIT";
 
 /// Descriptors below this are looked at when a program starts.
@@ -114,12 +115,7 @@ pub fn resume() {
     if process::is_privileged() {
         return;
     }
-    let Some((hold, fds)) = value.to_str().and_then(|value| value.split_once(':')) else { return };
-    if let Some(hold) = hold.parse().ok().filter(|&fd| is_unix_socket(fd)) {
-        let _ = rustix::io::fcntl_setfd(borrow(hold), rustix::io::FdFlags::CLOEXEC);
-        own::inherited(hold);
-        watch::inherit(hold);
-    }
+    let Some(fds) = value.to_str() else { return };
     fds.split(',').filter_map(|fd| fd.parse().ok()).for_each(suspect);
 }
 
@@ -140,15 +136,6 @@ fn suspect(fd: RawFd) {
     }
 }
 
-fn is_unix_socket(fd: RawFd) -> bool {
-    crate::options::number(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
-}
-
-fn borrow(fd: RawFd) -> rustix::fd::BorrowedFd<'static> {
-    // SAFETY: used at once, for a descriptor that was just seen to be open.
-    unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) }
-}
-
 /// Calls `exec` with the environment that the new image needs; what was given up before is taken back if it fails.
 ///
 /// # Safety
@@ -162,16 +149,15 @@ unsafe fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_
         // A child of `vfork`: the tables are its parent's, but its descriptors are its own.
         lend(&kept);
         // SAFETY: the caller's promise.
-        let (environment, _) = unsafe { environment(envp, &kept) };
+        let environment = unsafe { environment(envp, &kept) };
         drop((kept, lost));
         return exec(environment);
     }
     lost.iter().for_each(end_of_life::unreferred);
     // SAFETY: the caller's promise.
-    let (environment, hold) = unsafe { environment(envp, &kept) };
+    let environment = unsafe { environment(envp, &kept) };
     let outcome = exec(environment);
     let errno = real::errno();
-    set_cloexec(hold, true);
     lost.iter().for_each(end_of_life::referred);
     real::set_errno(errno);
     outcome
@@ -189,12 +175,7 @@ unsafe fn spawning(envp: *const *const c_char, spawn: impl FnOnce(*const *const 
     }
     lend(&kept);
     // SAFETY: the caller's promise.
-    let (environment, hold) = unsafe { environment(envp, &kept) };
-    let outcome = spawn(environment);
-    let errno = real::errno();
-    set_cloexec(hold, true);
-    real::set_errno(errno);
-    outcome
+    spawn(unsafe { environment(envp, &kept) })
 }
 
 /// A stream was lent to a child by an action, whatever its descriptor's flags say.
@@ -217,23 +198,20 @@ thread_local! {
     static ENVIRONMENT: Cell<(CString, Vec<*const c_char>)> = Cell::default();
 }
 
-/// `envp` with what the new image needs to know of `kept`, valid until this thread's next call; and the session's socket,
-/// which goes along from here on.
+/// `envp` with what the new image needs to know of `kept`, valid until this thread's next call.
 ///
 /// # Safety
 /// `envp` is null or an environment in C's form.
-unsafe fn environment(envp: *const *const c_char, kept: &[c_int]) -> (*const *const c_char, Option<RawFd>) {
-    let hold = process::session_socket();
-    set_cloexec(hold, false);
+unsafe fn environment(envp: *const *const c_char, kept: &[c_int]) -> *const *const c_char {
     let (_, mut entries) = ENVIRONMENT.take();
-    let variable = variable(hold, kept);
+    let variable = variable(kept);
     // SAFETY: the caller's promise.
     unsafe { fill(&mut entries, envp) };
     entries.push(variable.as_ptr());
     entries.push(core::ptr::null());
     let first = entries.as_ptr();
     ENVIRONMENT.set((variable, entries));
-    (first, hold)
+    first
 }
 
 /// Descriptors that the new image will have and that may be streams or listeners there, and the streams whose
@@ -255,16 +233,9 @@ fn inheritance() -> (Vec<c_int>, Vec<Held>) {
     (kept, lost)
 }
 
-fn set_cloexec(fd: Option<RawFd>, on: bool) {
-    if let Some(fd) = fd {
-        let flags = if on { rustix::io::FdFlags::CLOEXEC } else { rustix::io::FdFlags::empty() };
-        let _ = rustix::io::fcntl_setfd(borrow(fd), flags);
-    }
-}
-
-fn variable(hold: Option<RawFd>, kept: &[c_int]) -> CString {
+fn variable(kept: &[c_int]) -> CString {
     let fds: Vec<String> = kept.iter().map(c_int::to_string).collect();
-    let text = format!("{VARIABLE}={}:{}", hold.unwrap_or(-1), fds.join(","));
+    let text = format!("{VARIABLE}={}", fds.join(","));
     CString::new(text).unwrap_or_default()
 }
 

@@ -264,14 +264,16 @@ impl<'a> Round<'a> {
         let start = Instant::now();
         self.compose();
         let waiter = if self.watches().any(|watch| watch.rings & (RECEIVING | SENDING) != 0) {
+            process::tend();
             Waiter::take()
         } else {
             None
         };
         let armed = self.arm(waiter);
-        let timeout =
-            if self.rings_ready() { Some(Duration::ZERO) } else { limit.left((!armed).then_some(BLIND)) };
         self.watch_daemon();
+        let blind = !armed || waiter.is_some() && self.daemon.is_none();
+        let timeout =
+            if self.rings_ready() { Some(Duration::ZERO) } else { limit.left(blind.then_some(BLIND)) };
         let outcome = self.ask_kernel(timeout, mask);
         self.disarm(waiter);
         let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
