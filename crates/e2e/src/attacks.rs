@@ -9,8 +9,10 @@ pub mod blackhole;
 pub mod blocking;
 pub mod hijack;
 pub mod hoard;
+pub mod inherited;
 pub mod labfolder;
 pub mod logflood;
+pub mod lostsession;
 pub mod memory;
 pub mod neighbour;
 pub mod noise;
@@ -42,7 +44,10 @@ pub const ATTACKS: &[(&str, Run)] = &[
     ("spying", spying::run),
     ("hoard", hoard::run),
     ("complain", logflood::complain),
+    ("inherited", inherited::run),
+    ("inherited-parent", inherited::parent),
     ("logflood", logflood::run),
+    ("lostsession", lostsession::run),
     ("memory", memory::run),
     ("memory-victim", memory::victim),
     ("noise", noise::run),

@@ -31,6 +31,14 @@ const WINDOWS: usize = 4;
 const ECHO_FLOOR: u64 = 100_000;
 const SETUP_FLOOR: u64 = 400_000;
 
+/// First byte of a connection to the server that is a stream of [`byte_at`], answered at its end with how many were right.
+pub const STREAM: u8 = b's';
+
+/// The byte at a place of the stream: never the same pattern in two places near each other.
+pub fn byte_at(at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).to_le_bytes()[0]
+}
+
 /// The server and the client.
 #[derive(Debug)]
 pub struct Honest {

@@ -41,7 +41,7 @@ impl Program {
     /// There is none, or it does not welcome us.
     pub fn greet(name: &str) -> Result<Self> {
         let session = Session::connect(&socket_path())?;
-        let hello = Request::Hello { version: PROTOCOL_VERSION, program: name.to_owned() };
+        let hello = Request::Hello { version: PROTOCOL_VERSION, program: name.to_owned(), ticket: 0 };
         match session.request(&hello, &[])?.0 {
             Reply::Welcome { .. } => Ok(Self { session }),
             other => bail!("instead of a welcome: {other:?}"),

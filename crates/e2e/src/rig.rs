@@ -229,7 +229,7 @@ impl Account {
             violations: counter("violations"),
             circuits: status["circuits"].as_array().map_or(0, |circuits| circuits.len() as u64),
             window_used: ports.iter().map(|port| number(&port["window_used"])).sum(),
-            sessions: number(&status["sessions"]),
+            sessions: number(&status["sessions"]) + number(&status["lost_sessions"]),
         }
     }
 }

@@ -157,7 +157,7 @@ impl Aim {
 
     /// What was told before is done.
     fn wait_for_daemon(&self) -> Result<()> {
-        let hello = Request::Hello { version: PROTOCOL_VERSION, program: String::new() };
+        let hello = Request::Hello { version: PROTOCOL_VERSION, program: String::new(), ticket: 0 };
         self.program.session().request(&hello, &[])?;
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! it, prints `whole` and exits with 0. On any error it prints what failed and exits with 1.
 
 use anyhow::{Context, Result, bail, ensure};
+use crosslane_e2e::honest::{STREAM, byte_at};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,9 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What a connection is for: its first byte.
+/// What a connection is for, besides a stream: its first byte.
 const ECHO: u8 = b'e';
-const STREAM: u8 = b's';
 const ONCE: u8 = b'o';
 const MESSAGE: usize = 64;
 const PIECE: usize = 32 * 1024;
@@ -68,11 +68,6 @@ fn confirm(mut stream: TcpStream) -> Result<()> {
         ensure!((at..).zip(&buffer[..count]).all(|(at, byte)| *byte == byte_at(at)), "wrong byte after {at}");
         at += count as u64;
     }
-}
-
-/// The byte at a place of the stream: never the same pattern in two places near each other.
-fn byte_at(at: u64) -> u8 {
-    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).to_le_bytes()[0]
 }
 
 /// What the client's threads share.
