@@ -180,6 +180,7 @@ fn ends_in_doubt_wait_for_no_others() {
     lab.wait(1, "the session is lost", is_lost);
     let One { client: mut last, server: _other, near: _near, far: _far, sockets } = one(&lab);
     last.lose();
+    lab.wait(1, "both sessions are lost", |status| status["lost_sessions"] == 2);
     drop(sockets.0);
     lab.wait(1, "the last one is closed", |status| open_ends(status) == 801);
     drop(many);
