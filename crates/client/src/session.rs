@@ -55,6 +55,9 @@ pub enum SessionError {
         /// Proof for closing it.
         token: u64,
     },
+    /// This process is at its limit of descriptors. The connection with the daemon is as before.
+    #[error("no room for a descriptor: raise the limit of open files (`ulimit -n`)")]
+    NoDescriptors,
     /// It answered something else than was asked for.
     #[error("the daemon's answer makes no sense: {0}")]
     Unexpected(&'static str),
@@ -336,12 +339,16 @@ impl Session {
     }
 
     /// Asks for a wake event, and its number.
+    ///
+    /// # Errors
+    /// [`SessionError::NoDescriptors`] if this process has no room for it.
     pub fn waiter(&self) -> Result<(WaiterId, Receiver), SessionError> {
+        // One that does not arrive stays with the daemon as long as the session: at the limit none is asked for.
+        self.socket.try_clone().map_err(|_| SessionError::NoDescriptors)?;
         let (reply, fds) = self.request(&Request::Waiter, &[])?;
         match (reply, fds.into_iter().next()) {
             (Reply::Waiter { waiter, word }, Some(socket)) => Ok((waiter, Receiver::of(socket, word)?)),
-            // This process is at its limit of descriptors.
-            (Reply::Waiter { .. }, None) => Err(SessionError::Lost(Errno::MFILE)),
+            (Reply::Waiter { .. }, None) => Err(SessionError::NoDescriptors),
             (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waiter was asked for")),
         }

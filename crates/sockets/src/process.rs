@@ -266,7 +266,12 @@ fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T,
             link.owed.set(link.owed.get() + 1);
             None
         }
-        Err(SessionError::Refused(_) | SessionError::Map(_) | SessionError::NoRoom { .. }) => None,
+        Err(
+            SessionError::Refused(_)
+            | SessionError::Map(_)
+            | SessionError::NoRoom { .. }
+            | SessionError::NoDescriptors,
+        ) => None,
         // Its queue is full: it does not run.
         Err(SessionError::Lost(Errno::AGAIN)) => None,
         Err(_) => {

@@ -25,7 +25,6 @@ use crosslane_shm::wake;
 use crosslane_wire::BufferId;
 use crosslane_wire::local::{Reply, Request};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use stall::{Stall, Stalled};
 use std::collections::VecDeque;
@@ -102,7 +101,7 @@ impl Offload {
             _ => return Err(SessionError::Unexpected("an offload was asked for")),
         };
         let Ok([out, into, bell, lease]) = <[OwnedFd; 4]>::try_from(fds) else {
-            return Err(SessionError::Lost(Errno::MFILE));
+            return Err(SessionError::NoDescriptors);
         };
         wake::check(&out).and_then(|()| wake::check(&into))?;
         let stall = Stall::new(session.socket(), keep(lease), threads).ok_or_else(|| {

@@ -53,6 +53,8 @@ struct Memory {
     arrived: u64,
     inbound: OwnedFd,
     outbound: OwnedFd,
+    /// The same for all generations of an end.
+    retention: OwnedFd,
 }
 
 /// Buffers that either program has shared: their memory, bytes, and what may be done with it.
@@ -61,10 +63,10 @@ type Shelf = Mutex<HashMap<BufferId, (OwnedFd, u64, Reach)>>;
 /// A daemon, for its one program.
 #[derive(Debug)]
 pub(crate) struct Host {
-    view: StateView,
+    /// The state of its program's end, until the test is over.
+    view: Mutex<Option<StateView>>,
     pub(crate) life: AtomicU32,
     client: bool,
-    retention: OwnedFd,
     generations: Mutex<Vec<Memory>>,
     shelf: &'static Shelf,
     /// Far buffers that its program has asked for.
@@ -88,7 +90,7 @@ impl core::fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn slices(&self, retention: &OwnedFd) -> Slices {
+    fn slices(&self) -> Slices {
         let len = slice_len(self.ring_max);
         Slices {
             generation: self.number,
@@ -98,7 +100,7 @@ impl Memory {
             inbound: Inbound::map(&self.inbound, len).unwrap(),
             outbound: Outbound::map(&self.outbound, len, Caching::WriteBack).unwrap(),
             transit: self.retained,
-            retention: Some(Retention::map(retention).unwrap()),
+            retention: Some(Retention::map(&self.retention).unwrap()),
         }
     }
 }
@@ -108,7 +110,7 @@ impl Daemon for Host {
         let all = self.generations.lock().unwrap();
         let next = all.iter().find(|memory| memory.number > generation).ok_or(NoNext::Never)?;
         let newest = Some(next.number) == all.last().map(|last| last.number);
-        let slices = next.slices(&self.retention);
+        let slices = next.slices();
         Ok(Next { slices, newest, limit: next.limit, arrived: if newest { next.arrived } else { u64::MAX } })
     }
 
@@ -138,10 +140,9 @@ impl Host {
     fn new(client: bool, shelf: &'static Shelf) -> &'static Self {
         let (_, memory) = SharedState::create().unwrap();
         Box::leak(Box::new(Self {
-            view: StateView::new(memory).unwrap(),
+            view: Mutex::new(Some(StateView::new(memory).unwrap())),
             life: AtomicU32::new(0),
             client,
-            retention: new_slice("retention", RETENTION).unwrap(),
             generations: Mutex::new(Vec::new()),
             shelf,
             asked: AtomicU32::new(0),
@@ -158,8 +159,8 @@ impl Host {
             tuple: Tuple { client: address(1), server: address(2) },
             client: self.client,
             life: 0,
-            slices: self.generations.lock().unwrap()[generation].slices(&self.retention),
-            state: SharedState::open(self.view.memory()).unwrap(),
+            slices: self.generations.lock().unwrap()[generation].slices(),
+            state: SharedState::open(self.state()).unwrap(),
         }
     }
 
@@ -171,8 +172,14 @@ impl Host {
     }
 
     /// The memory of its program's state.
-    pub(crate) fn state(&self) -> &OwnedFd {
-        self.view.memory()
+    pub(crate) fn state(&self) -> OwnedFd {
+        let view = self.view.lock().unwrap();
+        view.as_ref().expect("the test goes on").memory().try_clone().unwrap()
+    }
+
+    /// Where its program reads: the ring's number, and the place.
+    fn receiver(&self) -> Option<(u32, Cursor)> {
+        self.view.lock().unwrap().as_ref().expect("the test goes on").receiver()
     }
 
     /// The end as another process has it that knows this generation first.
@@ -232,7 +239,7 @@ impl Host {
 
     /// Where the program reads in the newest ring, if it is there already.
     fn place(&self, last: &Memory) -> Option<Cursor> {
-        let (generation, cursor) = self.view.receiver()?;
+        let (generation, cursor) = self.receiver()?;
         let cursor = (generation == last.number).then_some(cursor)?;
         Some(cursor.checked(last.ring_max, last.rx_key).expect("an honest program"))
     }
@@ -278,9 +285,12 @@ impl Rig {
         self.hosts[0].shelf.lock().unwrap().clear();
     }
 
-    /// The test is over. Ends never go, and so their hosts do not; most of what they have open does.
+    /// The test is over. Ends never go, and so their hosts do not; the descriptors that they have open do.
     pub(crate) fn close(&self) {
-        self.hosts.iter().for_each(|host| host.generations.lock().unwrap().clear());
+        for host in self.hosts {
+            host.generations.lock().unwrap().clear();
+            drop(host.view.lock().unwrap().take());
+        }
         self.unshare_all();
     }
 
@@ -335,7 +345,7 @@ impl Mover {
     /// What was consumed has landed, as the hosts between tell the senders, who count from the circuit's start.
     pub(crate) fn land(&self) {
         for (host, far) in self.hosts.into_iter().zip([1, 0]) {
-            let landed = self.hosts[far].view.receiver();
+            let landed = self.hosts[far].receiver();
             let Some((_, cursor)) = landed else { continue };
             let base = host.generations.lock().unwrap().last().unwrap().arrived;
             self.forge(usize::from(!host.client), LANDED, cursor.units().saturating_sub(base));
@@ -357,7 +367,12 @@ fn add(hosts: [&'static Host; 2], number: u32, ring_max: u64, retained: bool, li
     let fds = [new_slice("to-client", len).unwrap(), new_slice("to-server", len).unwrap()];
     for (index, host) in hosts.into_iter().enumerate() {
         let key = |index: usize| u64::from(number) * 100 + 10 + index as u64;
-        host.generations.lock().unwrap().push(Memory {
+        let mut generations = host.generations.lock().unwrap();
+        let retention = match generations.last() {
+            Some(last) => last.retention.try_clone().unwrap(),
+            None => new_slice("retention", RETENTION).unwrap(),
+        };
+        generations.push(Memory {
             number,
             ring_max,
             rx_key: key(index),
@@ -367,6 +382,7 @@ fn add(hosts: [&'static Host; 2], number: u32, ring_max: u64, retained: bool, li
             arrived: 0,
             inbound: fds[index].try_clone().unwrap(),
             outbound: fds[1 - index].try_clone().unwrap(),
+            retention,
         });
     }
     number

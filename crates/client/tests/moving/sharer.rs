@@ -47,8 +47,8 @@ impl Page {
     fn of(host: &Host) -> Self {
         let memory = host.state();
         Self {
-            load: Inbound::map(memory, LEN).unwrap(),
-            store: Outbound::map(memory, LEN, Caching::WriteBack).unwrap(),
+            load: Inbound::map(&memory, LEN).unwrap(),
+            store: Outbound::map(&memory, LEN, Caching::WriteBack).unwrap(),
         }
     }
 
