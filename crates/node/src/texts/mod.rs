@@ -6,7 +6,7 @@
 //!     ^  (all who ask meanwhile wait for the next)   HTTP: accept, read, write
 //!     +------- what the text costs its user -------------------+
 //! ```
-//! A snapshot is begun at most every `EVERY` (10 ms), its pieces take a tenth of the time at most, and one serves everybody who asked
+//! A snapshot is begun at most every 10 ms, its pieces take a tenth of the time at most, and one serves everybody who asked
 //! before it was begun: what a text tells is never older than the question. Making texts is the work of a thread that gives way
 //! to others, users in turns; sending them is done [aside](crosslane_passing::aside).
 
