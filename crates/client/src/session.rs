@@ -343,11 +343,10 @@ impl Session {
     /// # Errors
     /// [`SessionError::NoDescriptors`] if this process has no room for it.
     pub fn waiter(&self) -> Result<(WaiterId, Receiver), SessionError> {
-        // One that does not arrive stays with the daemon as long as the session: at the limit none is asked for.
-        self.socket.try_clone().map_err(|_| SessionError::NoDescriptors)?;
         let (reply, fds) = self.request(&Request::Waiter, &[])?;
         match (reply, fds.into_iter().next()) {
             (Reply::Waiter { waiter, word }, Some(socket)) => Ok((waiter, Receiver::of(socket, word)?)),
+            // The daemon keeps it as long as the session, and counts it.
             (Reply::Waiter { .. }, None) => Err(SessionError::NoDescriptors),
             (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waiter was asked for")),
