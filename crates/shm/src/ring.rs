@@ -58,6 +58,15 @@ pub enum Violation {
     State(&'static str),
 }
 
+impl Violation {
+    /// [`Self::State`], made out of the way: what it holds would be kept in registers wherever it might be needed.
+    #[cold]
+    #[inline(never)]
+    pub fn state(what: &'static str) -> Self {
+        Self::State(what)
+    }
+}
+
 /// Where in a slice of `slice` bytes the `len` bytes at this offset of the ring lie. The offset may come from memory that other
 /// processes write: it must be that of a line, and all of it must be in the ring.
 #[inline]
@@ -66,5 +75,5 @@ fn place(slice: usize, offset: u64, len: u64) -> Result<usize, Violation> {
     if offset.is_multiple_of(LINE) && len <= ring && offset <= ring - len {
         return Ok(RING + usize::try_from(offset).unwrap_or(0));
     }
-    Err(Violation::State("a place in the ring"))
+    Err(Violation::state("a place in the ring"))
 }

@@ -100,7 +100,7 @@ impl Kind {
             8 => Self::Filler,
             9 => Self::SrcAvail,
             10 => Self::SinkAvail,
-            _ => return Err(DecodeError::Range("record kind")),
+            _ => return Err(DecodeError::range("record kind")),
         })
     }
 
@@ -162,6 +162,7 @@ impl Header {
 
     /// Checks a word that a peer stored. `room` is what lies between the record's start and the ring's present
     /// end, bytes: a record never wraps.
+    #[inline(always)]
     pub fn from_word(word: u64, room: u64) -> Result<Self, DecodeError> {
         let [part, cpu] = [word >> KIND_AT, word >> CPU_AT].map(|word| u16::from_le_bytes(low(word)));
         let [kind_and_flags, _] = part.to_le_bytes();
@@ -177,10 +178,10 @@ impl Header {
             _ => MAX_PAYLOAD,
         };
         if u64::from(header.len) > longest || header.len < header.kind.prefix() || header.span() > room {
-            return Err(DecodeError::Range("record length"));
+            return Err(DecodeError::range("record length"));
         }
         if flags & !FLAG_GROW != 0 && !header.may_have_flags() {
-            return Err(DecodeError::Range("record flags"));
+            return Err(DecodeError::range("record flags"));
         }
         Ok(header)
     }
@@ -201,7 +202,7 @@ impl Header {
     pub fn reread(self, word: u64, room: u64) -> Result<Self, DecodeError> {
         let next = Self::from_word(word, room)?;
         if !next.was_open() || next.len < self.len {
-            return Err(DecodeError::Range("word of an open record"));
+            return Err(DecodeError::range("word of an open record"));
         }
         Ok(next)
     }

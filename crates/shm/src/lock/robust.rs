@@ -28,6 +28,8 @@ struct Head {
 pub(super) struct Thread {
     asked: Cell<bool>,
     head: Cell<*mut Head>,
+    /// What stood in the head before the thread took its first shared lock.
+    before: Cell<*mut u8>,
     /// The shared lock that it took last and still holds.
     holds: Cell<*const SharedLock>,
     start: Cell<u32>,
@@ -36,8 +38,9 @@ pub(super) struct Thread {
 /// A lock that this thread holds, or is about to.
 #[derive(Debug)]
 pub(super) struct Pending {
-    head: *mut Head,
-    before: *mut u8,
+    /// What the thread knows of itself; null at its very end.
+    thread: *const Thread,
+    /// The shared lock that it held before; null if none.
     outer: *const SharedLock,
 }
 
@@ -46,6 +49,7 @@ thread_local! {
         Thread {
             asked: Cell::new(false),
             head: Cell::new(null_mut()),
+            before: Cell::new(null_mut()),
             holds: Cell::new(null()),
             start: Cell::new(0),
         }
@@ -72,6 +76,7 @@ pub fn after_fork() {
 
 impl Thread {
     /// The head that is registered for this thread; null if none is.
+    #[inline(always)]
     fn head(&self) -> *mut Head {
         if !self.asked.get() {
             self.ask();
@@ -106,51 +111,105 @@ impl Thread {
     }
 }
 
+impl Head {
+    /// What the kernel is told of a lock.
+    fn node(&self, lock: *const SharedLock) -> *mut u8 {
+        lock.cast::<u8>().wrapping_offset(-self.futex_offset).cast_mut()
+    }
+}
+
 impl Pending {
+    /// Of a lock that no thread has.
+    pub(super) const NONE: Self = Self { thread: null(), outer: null() };
+
     /// Tells the kernel that this thread is about to take `lock`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(lock: &SharedLock, tid: u32) -> Self {
-        let nothing = Self { head: null_mut(), before: null_mut(), outer: null() };
-        THREAD.try_with(|thread| Self::in_thread(thread, lock, tid)).unwrap_or(nothing)
+        THREAD.try_with(|thread| Self::in_thread(thread, lock, tid)).unwrap_or(Self::NONE)
     }
 
-    #[inline]
+    #[inline(always)]
     fn in_thread(thread: &Thread, lock: &SharedLock, tid: u32) -> Self {
-        let (head, outer) = (thread.head(), thread.holds.replace(lock));
+        let head = thread.head.get();
+        if head.is_null() || !thread.holds.get().is_null() {
+            return Self::in_other_thread(thread, lock, tid);
+        }
+        // SAFETY: the head that is registered for this thread, which nobody else writes. A handler that comes in between
+        // puts back what it found.
+        unsafe {
+            thread.before.set((&raw const (*head).list_op_pending).read_volatile());
+            thread.holds.set(lock);
+            (&raw mut (*head).list_op_pending).write_volatile((*head).node(lock));
+        }
+        compiler_fence(SeqCst);
+        Self { thread, outer: null() }
+    }
+
+    /// As [`Self::in_thread`], for one that has no head, or holds a lock already.
+    #[cold]
+    fn in_other_thread(thread: &Thread, lock: &SharedLock, tid: u32) -> Self {
+        let (head, outer) = (thread.head(), thread.holds.get());
+        if outer.is_null() && !head.is_null() {
+            // SAFETY: as in `in_thread`.
+            thread.before.set(unsafe { (&raw const (*head).list_op_pending).read_volatile() });
+        }
+        thread.holds.set(lock);
         // SAFETY: a lock that this thread holds is mapped.
         if let Some(outer) = unsafe { outer.as_ref() } {
             outer.note_start(thread.start(tid));
         }
-        let before = if head.is_null() {
-            null_mut()
-        } else {
-            let word: *const u8 = core::ptr::from_ref(lock).cast();
-            // SAFETY: the head that is registered for this thread, which nobody else writes.
-            unsafe {
-                let node = word.wrapping_offset(-(*head).futex_offset);
-                let before = (&raw const (*head).list_op_pending).read_volatile();
-                (&raw mut (*head).list_op_pending).write_volatile(node.cast_mut());
-                before
-            }
-        };
+        if !head.is_null() {
+            // SAFETY: as in `in_thread`.
+            unsafe { (&raw mut (*head).list_op_pending).write_volatile((*head).node(lock)) };
+        }
         compiler_fence(SeqCst);
-        Self { head, before, outer }
+        Self { thread, outer }
+    }
+
+    /// Whether the kernel frees the lock if this thread ends, which holds no other.
+    #[inline(always)]
+    pub(super) fn is_simple(&self) -> bool {
+        self.outer.is_null() && self.is_guarded()
+    }
+
+    /// [`Self::end`] of one that [is simple](Self::is_simple).
+    #[inline(always)]
+    pub(super) fn end_simply(&self) {
+        compiler_fence(SeqCst);
+        // SAFETY: as in `is_guarded` and `in_thread`.
+        unsafe {
+            let thread = &*self.thread;
+            let before = thread.before.get();
+            thread.holds.set(null());
+            // First, so that a handler that comes in between puts back what stands in the head, and not this lock.
+            compiler_fence(SeqCst);
+            (&raw mut (*thread.head.get()).list_op_pending).write_volatile(before);
+        }
     }
 
     /// Whether the kernel frees the lock if this thread ends.
+    #[inline(always)]
     pub(super) fn is_guarded(&self) -> bool {
-        !self.head.is_null()
+        // SAFETY: of this thread, which is not at its end; a guard stays in its thread.
+        unsafe { self.thread.as_ref() }.is_some_and(|thread| !thread.head.get().is_null())
     }
 
     /// The lock is free, or was not taken: as it was before.
-    #[inline]
     pub(super) fn end(&self) {
         compiler_fence(SeqCst);
-        if !self.head.is_null() {
-            // SAFETY: as in `in_thread`; a guard stays in its thread.
-            unsafe { (&raw mut (*self.head).list_op_pending).write_volatile(self.before) };
+        // SAFETY: as in `is_guarded`.
+        let Some(thread) = (unsafe { self.thread.as_ref() }) else { return };
+        let (head, before) = (thread.head.get(), thread.before.get());
+        thread.holds.set(self.outer);
+        // As in `end_simply`.
+        compiler_fence(SeqCst);
+        if !head.is_null() {
+            // SAFETY: as in `in_thread`.
+            unsafe {
+                let before = if self.is_nested() { (*head).node(self.outer) } else { before };
+                (&raw mut (*head).list_op_pending).write_volatile(before);
+            }
         }
-        let _ = THREAD.try_with(|thread| thread.holds.set(self.outer));
         // SAFETY: the lock that was taken before is still held, so it is mapped.
         if let Some(outer) = unsafe { self.outer.as_ref() } {
             outer.note_start(0);
@@ -158,6 +217,7 @@ impl Pending {
     }
 
     /// Whether this thread holds a shared lock already.
+    #[inline(always)]
     pub(super) fn is_nested(&self) -> bool {
         !self.outer.is_null()
     }
@@ -180,4 +240,80 @@ pub(super) fn start_of(tid: u32) -> Option<u32> {
     let start: u64 = fields.nth(18)?.parse().ok()?;
     let start = u32::try_from(start & u64::from(u32::MAX)).ok()?;
     (!matches!(state, "Z" | "X")).then_some(start.max(2))
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use core::arch::asm;
+    use core::sync::atomic::AtomicU32;
+    use std::sync::OnceLock;
+
+    /// What the handler takes behind instruction number [`MOMENT`].
+    static INNER: OnceLock<SharedLock> = OnceLock::new();
+    static MOMENT: AtomicU32 = AtomicU32::new(0);
+    static STEPS: AtomicU32 = AtomicU32::new(0);
+
+    fn own() -> u32 {
+        rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+    }
+
+    extern "C" fn takes_a_lock(_: libc::c_int) {
+        if STEPS.fetch_add(1, Relaxed) == MOMENT.load(Relaxed) {
+            drop(INNER.get().map(|lock| lock.lock(own())));
+        }
+    }
+
+    /// Does `work` with a SIGTRAP behind each instruction of this thread, the handler of which takes a lock at that moment, and
+    /// again for each moment. `check` looks at what is left.
+    fn at_each_moment(work: impl Fn(), check: impl Fn()) {
+        for moment in 0.. {
+            MOMENT.store(moment, Relaxed);
+            STEPS.store(0, Relaxed);
+            // SAFETY: sets the trap flag; the handler is installed, and runs without.
+            unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+            work();
+            // SAFETY: clears it again.
+            unsafe { asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
+            check();
+            if STEPS.load(Relaxed) <= moment {
+                assert!(moment > 20, "too few instructions for a lock");
+                return;
+            }
+        }
+    }
+
+    /// What this thread has told the kernel, and which lock it believes to hold.
+    fn told() -> (*mut u8, *const SharedLock) {
+        THREAD.with(|thread| {
+            // SAFETY: the head that is registered for this thread.
+            let head = unsafe { thread.head().as_ref() };
+            (head.expect("a head").list_op_pending, thread.holds.get())
+        })
+    }
+
+    #[test]
+    fn a_handler_that_takes_a_lock_at_any_instruction_leaves_nothing_behind() {
+        // SAFETY: all-zero bytes are a valid action; no other test of this process uses the signal.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = takes_a_lock as extern "C" fn(libc::c_int) as usize;
+            assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, null_mut()), 0);
+        }
+        INNER.get_or_init(SharedLock::default);
+        let (one, other, tid) = (SharedLock::default(), SharedLock::default(), own());
+        let nothing_is_left = || assert_eq!(told(), (null_mut(), null()));
+        at_each_moment(|| drop(one.lock(tid)), nothing_is_left);
+        let both = || {
+            let outer = one.lock(tid);
+            drop(other.lock(tid));
+            drop(outer);
+        };
+        at_each_moment(both, nothing_is_left);
+        let outer = one.lock(tid).unwrap();
+        let before = told();
+        at_each_moment(|| drop(other.lock(tid)), || assert_eq!(told(), before));
+        drop(outer);
+        nothing_is_left();
+    }
 }

@@ -36,8 +36,10 @@ pub struct SharedLock {
     start: AtomicU32,
 }
 
-/// Why the lock was not taken.
+/// Why the lock was not taken. As large as a register: a result that holds a guard or a byte would be copied in pieces that
+/// the processor cannot forward from one copy to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
 pub enum NotTaken {
     /// This very thread holds it: a signal handler that came in between.
     Reentered,
@@ -56,7 +58,7 @@ pub struct Busy {
 #[derive(Debug)]
 pub struct SharedGuard<'a> {
     lock: &'a SharedLock,
-    pending: Option<Pending>,
+    pending: Pending,
 }
 
 thread_local! {
@@ -75,14 +77,11 @@ pub fn forget_busy() {
 
 impl SharedLock {
     /// Takes the lock for thread `tid`, the caller. Waits for [`PATIENCE`] at most.
-    #[inline]
+    #[inline(always)]
     pub fn lock(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
         let pending = Pending::begin(self, tid);
-        if self.word.compare_exchange(0, tid, Acquire, Relaxed).is_err()
-            && let Err(why) = self.lock_slowly(tid, &pending)
-        {
-            pending.end();
-            return Err(why);
+        if self.word.compare_exchange(0, tid, Acquire, Relaxed).is_err() {
+            return self.lock_slowly(tid, pending);
         }
         Ok(self.taken(tid, pending))
     }
@@ -100,15 +99,15 @@ impl SharedLock {
 
     /// A lock that this process [kept](SharedGuard::keep).
     pub fn kept(&self) -> SharedGuard<'_> {
-        SharedGuard { lock: self, pending: None }
+        SharedGuard { lock: self, pending: Pending::NONE }
     }
 
-    #[inline]
+    #[inline(always)]
     fn taken(&self, tid: u32, pending: Pending) -> SharedGuard<'_> {
         if !pending.is_guarded() {
             self.start.store(Pending::own_start(tid), Relaxed);
         }
-        SharedGuard { lock: self, pending: Some(pending) }
+        SharedGuard { lock: self, pending }
     }
 
     /// The holder cannot be told of this lock to the kernel any more, or can again (0).
@@ -133,7 +132,17 @@ impl SharedLock {
     }
 
     #[cold]
-    fn lock_slowly(&self, tid: u32, pending: &Pending) -> Result<(), NotTaken> {
+    fn lock_slowly(&self, tid: u32, pending: Pending) -> Result<SharedGuard<'_>, NotTaken> {
+        match self.wait(tid, &pending) {
+            Ok(()) => Ok(self.taken(tid, pending)),
+            Err(why) => {
+                pending.end();
+                Err(why)
+            }
+        }
+    }
+
+    fn wait(&self, tid: u32, pending: &Pending) -> Result<(), NotTaken> {
         let (mut with, mut until) = (tid, None);
         for round in 0_u32.. {
             let seen = self.word.load(Relaxed);
@@ -186,38 +195,46 @@ impl SharedLock {
         }
     }
 
+    #[inline(always)]
     fn free(&self) {
         if self.word.swap(0, Release) & WAITERS != 0 {
-            let _ = futex::wake(&self.word, futex::Flags::empty(), 1);
+            self.wake();
         }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let _ = futex::wake(&self.word, futex::Flags::empty(), 1);
     }
 }
 
 impl SharedGuard<'_> {
     /// The lock stays taken, by this process rather than this thread, until [`SharedLock::kept`] has it again. For ends that
     /// no other process holds: nobody frees it if this one ends.
-    pub fn keep(mut self) {
+    pub fn keep(self) {
         self.lock.start.store(KEPT, Relaxed);
-        if let Some(pending) = self.pending.take() {
-            pending.end();
-        }
+        self.pending.end();
         core::mem::forget(self);
+    }
+
+    #[cold]
+    fn free_slowly(&self) {
+        if !self.pending.is_guarded() {
+            self.lock.start.store(0, Relaxed);
+        }
+        self.lock.free();
+        self.pending.end();
     }
 }
 
 impl Drop for SharedGuard<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        match &self.pending {
-            Some(pending) if pending.is_guarded() => {
-                self.lock.free();
-                pending.end();
-            }
-            pending => {
-                self.lock.start.store(0, Relaxed);
-                self.lock.free();
-                pending.iter().for_each(Pending::end);
-            }
+        if self.pending.is_simple() {
+            self.lock.free();
+            self.pending.end_simply();
+        } else {
+            self.free_slowly();
         }
     }
 }

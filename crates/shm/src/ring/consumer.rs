@@ -183,7 +183,7 @@ impl Consumer {
         if word == 0 {
             let expected = self.expected.load(Relaxed);
             if expected == 0 {
-                return Err(DecodeError::Range("ring left in the middle of a change").into());
+                return Err(DecodeError::range("ring left in the middle of a change").into());
             }
             if ring.load_u64(self.place(ring)?) != expected {
                 return Ok(None);
@@ -219,23 +219,16 @@ impl Consumer {
     /// byte. The caller has seen it by [`Self::head`].
     #[inline]
     pub fn take(&self, ring: &impl Load, target: &mut [u8]) -> Result<usize, Violation> {
-        if account::is_on() {
-            self.take_counted::<true>(ring, target)
-        } else {
-            self.take_counted::<false>(ring, target)
-        }
+        let Some(head) = self.head(ring)? else { return Ok(0) };
+        self.take_of(ring, head, target)
     }
 
+    /// As [`Self::take`], of the front record for which [`Self::head`] has just returned `head`.
     #[inline]
-    fn take_counted<const COUNTED: bool>(
-        &self,
-        ring: &impl Load,
-        target: &mut [u8],
-    ) -> Result<usize, Violation> {
-        let Some(head) = self.look_at::<COUNTED>(ring, || true)? else { return Ok(0) };
+    pub fn take_of(&self, ring: &impl Load, head: Head, target: &mut [u8]) -> Result<usize, Violation> {
         let count = head.left.min(target.len());
         {
-            let _span = COUNTED.then(|| account::receiving(Function::CopyOut));
+            let _span = account::is_on().then(|| account::receiving(Function::CopyOut));
             ring.read(self.front(ring, head)?, &mut target[..count]);
         }
         self.skip(head, count)?;
@@ -326,7 +319,7 @@ impl Consumer {
     fn check_given(&self, end: u64, cap: u64) -> Result<(), Violation> {
         let given = self.given();
         self.seen_given.store(given, Relaxed);
-        let Some(out) = end.checked_sub(given) else { return Err(Violation::State("credit that was given")) };
+        let Some(out) = end.checked_sub(given) else { return Err(Violation::state("credit that was given")) };
         match out.checked_sub(cap) {
             None | Some(0) => Ok(()),
             Some(over) => Err(Violation::Overrun { over }),
@@ -338,7 +331,7 @@ impl Consumer {
     #[cold]
     #[inline(never)]
     fn note_ride(&self, ring: &impl Load, header: Header) -> Result<(), Violation> {
-        let at = header.credit_at().ok_or(DecodeError::Range("record flags"))?;
+        let at = header.credit_at().ok_or(DecodeError::range("record flags"))?;
         let begin = place(ring.len(), self.offset.load(Relaxed), header.span())?;
         let got = ring.load_u64(begin + usize::try_from(at).unwrap_or(0));
         let least = self.ridden.load(Relaxed);

@@ -8,7 +8,7 @@ use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF, VERDICT, WR_DONE};
 use crosslane_wire::zcopy::{bytes_of, sequence_of};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) position: u64,
     pub(super) offset: u64,
@@ -168,12 +168,13 @@ impl Cursor {
     }
 
     /// The word of the record here, whose mark was seen.
+    #[inline(always)]
     pub(super) fn check(&self, ring: &impl Load) -> Result<Header, Violation> {
         let word = ring.load_u64(self.place(ring)? + 8);
         let header = Header::from_word(word, self.cap.saturating_sub(self.offset))?;
         let grows = header.flags & FLAG_GROW != 0;
         if grows && self.cap > self.ring_max / 2 {
-            return Err(DecodeError::Range("ring growth").into());
+            return Err(DecodeError::range("ring growth").into());
         }
         Ok(header)
     }

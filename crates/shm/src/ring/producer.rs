@@ -266,7 +266,7 @@ impl Producer {
             let at = place(ring.len(), self.offset.load(Relaxed), begin + len as u64)?;
             return Ok(Some(Offer { at: at + usize::try_from(begin).unwrap_or(0), len }));
         }
-        Err(Violation::State("room in the ring"))
+        Err(Violation::state("room in the ring"))
     }
 
     /// Pushes the record of what [`Self::offer`] offered last, whose payload lies there already.
@@ -444,11 +444,12 @@ impl Producer {
             OWN_TIME => stamped(word, clock::now()),
             stamp => stamped(word, stamp.into()),
         };
+        // Whoever takes over from a sender that is killed from here on finds no line's offset, and ends the stream: nobody
+        // could tell whether the record is there. Not between the two stores behind it: a receiver that looks at their line
+        // all the time would take it away in between.
+        self.offset.store(offset | TORN, Relaxed);
         ring.store_u64(at + 8, word);
         ring.store_fence();
-        // Whoever takes over from a sender that is killed from here on finds no line's offset, and ends the stream: nobody
-        // could tell whether the record is there.
-        self.offset.store(offset | TORN, Relaxed);
         ring.store_u64(at, mark(self.key.load(Relaxed), position));
         let sent = self.units().wrapping_add(units(header.kind, header.len));
         self.units.store(sent, Relaxed);
