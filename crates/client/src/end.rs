@@ -394,6 +394,7 @@ impl End {
 
     /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data
     /// was stored: there is a full fence in between.
+    #[inline(always)]
     fn data_bell(&self, tx: &Generation) -> Option<WaiterId> {
         let _span = account::sending(Function::Acknowledge);
         tx.slices.outbound.fence();
@@ -408,13 +409,18 @@ impl End {
     }
 
     /// Breaks the stream off if the peer broke the protocol.
+    #[inline(always)]
     fn guarded<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        if outcome.as_ref().is_err_and(Failure::is_violation) {
+        outcome.inspect_err(|failure| self.note_failure(failure))
+    }
+
+    #[cold]
+    fn note_failure(&self, failure: &Failure) {
+        if failure.is_violation() {
             self.break_off(libc::ECONNRESET);
             self.shared.status.rx.store(Direction::Aborted as u32, Relaxed);
             self.shared.status.tx.store(Direction::Aborted as u32, Relaxed);
         }
-        outcome
     }
 }
 

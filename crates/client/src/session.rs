@@ -346,8 +346,10 @@ impl Session {
         let (reply, fds) = self.request(&Request::Waiter, &[])?;
         match (reply, fds.into_iter().next()) {
             (Reply::Waiter { waiter, word }, Some(socket)) => Ok((waiter, Receiver::of(socket, word)?)),
-            // The daemon keeps it as long as the session, and counts it.
-            (Reply::Waiter { .. }, None) => Err(SessionError::NoDescriptors),
+            (Reply::Waiter { waiter, .. }, None) => {
+                self.tell(&Request::Unwait { waiter })?;
+                Err(SessionError::NoDescriptors)
+            }
             (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waiter was asked for")),
         }

@@ -66,20 +66,25 @@ pub fn end_sending(held: &Held) -> bool {
 /// Has the direction ended as soon as may be, on a thread of its own: who kept the lock may be killed while everybody else
 /// sleeps. Where there can be no thread, whoever gives the lock back does it.
 pub fn end_sending_later(held: &Held) {
-    /// Looks at the lock until the pause between them grows.
-    const EAGER: u32 = 100;
-    let held = held.clone();
-    let work = move || {
-        for look in 0.. {
-            if !held.is_ending() || held.dead().is_some() || end_sending(&held) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(if look < EAGER { 2 } else { 50 }));
-        }
-    };
-    if !process::sandboxed() {
-        crowded::spawn_quietly(work);
+    if process::sandboxed() || !held.become_ender(std::process::id()) {
+        return;
     }
+    let ended = held.clone();
+    if !crowded::spawn_quietly(move || await_ending(&ended)) {
+        held.resign_as_ender();
+    }
+}
+
+/// Looks at the lock less and less often.
+fn await_ending(held: &Held) {
+    const FIRST: Duration = Duration::from_millis(2);
+    const LONGEST: Duration = Duration::from_secs(1);
+    let mut pause = FIRST;
+    while held.is_ending() && held.dead().is_none() && !end_sending(held) {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST);
+    }
+    held.resign_as_ender();
 }
 
 /// Nobody holds the stream any more.

@@ -66,7 +66,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     loop {
         let may_wait = !must_not_wait(end, flags);
         let send = || end.try_send(thread::tid(), buffers, done);
-        match if may_wait { offload::allowed(send) } else { send() } {
+        match if may_wait { waiting(end, send) } else { send() } {
             Ok(moved) => {
                 ring(end, moved.wake, account::sending);
                 done += moved.bytes;
@@ -78,6 +78,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
             Err(failure) => return send_failed(end, failure, done, flags),
         }
         if !may_wait {
+            lock::forget_busy();
             if !end.can_be_pressed() {
                 epoll::blocked(end);
                 return partial(done, libc::EAGAIN);
@@ -170,7 +171,7 @@ impl Outcome {
 /// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
 fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
     let _span = account::sending(Function::WaitSpace);
-    if offload::take_interrupted() {
+    if end.offload() && offload::take_interrupted() {
         wait::interrupted(deadline.is_some())?;
     }
     if let Some(busy) = lock::take_busy() {
@@ -211,12 +212,18 @@ fn ring(end: &Held, wake: Option<WaiterId>, span: fn(Function) -> Span) {
     waiters::ring(end, wake);
 }
 
+/// Does `call`, which may wait: for the engine too, where that copies.
+#[inline(always)]
+fn waiting<T>(end: &Held, call: impl FnOnce() -> T) -> T {
+    if end.offload() { offload::allowed(call) } else { call() }
+}
+
 fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Failure> {
     if flags & libc::MSG_PEEK != 0 {
         return end.try_peek(thread::tid(), buffers);
     }
     let mut receive = || end.try_receive(thread::tid(), buffers);
-    let moved = if must_not_wait(end, flags) { receive() } else { offload::allowed(receive) }?;
+    let moved = if must_not_wait(end, flags) { receive() } else { waiting(end, receive) }?;
     ring(end, moved.wake, account::receiving);
     Ok(moved.bytes)
 }
@@ -279,11 +286,12 @@ fn pause() -> bool {
 
 fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>) -> Result<(), Outcome> {
     if must_not_wait(end, flags) {
+        lock::forget_busy();
         look_each_tick(fd, end);
         return Err(Outcome::Errno(libc::EAGAIN));
     }
     let _span = account::receiving(Function::WaitData);
-    if offload::take_interrupted() {
+    if end.offload() && offload::take_interrupted() {
         wait::interrupted(deadline.is_some()).map_err(Outcome::Errno)?;
     }
     if let Some(busy) = lock::take_busy() {

@@ -11,6 +11,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
 use crosslane_client::buffers::{Located, locate};
+use crosslane_shm::lock::take_busy;
 use crosslane_stream::Transfer;
 use crosslane_wire::Reach;
 use std::io::{IoSlice, IoSliceMut};
@@ -49,7 +50,10 @@ pub fn receive(
         return Ok(Landed::Ring(false));
     };
     let Some(wake) = end.offer(thread::tid(), request, (&place, &line), buffer.len())? else {
-        return Ok(Landed::Ring(false));
+        return Ok(match take_busy().map(|busy| wait::went_by(busy, deadline)) {
+            Some(Err(errno)) => Landed::Errno(errno),
+            _ => Landed::Ring(false),
+        });
     };
     waiters::ring(end, wake);
     let outcome = wait::wait_until(fd, end, For::Data, deadline, || end.has_landed(&line));

@@ -14,6 +14,7 @@ use crosslane_client::Failure;
 use crosslane_client::buffers::{Located, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_shm::account::{self, Function};
+use crosslane_shm::lock::take_busy;
 use crosslane_stream::Transfer;
 use crosslane_stream::chooser::{self, Chooser};
 use crosslane_wire::Reach;
@@ -121,7 +122,12 @@ pub fn send(
     }
     let place = (buffer.id, buffer.offset);
     let (mut open, wake) = match end.announce(thread::tid(), bytes, place, Behind::Nothing)? {
-        Attempt::Ring => return Ok(Sent::Bytes(0)),
+        Attempt::Ring => {
+            return Ok(match take_busy().map(|busy| wait::went_by(busy, deadline)) {
+                Some(Err(errno)) => Sent::Ended(0, errno),
+                _ => Sent::Bytes(0),
+            });
+        }
         Attempt::Over(count, wake) => {
             waiters::ring(end, wake);
             return Ok(Sent::Bytes(count));
@@ -154,7 +160,10 @@ fn await_fetch(
             Stand::Unwanted => return end.withdraw(thread::tid(), open).map(Sent::Bytes),
         }
         let until = deadline.map_or(now + STALL, |deadline| deadline.min(now + STALL));
-        let waited = wait::wait(fd, end, For::Answer(*open), Some(until));
+        let waited = match take_busy() {
+            Some(busy) => wait::went_by(busy, deadline),
+            None => wait::wait(fd, end, For::Answer(*open), Some(until)),
+        };
         stalled = waited == Err(libc::EAGAIN);
         let errno = match waited {
             Ok(()) | Err(libc::EAGAIN) => continue,

@@ -23,6 +23,15 @@ pub enum DecodeError {
     Range(&'static str),
 }
 
+impl DecodeError {
+    /// [`Self::Range`], made out of the way: what it holds would be kept in registers wherever it might be needed.
+    #[cold]
+    #[inline(never)]
+    pub fn range(what: &'static str) -> Self {
+        Self::Range(what)
+    }
+}
+
 /// Encodes `message`; fails only if it would exceed [`MAX_MESSAGE`].
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, DecodeError> {
     let bytes = postcard::to_stdvec(message).map_err(|_| DecodeError::Malformed)?;

@@ -29,4 +29,4 @@ pub use id::{
 };
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;

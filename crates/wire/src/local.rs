@@ -115,6 +115,12 @@ pub enum Request {
     },
     /// Asks for a wake event. Answer: [`Reply::Waiter`].
     Waiter,
+    /// "Nobody sleeps on that wake event of mine": for one that did not arrive, since the process had no room for its
+    /// descriptor. No answer.
+    Unwait {
+        /// The wake event.
+        waiter: WaiterId,
+    },
     /// "Let me wake the far side's waiter." Answer: [`Reply::Bell`], with a descriptor if there is one.
     WantBell {
         /// The circuit that the waiter sleeps on.

@@ -19,7 +19,7 @@ impl End {
     pub(super) fn keeping_cap(&self) -> Result<u64, Violation> {
         let cap = self.shared.kept.cap.load(Relaxed);
         let is_one = cap.is_power_of_two() && (RETENTION_MIN..=RETENTION).contains(&cap);
-        if is_one { Ok(cap) } else { Err(Violation::State("the length of what is kept")) }
+        if is_one { Ok(cap) } else { Err(Violation::state("the length of what is kept")) }
     }
 
     /// The same for those who only look: none if it cannot be.

@@ -216,7 +216,7 @@ impl End {
             Standing::Lives(newest) => newest.max(self.generations.newest().number()),
             Standing::Moving | Standing::Dead => return Ok(()),
         };
-        if generation > newest { Err(Violation::State("the number of a ring").into()) } else { Ok(()) }
+        if generation > newest { Err(Violation::state("the number of a ring").into()) } else { Ok(()) }
     }
 
     /// What was announced by the old circuit counts up to the unit `arrived`.

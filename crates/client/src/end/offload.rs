@@ -46,6 +46,7 @@ pub(super) struct Engaged {
 
 impl End {
     /// Sends what it can of `buffers`, from their byte `skip` on, by the engine; 0 if that is not for the engine.
+    #[inline(always)]
     pub(super) fn hand_out(
         &self,
         tid: u32,
@@ -53,8 +54,18 @@ impl End {
         buffers: &[IoSlice<'_>],
         skip: usize,
     ) -> Result<usize, Failure> {
+        if self.offload() { self.try_hand_out(tid, tx, buffers, skip) } else { Ok(0) }
+    }
+
+    fn try_hand_out(
+        &self,
+        tid: u32,
+        tx: &Generation,
+        buffers: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Result<usize, Failure> {
         let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
-        if !self.offload() || self.is_turn(tid, Way::Out) || !offload::is_allowed() {
+        if self.is_turn(tid, Way::Out) || !offload::is_allowed() {
             return Ok(0);
         }
         let Some((engine, mut order)) = self.order(Way::Out, tx, spans, skip, LONGEST) else { return Ok(0) };
@@ -64,15 +75,20 @@ impl End {
     }
 
     /// Receives what it can into `buffers` by the engine; 0 if that is not for the engine, or nothing came.
+    #[inline(always)]
     pub(super) fn hand_in(
         &self,
         tid: u32,
         buffers: &[IoSliceMut<'_>],
         skip: usize,
     ) -> Result<usize, Failure> {
+        if self.offload() { self.try_hand_in(tid, buffers, skip) } else { Ok(0) }
+    }
+
+    fn try_hand_in(&self, tid: u32, buffers: &[IoSliceMut<'_>], skip: usize) -> Result<usize, Failure> {
         let rx = self.generations.rx();
         let spans = buffers.iter().map(|buffer| (buffer.as_ptr() as u64, buffer.len()));
-        if !self.offload() || self.is_turn(tid, Way::In) || !offload::is_allowed() {
+        if self.is_turn(tid, Way::In) || !offload::is_allowed() {
             return Ok(0);
         }
         let Some((engine, mut order)) = self.order(Way::In, rx, spans, skip, LONGEST) else { return Ok(0) };

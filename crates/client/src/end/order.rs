@@ -10,12 +10,18 @@
 //! ```
 //! Other processes may come in between two pieces, as they may between two calls.
 
-use super::{End, note};
+use super::{End, Failure, note};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use crosslane_shm::lock::{Guard, Lock, NotTaken, SharedGuard, SharedLock};
+use crosslane_shm::lock::{Lock, NotTaken, SharedGuard, SharedLock, forget_busy};
+use std::time::{Duration, Instant};
 
 /// Most bytes that are copied with a shared lock held, and one record, or one piece of announced memory, more.
 pub(super) const PIECE: usize = 256 * 1024;
+
+/// How long a process that shares the end may keep a lock from a call that cannot end without it, because its memory is announced
+/// or offered. After that the stream is broken off: better that than bytes that the program did not send.
+const KEPT: Duration = Duration::from_secs(5);
 
 /// The order among the threads of this process, of each direction.
 #[derive(Debug, Default)]
@@ -24,25 +30,25 @@ pub(super) struct Orders {
     pub(super) sending: Lock,
     /// Of receiving.
     pub(super) receiving: Lock,
+    /// The process of which a thread waits to end the direction that is sent, 0 if none: after `fork` it is not this one.
+    ender: AtomicU32,
 }
 
-/// A direction's lock, held until dropped; and the order, by whoever had to queue up.
-pub(super) struct Taken<'a> {
-    _shared: SharedGuard<'a>,
-    _order: Option<Guard<'a>>,
-}
-
-/// The lock of sending, held until dropped. Then the direction ends, if somebody wanted that meanwhile.
+/// The lock of sending, held until dropped. Then the direction ends, if somebody wanted that meanwhile: fields are dropped in
+/// their order.
 pub(super) struct Sending<'a> {
-    taken: Option<Taken<'a>>,
+    _taken: SharedGuard<'a>,
+    _then: EndAsTold<'a>,
+}
+
+struct EndAsTold<'a> {
     end: &'a End,
     tid: u32,
 }
 
-impl Drop for Sending<'_> {
-    #[inline]
+impl Drop for EndAsTold<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.taken = None;
         if self.end.shared.sending.ending.load(SeqCst) != 0 {
             self.end.end_as_told(self.tid);
         }
@@ -50,46 +56,77 @@ impl Drop for Sending<'_> {
 }
 
 /// Takes a lock when no other thread of this process is in the middle of a long call.
-#[inline]
-fn take<'a>(shared: &'a SharedLock, order: &'a Lock, tid: u32) -> Result<Taken<'a>, NotTaken> {
+#[inline(always)]
+fn take<'a>(shared: &'a SharedLock, order: &'a Lock, tid: u32) -> Result<SharedGuard<'a>, NotTaken> {
     let taken = shared.lock(tid)?;
     match order.holder() {
-        None => Ok(Taken { _shared: taken, _order: None }),
+        None => Ok(taken),
         Some(holder) => {
             drop(taken);
-            if holder == tid {
-                return Err(NotTaken::Reentered);
-            }
-            queue_up(shared, order, tid)
+            queue_up(shared, (order, holder), tid)
         }
     }
 }
 
 #[cold]
-fn queue_up<'a>(shared: &'a SharedLock, order: &'a Lock, tid: u32) -> Result<Taken<'a>, NotTaken> {
-    let order = order.lock_soon(tid)?;
-    Ok(Taken { _shared: shared.lock(tid)?, _order: Some(order) })
+fn queue_up<'a>(
+    shared: &'a SharedLock,
+    (order, holder): (&'a Lock, u32),
+    tid: u32,
+) -> Result<SharedGuard<'a>, NotTaken> {
+    if holder == tid {
+        return Err(NotTaken::Reentered);
+    }
+    // The long call is over when this one has the order; the next one waits for the shared lock, as everybody does.
+    let _order = order.lock_soon(tid)?;
+    shared.lock(tid)
 }
 
 impl End {
     /// Takes the lock of sending. Who has waited too long for it is told of an edge by `EPOLLOUT`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock_sending(&self, tid: u32) -> Result<Sending<'_>, NotTaken> {
         let sending = &self.shared.sending;
         let taken = take(&sending.lock, &self.orders.sending, tid).inspect_err(|_| note(&sending.blocked))?;
-        Ok(Sending { taken: Some(taken), end: self, tid })
+        Ok(Sending { _taken: taken, _then: EndAsTold { end: self, tid } })
     }
 
     /// The same for a piece of a call that has the order of sending.
     pub(super) fn lock_sending_on(&self, tid: u32) -> Result<Sending<'_>, NotTaken> {
         let sending = &self.shared.sending;
-        let shared = sending.lock.lock(tid).inspect_err(|_| note(&sending.blocked))?;
-        Ok(Sending { taken: Some(Taken { _shared: shared, _order: None }), end: self, tid })
+        let taken = sending.lock.lock(tid).inspect_err(|_| note(&sending.blocked))?;
+        Ok(Sending { _taken: taken, _then: EndAsTold { end: self, tid } })
+    }
+
+    /// The same for a call that cannot end before it had the lock, since the far side may read its memory: see [`KEPT`].
+    pub(super) fn lock_sending_surely(&self, tid: u32) -> Result<Sending<'_>, Failure> {
+        self.surely(|| self.lock_sending(tid))
+    }
+
+    /// The same for receiving, and memory that the far side may write.
+    pub(super) fn lock_receiving_surely(&self, tid: u32) -> Result<SharedGuard<'_>, Failure> {
+        self.surely(|| self.lock_receiving(tid))
+    }
+
+    fn surely<T>(&self, take: impl Fn() -> Result<T, NotTaken>) -> Result<T, Failure> {
+        let mut since = None;
+        loop {
+            match take() {
+                Err(NotTaken::Busy) => forget_busy(),
+                outcome => return outcome.map_err(Failure::from),
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() > KEPT {
+                self.break_off(libc::ECONNRESET);
+            }
+            if self.shared.status.reset.load(Relaxed) != 0 {
+                return Err(Failure::Reset);
+            }
+        }
     }
 
     /// Takes the lock of receiving. Who has waited too long for it is told of an edge by `EPOLLIN`.
-    #[inline]
-    pub(super) fn lock_receiving(&self, tid: u32) -> Result<Taken<'_>, NotTaken> {
+    #[inline(always)]
+    pub(super) fn lock_receiving(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
         let receiving = &self.shared.receiving;
         take(&receiving.lock, &self.orders.receiving, tid).inspect_err(|_| note(&receiving.missed))
     }
@@ -98,6 +135,17 @@ impl End {
     #[inline]
     pub fn is_ending(&self) -> bool {
         self.shared.sending.ending.load(Relaxed) != 0
+    }
+
+    /// Makes the caller the one thread of process `pid` that waits to end the direction, until [`Self::resign_as_ender`].
+    /// `false`: there is one.
+    pub fn become_ender(&self, pid: u32) -> bool {
+        self.orders.ender.swap(pid, Relaxed) != pid
+    }
+
+    /// The caller waits no more.
+    pub fn resign_as_ender(&self) {
+        self.orders.ender.store(0, Relaxed);
     }
 }
 

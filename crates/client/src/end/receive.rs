@@ -7,7 +7,7 @@ use crosslane_shm::Load;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::lock::forget_busy;
 use crosslane_shm::region::Part;
-use crosslane_shm::ring::{Head, Violation};
+use crosslane_shm::ring::{Cursor, Head, Violation};
 use crosslane_stream::{Direction, Effect, handle_record};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{LINE, RING_MAX, STATE, STATE_GONE};
@@ -15,37 +15,60 @@ use std::io::IoSliceMut;
 
 /// Looks at a ring that say there is data, and find none: an honest holder of the end makes none.
 const IN_VAIN: u32 = 100;
+/// Long peeks that somebody comes in between of, before the lock is held for the next one.
+const PEEKS: u32 = 3;
+
+/// Where the next bytes for the program are.
+enum Front {
+    /// In the record at the front of the ring.
+    Ring(Head),
+    /// In memory that the far side has announced.
+    Elsewhere,
+}
+
+/// Where received bytes go.
+trait Target {
+    /// Copies one piece behind its first `done` bytes, with the lock of receiving held; how many bytes that were.
+    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure>;
+}
+
+impl Target for &mut [IoSliceMut<'_>] {
+    #[inline(always)]
+    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure> {
+        end.take_all(tid, self, done)
+    }
+}
+
+impl Target for Part<'_> {
+    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure> {
+        end.fill(tid, *self, done)
+    }
+}
 
 impl End {
     /// Copies what has arrived into `buffers`. [`Failure::Ended`] is end of file.
     pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Moved, Failure> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.receive_by(tid, wanted, |done| self.take_all(tid, buffers, done))
+        self.receive_by(tid, wanted, buffers)
     }
 
     /// The same into memory that this program opened to others.
     pub fn try_receive_into(&self, tid: u32, part: Part<'_>) -> Result<Moved, Failure> {
-        self.receive_by(tid, part.len(), |done| self.fill(tid, part, done))
+        self.receive_by(tid, part.len(), part)
     }
 
-    /// Receives with the lock held, which is given back after each piece; `take` copies one, behind so many bytes, and returns
-    /// how many it has copied.
-    #[inline]
-    fn receive_by(
-        &self,
-        tid: u32,
-        wanted: usize,
-        mut take: impl FnMut(usize) -> Result<usize, Failure>,
-    ) -> Result<Moved, Failure> {
+    /// Receives `wanted` bytes at most with the lock held, which is given back after each piece.
+    #[inline(always)]
+    fn receive_by(&self, tid: u32, wanted: usize, mut target: impl Target) -> Result<Moved, Failure> {
         let (mut bytes, mut gave, order) = {
             let _guard = self.lock_receiving(tid)?;
-            let (bytes, gave) = self.receive_piece(|| take(0))?;
+            let (bytes, gave) = self.receive_piece(|| target.take(self, tid, 0))?;
             let goes_on = bytes >= PIECE && bytes < wanted;
             // Behind somebody else this is all.
             (bytes, gave, if goes_on { self.orders.receiving.try_lock(tid) } else { None })
         };
         if order.is_some() {
-            self.receive_on(tid, wanted, (&mut bytes, &mut gave), take)?;
+            self.receive_on(tid, wanted, (&mut bytes, &mut gave), target)?;
         }
         drop(order);
         Ok(Moved { bytes, wake: gave.and_then(|rx| self.room_bell(rx)) })
@@ -58,11 +81,11 @@ impl End {
         tid: u32,
         wanted: usize,
         (bytes, gave): (&mut usize, &mut Option<&'a Generation>),
-        mut take: impl FnMut(usize) -> Result<usize, Failure>,
+        mut target: impl Target,
     ) -> Result<(), Failure> {
         while *bytes < wanted {
             let guard = self.shared.receiving.lock.lock(tid).map_err(Failure::from);
-            match guard.and_then(|_guard| self.receive_piece(|| take(*bytes))) {
+            match guard.and_then(|_guard| self.receive_piece(|| target.take(self, tid, *bytes))) {
                 Ok((more, given)) => {
                     (*bytes, *gave) = (*bytes + more, given.or(*gave));
                     if more < PIECE {
@@ -80,7 +103,7 @@ impl End {
     }
 
     /// With the lock of receiving: one piece, and where credit was given for it.
-    #[inline]
+    #[inline(always)]
     fn receive_piece(
         &self,
         take: impl FnOnce() -> Result<usize, Failure>,
@@ -104,14 +127,48 @@ impl End {
 
     /// Copies what has arrived without consuming it (`MSG_PEEK`).
     pub fn try_peek(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
+        let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        if wanted > PIECE {
+            for _ in 0..PEEKS {
+                if let Some(bytes) = self.peek_apart(tid, buffers)? {
+                    return Ok(bytes);
+                }
+            }
+        }
         let _guard = self.lock_receiving(tid)?;
+        let (fin, front) = self.begin_peek(tid)?;
+        let peeked = self.peek_all(front, buffers);
+        self.end_peek(fin, peeked)
+    }
+
+    /// The same without the lock while it copies; `None` if somebody consumed meanwhile.
+    fn peek_apart(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, Failure> {
+        let (fin, front) = {
+            let _guard = self.lock_receiving(tid)?;
+            self.begin_peek(tid)?
+        };
+        let peeked = self.peek_all(front, buffers);
+        let _guard = self.lock_receiving(tid)?;
+        // What nobody has consumed nobody may have written over.
+        if self.shared.consumer.cursor() == front { self.end_peek(fin, peeked).map(Some) } else { Ok(None) }
+    }
+
+    /// With the lock of receiving: whether the FIN was seen before, and the front, where bytes for the program may lie.
+    fn begin_peek(&self, tid: u32) -> Result<(bool, Cursor), Failure> {
         let fin = self.has_fin();
         self.guarded(self.settle(tid))?;
         if self.shared.consumer.elsewhere() > 0 {
             self.refuse();
         }
-        let bytes = self.guarded(self.peek_all(buffers))?;
-        if bytes == 0 { Err(self.nothing_left(fin)) } else { Ok(bytes) }
+        Ok((fin, self.shared.consumer.cursor()))
+    }
+
+    /// With the lock of receiving: what a peek found counts.
+    fn end_peek(&self, fin: bool, peeked: Result<usize, Failure>) -> Result<usize, Failure> {
+        match self.guarded(peeked)? {
+            0 => Err(self.nothing_left(fin)),
+            bytes => Ok(bytes),
+        }
     }
 
     /// Payload bytes that lie unread (`FIONREAD`).
@@ -145,6 +202,7 @@ impl End {
     }
 
     /// One piece, behind the first `skip` bytes of `buffers`.
+    #[inline(always)]
     fn take_all(&self, tid: u32, buffers: &mut [IoSliceMut<'_>], mut skip: usize) -> Result<usize, Failure> {
         let mut done = self.hand_in(tid, buffers, skip)?;
         if done > 0 {
@@ -155,19 +213,21 @@ impl End {
             let mut at = skip.min(buffer.len());
             skip -= at;
             while at < buffer.len() {
-                if done >= PIECE || !self.settle(tid)? {
+                if done >= PIECE {
                     return Ok(done);
                 }
-                let taken = if consumer.elsewhere() > 0 {
-                    self.fetch(tid, &mut buffer[at..])?
-                } else {
-                    consumer.take(&self.generations.rx().slices.inbound, &mut buffer[at..])?
+                let taken = match self.front_bytes(tid)? {
+                    None => return Ok(done),
+                    Some(Front::Elsewhere) => self.fetch(tid, &mut buffer[at..])?,
+                    Some(Front::Ring(head)) => {
+                        consumer.take_of(&self.generations.rx().slices.inbound, head, &mut buffer[at..])?
+                    }
                 };
                 add(&self.shared.received.records, usize::from(consumer.taken() == 0));
                 (at, done) = (at + taken, done + taken);
                 in_vain = if taken > 0 { 0 } else { in_vain + 1 };
                 if in_vain > IN_VAIN {
-                    return Err(Violation::State("data that is not there").into());
+                    return Err(Violation::state("data that is not there").into());
                 }
             }
         }
@@ -181,7 +241,7 @@ impl End {
         while done < wanted.min(PIECE) && self.settle(tid)? {
             in_vain += 1;
             if in_vain > IN_VAIN {
-                return Err(Violation::State("data that is not there").into());
+                return Err(Violation::state("data that is not there").into());
             }
             if consumer.elsewhere() > 0 {
                 self.refuse();
@@ -200,9 +260,9 @@ impl End {
         Ok(done)
     }
 
-    fn peek_all(&self, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let (consumer, mut done) = (&self.shared.consumer, 0);
-        let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };
+    fn peek_all(&self, front: Cursor, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
+        let mut done = 0;
+        let Some(mut walk) = self.walk(front) else { return Ok(0) };
         for buffer in buffers {
             let mut at = 0;
             while at < buffer.len() {
@@ -229,26 +289,31 @@ impl End {
     /// Consumes records until one with payload for the program is at the front: `Ok(true)`, or none is there.
     #[inline]
     pub(super) fn settle(&self, tid: u32) -> Result<bool, Failure> {
+        Ok(self.front_bytes(tid)?.is_some())
+    }
+
+    /// As [`Self::settle`]; where the bytes are.
+    fn front_bytes(&self, tid: u32) -> Result<Option<Front>, Failure> {
         // As many as lie in two rings, and some that move to the next one.
         for _ in 0..2 * RING_MAX / LINE {
             let state = self.rx();
             if !matches!(state, Direction::Open | Direction::Greeting) {
-                return Ok(false);
+                return Ok(None);
             }
             if self.shared.consumer.elsewhere() > 0 {
                 let fetchable = self.settle_elsewhere(tid)?;
                 if !fetchable || self.shared.consumer.elsewhere() > 0 {
-                    return Ok(fetchable);
+                    return Ok(fetchable.then_some(Front::Elsewhere));
                 }
             }
-            let Some(head) = self.next_record(tid)? else { return Ok(false) };
+            let Some(head) = self.next_record(tid)? else { return Ok(None) };
             let (next, effect) = handle_record(self.side, state, head.kind)?;
             if head.kind.prefix() > 0 {
                 self.note_announcement(head)?;
             }
             if effect == Effect::Deliver && head.left > 0 {
                 self.shared.receiving.peer_cpu.store(u32::from(head.cpu), Relaxed);
-                return Ok(true);
+                return Ok(Some(Front::Ring(head)));
             }
             self.shared.consumer.consume()?;
             self.shared.status.rx.store(next as u32, Relaxed);
@@ -256,7 +321,7 @@ impl End {
                 self.break_off(libc::ECONNRESET);
             }
         }
-        Err(Violation::State("records without end").into())
+        Err(Violation::state("records without end").into())
     }
 
     /// The record at the front, if one has arrived and counts. Whether it does is looked at after its mark was seen.

@@ -63,6 +63,7 @@ impl End {
 
     /// With the lock of sending: sends [`PIECE`] of the next `wanted` bytes, or what there is room for. Of memory that the far
     /// side offers, and of what the daemon's engine takes, it may be more.
+    #[inline(always)]
     fn send_piece(
         &self,
         tid: u32,
@@ -91,6 +92,7 @@ impl End {
     }
 
     /// Sends a piece after the other, and gives the lock back in between. What was sent counts, whatever comes then.
+    #[inline(never)]
     fn send_pieces(
         &self,
         tid: u32,
@@ -263,6 +265,7 @@ impl End {
     }
 
     /// Pushes what there is room for. If the circuit moves meanwhile, what did not make it is pushed into the next ring.
+    #[inline(always)]
     fn push_surely(
         &self,
         tid: u32,
@@ -294,6 +297,7 @@ impl End {
         }
     }
 
+    #[inline(always)]
     fn push_all(
         &self,
         tid: u32,

@@ -27,6 +27,17 @@ struct Run {
     /// Of the receiver: now and then it peeks, which refuses what is announced.
     peeks: bool,
     start: Instant,
+    /// One of its threads has failed: the others need not go on.
+    failed: &'static AtomicBool,
+}
+
+/// Notes that a thread of a run fails.
+struct Watch(Run);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
+    }
 }
 
 impl Run {
@@ -39,10 +50,12 @@ impl Run {
             moves: false,
             peeks: true,
             start: Instant::now(),
+            failed: Box::leak(Box::default()),
         }
     }
 
     fn goes_on(self) {
+        assert!(!self.failed.load(Ordering::Relaxed), "seed {}: another thread failed", self.seed);
         assert!(self.start.elapsed() < LIMIT, "seed {}: it takes too long", self.seed);
         std::thread::yield_now();
     }
@@ -70,6 +83,7 @@ fn settle(end: &End, mut open: Announcement, run: Run, dice: &mut Dice) -> usize
 }
 
 fn sender(end: &End, who: u64, run: Run) {
+    let _watch = Watch(run);
     let (mut dice, mut sent) = (Dice(run.seed * 100 + who), 0);
     let mut memory = registered(0, Dice::MOST);
     while sent < run.total {
@@ -102,6 +116,7 @@ fn sender(end: &End, who: u64, run: Run) {
 }
 
 fn receiver(end: &End, run: Run) {
+    let _watch = Watch(run);
     let mut dice = Dice(run.seed * 100 + 99);
     let mut got = vec![0; usize::try_from(run.senders).unwrap()];
     while got.iter().sum::<u64>() < run.total * run.senders {

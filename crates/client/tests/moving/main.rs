@@ -2,6 +2,7 @@
 
 mod answers;
 mod asking;
+mod busy;
 mod forged;
 mod hammer;
 mod lies;

@@ -1,10 +1,13 @@
 //! Long calls give the lock that processes share back after each piece; to the threads of one process they stay whole. And a
 //! direction that is to end while somebody keeps the lock ends as soon as that one gives it back.
 
-use crate::rig::{Rig, bytes, receive, send, tid};
-use core::sync::atomic::AtomicBool;
+use crate::rig::{Rig, byte, bytes, receive, send, tid};
+use crate::zcopy::registered;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+use crosslane_client::buffers::{FarBuffer, locate_bytes};
 use crosslane_client::{End, Failure};
+use crosslane_wire::Reach;
 use crosslane_wire::record::Kind;
 use std::io::IoSliceMut;
 use std::sync::Barrier;
@@ -70,6 +73,76 @@ fn a_long_call_gives_the_lock_back_after_each_piece() {
 }
 
 #[test]
+fn a_long_peek_copies_without_the_lock() {
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    let len = 2 * LONG;
+    assert_eq!(send(client, &vec![1; len]), Ok(len));
+    let mut target = registered(0, len);
+    // The same memory, for those who look at it meanwhile.
+    let place = locate_bytes(&target).unwrap();
+    let memory = place.share(|fd| fd.try_clone_to_owned().unwrap()).unwrap();
+    let view = FarBuffer::map(&memory, place.len, Reach::Load).unwrap();
+    let is_written = |index: usize| {
+        let mut byte = [0];
+        view.copy_out(place.offset + index as u64, &mut byte).unwrap();
+        byte != [0]
+    };
+    for _ in 0..ROUNDS {
+        target.fill(0);
+        let mut between = false;
+        std::thread::scope(|scope| {
+            let peek = scope.spawn(|| server.try_peek(tid(), &mut [IoSliceMut::new(&mut target)]));
+            while !peek.is_finished() {
+                let begun = is_written(0);
+                let taken = server.shared().receiving.lock.try_lock(tid()).is_some();
+                between |= begun && taken && !is_written(len - 1);
+            }
+            // Whoever looks may have the lock for long, on a busy machine.
+            between &= peek.join().unwrap() == Ok(len);
+        });
+        assert!(!between || target.iter().all(|byte| *byte == 1));
+        if between {
+            return;
+        }
+    }
+    panic!("nobody else could have the lock");
+}
+
+/// Whoever consumes in between, a peek gives what nobody has taken.
+#[test]
+fn a_long_peek_begins_anew_when_others_consume() {
+    let rig = Rig::new(RING_MAX, false);
+    let [client, server] = &rig.ends;
+    let (total, piece, taken) = (40 * LONG, 60_000, AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sent = 0;
+            while sent < total {
+                let count = LONG.min(total - sent);
+                sent += send(client, &bytes(sent as u64, count)).unwrap_or(0);
+            }
+        });
+        scope.spawn(|| {
+            let mut done = 0;
+            while done < total {
+                done += receive(server, piece).map_or(0, |more| more.len());
+                taken.store(done, Relaxed);
+            }
+        });
+        let mut target = vec![0; LONG];
+        while taken.load(Relaxed) < total {
+            let before = taken.load(Relaxed);
+            let Ok(count) = server.try_peek(tid(), &mut [IoSliceMut::new(&mut target)]) else { continue };
+            let starts = before..=taken.load(Relaxed) + piece;
+            let is_from =
+                |start: usize| (start as u64..).zip(&target[..count]).all(|(at, got)| byte(at) == *got);
+            assert!(starts.clone().any(is_from), "{count} bytes that do not lie at any of {starts:?}");
+        }
+    });
+}
+
+#[test]
 fn what_a_thread_sends_in_one_call_stays_together() {
     for round in 0..200 {
         let rig = Rig::new(RING_MAX, false);
@@ -91,7 +164,6 @@ fn what_a_thread_sends_in_one_call_stays_together() {
         let got = drain(server);
         let changes = got.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert_eq!((got.len(), changes), (2 * LONG, 1), "round {round}");
-        rig.close();
     }
 }
 

@@ -285,15 +285,6 @@ impl Rig {
         self.hosts[0].shelf.lock().unwrap().clear();
     }
 
-    /// The test is over. Ends never go, and so their hosts do not; the descriptors that they have open do.
-    pub(crate) fn close(&self) {
-        for host in self.hosts {
-            host.generations.lock().unwrap().clear();
-            drop(host.view.lock().unwrap().take());
-        }
-        self.unshare_all();
-    }
-
     /// Keys of the marks that the server writes, and that the client does.
     pub(crate) fn keys(&self) -> [u64; 2] {
         let all = self.hosts[0].generations.lock().unwrap();
@@ -304,6 +295,23 @@ impl Rig {
     /// Another handle to what moves, for a thread.
     pub(crate) fn mover(&self) -> Mover {
         Mover { hosts: self.hosts, moves: self.moves }
+    }
+}
+
+impl Drop for Rig {
+    /// The test is over. Ends never go, and so their hosts do not; the descriptors that they have open do.
+    fn drop(&mut self) {
+        for host in self.hosts {
+            if let Ok(mut generations) = host.generations.lock() {
+                generations.clear();
+            }
+            if let Ok(mut view) = host.view.lock() {
+                drop(view.take());
+            }
+        }
+        if let Ok(mut shelf) = self.hosts[0].shelf.lock() {
+            shelf.clear();
+        }
     }
 }
 

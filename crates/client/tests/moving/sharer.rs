@@ -143,7 +143,6 @@ fn any_word_of_the_state_may_be_wrong() {
                 let _ = stream.call(0, call);
                 assert!(start.elapsed() < SOON, "{word} {what:?} {call:?} took {:?}", start.elapsed());
             }
-            stream.rig.close();
         }
     }
 }
@@ -164,7 +163,6 @@ fn anything_in_the_state_that_an_end_shares() {
             let _ = act(&mut stream, &pages, step);
             assert!(start.elapsed() < SOON, "{step:?} took {:?}", start.elapsed());
         }
-        stream.rig.close();
         assert!(source[..] == bytes(0, SOURCE)[..], "what was announced was written to");
     });
 }

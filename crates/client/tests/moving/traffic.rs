@@ -41,7 +41,7 @@ fn goes_on(run: Run) {
 }
 
 /// Sends all and the end, by handles that take turns.
-fn sender(ends: &[End], run: Run, moved: &AtomicU32, mut dice: Dice) {
+fn sender(ends: &[&End], run: Run, moved: &AtomicU32, mut dice: Dice) {
     let mut sent = 0;
     while sent < run.total {
         // Else all might be sent before anything has moved.
@@ -49,7 +49,7 @@ fn sender(ends: &[End], run: Run, moved: &AtomicU32, mut dice: Dice) {
             ends[0].attend(tid());
             goes_on(run);
         }
-        let end = &ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
+        let end = ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
         let count = dice.size().min(run.longest).min(usize::try_from(run.total - sent).unwrap());
         match send(end, &bytes(sent, count)) {
             Ok(count) => sent += count as u64,
@@ -69,10 +69,10 @@ fn sender(ends: &[End], run: Run, moved: &AtomicU32, mut dice: Dice) {
 }
 
 /// Receives all and the end. Handles take turns; readiness and edges are asked for as programs do.
-fn receiver(ends: &[End], run: Run, mut dice: Dice) {
+fn receiver(ends: &[&End], run: Run, mut dice: Dice) {
     let (mut got, mut seen) = (0, None);
     loop {
-        let end = &ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
+        let end = ends[usize::try_from(dice.below(ends.len() as u64)).unwrap()];
         let count = dice.size().min(run.longest.saturating_mul(10));
         if run.longest < 100 && dice.below(256) == 0 {
             std::thread::sleep(Duration::from_micros(dice.below(1000)));
@@ -122,11 +122,10 @@ fn moves(mut mover: Mover, run: Run, done: &AtomicUsize, moved: &AtomicU32, mut 
 
 fn go(run: Run) {
     let rig = Rig::new(run.ring_max, run.longer == 10);
-    let (mover, hosts) = (rig.mover(), rig.hosts);
-    let mut ends: Vec<Vec<End>> = rig.ends.into_iter().map(|end| vec![end]).collect();
-    for (ends, host) in ends.iter_mut().zip(hosts) {
-        ends.extend((1..run.processes).map(|_| host.hold(0)));
-    }
+    let mover = rig.mover();
+    let others = rig.hosts.map(|host| (1..run.processes).map(|_| host.hold(0)).collect::<Vec<_>>());
+    let of = |index: usize| rig.ends[index..=index].iter().chain(&others[index]).collect::<Vec<_>>();
+    let ends = [of(0), of(1)];
     let (done, moved) = (AtomicUsize::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
         for (index, ends) in ends.iter().enumerate() {

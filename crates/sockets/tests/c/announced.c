@@ -165,12 +165,17 @@ static void readers(void)
         {.piece = 300000, .pause_us = 20000}, {.piece = 3 << 20, .pause_us = 1000},
     };
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        struct line line = begin(ways[i]);
-        for (size_t round = 0; round < 12; round++)
-            put(&line, bytes, round % 3 == 2 ? 100 + round : 65536 + round * 40000, 0);
-        struct xl_stats sent = end(&line);
-        if (getenv("LD_PRELOAD") && !ways[i].peeks)
-            CHECK(sent.tx_read_zcopy > 0);
+        int announces = getenv("LD_PRELOAD") != NULL && !ways[i].peeks;
+        for (int tries = 0;; tries++) {
+            struct line line = begin(ways[i]);
+            for (size_t round = 0; round < 12; round++)
+                put(&line, bytes, round % 3 == 2 ? 100 + round : 65536 + round * 40000, 0);
+            struct xl_stats sent = end(&line);
+            if (!announces || sent.tx_read_zcopy > 0)
+                break;
+            /* A reader that gets no processor in time fetches nothing. */
+            CHECK(tries < 10);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::super::moving::Has;
 use super::{End, Failure};
 use core::cmp::Ordering;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::lock::NotTaken;
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Announced, Cancel, Mode, Open, Progress};
@@ -85,7 +86,7 @@ pub enum Attempt {
     Open(Announcement, Option<WaiterId>),
     /// It was, and so many of the call's bytes count, but the stream has moved.
     Over(usize, Option<WaiterId>),
-    /// This must go by the ring.
+    /// This must go by the ring; also if others keep the lock, as `crosslane_shm::lock::take_busy` tells.
     Ring,
 }
 
@@ -120,7 +121,10 @@ impl End {
         behind: Behind<'_>,
     ) -> Result<Attempt, Failure> {
         let mode = behind.mode();
-        let _guard = self.lock_sending(tid)?;
+        let _guard = match self.lock_sending(tid) {
+            Err(NotTaken::Busy) => return Ok(Attempt::Ring),
+            taken => taken?,
+        };
         self.may_send(Kind::SrcAvail)?;
         let carried = if mode == Mode::Combined { CARRIED.min(bytes.len()) } else { 0 };
         let (carried, rest) = bytes.split_at(carried);
@@ -168,13 +172,16 @@ impl End {
         Ok(Attempt::Open(open, wake))
     }
 
-    /// How `open` stands now. Takes no lock while nothing happens.
+    /// How `open` stands now. Takes no lock while nothing happens; while others keep that, it stands as before.
     pub fn stand(&self, tid: u32, open: &mut Announcement) -> Result<Stand, Failure> {
         // What is seen without the lock may be a mixture; only that all is as it was is believed.
         if let Ok(Some(stand @ Stand::Open(_))) = self.look_at(&self.shared.zcopy.open(), open) {
             return Ok(stand);
         }
-        let _guard = self.lock_sending(tid)?;
+        let _guard = match self.lock_sending(tid) {
+            Err(NotTaken::Busy) => return Ok(Stand::Open(open.fetched)),
+            taken => taken?,
+        };
         let all = self.shared.zcopy.open();
         if let Some(stand) = self.guarded(self.look_at(&all, open))? {
             return Ok(stand);
@@ -249,9 +256,9 @@ impl End {
     }
 
     /// Takes `open` back, and all that is announced: what was not fetched by now never counts. Returns how many of the
-    /// call's bytes do.
+    /// call's bytes do. Waits for whoever has the lock, since until then the far side may fetch.
     pub fn withdraw(&self, tid: u32, open: &Announcement) -> Result<usize, Failure> {
-        let _guard = self.lock_sending(tid)?;
+        let _guard = self.lock_sending_surely(tid)?;
         for _ in 0..TRIES {
             if self.shared.zcopy.open().find(open.what.sequence).is_none() {
                 return self.counted(open);
@@ -264,7 +271,7 @@ impl End {
             }
             self.take_back_open(tid)?;
         }
-        self.guarded(Err(Violation::State("what is announced").into()))
+        self.guarded(Err(Violation::state("what is announced").into()))
     }
 
     /// With the lock of sending: takes back whatever is announced. `Ok(false)`: the stream moves, something is announced
@@ -322,7 +329,7 @@ impl End {
             return Err(Failure::Reset);
         };
         if fetched > open.what.len {
-            return self.guarded(Err(Violation::State("bytes that were fetched").into()));
+            return self.guarded(Err(Violation::state("bytes that were fetched").into()));
         }
         let (sent, fetched) = (&self.shared.sent, fetched as usize);
         add(&sent.read_zcopy, fetched);

@@ -5,6 +5,7 @@ use super::{End, Failure, Generation, Line};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_shm::Load;
 use crosslane_shm::buffer::{Landing, Located};
+use crosslane_shm::lock::NotTaken;
 use crosslane_shm::ring::{ANNOUNCED, Violation};
 use crosslane_stream::zcopy::{Announced, TakeBack, landed};
 use crosslane_wire::WaiterId;
@@ -17,8 +18,9 @@ pub const REQUEST_MAX: usize = ANNOUNCED;
 
 impl End {
     /// Offers `place`, which the far side may have, for what it sends next, and sends `request` with the offer: at most
-    /// [`REQUEST_MAX`] bytes. What was written is said in `line`, a line behind that buffer. Until the offer is over nobody may use the place. `Ok(None)`: it cannot be offered now, and
-    /// nothing was sent.
+    /// [`REQUEST_MAX`] bytes. What was written is said in `line`, a line behind that buffer. Until the offer is over nobody may use
+    /// the place. `Ok(None)`: it cannot be offered now, and nothing was sent; also if others keep the lock, as
+    /// `crosslane_shm::lock::take_busy` tells.
     pub fn offer(
         &self,
         tid: u32,
@@ -26,7 +28,10 @@ impl End {
         (place, line): (&Located, &Landing<'_>),
         len: usize,
     ) -> Result<Option<Option<WaiterId>>, Failure> {
-        let _guard = self.lock_sending(tid)?;
+        let _guard = match self.lock_sending(tid) {
+            Err(NotTaken::Busy) => return Ok(None),
+            taken => taken?,
+        };
         self.may_send(Kind::SinkAvail)?;
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let free = zcopy.offered.load(Acquire) == 0 && zcopy.open().count() == 0;
@@ -93,7 +98,7 @@ impl End {
         if !self.has_landed(line) {
             return Ok(None);
         }
-        let _guard = self.lock_receiving(tid)?;
+        let _guard = self.lock_receiving_surely(tid)?;
         let at = self.offered_at().ok_or(Failure::Reset)?;
         let said = Line::Near(line).load(&at.slices);
         if said == 0 {
@@ -106,7 +111,7 @@ impl End {
     /// Takes back what is offered; waits while the far side writes into it. Returns how many bytes it has written, if it
     /// did; after that it never does.
     pub fn take_back(&self, tid: u32, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
-        let _guard = self.lock_receiving(tid)?;
+        let _guard = self.lock_receiving_surely(tid)?;
         if self.shared.zcopy.offered.load(Relaxed) == 0 {
             return Ok(None);
         }
@@ -126,7 +131,7 @@ impl End {
     /// must not hear.
     fn end_offer(&self, bytes: Option<u32>, line: &Landing<'_>) -> Result<Option<usize>, Failure> {
         if bytes.is_some_and(|bytes| bytes > line.most()) {
-            return self.guarded(Err(Violation::State("bytes that were offered").into()));
+            return self.guarded(Err(Violation::state("bytes that were offered").into()));
         }
         let count = self.count_landed(bytes);
         // Another one is made only now.

@@ -14,7 +14,7 @@ use std::io::IoSlice;
 impl End {
     /// With the lock of sending: writes as much of `buffers`, from their byte `skip` on, as was offered room for. `Ok(None)`:
     /// nothing is offered, or not for this.
-    #[inline]
+    #[inline(always)]
     pub(in super::super) fn write_offered(
         &self,
         tid: u32,
@@ -27,6 +27,7 @@ impl End {
         }
     }
 
+    #[inline(never)]
     fn write_there(
         &self,
         tid: u32,
