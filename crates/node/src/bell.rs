@@ -36,6 +36,14 @@ impl Host {
         }
     }
 
+    /// `Unwait`: forgets a wake event of this session's.
+    pub fn unwait(&mut self, session: SessionId, waiter: WaiterId) {
+        let owner = self.sessions.get_mut(&session);
+        if owner.is_some_and(|owner| owner.waiters.remove(&waiter)) {
+            self.remove_waiters([waiter]);
+        }
+    }
+
     /// `WantBell`: answers, now or when the neighbour has.
     pub fn want_bell(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), waiter: WaiterId) {
         let far = self.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);

@@ -70,18 +70,32 @@ impl Host {
         let interface = self.interface_of(tuple);
         let asked = |table: &SocketTable| table.taker(tuple.client, tuple.server, interface);
         let taker = self.ask_kernel(scope, None, asked).ok_or(Refusal::NoListener)?;
-        let socket = match taker {
-            Taker::Listener(socket) => socket,
-            Taker::Nobody => return Err(Refusal::NoListener),
-            Taker::Taken => return Err(Refusal::Protocol),
-        };
-        let hearers = self.listeners.hearers(tuple.server, scope);
+        match taker {
+            Taker::Listener(socket) => self.hearer(tuple.server, scope, socket),
+            // Whoever it is, it must take a stream.
+            Taker::OneOf(sockets) => {
+                let users = sockets.iter().map(|socket| self.hearer(tuple.server, scope, *socket));
+                let users = users.collect::<Result<Vec<u32>, Refusal>>()?;
+                users
+                    .first()
+                    .copied()
+                    .filter(|first| users.iter().all(|user| user == first))
+                    .ok_or(Refusal::NoListener)
+            }
+            Taker::Nobody => Err(Refusal::NoListener),
+            Taker::Taken => Err(Refusal::Protocol),
+        }
+    }
+
+    /// The user of a program that hears of connections to a listener's socket, and whose rules want streams.
+    fn hearer(&self, server: SocketAddr, scope: Scope, socket: Cookie) -> Result<u32, Refusal> {
+        let hearers = self.listeners.hearers(server, scope);
         let of_socket = hearers.filter(|(_, cookie)| *cookie == socket).map(|(session, _)| session);
         let mut heard = false;
         for session in of_socket.filter_map(|id| self.sessions.get(&id)) {
             heard = true;
             let rules = &self.config.rules;
-            let decided = rule::decide(rules, local::Role::Server, &session.program, tuple.server);
+            let decided = rule::decide(rules, local::Role::Server, &session.program, server);
             if decided != Use::Tcp {
                 return Ok(session.uid);
             }

@@ -262,6 +262,7 @@ impl Host {
             Request::Close { circuit, token, abort } => self.close(circuit, token, abort),
             Request::Violated { circuit, token, text } => self.violated(circuit, token, &text),
             Request::Waiter => self.add_waiter(id),
+            Request::Unwait { waiter } => self.unwait(id, waiter),
             Request::WantBell { circuit, token, waiter } => self.want_bell(id, (circuit, token), waiter),
             Request::Ring { circuit, token, waiter } => self.ring_far(circuit, token, waiter),
             Request::Share { circuit, token, buffer, len, reach } => match given.and_then(Given::memory) {

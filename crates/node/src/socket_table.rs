@@ -17,7 +17,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
 const ALL_STATES: u32 = u32::MAX;
 const ENOENT: i32 = 2;
 /// Bytes of a request: netlink header and `inet_diag_req_v2`.
@@ -25,7 +29,11 @@ const REQUEST: usize = 72;
 /// Offsets in the answer: netlink header, then `inet_diag_msg`.
 const STATE_AT: usize = 16 + 1;
 const DESTINATION_PORT_AT: usize = 16 + 6;
+/// Source address, then (behind the destination's) the interface.
+const PLACE_AT: core::ops::Range<usize> = 16 + 8..16 + 44;
 const COOKIE_AT: usize = 16 + 44;
+/// Bytes of a listing that the kernel may give at once.
+const DUMP: usize = 32 * 1024;
 const USER_AT: usize = 16 + 64;
 const INODE_AT: usize = 16 + 68;
 /// Answers to other questions that are passed over: nobody else asks through our own socket.
@@ -82,11 +90,16 @@ pub enum Fate {
     Gone,
 }
 
+/// Where a listener listens: its address and interface as the kernel says them. A listener has no far address: that is zeros.
+type Place = [u8; 36];
+
 /// Who gets a connection that is about to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// This listener.
     Listener(Cookie),
+    /// One of these, which share a port (`SO_REUSEPORT`).
+    OneOf(Vec<Cookie>),
     /// Nobody listens.
     Nobody,
     /// There is such a connection already.
@@ -140,19 +153,30 @@ impl SocketTable {
     /// The socket of the connection from `local` to `remote`, or the listener that would get it from `remote` by this
     /// interface (0: any; but then no socket is found that is bound to one). `None` if the kernel does not say.
     pub fn find(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Found> {
+        let number = self.ask(&Question { local, remote, interface, flags: 0, states: ALL_STATES })?;
+        let mut answer = [0; 1024];
+        read_answer(self.answer(number, &mut answer)?, remote)
+    }
+
+    /// Sends a question, and returns its number.
+    fn ask(&self, question: &Question) -> Option<u32> {
         let number = self.asked.get().wrapping_add(1);
         self.asked.set(number);
         let kernel = SocketAddrNetlink::new(0, 0);
-        let request = request(number, local, remote, interface);
-        rustix::net::sendto(&self.socket, &request, SendFlags::DONTWAIT, &kernel).ok()?;
-        let mut answer = [0; 1024];
+        rustix::net::sendto(&self.socket, &question.encode(number), SendFlags::DONTWAIT, &kernel).ok()?;
+        Some(number)
+    }
+
+    /// Receives an answer to question `number`.
+    fn answer<'a>(&self, number: u32, answer: &'a mut [u8]) -> Option<&'a [u8]> {
         for _ in 0..OTHERS {
             let (len, _, from) =
-                rustix::net::recvfrom(&self.socket, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
+                rustix::net::recvfrom(&self.socket, &mut *answer, RecvFlags::DONTWAIT).ok()?;
             let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
-            let answer = &answer[..len];
-            if from.is_some_and(|from| from.pid() == 0) && answer.get(8..12) == Some(&number.to_ne_bytes()) {
-                return read_answer(answer, remote);
+            if from.is_some_and(|from| from.pid() == 0)
+                && answer[..len].get(8..12) == Some(&number.to_ne_bytes())
+            {
+                return answer.get(..len);
             }
         }
         None
@@ -177,18 +201,59 @@ impl SocketTable {
 
     /// Who gets a connection from `client` to `server` that is about to be made; `None` if the kernel does not say.
     pub fn taker(&self, client: SocketAddr, server: SocketAddr, interface: u32) -> Option<Taker> {
-        let found = match self.find(server, client, interface)? {
-            // What is left of an earlier one does not keep the ports.
+        Some(match self.find(server, client, interface)? {
+            // What is left of an earlier one does not keep the ports, but hides the kernel's choice.
             Found::Connection { state: State::TIME_WAIT, .. } => {
-                self.find(server, SocketAddr::new(client.ip(), 0), interface)?
+                match self.find(server, SocketAddr::new(client.ip(), 0), interface)? {
+                    Found::Listener(cookie) => self.any_of(server, cookie)?,
+                    _ => Taker::Nobody,
+                }
             }
-            found => found,
-        };
-        Some(match found {
             Found::Nothing => Taker::Nobody,
             Found::Listener(cookie) => Taker::Listener(cookie),
             Found::Connection { .. } => Taker::Taken,
         })
+    }
+
+    /// This listener, or any of those that share its port, between which the kernel chooses by the client's port.
+    fn any_of(&self, server: SocketAddr, cookie: Cookie) -> Option<Taker> {
+        let v4 = if server.is_ipv4() { self.listeners(AF_INET, server.port())? } else { Vec::new() };
+        let all = if v4.iter().any(|(of, _)| *of == cookie) {
+            v4
+        } else {
+            self.listeners(AF_INET6, server.port())?
+        };
+        let place = all.iter().find(|(of, _)| *of == cookie)?.1;
+        let group: Vec<Cookie> = all.iter().filter(|(_, at)| *at == place).map(|(of, _)| *of).collect();
+        Some(if group.len() > 1 { Taker::OneOf(group) } else { Taker::Listener(cookie) })
+    }
+
+    /// All listeners of a family at a port, each with its address and interface.
+    fn listeners(&self, family: u8, port: u16) -> Option<Vec<(Cookie, Place)>> {
+        let unspecified: IpAddr = if family == AF_INET { [0; 4].into() } else { [0; 16].into() };
+        let [local, remote] = [port, 0].map(|port| SocketAddr::new(unspecified, port));
+        let number = self.ask(&Question {
+            local,
+            remote,
+            interface: 0,
+            flags: NLM_F_DUMP,
+            states: 1 << State::LISTEN.0,
+        })?;
+        let (mut found, mut answer) = (Vec::new(), vec![0; DUMP]);
+        for _ in 0..OTHERS {
+            let mut rest = self.answer(number, &mut answer)?;
+            while let Some(len) =
+                word(rest, 0).map(|len| len as usize).filter(|len| (16..=rest.len()).contains(len))
+            {
+                match kind(rest)? {
+                    SOCK_DIAG_BY_FAMILY => found.push((cookie(rest)?, rest.get(PLACE_AT)?.try_into().ok()?)),
+                    NLMSG_DONE => return Some(found),
+                    _ => return None,
+                }
+                rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+        None
     }
 
     /// What became of the connection from `local` to `remote`; `None` if the kernel does not say.
@@ -201,23 +266,35 @@ impl SocketTable {
     }
 }
 
-fn request(number: u32, local: SocketAddr, remote: SocketAddr, interface: u32) -> Vec<u8> {
-    let family: u8 = if local.is_ipv4() { 2 } else { 10 };
-    let mut bytes = Vec::with_capacity(REQUEST);
-    bytes.extend(u32::try_from(REQUEST).unwrap_or(0).to_ne_bytes());
-    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    bytes.extend(NLM_F_REQUEST.to_ne_bytes());
-    bytes.extend(number.to_ne_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend([family, 6, 0, 0]);
-    bytes.extend(ALL_STATES.to_ne_bytes());
-    bytes.extend(local.port().to_be_bytes());
-    bytes.extend(remote.port().to_be_bytes());
-    bytes.extend(address_bytes(local.ip()));
-    bytes.extend(address_bytes(remote.ip()));
-    bytes.extend(interface.to_ne_bytes());
-    bytes.extend([0xff; 8]);
-    bytes
+/// What the kernel is asked.
+struct Question {
+    local: SocketAddr,
+    remote: SocketAddr,
+    interface: u32,
+    flags: u16,
+    /// Bit by state.
+    states: u32,
+}
+
+impl Question {
+    fn encode(&self, number: u32) -> Vec<u8> {
+        let family = if self.local.is_ipv4() { AF_INET } else { AF_INET6 };
+        let mut bytes = Vec::with_capacity(REQUEST);
+        bytes.extend(u32::try_from(REQUEST).unwrap_or(0).to_ne_bytes());
+        bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        bytes.extend((NLM_F_REQUEST | self.flags).to_ne_bytes());
+        bytes.extend(number.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend([family, 6, 0, 0]);
+        bytes.extend(self.states.to_ne_bytes());
+        bytes.extend(self.local.port().to_be_bytes());
+        bytes.extend(self.remote.port().to_be_bytes());
+        bytes.extend(address_bytes(self.local.ip()));
+        bytes.extend(address_bytes(self.remote.ip()));
+        bytes.extend(self.interface.to_ne_bytes());
+        bytes.extend([0xff; 8]);
+        bytes
+    }
 }
 
 fn address_bytes(ip: IpAddr) -> [u8; 16] {
@@ -231,10 +308,21 @@ fn address_bytes(ip: IpAddr) -> [u8; 16] {
     }
 }
 
+fn word(answer: &[u8], at: usize) -> Option<u32> {
+    answer.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn kind(answer: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?))
+}
+
+fn cookie(answer: &[u8]) -> Option<Cookie> {
+    Some(Cookie(u64::from(word(answer, COOKIE_AT)?) | u64::from(word(answer, COOKIE_AT + 4)?) << 32))
+}
+
 /// The kernel answers with the connection, or with a listener if there is only that, or with an error.
 fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Found> {
-    let word = |at: usize| answer.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let kind = kind(answer)?;
     if kind == NLMSG_ERROR {
         let error = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
         return (error == -ENOENT).then_some(Found::Nothing);
@@ -243,12 +331,17 @@ fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Found> {
         return None;
     }
     let port = u16::from_be_bytes(answer.get(DESTINATION_PORT_AT..DESTINATION_PORT_AT + 2)?.try_into().ok()?);
-    let cookie = Cookie(u64::from(word(COOKIE_AT)?) | u64::from(word(COOKIE_AT + 4)?) << 32);
+    let cookie = cookie(answer)?;
     let state = State(*answer.get(STATE_AT)?);
     Some(match state {
         State::LISTEN => Found::Listener(cookie),
         _ if port != remote.port() => Found::Nothing,
-        state => Found::Connection { cookie, state, held: word(INODE_AT)? != 0, uid: word(USER_AT)? },
+        state => Found::Connection {
+            cookie,
+            state,
+            held: word(answer, INODE_AT)? != 0,
+            uid: word(answer, USER_AT)?,
+        },
     })
 }
 
@@ -301,6 +394,50 @@ mod tests {
             lives(address);
         }
         assert!(SocketTable::open().unwrap().works());
+    }
+
+    #[test]
+    fn what_is_left_of_a_connection_hides_which_of_several_listeners_is_next() {
+        let table = SocketTable::open().unwrap();
+        let listener = |address: SocketAddr| {
+            let flags = SocketFlags::CLOEXEC;
+            let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).unwrap();
+            sockopt::set_socket_reuseport(&socket, true).unwrap();
+            rustix::net::bind(&socket, &address).unwrap();
+            rustix::net::listen(&socket, 16).unwrap();
+            TcpListener::from(socket)
+        };
+        for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            let one = listener(address.parse().unwrap());
+            let bound = one.local_addr().unwrap();
+            let server = SocketAddr::new(
+                if bound.ip() == IpAddr::from([0; 16]) { [127, 0, 0, 1].into() } else { bound.ip() },
+                bound.port(),
+            );
+            let client = TcpStream::connect(server).unwrap();
+            let local = client.local_addr().unwrap();
+            // Who closes first is what is left.
+            drop(one.accept().unwrap());
+            drop(client);
+            soon(|| table.fate(server, local, LOOPBACK) == Some(Fate::Unheld));
+            let cookie = |listener: &TcpListener| Cookie::of(listener.as_fd()).unwrap();
+            assert_eq!(
+                table.taker(local, server, LOOPBACK),
+                Some(Taker::Listener(cookie(&one))),
+                "{address}"
+            );
+            let other = listener(bound);
+            let Some(Taker::OneOf(mut both)) = table.taker(local, server, LOOPBACK) else {
+                panic!("{address}")
+            };
+            both.sort_by_key(|cookie| cookie.0);
+            let mut wanted = [cookie(&one), cookie(&other)];
+            wanted.sort_by_key(|cookie| cookie.0);
+            assert_eq!(both, wanted);
+            drop((one, other));
+            soon(|| table.taker(local, server, LOOPBACK) == Some(Taker::Nobody));
+        }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 mod support;
 
 use crosslane_wire::PROTOCOL_VERSION;
-use crosslane_wire::codec::MAX_MESSAGE;
+use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
 use rustix::net::SendFlags;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::time::Instant;
 use support::*;
 
@@ -107,6 +108,42 @@ fn a_wrong_ticket_is_a_new_session() {
         let (reply, _) = stranger.ask(&hello(wrong), &[]);
         assert!(matches!(reply, Reply::Welcome { resumed: false, .. }), "{wrong:x}: {reply:?}");
     }
+    assert!(client.come_again(&lab.control(1)));
+}
+
+/// Says what it is told to at a control socket, and prints the answer, in hexadecimal.
+const SAYS: &str = "
+import socket, sys
+control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control.settimeout(20)
+control.connect(sys.argv[1])
+control.send(bytes.fromhex(sys.argv[2]))
+print(control.recv(65536).hex())
+";
+
+/// A program that was forked knows its parent's ticket, and is another process.
+#[test]
+fn the_ticket_of_another_process_is_a_new_session() {
+    let lab = host("");
+    let One { mut client, server: _server, near: _near, far: _far, sockets: _sockets } = one(&lab);
+    client.lose();
+    lab.wait(1, "the session is lost", is_lost);
+    let hello: String =
+        codec::encode(&hello(client.ticket())).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut child = Command::new("python3");
+    let Ok(child) = child.args(["-c", SAYS]).arg(lab.control(1)).arg(hello).output() else {
+        println!("SKIPPED: needs python3");
+        return;
+    };
+    let answer = String::from_utf8(child.stdout).unwrap();
+    let bytes: Vec<u8> = answer
+        .trim()
+        .as_bytes()
+        .chunks(2)
+        .map(|digits| u8::from_str_radix(core::str::from_utf8(digits).unwrap(), 16).unwrap())
+        .collect();
+    let reply = codec::decode::<Reply>(&bytes).unwrap();
+    assert!(matches!(reply, Reply::Welcome { resumed: false, .. }), "{reply:?}");
     assert!(client.come_again(&lab.control(1)));
 }
 

@@ -147,6 +147,25 @@ fn descriptors_of_a_user_are_bounded_over_all_its_sessions() {
 }
 
 #[test]
+fn a_wake_event_that_nobody_sleeps_on_is_given_back_by_its_session_only() {
+    if !may_be_others() {
+        return;
+    }
+    let lab = alone("[quota]\ndescriptors = 40");
+    let session = || Client::hello_as(&lab.control(1), GREEDY).unwrap();
+    let (mut client, mut other) = (session(), session());
+    let before = used(&lab, GREEDY, "descriptors");
+    for _ in 0..200 {
+        let Reply::Waiter { waiter, .. } = ask_waiter(&mut client) else { panic!("no wake event") };
+        client.tell(&Request::Unwait { waiter }, &[]);
+    }
+    let Reply::Waiter { waiter, .. } = ask_waiter(&mut client) else { panic!("no wake event") };
+    other.tell(&Request::Unwait { waiter }, &[]);
+    assert!(matches!(ask_waiter(&mut other), Reply::Waiter { .. }));
+    assert_eq!(used(&lab, GREEDY, "descriptors"), before + 2);
+}
+
+#[test]
 fn without_any_configuration_a_user_leaves_descriptors_to_others() {
     if !may_be_others() {
         return;

@@ -2,6 +2,7 @@
 
 mod support;
 
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use support::*;
@@ -10,10 +11,15 @@ use support::*;
 const IDLE: usize = 300;
 
 fn lab() -> (Lab, SocketAddr) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    static LABS: AtomicU8 = AtomicU8::new(1);
+    // An address of its own: nobody's connection gets the port meanwhile.
+    let address = [127, 86, 1, LABS.fetch_add(1, Relaxed)];
+    let free = TcpListener::bind(SocketAddr::from((address, 0))).unwrap().local_addr().unwrap();
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c", true)], &format!("metrics = \"{free}\""));
     lab.start(1);
+    // The control socket is there earlier.
+    until("the metrics' address is there", || TcpStream::connect(free).ok());
     (lab, free)
 }
 

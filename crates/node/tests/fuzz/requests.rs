@@ -61,6 +61,7 @@ enum Ask {
     Close(End, bool),
     Violated(End, Vec<u8>),
     Waiter,
+    Unwait(Name),
     WantBell(End, Name),
     Ring(End, Name),
     Share(End, u8, Len, bool),
@@ -310,6 +311,7 @@ impl<'a> Gang<'a> {
                 Request::Violated { circuit, token, text: text(bytes) }
             }
             Ask::Waiter => Request::Waiter,
+            Ask::Unwait(waiter) => Request::Unwait { waiter: self.waiter(*waiter) },
             Ask::WantBell(end, waiter) => {
                 let (circuit, token) = self.end(*end);
                 Request::WantBell { circuit, token, waiter: self.waiter(*waiter) }

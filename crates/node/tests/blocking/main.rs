@@ -1,5 +1,7 @@
 //! Descriptors of strangers that block whoever closes or asks them: the daemon serves everybody else meanwhile.
 
+mod served;
+#[path = "../support/mod.rs"]
 mod support;
 
 use crosslane_passing::send;
