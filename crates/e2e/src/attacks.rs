@@ -11,6 +11,7 @@ pub mod hijack;
 pub mod hoard;
 pub mod inherited;
 pub mod labfolder;
+pub mod locks;
 pub mod logflood;
 pub mod lostsession;
 pub mod memory;
@@ -46,6 +47,9 @@ pub const ATTACKS: &[(&str, Run)] = &[
     ("complain", logflood::complain),
     ("inherited", inherited::run),
     ("inherited-parent", inherited::parent),
+    ("locks", locks::run),
+    ("locks-holder", locks::holder),
+    ("locks-parent", locks::parent),
     ("logflood", logflood::run),
     ("lostsession", lostsession::run),
     ("memory", memory::run),

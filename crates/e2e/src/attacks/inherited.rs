@@ -18,7 +18,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Ends around the inherited one that are tried.
@@ -47,23 +47,8 @@ pub fn parent(words: &[String]) -> Result<()> {
     let [way, address, port, program, seconds] = words else {
         anyhow::bail!("WAY ADDRESS PORT PROGRAM SECONDS")
     };
-    let connect = || -> Result<TcpStream> {
-        let mut stream = TcpStream::connect((address.as_str(), port.parse()?))?;
-        stream.write_all(&[STREAM])?;
-        Ok(stream)
-    };
-    let mut streams = [connect()?, connect()?];
-    let first = streams[0].as_raw_fd();
-    fcntl_setfd(&streams[0], FdFlags::empty())?;
-    let mut heir = Command::new("setpriv");
-    heir.args(privileges(USER)?).arg(program).args(["inherited", &first.to_string(), seconds]);
-    heir.env_remove("LD_PRELOAD");
-    if way == "fork" {
-        // Changes nothing, but has the child made by `fork` and `exec` rather than by `posix_spawn`.
-        heir.uid(0);
-    }
-    let mut heir = heir.spawn()?;
-    fcntl_setfd(&streams[0], FdFlags::CLOEXEC)?;
+    let mut streams = [connect(address, port)?, connect(address, port)?];
+    let mut heir = bequeath(&streams[0], way, program, &["inherited", seconds])?;
     begun();
     let end = Instant::now() + Duration::from_secs(seconds.parse()?) + Duration::from_millis(500);
     let mut sent = 0_u64;
@@ -76,15 +61,53 @@ pub fn parent(words: &[String]) -> Result<()> {
         std::thread::sleep(Duration::from_millis(1));
     }
     ensure!(heir.wait()?.success(), "the heir did not come to its end");
-    for (number, stream) in streams.iter_mut().enumerate() {
-        stream.shutdown(Shutdown::Write)?;
-        let mut had = [0; 8];
-        stream.read_exact(&mut had).with_context(|| format!("stream {number} ended early"))?;
-        let had = u64::from_le_bytes(had);
-        ensure!(had == sent, "stream {number}: {had} bytes of {sent} were right");
+    for stream in &mut streams {
+        check_whole(stream, sent)?;
     }
     println!("whole end");
     Ok(())
+}
+
+/// A stream to the honest server, which counts the right bytes of it.
+pub(super) fn connect(address: &str, port: &str) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect((address, port.parse()?))?;
+    stream.write_all(&[STREAM])?;
+    Ok(stream)
+}
+
+/// Starts the attack `words[0]` of `program` as user [`USER`] with this one stream, whose number comes behind that word.
+pub(super) fn bequeath(stream: &TcpStream, way: &str, program: &str, words: &[&str]) -> Result<Child> {
+    fcntl_setfd(stream, FdFlags::empty())?;
+    let mut heir = Command::new("setpriv");
+    heir.args(privileges(USER)?)
+        .arg(program)
+        .arg(words[0])
+        .arg(stream.as_raw_fd().to_string())
+        .args(&words[1..]);
+    heir.env_remove("LD_PRELOAD");
+    if way == "fork" {
+        // Changes nothing, but has the child made by `fork` and `exec` rather than by `posix_spawn`.
+        heir.uid(0);
+    }
+    let heir = heir.spawn()?;
+    fcntl_setfd(stream, FdFlags::CLOEXEC)?;
+    Ok(heir)
+}
+
+/// Ends a stream of which so many bytes were sent.
+pub(super) fn check_whole(stream: &mut TcpStream, sent: u64) -> Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    let mut had = [0; 8];
+    stream.read_exact(&mut had).context("a stream ended early")?;
+    let had = u64::from_le_bytes(had);
+    ensure!(had == sent, "{had} bytes of {sent} were right");
+    Ok(())
+}
+
+/// The inherited descriptor as it was passed on, which no library hides.
+pub(super) fn inherited(fd: &str) -> Result<OwnedFd> {
+    let me = pidfd_open(getpid(), PidfdFlags::empty())?;
+    Ok(pidfd_getfd(&me, fd.parse()?, PidfdGetfdFlags::empty())?)
 }
 
 /// `FD SECONDS`: attacks by what came with this descriptor of a stream, and prints what it got.
@@ -95,7 +118,7 @@ pub fn run(words: &[String]) -> Result<()> {
     let [fd, seconds] = words else { anyhow::bail!("FD SECONDS") };
     let seconds: u64 = seconds.parse()?;
     let me = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let stream = pidfd_getfd(&me, fd.parse()?, PidfdGetfdFlags::empty())?;
+    let stream = inherited(fd)?;
     let end = Instant::now() + Duration::from_secs(seconds).min(LIFE);
     let (mut got, mut rounds) = (Got::default(), 0);
     while Instant::now() < end {

@@ -7,6 +7,7 @@ mod hoard;
 mod inherited;
 mod labfolder;
 mod leftovers;
+mod locks;
 mod logflood;
 mod lostsession;
 mod memory;

@@ -1,0 +1,34 @@
+//! Who shares the locks of an end keeps its other holders for no longer than they say, and no other stream at all.
+
+use anyhow::{Context, Result, ensure};
+use crosslane_e2e::WORK;
+use crosslane_e2e::honest::{Honest, public_copy};
+use crosslane_e2e::program::Program;
+use crosslane_e2e::rig::Rig;
+
+#[test]
+fn a_holder_that_is_stopped_killed_or_lies_keeps_others_for_their_own_time() -> Result<()> {
+    let Some(rig) = Rig::ring()? else { return Ok(()) };
+    let (port, program) = (rig.port().to_string(), public_copy(&rig, "crosslane-honest")?);
+    let mut server = Program::start(rig.command("h2", program)?.args(["server", &port]))?;
+    server.listens(port.parse()?)?;
+    let mut honest = Honest::start(&rig, "h1", "h2")?;
+    let attacker = public_copy(&rig, "crosslane-attacker")?;
+    let address = rig.address("h2")?.to_string();
+    let before = rig.account("h1")?;
+    let mut parent = rig.command_as("root", "h1", &attacker)?;
+    let mut parent = Program::start(parent.arg("locks-parent").args([&address, &port]).arg(&attacker))?;
+    parent.says("attacking")?;
+    ensure!(rig.account("h1")?.circuits >= before.circuits + 2, "the parent has no streams");
+    let printed = parent.finish(WORK)?.text();
+    let refused =
+        printed.lines().find_map(|line| line.strip_prefix("refused ")).context("no call was refused")?;
+    println!("refused {refused}");
+    ensure!(!refused.starts_with("0 "), "the locks were never held: {printed}");
+    ensure!(printed.contains("all ways tried end"), "the heir: {printed}");
+    ensure!(printed.contains("whole end"), "the parent's streams: {printed}");
+    ensure!(rig.account("h1")?.violations == 0, "somebody else said that a peer broke the protocol");
+    ensure!(!server.is_over(), "the server ended: {}", server.tail());
+    honest.check()?;
+    honest.finish()
+}
