@@ -97,7 +97,7 @@ stage_advisories() {
 
 # Unit, property, model, fuzz and conformance tests, and loom's models, in one build with all assertions.
 stage_unit() {
-    limited 1200 cargo test --locked --workspace --exclude crosslane-e2e --no-fail-fast -- --show-output
+    limited 1500 cargo test --locked --workspace --exclude crosslane-e2e --no-fail-fast -- --show-output
 }
 
 # Each fuzz target for 20 s, guided by coverage; an hour each: `cargo xtask fuzz --minutes 60`.
