@@ -133,6 +133,9 @@ pub trait Daemon: Sync + core::fmt::Debug {
     /// Rings the far side's waiter; `false` if that failed.
     fn ring(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool;
 
+    /// This end was broken off, for the reason `why`: the far end is to be reset.
+    fn broken_off(&self, _circuit: CircuitId, _token: u64, _why: &str) {}
+
     /// Lets the far end have a buffer of this program.
     fn share(&self, _circuit: CircuitId, _token: u64, _located: &Located) -> Result<(), NoBuffer> {
         Err(NoBuffer::Never)
@@ -377,11 +380,21 @@ impl End {
         self.generations.newest().slices.outbound.store_u32(STATE, STATE_GONE);
     }
 
-    /// Breaks the stream off: `errno` is told once.
-    pub fn break_off(&self, errno: i32) {
+    /// Breaks the stream off, as the far side or the kernel has it: `errno` is told once. Returns whether it was not yet.
+    pub fn break_off(&self, errno: i32) -> bool {
         let status = &self.shared.status;
-        if status.reset.swap(1, Relaxed) == 0 {
+        let first = status.reset.swap(1, Relaxed) == 0;
+        if first {
             status.error.store(errno.unsigned_abs(), Relaxed);
+        }
+        first
+    }
+
+    /// Breaks the stream off for a reason of our own, `why`, and has the far side reset: it would wait for ever.
+    #[cold]
+    pub fn give_up(&self, why: &str) {
+        if self.break_off(libc::ECONNRESET) {
+            self.daemon.broken_off(self.circuit, self.token, why);
         }
     }
 
@@ -417,7 +430,7 @@ impl End {
     #[cold]
     fn note_failure(&self, failure: &Failure) {
         if failure.is_violation() {
-            self.break_off(libc::ECONNRESET);
+            self.give_up(&failure.to_string());
             self.shared.status.rx.store(Direction::Aborted as u32, Relaxed);
             self.shared.status.tx.store(Direction::Aborted as u32, Relaxed);
         }

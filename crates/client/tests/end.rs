@@ -19,6 +19,11 @@ const RING_MAX: u64 = 1 << 20;
 #[derive(Debug)]
 struct Alone;
 
+thread_local! {
+    /// What was told of this thread's ends that were broken off.
+    static BROKEN_OFF: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
 impl Daemon for Alone {
     fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
         Err(NoNext::Never)
@@ -26,6 +31,11 @@ impl Daemon for Alone {
 
     fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         true
+    }
+
+    fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
+        assert_eq!((circuit, token), (CircuitId(1), 2));
+        BROKEN_OFF.with_borrow_mut(|told| told.push(why.to_owned()));
     }
 }
 
@@ -310,6 +320,11 @@ fn lies_of_the_peer_reset_the_stream_and_nothing_else() {
     while send(&pair.server, &[0; 60_000]).is_ok() {}
     assert!(matches!(send(&pair.server, b"x"), Err(Failure::Reset)));
     assert!(pair.server.ready(TID).error);
+    let told = BROKEN_OFF.take();
+    assert!(
+        matches!(&told[..], [why] if why.contains("credit")),
+        "the far side is to hear of it, once: {told:?}"
+    );
 
     let pair = self::pair();
     pair.server.refresh(TID);
@@ -319,6 +334,7 @@ fn lies_of_the_peer_reset_the_stream_and_nothing_else() {
     pair.forged.store_u64(at, crosslane_wire::record::mark(10, position));
     assert!(matches!(receive(&pair.server, 10), Err(Failure::Violation(_))));
     assert_eq!(receive(&pair.server, 10), Err(Failure::Reset));
+    assert_eq!(BROKEN_OFF.take().len(), 1);
 }
 
 #[test]

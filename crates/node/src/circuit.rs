@@ -71,13 +71,17 @@ impl Host {
         }
     }
 
-    /// A program says that the far end of its circuit broke the protocol. A wrong token changes nothing.
+    /// A program has broken its end off: the far end hears of it. A wrong token changes nothing.
     pub fn violated(&mut self, circuit: CircuitId, token: u64, text: &str) {
-        let Some(parts) = self.parts.get(&circuit).filter(|parts| parts.token == token) else { return };
+        let (Some(parts), Some(end)) = (self.parts.get(&circuit), self.circuits.get(circuit)) else { return };
+        if parts.token != token || matches!(end.state, State::Closing(_)) {
+            return;
+        }
         self.counters.violations += 1;
-        let tuple = self.circuits.get(circuit).map(|end| end.tuple.to_string());
+        let tuple = end.tuple.to_string();
         let why: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
-        tracing::warn!(uid = parts.uid, %circuit, tuple, program = %parts.program, %why, "stream broken off: far end broke the protocol");
+        tracing::warn!(uid = parts.uid, %circuit, tuple, program = %parts.program, %why, "stream broken off");
+        self.close_end(circuit, true);
     }
 
     /// Breaks off ends that no listener will ever accept.

@@ -59,6 +59,25 @@ fn a_circuit_between_two_hosts() {
 }
 
 #[test]
+fn a_stream_that_one_end_breaks_off_is_over_for_the_other_at_once() {
+    let lab = Lab::pair();
+    let joined = join(&lab);
+    let Circuit { id: circuit, token, .. } = joined.ends.0;
+    let broken = |token| Request::Violated { circuit, token, text: "of no use".to_owned() };
+    joined.client.tell(&broken(token + 1), &[]);
+    assert_eq!(lab.status(1)["counters"]["violations"], 0);
+    assert_eq!(joined.server.life(&joined.ends.1), LIFE_ALIVE, "a wrong token breaks nothing off");
+    // Said twice, it is counted once; the programs keep their sockets and wait.
+    joined.client.tell(&broken(token), &[]);
+    joined.client.tell(&broken(token), &[]);
+    until("the far end hears of it", || (joined.server.life(&joined.ends.1) != LIFE_ALIVE).then_some(()));
+    assert_eq!(lab.status(1)["counters"]["violations"], 1);
+    joined.server.close(&joined.ends.1, false);
+    lab.wait_idle(1);
+    lab.wait_idle(2);
+}
+
+#[test]
 fn refusals_have_reasons_and_leave_nothing() {
     let lab = Lab::pair();
     let mut client = Client::hello(&lab.control(1), "client");

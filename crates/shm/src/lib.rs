@@ -26,6 +26,8 @@ pub mod remote;
 pub mod ring;
 pub mod signals;
 pub mod state;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod steps;
 pub mod wait;
 pub mod wake;
 

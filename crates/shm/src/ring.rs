@@ -20,6 +20,7 @@ mod cursor;
 mod open;
 mod producer;
 mod room;
+mod unfinished;
 
 pub use consumer::{Consumer, Head};
 pub use credit::{Credits, Duplex};

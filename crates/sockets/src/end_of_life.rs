@@ -48,11 +48,6 @@ pub fn give_up(held: &Held) {
     table::release(held);
 }
 
-/// The peer broke the protocol: the daemon logs it and ends the circuit.
-pub fn violated(held: &Held, text: String) {
-    process::tell(&Request::Violated { circuit: held.circuit(), token: held.token(), text });
-}
-
 /// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: not yet, since another process keeps the lock or
 /// the stream moves.
 pub fn end_sending(held: &Held) -> bool {

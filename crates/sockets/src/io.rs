@@ -301,10 +301,6 @@ fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>)
 }
 
 fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
-    if done > 0 && failure.is_violation() {
-        // The next call fails; who was to blame is told now.
-        end_of_life::violated(end, failure.to_string());
-    }
     match failure {
         _ if done > 0 => Outcome::Bytes(done),
         Failure::Tcp => Outcome::Kernel,
@@ -338,9 +334,9 @@ pub fn receive_failed(end: &Held, failure: Failure) -> Outcome {
     }
 }
 
-/// The far side broke the protocol: the daemon is told, the program sees a reset.
+/// The far side broke the protocol: the program sees a reset.
 fn violated(end: &Held, failure: Failure) -> Outcome {
-    end_of_life::violated(end, failure.to_string());
+    end.give_up(&failure.to_string());
     Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
 }
 

@@ -29,6 +29,10 @@ impl Daemon for BySession {
         process::tell(&Request::Ring { circuit, token, waiter })
     }
 
+    fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
+        process::tell(&Request::Violated { circuit, token, text: why.to_owned() });
+    }
+
     fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), NoBuffer> {
         if process::is_reentered() {
             return Err(NoBuffer::Later);

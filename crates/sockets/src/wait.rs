@@ -139,7 +139,7 @@ pub fn quiet_news(fd: c_int, end: &Held, news: PollFlags) {
     if news.contains(PollFlags::ERR) {
         match crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
             Some(0) | None => {}
-            Some(errno) => end.break_off(errno),
+            Some(errno) => drop(end.break_off(errno)),
         }
     }
     if news.intersects(PollFlags::RDHUP | PollFlags::HUP) {
@@ -368,7 +368,6 @@ fn stray_bytes(fd: c_int, end: &Held) {
     let known = unsafe { real::ioctl(fd, libc::FIONREAD, (&raw mut count).cast()) } == 0;
     if known && count > 0 {
         let text = format!("{count} stray bytes on the quiet connection: written past the library");
-        crate::end_of_life::violated(end, text);
-        end.break_off(libc::ECONNRESET);
+        end.give_up(&text);
     }
 }

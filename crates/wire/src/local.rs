@@ -104,13 +104,14 @@ pub enum Request {
         /// Whether it was broken off rather than closed in order.
         abort: bool,
     },
-    /// The far end broke the protocol and this end was broken off; to be logged. No answer.
+    /// This end was broken off, since the far end broke the protocol or its own state is of no use any more: to be logged, and
+    /// the far end is to be reset. No answer.
     Violated {
         /// The end.
         circuit: CircuitId,
         /// The key that came with it, as proof.
         token: u64,
-        /// What it did.
+        /// Why.
         text: String,
     },
     /// Asks for a wake event. Answer: [`Reply::Waiter`].

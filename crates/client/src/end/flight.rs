@@ -45,6 +45,9 @@ impl End {
         if self.is_under_way(way) {
             return Ok(None);
         }
+        if way == Way::Out {
+            self.finish_for_others();
+        }
         let (generation, rung) = match way {
             Way::Out if self.may_fly_out(tid)? => (self.generations.tx(), &self.shared.sending.rung),
             Way::In if self.may_fly_in(tid)? => (self.generations.rx(), &self.shared.receiving.rung),

@@ -100,8 +100,7 @@ impl End {
         if !lives {
             return Ok(());
         }
-        let sending = &self.shared.sending.lock;
-        let guard = if has == Has::Sending { None } else { sending.try_lock(tid) };
+        let guard = if has == Has::Sending { None } else { self.try_lock_sending(tid) };
         if guard.is_some() || has == Has::Sending {
             self.guarded(self.advance_sending(None))?;
         }
@@ -122,7 +121,7 @@ impl End {
                 Ok(next) if next.slices.generation > last.number() => drop(last.append(Member::of(next))),
                 Err(NoNext::Reentered) => return Err(Failure::Reentered),
                 Ok(_) | Err(NoNext::Never) => {
-                    self.break_off(libc::ECONNRESET);
+                    self.give_up("no other circuit can be had");
                     return Err(Failure::Reset);
                 }
             }

@@ -242,7 +242,7 @@ impl End {
             Handed::Fault { bytes: 0 } => Err(Failure::Fault),
             Handed::Fault { bytes } => Ok(bytes),
             Handed::Lost => {
-                self.break_off(libc::ECONNRESET);
+                self.give_up("the offload engine was lost");
                 Err(Failure::Reset)
             }
         }

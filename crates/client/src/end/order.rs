@@ -14,6 +14,7 @@ use super::{End, Failure, note};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crosslane_shm::lock::{Lock, NotTaken, SharedGuard, SharedLock, forget_busy};
+use crosslane_shm::ring::Violation;
 use std::time::{Duration, Instant};
 
 /// Most bytes that are copied with a shared lock held, and one record, or one piece of announced memory, more.
@@ -88,6 +89,7 @@ impl End {
     pub(super) fn lock_sending(&self, tid: u32) -> Result<Sending<'_>, NotTaken> {
         let sending = &self.shared.sending;
         let taken = take(&sending.lock, &self.orders.sending, tid).inspect_err(|_| note(&sending.blocked))?;
+        self.finish_for_others();
         Ok(Sending { _taken: taken, _then: EndAsTold { end: self, tid } })
     }
 
@@ -95,7 +97,37 @@ impl End {
     pub(super) fn lock_sending_on(&self, tid: u32) -> Result<Sending<'_>, NotTaken> {
         let sending = &self.shared.sending;
         let taken = sending.lock.lock(tid).inspect_err(|_| note(&sending.blocked))?;
+        self.finish_for_others();
         Ok(Sending { _taken: taken, _then: EndAsTold { end: self, tid } })
+    }
+
+    /// The lock of sending, if it is free.
+    pub(super) fn try_lock_sending(&self, tid: u32) -> Option<SharedGuard<'_>> {
+        let taken = self.shared.sending.lock.try_lock(tid);
+        if taken.is_some() {
+            self.finish_for_others();
+        }
+        taken
+    }
+
+    /// With the lock of sending: one who had it before may have been killed in the middle of a record.
+    #[inline(always)]
+    pub(super) fn finish_for_others(&self) {
+        if self.shared.producer.is_unfinished() {
+            self.finish_record();
+        }
+    }
+
+    #[cold]
+    fn finish_record(&self) {
+        let (producer, tx) = (&self.shared.producer, self.generations.tx());
+        // The slices of another ring may be nowhere any more, and whether the record counted there nobody can tell.
+        let finished = if producer.generation() == tx.number() {
+            producer.finish(&tx.slices.outbound)
+        } else {
+            Err(Violation::state("a record of another ring"))
+        };
+        let _ = self.guarded(finished.map_err(Failure::from));
     }
 
     /// The same for a call that cannot end before it had the lock, since the far side may read its memory: see [`KEPT`].
@@ -116,7 +148,7 @@ impl End {
                 outcome => return outcome.map_err(Failure::from),
             }
             if since.get_or_insert_with(Instant::now).elapsed() > KEPT {
-                self.break_off(libc::ECONNRESET);
+                self.give_up("a process that shares the stream keeps it locked");
             }
             if self.shared.status.reset.load(Relaxed) != 0 {
                 return Err(Failure::Reset);

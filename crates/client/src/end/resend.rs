@@ -152,7 +152,7 @@ impl End {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(5));
         }
-        self.break_off(libc::ECONNRESET);
+        self.give_up("the stream moves for too long");
         Err(Failure::Reset)
     }
 }

@@ -146,7 +146,7 @@ impl End {
     /// one does it.
     #[cold]
     pub(super) fn end_as_told(&self, tid: u32) {
-        let Some(_guard) = self.shared.sending.lock.try_lock(tid) else { return };
+        let Some(_guard) = self.try_lock_sending(tid) else { return };
         self.ring_surely();
         let wake = match self.turn_now(tid, Kind::DisConn) {
             Err(Failure::WouldBlock | Failure::Reentered) => return,

@@ -85,7 +85,7 @@ impl End {
                 Action::Await(word) => {
                     loaded = offset(word).map_or(0, |at| slices.inbound.load_u64(at));
                     if !awaited.pause() || self.dead().is_some() || self.gone() {
-                        self.break_off(libc::ECONNRESET);
+                        self.give_up("the far side does not answer of its memory");
                         return Err(Failure::Reset);
                     }
                 }

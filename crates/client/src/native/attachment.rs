@@ -223,6 +223,10 @@ impl Daemon for Attachment {
         self.link().session.tell(&Request::Ring { circuit, token, waiter }).is_ok()
     }
 
+    fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
+        self.tell(&Request::Violated { circuit, token, text: why.to_owned() });
+    }
+
     fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), NoBuffer> {
         self.request(|session| session.share(circuit, token, located)).map_err(|_| NoBuffer::Never)
     }

@@ -315,7 +315,7 @@ impl Stream {
             | Failure::OutOfOrder(_)
             | Failure::Lie(_)
             | Failure::Discontinued { .. } => {
-                self.violated(&failure.to_string());
+                self.end.give_up(&failure.to_string());
                 Error::Violated(failure.to_string())
             }
             Failure::Fault => Error::Broken(Errno::FAULT),
@@ -328,10 +328,9 @@ impl Stream {
         }
     }
 
-    /// The far end broke the protocol: the daemon logs it and ends the circuit.
+    /// The far end broke the protocol that is spoken on the stream.
     pub(crate) fn violated(&self, text: &str) {
-        let (circuit, token) = (self.end.circuit(), self.end.token());
-        self.attachment.tell(&Request::Violated { circuit, token, text: text.to_owned() });
+        self.end.give_up(text);
     }
 }
 

@@ -245,39 +245,24 @@ pub(super) fn start_of(tid: u32) -> Option<u32> {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use core::arch::asm;
-    use core::sync::atomic::AtomicU32;
-    use std::sync::OnceLock;
-
-    /// What the handler takes behind instruction number [`MOMENT`].
-    static INNER: OnceLock<SharedLock> = OnceLock::new();
-    static MOMENT: AtomicU32 = AtomicU32::new(0);
-    static STEPS: AtomicU32 = AtomicU32::new(0);
+    use crate::steps::at_each_instruction;
 
     fn own() -> u32 {
         rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
     }
 
-    extern "C" fn takes_a_lock(_: libc::c_int) {
-        if STEPS.fetch_add(1, Relaxed) == MOMENT.load(Relaxed) {
-            drop(INNER.get().map(|lock| lock.lock(own())));
-        }
-    }
-
-    /// Does `work` with a SIGTRAP behind each instruction of this thread, the handler of which takes a lock at that moment, and
-    /// again for each moment. `check` looks at what is left.
+    /// Does `work` and, behind one of its instructions, takes a lock in a signal handler; again for each instruction. `check`
+    /// looks at what is left.
     fn at_each_moment(work: impl Fn(), check: impl Fn()) {
+        let inner = SharedLock::default();
         for moment in 0.. {
-            MOMENT.store(moment, Relaxed);
-            STEPS.store(0, Relaxed);
-            // SAFETY: sets the trap flag; the handler is installed, and runs without.
-            unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
-            work();
-            // SAFETY: clears it again.
-            unsafe { asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
+            let steps = at_each_instruction(&work, &|step| {
+                if step == moment {
+                    drop(inner.lock(own()));
+                }
+            });
             check();
-            if STEPS.load(Relaxed) <= moment {
-                assert!(moment > 20, "too few instructions for a lock");
+            if steps <= moment {
                 return;
             }
         }
@@ -294,13 +279,6 @@ mod tests {
 
     #[test]
     fn a_handler_that_takes_a_lock_at_any_instruction_leaves_nothing_behind() {
-        // SAFETY: all-zero bytes are a valid action; no other test of this process uses the signal.
-        unsafe {
-            let mut action: libc::sigaction = core::mem::zeroed();
-            action.sa_sigaction = takes_a_lock as extern "C" fn(libc::c_int) as usize;
-            assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, null_mut()), 0);
-        }
-        INNER.get_or_init(SharedLock::default);
         let (one, other, tid) = (SharedLock::default(), SharedLock::default(), own());
         let nothing_is_left = || assert_eq!(told(), (null_mut(), null()));
         at_each_moment(|| drop(one.lock(tid)), nothing_is_left);

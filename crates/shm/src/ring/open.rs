@@ -7,10 +7,11 @@
 //! that only says whether appending pays.
 
 use super::producer::NO_STAMP;
+use super::unfinished::Begin;
 use super::{Consumer, Credits, Producer, Violation, place};
 use crate::account::{self, Function};
 use crate::{Load, Store};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use crosslane_wire::record::{HEADER, Header, Kind, LONGEST_OPEN, closed, is_open, length, span};
 use crosslane_wire::slice::LINE;
 
@@ -50,20 +51,31 @@ impl Producer {
         if more > 0 && self.room(credits, wanted)? < wanted {
             return Ok(false);
         }
-        let start = place(ring.len(), offset.wrapping_sub(span(before)), span(after))?;
+        let begin = self.begin_of_open(word);
+        let start = place(ring.len(), begin.offset, span(after))?;
         {
             let _span = account::is_on().then(|| account::sending(Function::CopyIn));
             ring.write(start + usize::try_from(HEADER + before).unwrap_or(0), bytes);
         }
-        // Our own state first: whoever takes over from a sender that is killed here goes on behind these bytes.
         let word = word.wrapping_add(count);
-        self.open.store(word, Relaxed);
-        self.units.store(self.units().wrapping_add(count), Relaxed);
-        self.position.store(self.position().wrapping_add(more), Release);
-        self.offset.store(offset.wrapping_add(more), Relaxed);
+        self.note.take(begin, word);
         ring.store_fence();
         ring.store_u64(start + 8, word);
+        self.pass(Header::from_word(word, span(after))?, begin);
+        self.open.store(word, Relaxed);
+        self.note.take_back();
         Ok(true)
+    }
+
+    /// Where the open record begins, whose word is `word`.
+    fn begin_of_open(&self, word: u64) -> Begin {
+        let taken = span(length(word));
+        Begin {
+            position: self.position().wrapping_sub(taken),
+            offset: self.offset.load(Relaxed).wrapping_sub(taken),
+            units: self.units().wrapping_sub(length(word)),
+            cap: self.cap(),
+        }
     }
 
     /// Nothing more is appended to the last record: before the next one, and before bytes that go by another way than the
@@ -78,10 +90,12 @@ impl Producer {
 
     #[cold]
     fn close_open(&self, ring: &impl Store, word: u64) -> Result<(), Violation> {
-        let taken = span(length(word));
-        let start = place(ring.len(), self.offset.load(Relaxed).wrapping_sub(taken), taken)?;
+        let begin = self.begin_of_open(word);
+        let start = place(ring.len(), begin.offset, span(length(word)))?;
+        self.note.take(begin, closed(word));
         ring.store_u64(start + 8, closed(word));
         self.open.store(0, Relaxed);
+        self.note.take_back();
         Ok(())
     }
 }

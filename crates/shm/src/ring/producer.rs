@@ -1,6 +1,7 @@
 //! The end that writes records.
 
 use super::open::GATHERED;
+use super::unfinished::{Begin, Note};
 use super::{Credits, Violation, place};
 use crate::account::{self, Function};
 use crate::{Inbound, Outbound, Store, clock};
@@ -8,8 +9,8 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
-    FLAG_CREDIT, FLAG_GROW, FLAG_OPEN, Header, Kind, MAX_PACKET, MAX_PAYLOAD, mark, payload_at, payload_of,
-    span, stamped, units,
+    FLAG_CREDIT, FLAG_GROW, FLAG_OPEN, Header, Kind, MAX_PACKET, MAX_PAYLOAD, payload_at, payload_of, span,
+    stamped,
 };
 use crosslane_wire::slice::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
@@ -26,9 +27,6 @@ pub const ANNOUNCED: usize = 968;
 pub(super) const CONTENT: u32 = 0;
 pub(super) const FULL: u32 = 1;
 pub(super) const PRESSED: u32 = 2;
-
-/// In an offset: a record is being shown to the receiver, and the state does not say so yet.
-const TORN: u64 = 1;
 
 /// What records are stamped with: nothing, the time when they are written, else this stamp.
 pub(super) const NO_STAMP: u32 = 0;
@@ -70,9 +68,10 @@ pub struct Producer {
     pub(super) rides: AtomicU64,
     /// Which of the stream's rings this is.
     pub(super) generation: AtomicU32,
+    pub(super) note: Note,
 }
 
-const _: () = assert!(size_of::<Producer>() == 128);
+const _: () = assert!(size_of::<Producer>() == 192);
 
 impl Producer {
     /// Begins a new ring with mark key `key`, `cap` bytes of which are used at first, `ring_max` at most (powers of
@@ -84,6 +83,7 @@ impl Producer {
 
     /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were sent.
     pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
+        self.note.take_back();
         for (word, value) in [
             (&self.position, 0),
             (&self.offset, 0),
@@ -420,44 +420,51 @@ impl Producer {
         grow: bool,
         fill: impl FnOnce(usize),
     ) -> Result<(), Violation> {
-        let (offset, cap, position) = (self.offset.load(Relaxed), self.cap(), self.position());
-        let at = place(ring.len(), offset, header.span())?;
-        let (end, after) = (offset.wrapping_add(header.span()), position.wrapping_add(header.span()));
-        let mut next = if end == cap { 0 } else { end };
+        let begin = self.begin();
+        let at = place(ring.len(), begin.offset, header.span())?;
         if grow {
             header.flags |= FLAG_GROW;
-            next = cap;
-            self.cap.store(cap.wrapping_mul(2), Relaxed);
-            if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {
-                self.barrier.store(after, Relaxed);
-            }
-            self.demand.store(CONTENT, Relaxed);
         }
         self.close(ring)?;
+        fill(at + usize::try_from(header.payload_at()).unwrap_or(0));
         if credits.is_offered() {
+            let after = begin.position.wrapping_add(header.span());
             self.load_credit(ring, credits, &mut header, (at, after));
         }
-        fill(at + usize::try_from(header.payload_at()).unwrap_or(0));
         let word = header.to_word();
         let word = match self.stamping.load(Relaxed) {
             NO_STAMP => word,
             OWN_TIME => stamped(word, clock::now()),
             stamp => stamped(word, stamp.into()),
         };
-        // Whoever takes over from a sender that is killed from here on finds no line's offset, and ends the stream: nobody
-        // could tell whether the record is there. Not between the two stores behind it: a receiver that looks at their line
-        // all the time would take it away in between.
-        self.offset.store(offset | TORN, Relaxed);
-        ring.store_u64(at + 8, word);
-        ring.store_fence();
-        ring.store_u64(at, mark(self.key.load(Relaxed), position));
-        let sent = self.units().wrapping_add(units(header.kind, header.len));
-        self.units.store(sent, Relaxed);
+        // Not between the stores to the ring: a receiver that looks at their line all the time would take it away in between.
+        self.note.take(begin, word);
+        self.show(ring, at, word, begin.position);
+        self.pass(header, begin);
         if header.is_open() {
             self.open.store(word, Relaxed);
         }
-        self.position.store(after, Release);
-        self.offset.store(next, Release);
+        self.note.take_back();
         Ok(())
+    }
+
+    /// Where the next record begins.
+    #[inline(always)]
+    fn begin(&self) -> Begin {
+        Begin {
+            position: self.position(),
+            offset: self.offset.load(Relaxed),
+            units: self.units(),
+            cap: self.cap(),
+        }
+    }
+
+    /// The ring is twice as long behind a record that ends at place `end` and position `after`.
+    pub(super) fn lengthen(&self, cap: u64, end: u64, after: u64) {
+        self.cap.store(cap.wrapping_mul(2), Relaxed);
+        if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {
+            self.barrier.store(after, Relaxed);
+        }
+        self.demand.store(CONTENT, Relaxed);
     }
 }

@@ -325,7 +325,7 @@ impl End {
         let result = self.shared.zcopy.result(open.what.sequence).swap(0, Relaxed);
         let Some(fetched) = bytes_of(result, open.what.sequence) else {
             // The stream was lost, or somebody asked for it before.
-            self.break_off(libc::ECONNRESET);
+            self.give_up("what was fetched of announced memory is not known");
             return Err(Failure::Reset);
         };
         if fetched > open.what.len {

@@ -158,7 +158,7 @@ impl End {
                 Standing::Moving => std::thread::sleep(Duration::from_micros(100)),
             }
         }
-        self.break_off(libc::ECONNRESET);
+        self.give_up("the stream moves for too long");
         Err(Failure::Reset)
     }
 

@@ -173,8 +173,7 @@ impl Stream {
         self.end.refresh(tid());
         let count = rustix::io::ioctl_fionread(&self.quiet).unwrap_or(0);
         if self.end.rx() != Direction::Tcp && count > 0 {
-            self.violated(&format!("{count} stray bytes on the quiet connection"));
-            self.end.break_off(libc::ECONNRESET);
+            self.end.give_up(&format!("{count} stray bytes on the quiet connection"));
         }
     }
 

@@ -1,0 +1,348 @@
+//! What a sender leaves that is killed in the middle of showing a record: whoever takes the lock over from it finishes that.
+//!
+//! Just before a record shows, the sender notes its word and where it begins, and takes the note back when its own state is
+//! behind the record. Everything in between follows from the note and can be done twice: the receiver may have taken the
+//! record already, but nobody else has sent since. A sender that is killed earlier has sent nothing of it.
+//!
+//! The one who was killed may have done its stores up to any of them, in the order of its program: so nothing but the compiler
+//! is to be kept from changing that order.
+
+use super::{Producer, Violation, place};
+use crate::Store;
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU64, compiler_fence};
+use crosslane_wire::record::{FLAG_GROW, Header, mark, units};
+
+/// A record that is being shown; in the state of the producing end.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct Note {
+    /// Its word; 0: there is none.
+    word: AtomicU64,
+    position: AtomicU64,
+    offset: AtomicU64,
+    units: AtomicU64,
+    /// Bytes of the ring in use before it.
+    cap: AtomicU64,
+}
+
+/// Where a record begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begin {
+    /// Bytes of ring ever used before it.
+    pub(super) position: u64,
+    /// Its place in the ring.
+    pub(super) offset: u64,
+    /// Units of the stream before it.
+    pub(super) units: u64,
+    /// Bytes of the ring in use before it.
+    pub(super) cap: u64,
+}
+
+impl Note {
+    #[inline(always)]
+    pub(super) fn take(&self, begin: Begin, word: u64) {
+        self.position.store(begin.position, Relaxed);
+        self.offset.store(begin.offset, Relaxed);
+        self.units.store(begin.units, Relaxed);
+        self.cap.store(begin.cap, Relaxed);
+        compiler_fence(SeqCst);
+        self.word.store(word, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    #[inline(always)]
+    pub(super) fn take_back(&self) {
+        compiler_fence(SeqCst);
+        self.word.store(0, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    fn begin(&self) -> Begin {
+        let [position, offset, units, cap] =
+            [&self.position, &self.offset, &self.units, &self.cap].map(|word| word.load(Relaxed));
+        Begin { position, offset, units, cap }
+    }
+}
+
+impl Producer {
+    /// Whether a sender was killed in the middle of showing a record. With the lock.
+    #[inline(always)]
+    pub fn is_unfinished(&self) -> bool {
+        self.note.word.load(Relaxed) != 0
+    }
+
+    /// With the lock: shows what a sender that was killed was about to show, if there is anything. `ring` is the one that is
+    /// filled.
+    #[cold]
+    pub fn finish(&self, ring: &impl Store) -> Result<(), Violation> {
+        let (word, begin) = (self.note.word.load(Relaxed), self.note.begin());
+        if word == 0 {
+            return Ok(());
+        }
+        // Whoever has the end may have written anything there.
+        let header = Header::from_word(word, begin.cap.saturating_sub(begin.offset))?;
+        let at = place(ring.len(), begin.offset, header.span())?;
+        self.show(ring, at, word, begin.position);
+        self.pass(header, begin);
+        self.open.store(if header.is_open() { word } else { 0 }, Relaxed);
+        self.note.take_back();
+        Ok(())
+    }
+
+    /// Stores word and mark of a record whose payload lies there, in that order (law 4).
+    #[inline(always)]
+    pub(super) fn show(&self, ring: &impl Store, at: usize, word: u64, position: u64) {
+        ring.store_u64(at + 8, word);
+        ring.store_fence();
+        ring.store_u64(at, mark(self.key.load(Relaxed), position));
+        compiler_fence(SeqCst);
+    }
+
+    /// Goes on behind a record that shows.
+    #[inline(always)]
+    pub(super) fn pass(&self, header: Header, begin: Begin) {
+        let (end, after) =
+            (begin.offset.wrapping_add(header.span()), begin.position.wrapping_add(header.span()));
+        let mut next = if end == begin.cap { 0 } else { end };
+        if header.flags & FLAG_GROW != 0 {
+            next = begin.cap;
+            self.lengthen(begin.cap, end, after);
+        }
+        self.units.store(begin.units.wrapping_add(units(header.kind, header.len)), Relaxed);
+        self.position.store(after, Release);
+        self.offset.store(next, Release);
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::Load;
+    use crate::ring::{Consumer, Credits, EASY};
+    use crate::steps::at_each_instruction;
+    use crosslane_wire::record::{Kind, payload_of};
+    use crosslane_wire::slice::{LINE, RING};
+    use std::cell::RefCell;
+
+    const CAP: u64 = 4096;
+    const MAX: u64 = 2 * CAP;
+    const KEY: u64 = 4711;
+
+    /// A slice of which each aligned word is stored at once.
+    struct Memory(Vec<AtomicU64>);
+
+    impl Store for Memory {
+        fn len(&self) -> usize {
+            self.0.len() * 8
+        }
+
+        fn store_u32(&self, _: usize, _: u32) {
+            unreachable!("not by the ring");
+        }
+
+        fn store_u64(&self, offset: usize, value: u64) {
+            self.0[offset / 8].store(value, Relaxed);
+        }
+
+        fn write(&self, offset: usize, source: &[u8]) {
+            for (at, byte) in (offset..).zip(source) {
+                let (word, shift) = (&self.0[at / 8], at % 8 * 8);
+                let others = word.load(Relaxed) & !(0xff << shift);
+                word.store(others | u64::from(*byte) << shift, Relaxed);
+            }
+        }
+
+        fn store_fence(&self) {}
+
+        fn fence(&self) {}
+    }
+
+    impl Load for Memory {
+        fn len(&self) -> usize {
+            Store::len(self)
+        }
+
+        fn load_u32(&self, _: usize) -> u32 {
+            unreachable!("not by the ring");
+        }
+
+        fn load_u64(&self, offset: usize) -> u64 {
+            self.0[offset / 8].load(Relaxed)
+        }
+
+        fn read(&self, offset: usize, target: &mut [u8]) {
+            for (at, byte) in (offset..).zip(target) {
+                *byte = self.0[at / 8].load(Relaxed).to_le_bytes()[at % 8];
+            }
+        }
+    }
+
+    /// The receiver has given so much credit; awake or not.
+    struct Given {
+        credit: u64,
+        awake: bool,
+    }
+
+    impl Credits for Given {
+        fn stored(&self) -> u64 {
+            self.credit
+        }
+
+        fn gathers(&self) -> bool {
+            self.awake
+        }
+    }
+
+    struct Pair {
+        ring: Memory,
+        back: Memory,
+        producer: Producer,
+        consumer: Consumer,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            let memory = |len: u64| Memory((0..len / 8).map(|_| AtomicU64::new(0)).collect());
+            let (ring, back) = (memory(RING as u64 + MAX), memory(RING as u64));
+            let (producer, consumer) = (Producer::default(), Consumer::default());
+            producer.reset(CAP, MAX, KEY);
+            consumer.reset(CAP, MAX, KEY);
+            Self { ring, back, producer, consumer }
+        }
+
+        /// What is left when the sender of `other` is killed at this moment.
+        fn copy(&self, other: &Self) {
+            for (to, from) in self.ring.0.iter().zip(&other.ring.0) {
+                to.store(from.load(Relaxed), Relaxed);
+            }
+            // SAFETY: plain memory that nobody else uses; this thread is in the middle of a change of `other`, which is the point.
+            unsafe {
+                (&raw const self.producer)
+                    .cast_mut()
+                    .cast::<u8>()
+                    .copy_from((&raw const other.producer).cast(), size_of::<Producer>());
+                (&raw const self.consumer)
+                    .cast_mut()
+                    .cast::<u8>()
+                    .copy_from((&raw const other.consumer).cast(), size_of::<Consumer>());
+            }
+        }
+
+        fn push(&self, given: &Given, bytes: &[u8]) -> usize {
+            self.producer.push(&self.ring, given, Kind::Data, bytes, 0).unwrap()
+        }
+
+        /// Takes all that shows, behind what `into` has.
+        fn drain(&self, into: &mut Vec<u8>) {
+            let mut bytes = [0; 512];
+            while let Some(head) = self.consumer.head(&self.ring).unwrap() {
+                if head.kind == Kind::Filler {
+                    self.consumer.consume().unwrap();
+                    continue;
+                }
+                assert_eq!(head.kind, Kind::Data);
+                if head.left == 0 {
+                    break;
+                }
+                let count = self.consumer.take(&self.ring, &mut bytes).unwrap();
+                into.extend_from_slice(&bytes[..count]);
+            }
+            self.consumer.give_credit(&self.back, true);
+        }
+    }
+
+    /// Sends `sent` after `before`, and kills the sender behind each instruction of that: the next one finds all of it, or a
+    /// part that ends where a record does, and what it sends itself comes behind. `taken` bytes of `before` were received.
+    fn killed(before: &[(&[u8], bool)], taken: usize, (sent, awake): (&[u8], bool)) {
+        let pair = Pair::new();
+        let mut expected: Vec<u8> = Vec::new();
+        for (bytes, awake) in before {
+            assert_eq!(pair.push(&Given { credit: 0, awake: *awake }, bytes), bytes.len());
+            expected.extend_from_slice(bytes);
+        }
+        let mut received = vec![0; taken];
+        let mut done = 0;
+        while done < taken {
+            pair.consumer.head(&pair.ring).unwrap().unwrap();
+            done += pair.consumer.take(&pair.ring, &mut received[done..]).unwrap();
+        }
+        pair.consumer.give_credit(&pair.back, true);
+        let given = Given { credit: pair.consumer.position(), awake };
+        let (copy, spoils) = (Pair::new(), RefCell::new(Vec::with_capacity(2 * expected.len() + 1024)));
+        let seen = [0, 1].map(|_| core::cell::Cell::new(0));
+        let look = |_| {
+            for at_once in [false, true] {
+                copy.copy(&pair);
+                let mut got = spoils.borrow_mut();
+                got.clear();
+                got.extend_from_slice(&received);
+                if at_once {
+                    copy.drain(&mut got);
+                }
+                copy.producer.finish(&copy.ring).unwrap();
+                assert!(!copy.producer.is_unfinished());
+                let given =
+                    Given { credit: copy.consumer.position().min(copy.producer.position()), awake: false };
+                assert_eq!(copy.push(&given, b"the next one"), 12);
+                copy.drain(&mut got);
+                let rest = got.strip_prefix(&expected[..]).expect("what was sent before");
+                let rest = rest.strip_suffix(b"the next one").expect("what was sent behind");
+                assert!(sent.starts_with(rest), "{rest:?}");
+                assert_eq!(copy.consumer.units(), got.len() as u64);
+                assert_eq!(
+                    (copy.producer.units(), copy.producer.position()),
+                    (copy.consumer.units(), copy.consumer.position())
+                );
+                seen[0].set(seen[0].get() + u32::from(rest.is_empty()));
+                seen[1].set(seen[1].get() + u32::from(rest == sent));
+            }
+        };
+        at_each_instruction(|| assert_eq!(pair.push(&given, sent), sent.len()), &look);
+        assert!(seen.iter().all(|seen| seen.get() > 0), "killed before and behind it");
+    }
+
+    fn bytes(len: u64) -> Vec<u8> {
+        (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect()
+    }
+
+    #[test]
+    fn whoever_is_killed_behind_any_instruction_of_a_send_leaves_a_ring_to_go_on_with() {
+        const { assert!(CAP < EASY) };
+        killed(&[], 0, (b"one line", false));
+        killed(&[(b"before", false)], 3, (&bytes(200), false));
+        // Its last line, and from the start again.
+        let most = bytes(payload_of(CAP - 4 * LINE));
+        killed(&[(&most, false)], most.len(), (&bytes(payload_of(4 * LINE)), false));
+        killed(&[(&most, false)], most.len(), (&bytes(payload_of(8 * LINE)), false));
+        // It is full, and becomes longer.
+        killed(&[(&most, false)], 0, (&bytes(payload_of(8 * LINE)), false));
+        let less = bytes(payload_of(CAP - 8 * LINE));
+        killed(&[(&less, false)], 0, (&bytes(payload_of(20 * LINE)), false));
+    }
+
+    #[test]
+    fn the_same_of_records_that_are_open() {
+        let behind = bytes(payload_of(CAP * 3 / 4));
+        killed(&[(&behind, false)], 0, (b"open", true));
+        killed(&[(&behind, false), (b"open", true)], 0, (b" for more", true));
+        killed(&[(&behind, false), (b"open", true)], behind.len() + 4, (b" for more", true));
+        killed(&[(&behind, false), (b"open", true)], behind.len() + 2, (&bytes(100), true));
+        killed(&[(&behind, false), (b"open", true)], 0, (&bytes(200), false));
+    }
+
+    #[test]
+    fn a_note_of_somebody_who_lies_is_refused() {
+        let pair = Pair::new();
+        for (begin, word) in [
+            (Begin { position: 0, offset: 0, units: 0, cap: CAP }, u64::MAX),
+            (Begin { position: 0, offset: 7, units: 0, cap: CAP }, 1),
+            (Begin { position: 0, offset: u64::MAX - 63, units: 0, cap: u64::MAX }, 1),
+            (Begin { position: 0, offset: MAX, units: 0, cap: 2 * MAX }, 1),
+            (Begin { position: 0, offset: 0, units: 0, cap: 0 }, 1),
+        ] {
+            pair.producer.note.take(begin, word);
+            assert!(pair.producer.finish(&pair.ring).is_err(), "{begin:?}");
+        }
+    }
+}
