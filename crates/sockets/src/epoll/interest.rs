@@ -31,6 +31,8 @@ pub const ALWAYS: u32 = ERR | HUP;
 pub struct Interest {
     /// The descriptor by which the inner set knows the stream.
     pub(super) quiet: c_int,
+    /// Whether that is a duplicate of our own.
+    pub(super) is_duplicate: bool,
     /// Tells it from others that were in the same place before.
     pub(super) key: u64,
     pub(super) held: Held,
@@ -71,6 +73,7 @@ impl Interest {
         let missed = held.shared().receiving.missed.load(Relaxed);
         Self {
             quiet: fd,
+            is_duplicate: false,
             key,
             held,
             wanted: wanted.events,
@@ -88,6 +91,11 @@ impl Interest {
             armed: None,
             armed_room: false,
         }
+    }
+
+    /// Whether the inner set knows its stream by the program's descriptor `fd`.
+    pub fn goes_by(&self, fd: c_int) -> bool {
+        self.quiet == fd && !self.is_duplicate
     }
 
     /// The place of its stream in the table of ends.

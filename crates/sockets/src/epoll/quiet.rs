@@ -1,14 +1,14 @@
 //! The kernel's part of an interest: what the inner set is asked about the quiet socket, and what it says.
 
 use super::interest::{ALWAYS, ET, HUP, IN, Interest, OUT, PRI, RDHUP, bit};
-use crate::{real, wait};
+use crate::{own, real, wait};
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::event::PollFlags;
-use rustix::fd::RawFd;
+use rustix::fd::{BorrowedFd, RawFd};
 
 /// What the kernel is asked of a quiet socket: an edge for FIN, RST and stray bytes.
 pub const QUIET: u32 = bit(libc::EPOLLIN) | RDHUP | ET;
@@ -17,7 +17,14 @@ impl Interest {
     /// Adds the quiet socket to the inner set.
     pub fn enlist(&mut self, inner: RawFd) -> Result<(), c_int> {
         self.asked = self.registration();
-        self.control(inner, libc::EPOLL_CTL_ADD)
+        match self.control(inner, libc::EPOLL_CTL_ADD) {
+            // An interest of a descriptor that is closed by now goes by this number.
+            Err(libc::EEXIST) => {
+                self.duplicate()?;
+                self.control(inner, libc::EPOLL_CTL_ADD)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Removes the quiet socket from the inner set; and no bell is wanted any more.
@@ -25,16 +32,33 @@ impl Interest {
         if inner >= 0 {
             let _ = self.control(inner, libc::EPOLL_CTL_DEL);
         }
+        self.close_duplicate();
         if let Some(waiter) = waiter {
             self.disarm(waiter);
         }
     }
 
-    /// The program's descriptor goes, another one of the same stream stays.
+    /// The program's descriptor by which the quiet socket is known goes, another one of the same stream stays.
     pub fn rename(&mut self, other: c_int, inner: RawFd) {
         let _ = self.control(inner, libc::EPOLL_CTL_DEL);
         self.quiet = other;
-        let _ = self.control(inner, libc::EPOLL_CTL_ADD);
+        let _ = self.enlist(inner);
+    }
+
+    /// The quiet socket goes by a descriptor of our own from now on. It is closed before the program's last one.
+    fn duplicate(&mut self) -> Result<(), c_int> {
+        // SAFETY: a descriptor of the program's stream, open during this call.
+        let quiet = unsafe { BorrowedFd::borrow_raw(self.quiet) };
+        let copy = rustix::io::fcntl_dupfd_cloexec(quiet, 0).map_err(rustix::io::Errno::raw_os_error)?;
+        self.quiet = own::hide(copy);
+        self.is_duplicate = true;
+        Ok(())
+    }
+
+    fn close_duplicate(&mut self) {
+        if core::mem::take(&mut self.is_duplicate) {
+            own::close(self.quiet);
+        }
     }
 
     /// Something about the stream changed that is not seen in its rings.
@@ -80,7 +104,8 @@ impl Interest {
         let wanted = if self.asleep { 0 } else { self.wanted & (IN | OUT | PRI | RDHUP) };
         let edge = self.wanted & ET;
         if self.is_connecting() {
-            return wanted | edge;
+            // That it is made the kernel tells by room only, whatever is wanted.
+            return if wanted & (IN | RDHUP) != 0 { wanted | OUT | edge } else { wanted | edge };
         }
         let (rx, tx) = (self.held.rx(), self.held.tx());
         if rx != Direction::Tcp && tx != Direction::Tcp {

@@ -291,16 +291,25 @@ impl State {
         }
     }
 
-    /// Another descriptor keeps the stream open: the interest stays, though it cannot be named any more.
+    /// Another descriptor keeps the stream open: the interest of `fd` stays, though it cannot be named any more, unless the
+    /// program has taken it out.
     fn survive(&mut self, fd: c_int, stream: u32) {
-        let Some(place) = self.by_fd.remove(&fd) else { return };
         let inner = self.inner();
+        if let Some(place) = self.by_fd.remove(&fd)
+            && self.places[place].as_ref().is_some_and(Interest::is_out)
+        {
+            self.drop_place(place);
+        }
+        let goes_by = |interest: &&mut Interest| interest.stream() == stream && interest.goes_by(fd);
+        let mut named = self.places.iter_mut().flatten().filter(goes_by).peekable();
+        if named.peek().is_none() {
+            return;
+        }
         let is_other = |&(other, entry): &(c_int, table::Entry)| {
             other != fd && entry.kind == Kind::Stream && entry.index == stream
         };
-        let other = table::entries().find(is_other);
-        if let (Some(interest), Some((other, _))) = (self.places[place].as_mut(), other) {
-            interest.rename(other, inner);
+        if let Some((other, _)) = table::entries().find(is_other) {
+            named.for_each(|interest| interest.rename(other, inner));
         }
     }
 
