@@ -60,6 +60,16 @@ pub fn inherit_buffer(fd: c_int, end: &Held) {
     }
 }
 
+/// After the kernel accepted a time-out for `fd`: a negative one is over at once, though the kernel says afterwards that there
+/// is none. Here it is over in the shortest time that there is.
+pub fn timeout_given(end: &Held, name: c_int, given: libc::timeval) {
+    let status = &end.shared().status;
+    if given.tv_sec < 0 {
+        let word = if name == libc::SO_RCVTIMEO { &status.receive_timeout } else { &status.send_timeout };
+        word.store(1, Relaxed);
+    }
+}
+
 /// After the kernel accepted an option for `fd`.
 pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
     let status = &end.shared().status;

@@ -129,6 +129,10 @@ hook! {
                 Some(Kind::Listener) => deferral::changed(fd, level, name),
                 Some(_) => if let Some(end) = table::stream(fd) {
                     options::changed(fd, &end, level, name);
+                    if level == libc::SOL_SOCKET && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
+                        // SAFETY: the kernel has read it there.
+                        options::timeout_given(&end, name, unsafe { value.cast::<libc::timeval>().read_unaligned() });
+                    }
                 },
                 None => {}
             }

@@ -11,6 +11,7 @@ pub mod memory;
 pub mod raw;
 pub mod receive;
 pub mod send;
+pub mod splice;
 pub mod stdio;
 pub mod transfer;
 pub mod zcopy;
@@ -31,6 +32,14 @@ use std::io::{IoSlice, IoSliceMut};
 
 /// Most buffers of one call, as the kernel has it.
 const IOV_MAX: usize = 1024;
+
+/// Where the memory of programs ends, as the kernel gives it out.
+const MEMORY_END: usize = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 1 << 52 };
+
+/// Whether so many bytes from there on can be a program's; else the kernel says `EFAULT`.
+fn can_be_ours(base: *const core::ffi::c_void, len: usize) -> bool {
+    base.addr().checked_add(len).is_some_and(|end| end <= MEMORY_END)
+}
 
 /// The program's buffers: in its own array, or in a copy without the empty ones that point to nothing.
 enum Buffers<'a, T> {
@@ -71,8 +80,8 @@ fn flags_at(offset: libc::off_t, flags: c_int) -> Option<c_int> {
     }
 }
 
-/// The program's buffers as they come in `iovec`s, or the error number for it: `EINVAL` if there are too many, `EFAULT`
-/// for one that points to nothing.
+/// The program's buffers as they come in `iovec`s, or the error number for it: `EINVAL` if there are too many or one has a
+/// negative length, `EFAULT` for one that points to nothing.
 ///
 /// # Safety
 /// `iov` must be valid for `count` entries, and each entry for loads of its length.
@@ -114,6 +123,12 @@ unsafe fn buffers<'a, T>(
     }
     // SAFETY: the caller's promise.
     let raw = unsafe { core::slice::from_raw_parts(iov, count) };
+    if raw.iter().any(|iov| iov.iov_len > isize::MAX.unsigned_abs()) {
+        return Err(libc::EINVAL);
+    }
+    if raw.iter().any(|iov| !can_be_ours(iov.iov_base, iov.iov_len)) {
+        return Err(libc::EFAULT);
+    }
     if raw.iter().all(|iov| !iov.iov_base.is_null()) {
         return Ok(Buffers::Theirs(iov.cast_mut().cast(), count, core::marker::PhantomData));
     }

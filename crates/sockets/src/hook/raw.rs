@@ -1,6 +1,6 @@
 //! `syscall(2)`: the numbers that would go past the other hooks.
 
-use super::{confinement, connection, descriptor, exec, fork, hook, receive, send, transfer};
+use super::{confinement, connection, descriptor, exec, fork, hook, receive, send, splice, transfer};
 use crate::table::{self, Kind};
 use crate::{epoll, forking, process, real};
 use core::ffi::{c_int, c_long, c_uint};
@@ -49,7 +49,7 @@ unsafe fn whoever(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             libc::SYS_listen => connection::listen(int(a), int(b)).into(),
             libc::SYS_sendfile => transfer::sendfile(int(a), int(b), c as _, size(d)) as c_long,
             libc::SYS_splice => {
-                transfer::splice(int(a), b as _, int(c), d as _, size(e), uint(args[5])) as c_long
+                splice::splice(int(a), b as _, int(c), d as _, size(e), uint(args[5])) as c_long
             }
             libc::SYS_close_range => descriptor::close_range(uint(a), uint(b), int(c)).into(),
             libc::SYS_epoll_create1 => epoll::epoll_create1(int(a)).into(),

@@ -17,6 +17,7 @@ hook! {
         match table::stream(fd) {
             // SAFETY: the program's promise to `read`.
             Some(_) if len == 0 => 0,
+            Some(_) if !super::can_be_ours(buffer, len) => real::fail(libc::EFAULT),
             // SAFETY: as above.
             Some(end) => unsafe { one(fd, &end, buffer, len, 0) }.finish(|| unsafe { real::read(fd, buffer, len) }),
             // SAFETY: as above.
@@ -54,13 +55,17 @@ hook! {
     fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, fromlen: *mut socklen_t) -> ssize_t {
         match table::stream(fd) {
             Some(end) if flags & KERNEL_ONLY == 0 => {
-                if !from.is_null() && !fromlen.is_null() {
-                    // SAFETY: the program's promise to `recvfrom`.
+                // SAFETY: the program's promise to `recvfrom`.
+                let outcome = unsafe { one(fd, &end, buffer, len, flags) };
+                if matches!(outcome, io::Outcome::Bytes(_)) && !from.is_null() {
+                    if fromlen.is_null() {
+                        return real::fail(libc::EFAULT);
+                    }
+                    // SAFETY: as above.
                     unsafe { *fromlen = 0 };
                 }
                 // SAFETY: as above.
-                unsafe { one(fd, &end, buffer, len, flags) }
-                    .finish(|| unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) })
+                outcome.finish(|| unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) })
             }
             // SAFETY: as above.
             _ => unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) },
@@ -141,50 +146,87 @@ hook! {
             return real::fail(libc::EFAULT);
         }
         // SAFETY: as above.
-        let deadline = unsafe { timeout.as_ref() }.map(|timeout| Instant::now() + duration(timeout));
-        let mut flags = flags;
-        for done in 0..count.min(1024) {
-            // SAFETY: in range of the program's array.
-            let entry = unsafe { &mut *messages.add(done as usize) };
+        let timeout = unsafe { timeout.as_mut() };
+        let deadline = match timeout.as_deref().map(duration) {
+            Some(None) => return real::fail(libc::EINVAL),
+            limit => limit.flatten().map(|time| Instant::now() + time),
+        };
+        let outcome = each_message(messages, count.min(1024), flags, deadline, |message, flags| {
             // SAFETY: the program's promise to `recvmmsg`.
-            let received = unsafe { message_in(fd, &end, &raw mut entry.msg_hdr, flags & !libc::MSG_WAITFORONE) };
-            let Ok(received) = c_uint::try_from(received) else {
-                return if done > 0 { c_int::try_from(done).unwrap_or(c_int::MAX) } else { -1 };
-            };
-            entry.msg_len = received;
-            if flags & libc::MSG_WAITFORONE != 0 {
-                flags |= libc::MSG_DONTWAIT;
-            }
-            if received == 0 || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return c_int::try_from(done + 1).unwrap_or(c_int::MAX);
-            }
+            unsafe { message_in(fd, &end, message, flags) }
+        });
+        if outcome > 0
+            && let Some((timeout, deadline)) = timeout.zip(deadline)
+        {
+            let left = deadline.saturating_duration_since(Instant::now());
+            timeout.tv_sec = libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX);
+            timeout.tv_nsec = left.subsec_nanos().into();
         }
-        c_int::try_from(count.min(1024)).unwrap_or(c_int::MAX)
+        outcome
     }
 }
 
+/// Receives into one message after the other, until all are filled, `deadline` is over, or one cannot be.
+fn each_message(
+    messages: *mut mmsghdr,
+    count: c_uint,
+    mut flags: c_int,
+    deadline: Option<Instant>,
+    receive: impl Fn(*mut msghdr, c_int) -> ssize_t,
+) -> c_int {
+    let number = |count: c_uint| c_int::try_from(count).unwrap_or(c_int::MAX);
+    for done in 0..count {
+        // SAFETY: in range of the program's array.
+        let entry = unsafe { &mut *messages.add(done as usize) };
+        let received = receive(&raw mut entry.msg_hdr, flags & !libc::MSG_WAITFORONE);
+        let Ok(received) = c_uint::try_from(received) else {
+            return if done > 0 { number(done) } else { -1 };
+        };
+        entry.msg_len = received;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return number(done + 1);
+        }
+    }
+    number(count)
+}
 unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) -> ssize_t {
     if message.is_null() {
         return real::fail(libc::EFAULT);
     }
     // SAFETY: the caller's promise.
     let header = unsafe { &mut *message };
+    if header.msg_iovlen > super::IOV_MAX {
+        return real::fail(libc::EMSGSIZE);
+    }
     // SAFETY: as above.
     let mut buffers = match unsafe { slices_mut(header.msg_iov, header.msg_iovlen) } {
         Ok(buffers) => buffers,
-        Err(libc::EINVAL) => return real::fail(libc::EMSGSIZE),
         Err(errno) => return real::fail(errno),
     };
-    let empty = buffers.iter().all(|buffer| buffer.is_empty());
-    match if empty { nothing(fd, end, flags) } else { io::receive(fd, end, &mut buffers, flags) } {
+    let len = buffers.iter().fold(0, |all: usize, buffer| all.saturating_add(buffer.len()));
+    let outcome = if len == 0 {
+        nothing(fd, end, flags)
+    } else if flags & libc::MSG_TRUNC != 0 {
+        discard(fd, end, len, flags & !libc::MSG_TRUNC)
+    } else {
+        io::receive(fd, end, &mut buffers, flags)
+    };
+    match outcome {
         // SAFETY: as above.
         io::Outcome::Kernel => unsafe { real::recvmsg(fd, message, flags) },
-        outcome => {
-            header.msg_namelen = 0;
+        // As the kernel has it, nothing is told of a call that failed.
+        io::Outcome::Bytes(_) => {
+            if !header.msg_name.is_null() {
+                header.msg_namelen = 0;
+            }
             header.msg_controllen = 0;
-            header.msg_flags = 0;
+            header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
             outcome.finish(|| -1)
         }
+        io::Outcome::Errno(_) => outcome.finish(|| -1),
     }
 }
 
@@ -192,7 +234,7 @@ unsafe fn one(fd: c_int, end: &Held, buffer: *mut c_void, len: size_t, flags: c_
     if len == 0 {
         return nothing(fd, end, flags);
     }
-    if flags & libc::MSG_TRUNC != 0 && flags & libc::MSG_PEEK == 0 {
+    if flags & libc::MSG_TRUNC != 0 {
         return discard(fd, end, len, flags & !libc::MSG_TRUNC);
     }
     if buffer.is_null() {
@@ -212,10 +254,34 @@ fn nothing(fd: c_int, end: &Held, flags: c_int) -> io::Outcome {
     }
 }
 
-/// `MSG_TRUNC` on TCP: bytes are thrown away, not stored.
+/// `MSG_TRUNC` on TCP: bytes are thrown away, or only counted (`MSG_PEEK`), and not stored.
 fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
-    let mut bytes = vec![0; len.min(64 * 1024)];
-    io::receive(fd, end, &mut [IoSliceMut::new(&mut bytes)], flags)
+    const PIECE: usize = 64 * 1024;
+    if flags & libc::MSG_PEEK != 0 {
+        let one = io::receive(fd, end, &mut [IoSliceMut::new(&mut [0])], flags & !libc::MSG_WAITALL);
+        return match one {
+            io::Outcome::Bytes(1..) => {
+                io::Outcome::Bytes(end.unread(crate::thread::tid()).unwrap_or(0).clamp(1, len))
+            }
+            other => other,
+        };
+    }
+    let (mut bytes, mut done, mut flags) = (vec![0; len.min(PIECE)], 0, flags);
+    loop {
+        let wanted = bytes.len().min(len - done);
+        match io::receive(fd, end, &mut [IoSliceMut::new(&mut bytes[..wanted])], flags) {
+            io::Outcome::Bytes(count) => {
+                done += count;
+                if count < wanted || done == len {
+                    return io::Outcome::Bytes(done);
+                }
+            }
+            other => return if done > 0 { io::Outcome::Bytes(done) } else { other },
+        }
+        if flags & libc::MSG_WAITALL == 0 {
+            flags |= libc::MSG_DONTWAIT;
+        }
+    }
 }
 
 /// A length beyond the buffer's own: the program is broken, and says so as the C library would.
@@ -226,6 +292,8 @@ fn check(len: size_t, room: size_t) {
     }
 }
 
-fn duration(time: &timespec) -> Duration {
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+/// `None`: it is no time.
+fn duration(time: &timespec) -> Option<Duration> {
+    let (seconds, ns) = (u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?);
+    (ns < 1_000_000_000).then(|| Duration::new(seconds, ns))
 }

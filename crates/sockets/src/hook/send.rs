@@ -12,6 +12,7 @@ hook! {
     /// `write(2)`.
     fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
         match table::stream(fd) {
+            Some(_) if !super::can_be_ours(buffer, len) => real::fail(libc::EFAULT),
             // SAFETY: the program's promise to `write`.
             Some(end) => unsafe { one(fd, &end, buffer, len, 0) }.finish(|| unsafe { real::write(fd, buffer, len) }),
             // SAFETY: as above.
@@ -117,10 +118,12 @@ unsafe fn message_out(fd: c_int, end: &Held, message: *const msghdr, flags: c_in
     }
     // SAFETY: the caller's promise.
     let header = unsafe { &*message };
+    if header.msg_iovlen > super::IOV_MAX {
+        return real::fail(libc::EMSGSIZE);
+    }
     // SAFETY: as above.
     let buffers = match unsafe { slices(header.msg_iov, header.msg_iovlen) } {
         Ok(buffers) => buffers,
-        Err(libc::EINVAL) => return real::fail(libc::EMSGSIZE),
         Err(errno) => return real::fail(errno),
     };
     if flags & libc::MSG_OOB != 0 {

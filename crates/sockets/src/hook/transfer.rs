@@ -1,14 +1,12 @@
-//! Bytes that move without a `read` or `write` of the program's (`sendfile`, `splice`), and descriptors that
-//! go to other programs.
+//! Bytes that move from a file without a `read` or `write` of the program's (`sendfile`), and descriptors that go to other
+//! programs.
 
 use super::hook;
 use crate::table::{self, Held, Kind};
-use crate::thread;
-use crate::wait::{self, For};
 use crate::{attach, end_of_life, io, real};
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 
 /// Bytes moved at a time.
 const CHUNK: usize = 128 * 1024;
@@ -30,20 +28,6 @@ hook! {
     fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
         // SAFETY: the program's promise; `off_t` has 64 bits.
         unsafe { sendfile(out, input, offset, count) }
-    }
-
-    /// `splice(2)`, from a pipe into a stream or from a stream into a pipe.
-    fn splice(input: c_int, input_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t {
-        // SAFETY: the program's promise to `splice`.
-        let kernel = || unsafe { real::splice(input, input_offset, out, out_offset, len, flags) };
-        let wait = if flags & libc::SPLICE_F_NONBLOCK != 0 { libc::MSG_DONTWAIT } else { 0 };
-        if let Some(end) = table::stream(out) {
-            return pipe_out(out, &end, input, len, wait).finish(kernel);
-        }
-        match table::stream(input) {
-            Some(end) => pipe_in(input, &end, out, len, wait).finish(kernel),
-            None => kernel(),
-        }
     }
 }
 
@@ -153,59 +137,4 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
         unsafe { *offset = after };
     }
     io::Outcome::Bytes(done)
-}
-
-/// From a pipe: never reads more than the stream surely takes, unless it may wait.
-fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_int) -> io::Outcome {
-    let nonblocking =
-        flags != 0 || end.shared().status.nonblock.load(core::sync::atomic::Ordering::Relaxed) != 0;
-    let limit = if nonblocking { end.room(thread::tid()) } else { CHUNK };
-    let mut chunk = vec![0u8; len.min(limit).min(CHUNK)];
-    if chunk.is_empty() {
-        return io::Outcome::Errno(if len == 0 { 0 } else { libc::EAGAIN });
-    }
-    // SAFETY: our own buffer.
-    let got = unsafe { real::read(pipe, chunk.as_mut_ptr().cast(), chunk.len()) };
-    match usize::try_from(got) {
-        Ok(0) => io::Outcome::Bytes(0),
-        Ok(got) => send_surely(out, end, &chunk[..got]),
-        Err(_) => io::Outcome::Errno(real::errno()),
-    }
-}
-
-/// Sends what was taken from elsewhere already and cannot go back. There was room for it, so this waits only if the
-/// stream moves to another circuit just now.
-fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
-    let mut done = 0;
-    loop {
-        match io::send(out, end, &[IoSlice::new(&bytes[done..])], 0) {
-            io::Outcome::Bytes(sent) => done += sent,
-            io::Outcome::Errno(libc::EAGAIN | libc::EINTR) => {}
-            outcome => return if done > 0 { io::Outcome::Bytes(done) } else { outcome },
-        }
-        if done >= bytes.len() {
-            return io::Outcome::Bytes(done);
-        }
-        if let Err(errno) = wait::wait(out, end, For::Room, None)
-            && errno != libc::EINTR
-        {
-            return if done > 0 { io::Outcome::Bytes(done) } else { io::Outcome::Errno(errno) };
-        }
-    }
-}
-
-/// Into a pipe: takes from the stream only what the pipe took.
-fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_int) -> io::Outcome {
-    let mut chunk = vec![0u8; len.min(CHUNK)];
-    let peeked = match io::receive(input, end, &mut [IoSliceMut::new(&mut chunk)], flags | libc::MSG_PEEK) {
-        io::Outcome::Bytes(peeked) => peeked,
-        other => return other,
-    };
-    // SAFETY: our own buffer.
-    let put = if peeked == 0 { 0 } else { unsafe { real::write(pipe, chunk.as_ptr().cast(), peeked) } };
-    match usize::try_from(put) {
-        Ok(0) => io::Outcome::Bytes(0),
-        Ok(put) => io::receive(input, end, &mut [IoSliceMut::new(&mut chunk[..put])], libc::MSG_WAITALL),
-        Err(_) => io::Outcome::Errno(real::errno()),
-    }
 }

@@ -1,0 +1,143 @@
+//! `splice`: between a pipe and a stream.
+//!
+//! As with the kernel's TCP, whether the pipe is waited for its own `O_NONBLOCK` and `SPLICE_F_NONBLOCK` say, whether the stream
+//! is, the socket's `O_NONBLOCK`; and what a call moves is what there is and what there is room for. What is refused, the kernel
+//! refuses: it makes the call wherever one side is not a pipe.
+
+use super::hook;
+use crate::table::{self, Held};
+use crate::thread;
+use crate::wait::{self, For};
+use crate::{io, real};
+use core::ffi::{c_int, c_short, c_uint};
+use libc::{POLLIN, POLLOUT, SPLICE_F_NONBLOCK, size_t, ssize_t};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::pipe::PipeFlags;
+use std::io::{IoSlice, IoSliceMut};
+
+/// Bytes moved at a time, at most: what a pipe holds that nobody has made longer.
+const CHUNK: usize = 64 * 1024;
+/// All flags that there are.
+const FLAGS: c_uint = SPLICE_F_NONBLOCK | libc::SPLICE_F_MOVE | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+
+hook! {
+    /// `splice(2)`, from a pipe into a stream or from a stream into a pipe.
+    fn splice(input: c_int, input_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t {
+        // SAFETY: the program's promise to `splice`.
+        let kernel = || unsafe { real::splice(input, input_offset, out, out_offset, len, flags) };
+        let (from, to) = (table::stream(input), table::stream(out));
+        let plain = input_offset.is_null() && out_offset.is_null() && flags & !FLAGS == 0 && len > 0;
+        match (from, to) {
+            (Some(end), None) if plain && is_pipe(out) => pipe_in(input, &end, out, len, flags).finish(kernel),
+            (None, Some(end)) if plain && is_pipe(input) => pipe_out(out, &end, input, len, flags).finish(kernel),
+            _ => kernel(),
+        }
+    }
+}
+
+fn is_pipe(fd: c_int) -> bool {
+    // SAFETY: all-zero bytes are a valid record, which the kernel fills.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: a record of ours.
+    unsafe { libc::fstat(fd, &raw mut status) == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO }
+}
+
+/// Waits until the pipe is ready, unless the call or the pipe must not wait.
+fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<(), c_int> {
+    // SAFETY: F_GETFL takes no argument.
+    let status = unsafe { real::fcntl(pipe, libc::F_GETFL, core::ptr::null_mut()) };
+    let wrong_end = if events == POLLIN { libc::O_WRONLY } else { libc::O_RDONLY };
+    if status & libc::O_ACCMODE == wrong_end {
+        return Err(libc::EBADF);
+    }
+    let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || status & libc::O_NONBLOCK != 0;
+    let mut polled = libc::pollfd { fd: pipe, events, revents: 0 };
+    // SAFETY: one pollfd.
+    match unsafe { real::poll(&raw mut polled, 1, if nonblocking { 0 } else { -1 }) } {
+        0 => Err(libc::EAGAIN),
+        1.. => Ok(()),
+        _ => Err(real::errno()),
+    }
+}
+
+/// From a pipe: never reads more than the stream surely takes, unless it may wait.
+fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
+    if let Err(errno) = await_pipe(pipe, POLLIN, flags) {
+        return io::Outcome::Errno(errno);
+    }
+    let nonblocking = end.shared().status.nonblock.load(core::sync::atomic::Ordering::Relaxed) != 0;
+    let limit = if nonblocking { end.room(thread::tid()) } else { CHUNK };
+    let mut chunk = vec![0u8; len.min(limit).min(CHUNK)];
+    if chunk.is_empty() {
+        return io::Outcome::Errno(libc::EAGAIN);
+    }
+    // SAFETY: our own buffer.
+    let got = unsafe { real::read(pipe, chunk.as_mut_ptr().cast(), chunk.len()) };
+    match usize::try_from(got) {
+        Ok(0) => io::Outcome::Bytes(0),
+        Ok(got) => send_surely(out, end, &chunk[..got]),
+        Err(_) => io::Outcome::Errno(real::errno()),
+    }
+}
+
+/// Sends what was taken from elsewhere already and cannot go back. There was room for it, so this waits only if the
+/// stream moves to another circuit just now.
+fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
+    let mut done = 0;
+    loop {
+        match io::send(out, end, &[IoSlice::new(&bytes[done..])], 0) {
+            io::Outcome::Bytes(sent) => done += sent,
+            io::Outcome::Errno(libc::EAGAIN | libc::EINTR) => {}
+            outcome => return if done > 0 { io::Outcome::Bytes(done) } else { outcome },
+        }
+        if done >= bytes.len() {
+            return io::Outcome::Bytes(done);
+        }
+        if let Err(errno) = wait::wait(out, end, For::Room, None)
+            && errno != libc::EINTR
+        {
+            return if done > 0 { io::Outcome::Bytes(done) } else { io::Outcome::Errno(errno) };
+        }
+    }
+}
+
+/// Into a pipe: takes from the stream only what the pipe took.
+fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
+    if let Err(errno) = await_pipe(pipe, POLLOUT, flags) {
+        return io::Outcome::Errno(errno);
+    }
+    let mut chunk = vec![0u8; len.min(CHUNK)];
+    let peeked = match io::receive(input, end, &mut [IoSliceMut::new(&mut chunk)], libc::MSG_PEEK) {
+        io::Outcome::Bytes(0) => return io::Outcome::Bytes(0),
+        io::Outcome::Bytes(peeked) => peeked,
+        other => return other,
+    };
+    match fill(pipe, &chunk[..peeked]) {
+        Ok(put) => io::receive(input, end, &mut [IoSliceMut::new(&mut chunk[..put])], libc::MSG_WAITALL),
+        Err(errno) => io::Outcome::Errno(errno),
+    }
+}
+
+/// Puts into the pipe what it has room for, and never waits: a `write` would until all of it is there. How much goes into one
+/// that is not empty only the kernel knows, which keeps it in pages that may be half full: by way of a pipe of our own.
+fn fill(pipe: c_int, bytes: &[u8]) -> Result<usize, c_int> {
+    // SAFETY: the program's descriptor, open during this call.
+    let target = unsafe { BorrowedFd::borrow_raw(pipe) };
+    if rustix::io::ioctl_fionread(target) == Ok(0)
+        && rustix::pipe::fcntl_getpipe_size(target).is_ok_and(|room| room >= bytes.len())
+    {
+        // SAFETY: a buffer of its own length.
+        let put = unsafe { real::write(pipe, bytes.as_ptr().cast(), bytes.len()) };
+        return usize::try_from(put).map_err(|_| real::errno());
+    }
+    let (from, to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
+    by_own_pipe(&from, &to, pipe, bytes)
+}
+
+fn by_own_pipe(from: &OwnedFd, to: &OwnedFd, pipe: c_int, bytes: &[u8]) -> Result<usize, c_int> {
+    let held = rustix::io::write(to.as_fd(), bytes).map_err(rustix::io::Errno::raw_os_error)?;
+    let (from, none) = (rustix::fd::AsRawFd::as_raw_fd(from), core::ptr::null_mut());
+    // SAFETY: two pipes, and no offsets.
+    let put = unsafe { real::splice(from, none, pipe, none, held, SPLICE_F_NONBLOCK) };
+    usize::try_from(put).map_err(|_| real::errno())
+}
