@@ -3,29 +3,21 @@
 //! The new image looks which of its descriptors are TCP sockets, and asks the daemon at their first use
 //! (`Request::Adopt`), in a session of its own. Nothing of the old one goes along, so nobody can speak in its name: the daemon
 //! keeps an end as long as the kernel says that a process holds its connection. The numbers of descriptors that are too high to
-//! be looked for come by the environment. Children by
+//! be looked for come by the environment, and with them what the library needs to be there at all ([`environment`]). Children by
 //! `posix_spawn`, `system`, `popen` and `vfork` run no handlers of `fork`, so nobody counts what they hold: streams are
 //! lent to them ([`end_of_life::lent`]).
 
+use super::environment::{self, environ};
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
 use crate::{attach, end_of_life, process, real};
-use core::cell::Cell;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::pid_t;
 use rustix::fd::RawFd;
-use std::ffi::CString;
-
-/// `CROSSLANE_INHERIT=<descriptor>,<descriptor>...`
-const VARIABLE: &str = "CROSSLANE_INHERIT";
 
 /// Descriptors below this are looked at when a program starts.
 const LOOKED_AT: RawFd = 256;
-
-unsafe extern "C" {
-    pub static environ: *const *const c_char;
-}
 
 hook! {
     /// `execve(2)`.
@@ -37,13 +29,13 @@ hook! {
     /// `execv(3)`.
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `execv`.
-        unsafe { leaving(environ, |envp| real::execve(path, argv, envp)) }
+        unsafe { leaving(environ.cast(), |envp| real::execve(path, argv, envp)) }
     }
 
     /// `execvp(3)`.
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `execvp`.
-        unsafe { leaving(environ, |envp| real::execvpe(file, argv, envp)) }
+        unsafe { leaving(environ.cast(), |envp| real::execvpe(file, argv, envp)) }
     }
 
     /// `execvpe(3)`.
@@ -103,20 +95,14 @@ hook! {
 
 /// At load: which descriptors may be streams; and stdio over those that are.
 pub fn resume() {
+    let inherited = environment::start();
     open_descriptors().for_each(suspect);
     for fd in 0..3 {
         if table::stream(fd).is_some() {
             super::stdio::became_stream(fd);
         }
     }
-    let Some(value) = std::env::var_os(VARIABLE) else { return };
-    // SAFETY: the loader runs us before the program's first thread.
-    unsafe { std::env::remove_var(VARIABLE) };
-    if process::is_privileged() {
-        return;
-    }
-    let Some(fds) = value.to_str() else { return };
-    fds.split(',').filter_map(|fd| fd.parse().ok()).for_each(suspect);
+    inherited.into_iter().for_each(suspect);
 }
 
 /// The open ones among the first descriptors, found by one system call.
@@ -149,13 +135,13 @@ unsafe fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_
         // A child of `vfork`: the tables are its parent's, but its descriptors are its own.
         lend(&kept);
         // SAFETY: the caller's promise.
-        let environment = unsafe { environment(envp, &kept) };
+        let environment = unsafe { environment::with(envp, &kept) };
         drop((kept, lost));
         return exec(environment);
     }
     lost.iter().for_each(end_of_life::unreferred);
     // SAFETY: the caller's promise.
-    let environment = unsafe { environment(envp, &kept) };
+    let environment = unsafe { environment::with(envp, &kept) };
     let outcome = exec(environment);
     let errno = real::errno();
     lost.iter().for_each(end_of_life::referred);
@@ -175,7 +161,7 @@ unsafe fn spawning(envp: *const *const c_char, spawn: impl FnOnce(*const *const 
     }
     lend(&kept);
     // SAFETY: the caller's promise.
-    spawn(unsafe { environment(envp, &kept) })
+    spawn(unsafe { environment::with(envp, &kept) })
 }
 
 /// A stream was lent to a child by an action, whatever its descriptor's flags say.
@@ -190,28 +176,6 @@ fn lend(kept: &[c_int]) {
             end_of_life::lent(&end);
         }
     }
-}
-
-thread_local! {
-    /// The environment for the next image. A child of `vfork` fills it in the memory of its parent's thread, where it is
-    /// found again by the next one.
-    static ENVIRONMENT: Cell<(CString, Vec<*const c_char>)> = Cell::default();
-}
-
-/// `envp` with what the new image needs to know of `kept`, valid until this thread's next call.
-///
-/// # Safety
-/// `envp` is null or an environment in C's form.
-unsafe fn environment(envp: *const *const c_char, kept: &[c_int]) -> *const *const c_char {
-    let (_, mut entries) = ENVIRONMENT.take();
-    let variable = variable(kept);
-    // SAFETY: the caller's promise.
-    unsafe { fill(&mut entries, envp) };
-    entries.push(variable.as_ptr());
-    entries.push(core::ptr::null());
-    let first = entries.as_ptr();
-    ENVIRONMENT.set((variable, entries));
-    first
 }
 
 /// Descriptors that the new image will have and that may be streams or listeners there, and the streams whose
@@ -231,32 +195,4 @@ fn inheritance() -> (Vec<c_int>, Vec<Held>) {
         }
     }
     (kept, lost)
-}
-
-fn variable(kept: &[c_int]) -> CString {
-    let fds: Vec<String> = kept.iter().map(c_int::to_string).collect();
-    let text = format!("{VARIABLE}={}", fds.join(","));
-    CString::new(text).unwrap_or_default()
-}
-
-/// All of `envp` but our variable.
-///
-/// # Safety
-/// `envp` is null or an environment in C's form.
-unsafe fn fill(entries: &mut Vec<*const c_char>, envp: *const *const c_char) {
-    entries.clear();
-    if envp.is_null() {
-        return;
-    }
-    for index in 0.. {
-        // SAFETY: up to and with the null pointer that ends the environment.
-        let entry = unsafe { *envp.add(index) };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: an environment's entries are C strings.
-        if !unsafe { CStr::from_ptr(entry) }.to_bytes().starts_with(VARIABLE.as_bytes()) {
-            entries.push(entry);
-        }
-    }
 }

@@ -4,6 +4,7 @@
 pub mod confinement;
 pub mod connection;
 pub mod descriptor;
+pub mod environment;
 pub mod exec;
 pub mod exec_list;
 pub mod fork;

@@ -1,0 +1,183 @@
+//! The environment of a program that is executed with streams open. Whatever environment it is given, what the library needs is
+//! there, and hidden from it again before its `main`.
+//!
+//! ```text
+//!   CROSSLANE_INHERIT=7,300;LD_PRELOAD,CROSSLANE_SOCKET   descriptors that may be streams; variables that are there for us only
+//!   CROSSLANE_GIVEN=...                                   the program's own LD_PRELOAD, where ours stands before it
+//! ```
+
+use crate::process;
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int};
+use rustix::fd::RawFd;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::OnceLock;
+
+const INHERIT: &str = "CROSSLANE_INHERIT";
+const GIVEN: &str = "CROSSLANE_GIVEN";
+const PRELOAD: &str = "LD_PRELOAD";
+/// Where the daemon is; see `crosslane_client::session`.
+const SOCKET: &str = "CROSSLANE_SOCKET";
+/// What our file is called wherever it lies.
+const LIBRARY: &str = "libcrosslane_sockets.so";
+
+/// [`PRELOAD`] and [`SOCKET`] as they were when this program began: it may clear its environment.
+static AT_START: OnceLock<[Option<OsString>; 2]> = OnceLock::new();
+
+unsafe extern "C" {
+    pub static environ: *mut *const c_char;
+}
+
+thread_local! {
+    /// The environment for the next image. A child of `vfork` fills it in the memory of its parent's thread, where it is
+    /// found again by the next one.
+    static NEXT: Cell<Next> = Cell::default();
+}
+
+/// An environment in C's form.
+#[derive(Default)]
+struct Next {
+    /// What of it is ours.
+    texts: Vec<CString>,
+    entries: Vec<*const c_char>,
+}
+
+/// At load, before the program's `main`: hides what is there for us, and returns the descriptors that may be streams.
+pub fn start() -> Vec<RawFd> {
+    let inherited = std::env::var(INHERIT).ok();
+    let given = std::env::var_os(GIVEN);
+    let _ = AT_START.set([PRELOAD, SOCKET].map(std::env::var_os));
+    if inherited.is_none() && given.is_none() {
+        return Vec::new();
+    }
+    // SAFETY: the loader runs us before the program's first thread.
+    unsafe {
+        std::env::remove_var(INHERIT);
+        std::env::remove_var(GIVEN);
+    }
+    let inherited = inherited.unwrap_or_default();
+    let (fds, added) = inherited.split_once(';').unwrap_or((&inherited, ""));
+    for name in added.split(',').filter(|name| [PRELOAD, SOCKET].contains(name)) {
+        // SAFETY: as above.
+        unsafe { std::env::remove_var(name) };
+    }
+    if let Some(given) = given {
+        restore(&given);
+    }
+    if process::is_privileged() {
+        Vec::new()
+    } else {
+        fds.split(',').filter_map(|fd| fd.parse().ok()).collect()
+    }
+}
+
+/// The program sees the [`PRELOAD`] that it was given, in the place where it stood: `main` may have the array's address.
+fn restore(given: &OsString) {
+    let Some(entry) = entry_of(PRELOAD, given.as_bytes()) else { return };
+    for index in 0.. {
+        // SAFETY: up to the null pointer that ends the environment, before the program's first thread.
+        unsafe {
+            let place = environ.add(index);
+            if (*place).is_null() {
+                return;
+            }
+            if value_of(CStr::from_ptr(*place), PRELOAD).is_some() {
+                *place = CString::into_raw(entry);
+                return;
+            }
+        }
+    }
+}
+
+/// `envp` with what the new image needs to know of the descriptors `kept`, and to be followed; valid until this thread's next call.
+///
+/// # Safety
+/// `envp` is null or an environment in C's form.
+pub unsafe fn with(envp: *const *const c_char, kept: &[c_int]) -> *const *const c_char {
+    let mut next = Next { texts: Vec::new(), entries: NEXT.take().entries };
+    // SAFETY: the caller's promise.
+    unsafe { copy(&mut next.entries, envp) };
+    let mut added = Vec::new();
+    if !process::is_privileged() {
+        next.preload(&mut added);
+        let socket = AT_START.get().and_then(|[_, socket]| socket.as_ref());
+        if let Some(socket) = socket.filter(|_| !next.entries.iter().any(|&entry| is(entry, SOCKET))) {
+            next.append(entry_of(SOCKET, socket.as_bytes()));
+            added.push(SOCKET);
+        }
+    }
+    let fds: Vec<String> = kept.iter().map(c_int::to_string).collect();
+    next.append(entry_of(INHERIT, format!("{};{}", fds.join(","), added.join(",")).as_bytes()));
+    next.entries.push(core::ptr::null());
+    let first = next.entries.as_ptr();
+    NEXT.set(next);
+    first
+}
+
+impl Next {
+    fn append(&mut self, entry: Option<CString>) {
+        self.entries.extend(entry.iter().map(|entry| entry.as_ptr()));
+        self.texts.extend(entry);
+    }
+
+    /// Has the loader of the new image load what this one was started with, if we are among that.
+    fn preload(&mut self, added: &mut Vec<&'static str>) {
+        let is_ours = |value: &[u8]| value.windows(LIBRARY.len()).any(|part| part == LIBRARY.as_bytes());
+        let Some([Some(wanted), _]) = AT_START.get() else { return };
+        if !is_ours(wanted.as_bytes()) {
+            return;
+        }
+        let Some(place) = self.entries.iter().position(|&entry| is(entry, PRELOAD)) else {
+            self.append(entry_of(PRELOAD, wanted.as_bytes()));
+            added.push(PRELOAD);
+            return;
+        };
+        // SAFETY: an environment's entries are C strings.
+        let there =
+            value_of(unsafe { CStr::from_ptr(self.entries[place]) }, PRELOAD).unwrap_or_default().to_vec();
+        if is_ours(&there) {
+            return;
+        }
+        if let Some(both) = entry_of(PRELOAD, &[wanted.as_bytes(), b":", &there].concat()) {
+            self.entries[place] = both.as_ptr();
+            self.texts.push(both);
+            self.append(entry_of(GIVEN, &there));
+        }
+    }
+}
+
+/// All of `envp` but what is ours.
+///
+/// # Safety
+/// `envp` is null or an environment in C's form.
+unsafe fn copy(entries: &mut Vec<*const c_char>, envp: *const *const c_char) {
+    entries.clear();
+    if envp.is_null() {
+        return;
+    }
+    for index in 0.. {
+        // SAFETY: up to and with the null pointer that ends the environment.
+        let entry = unsafe { *envp.add(index) };
+        if entry.is_null() {
+            break;
+        }
+        if !is(entry, INHERIT) && !is(entry, GIVEN) {
+            entries.push(entry);
+        }
+    }
+}
+
+/// Whether an entry is of this variable.
+fn is(entry: *const c_char, name: &str) -> bool {
+    // SAFETY: an environment's entries are C strings.
+    value_of(unsafe { CStr::from_ptr(entry) }, name).is_some()
+}
+
+fn value_of<'a>(entry: &'a CStr, name: &str) -> Option<&'a [u8]> {
+    entry.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+fn entry_of(name: &str, value: &[u8]) -> Option<CString> {
+    CString::new(OsString::from_vec([name.as_bytes(), b"=", value].concat()).into_vec()).ok()
+}
