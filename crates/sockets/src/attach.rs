@@ -195,6 +195,9 @@ pub fn leave_for(fd: c_int, held: &Held, remote: Option<SocketAddr>) -> bool {
         return false;
     }
     epoll::closed(fd);
+    if remote.is_none() {
+        end_of_life::abort(held);
+    }
     if table::leave(fd).is_some() {
         end_of_life::closing(held);
     }

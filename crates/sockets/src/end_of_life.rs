@@ -48,6 +48,13 @@ pub fn give_up(held: &Held) {
     table::release(held);
 }
 
+/// The connection is no more, whoever has copies of its socket: both sides are reset, as the kernel does.
+pub fn abort(held: &Held) {
+    held.shared().status.linger.store(1, Relaxed);
+    held.break_off(libc::ECONNRESET);
+    close_circuit(held, true);
+}
+
 /// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: not yet, since another process keeps the lock or
 /// the stream moves.
 pub fn end_sending(held: &Held) -> bool {

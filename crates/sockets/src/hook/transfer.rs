@@ -86,6 +86,13 @@ unsafe fn passed(message: *const msghdr) -> impl Iterator<Item = c_int> {
     fds.into_iter()
 }
 
+/// Whether it is open, and not for writing only.
+fn is_readable(fd: c_int) -> bool {
+    // SAFETY: F_GETFL takes no argument.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) };
+    flags >= 0 && flags & libc::O_ACCMODE != libc::O_WRONLY
+}
+
 unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, count: size_t) -> io::Outcome {
     let start = if offset.is_null() {
         // SAFETY: plain numbers.
@@ -94,8 +101,12 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
         // SAFETY: the program's pointer.
         unsafe { *offset }
     };
-    if start < 0 {
-        return io::Outcome::Errno(libc::EINVAL);
+    if count == 0 || count > isize::MAX.unsigned_abs() || start < 0 {
+        return match is_readable(input) {
+            true if count == 0 && start >= 0 => io::Outcome::Bytes(0),
+            true => io::Outcome::Errno(libc::EINVAL),
+            false => io::Outcome::Errno(libc::EBADF),
+        };
     }
     let (mut chunk, mut done, mut failed) = (vec![0u8; count.min(CHUNK)], 0usize, None);
     while done < count {
@@ -104,7 +115,9 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
         // SAFETY: our own buffer.
         let got = unsafe { libc::pread(input, chunk.as_mut_ptr().cast(), want, at) };
         let Ok(got) = usize::try_from(got) else {
-            failed = Some(io::Outcome::Errno(real::errno()));
+            // The kernel takes nothing from a folder this way, and says no more of it.
+            let errno = if real::errno() == libc::EISDIR { libc::EINVAL } else { real::errno() };
+            failed = Some(io::Outcome::Errno(errno));
             break;
         };
         if got == 0 {

@@ -12,7 +12,7 @@ static void dissolve(void)
     expect(peer, "a");
     CHECK(connect(client, &none, sizeof none) == 0);
     ssize_t got = recv(peer, &byte, 1, 0);
-    CHECK(got == 0 || (got == -1 && errno == ECONNRESET));
+    CHECK(got == -1 && errno == ECONNRESET);
     CHECK(send(client, "b", 1, MSG_NOSIGNAL) == -1);
     CHECK(connect(client, (struct sockaddr *)&at, sizeof at) == 0);
     int second = accept(server, NULL, NULL);
@@ -23,6 +23,26 @@ static void dissolve(void)
     close(peer);
     close(second);
     close(server);
+}
+
+/* Whoever has a copy of the socket has none of the connection any more. */
+static void dissolve_copy(void)
+{
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    int ends[2];
+    char byte;
+    pair(ends);
+    int copy = dup(ends[0]);
+    CHECK(connect(copy, &none, sizeof none) == 0);
+    FAILS(recv(ends[1], &byte, 1, 0), ECONNRESET);
+    struct sockaddr_in at;
+    socklen_t len = sizeof at;
+    FAILS(getpeername(ends[0], (struct sockaddr *)&at, &len), ENOTCONN);
+    FAILS(send(ends[0], "b", 1, MSG_NOSIGNAL), ECONNRESET);
+    FAILS(send(ends[0], "b", 1, MSG_NOSIGNAL), EPIPE);
+    close(copy);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void elsewhere(void)
@@ -56,6 +76,7 @@ static void elsewhere(void)
 int main(void)
 {
     dissolve();
+    dissolve_copy();
     elsewhere();
     return 0;
 }
