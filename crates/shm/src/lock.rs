@@ -4,7 +4,7 @@ mod robust;
 mod shared;
 
 pub use robust::{after_fork, confine};
-pub use shared::{Busy, NotTaken, PATIENCE, SharedGuard, SharedLock, forget_busy, take_busy};
+pub use shared::{Busy, NotTaken, PATIENCE, SharedGuard, SharedLock, forget_busy, let_settle, take_busy};
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -5,7 +5,7 @@ use super::order::PIECE;
 use super::{End, Failure, Generation, Moved, add, note};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crosslane_shm::Load;
-use crosslane_shm::lock::forget_busy;
+use crosslane_shm::lock::{forget_busy, let_settle};
 use crosslane_stream::{Direction, handle_send};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
@@ -136,6 +136,7 @@ impl End {
             ending.store(0, Relaxed);
         } else if self.tx() == Direction::Open && ending.swap(1, SeqCst) == 0 {
             // Whoever gave the lock back just now may not have seen that.
+            let_settle();
             self.end_as_told(tid);
             return if self.is_ending() { outcome } else { Ok(Moved { bytes: 0, wake: None }) };
         }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Longest wait for a lock, in one call.
 pub const PATIENCE: Duration = Duration::from_millis(10);
 
-/// How long a waiter looks at the word before it sleeps, see [`SharedLock::free`].
+/// How long a store takes to be seen by others, with time to spare; see [`SharedLock::free`].
 const SETTLE: Duration = Duration::from_micros(1);
 
 const OWNER_DIED: u32 = 1 << 30;
@@ -183,12 +183,8 @@ impl SharedLock {
         if seen != awaited && self.word.compare_exchange(seen, awaited, Relaxed, Relaxed).is_err() {
             return Ok(());
         }
-        let settled = Instant::now() + SETTLE;
-        while Instant::now() < settled {
-            if self.word.load(Relaxed) != awaited {
-                return Ok(());
-            }
-            core::hint::spin_loop();
+        if settle(|| self.word.load(Relaxed) != awaited) {
+            return Ok(());
         }
         let timeout = rustix::thread::Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
         match futex::wait(&self.word, futex::Flags::empty(), awaited, Some(&timeout)) {
@@ -207,7 +203,8 @@ impl SharedLock {
 
     /// A look and a store, which take half the time of an exchange. Somebody who says in between that it sleeps is not woken:
     /// so that one looks for [`SETTLE`] whether the store lands. A holder that the kernel takes away in between costs it
-    /// [`PATIENCE`].
+    /// [`PATIENCE`]. And whoever finds the lock held by one that looks for word behind this, and leaves word, must
+    /// [`let_settle`] and try once more: this is no fence.
     #[inline(always)]
     fn free(&self) {
         if self.word.load(Relaxed) & WAITERS == 0 {
@@ -253,6 +250,23 @@ impl Drop for SharedGuard<'_> {
             self.free_slowly();
         }
     }
+}
+
+/// Waits until what other threads have stored by now is seen here.
+pub fn let_settle() {
+    settle(|| false);
+}
+
+/// Looks for [`SETTLE`]; whether it came.
+fn settle(has_come: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + SETTLE;
+    while Instant::now() < until {
+        if has_come() {
+            return true;
+        }
+        core::hint::spin_loop();
+    }
+    has_come()
 }
 
 #[cold]
