@@ -27,7 +27,7 @@ fn scribble(kind: &str, seed: u64, fatal: bool) -> Result<()> {
         server.says("ended ECONNRESET")?;
         wait_for("the daemon tells why", PATIENCE, || {
             let log = rig.log("h2").unwrap_or_default();
-            if log.contains("broke the protocol") { Ok(()) } else { Err(log) }
+            if log.contains("stream broken off") { Ok(()) } else { Err(log) }
         })?;
         ensure!(rig.account("h2")?.violations == before.violations + 1, "it is counted once");
     }
