@@ -56,6 +56,9 @@ pub fn start() -> Vec<RawFd> {
         std::env::remove_var(INHERIT);
         std::env::remove_var(GIVEN);
     }
+    if process::is_privileged() {
+        return Vec::new();
+    }
     let inherited = inherited.unwrap_or_default();
     let (fds, added) = inherited.split_once(';').unwrap_or((&inherited, ""));
     for name in added.split(',').filter(|name| [PRELOAD, SOCKET].contains(name)) {
@@ -65,11 +68,7 @@ pub fn start() -> Vec<RawFd> {
     if let Some(given) = given {
         restore(&given);
     }
-    if process::is_privileged() {
-        Vec::new()
-    } else {
-        fds.split(',').filter_map(|fd| fd.parse().ok()).collect()
-    }
+    fds.split(',').filter_map(|fd| fd.parse().ok()).collect()
 }
 
 /// The program sees the [`PRELOAD`] that it was given, in the place where it stood: `main` may have the array's address.

@@ -52,11 +52,14 @@ fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<(), c_int> 
     }
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || status & libc::O_NONBLOCK != 0;
     let mut polled = libc::pollfd { fd: pipe, events, revents: 0 };
-    // SAFETY: one pollfd.
-    match unsafe { real::poll(&raw mut polled, 1, if nonblocking { 0 } else { -1 }) } {
-        0 => Err(libc::EAGAIN),
-        1.. => Ok(()),
-        _ => Err(real::errno()),
+    loop {
+        // SAFETY: one pollfd.
+        match unsafe { real::poll(&raw mut polled, 1, if nonblocking { 0 } else { -1 }) } {
+            0 => return Err(libc::EAGAIN),
+            1.. => return Ok(()),
+            _ if real::errno() == libc::EINTR => wait::interrupted(false)?,
+            _ => return Err(real::errno()),
+        }
     }
 }
 
