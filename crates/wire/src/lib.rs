@@ -4,7 +4,7 @@
 //! [`record`] (the layout of a channel in memory), [`control`] (what daemons tell each other through the
 //! control channel), [`packet`] (how IP crosses), [`local`] (what programs ask of their daemon), [`access`]
 //! (what programs ask of each other's memory), [`buffer`] (what one opens to others), [`zcopy`] (memory that streams
-//! announce). `docs/protocol.md` is the prose of all this.
+//! announce), [`diag`] (what the kernel is asked about TCP sockets). `docs/protocol.md` is the prose of all this.
 //!
 //! Whatever is decoded here comes from a peer that may lie: every decoder returns an error for a value that is
 //! out of range, none panics, and none allocates more than in proportion to the length of its input.
@@ -14,6 +14,7 @@ pub mod access;
 pub mod buffer;
 pub mod codec;
 pub mod control;
+pub mod diag;
 pub mod id;
 pub mod local;
 pub mod packet;
@@ -29,4 +30,4 @@ pub use id::{
 };
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;

@@ -257,6 +257,8 @@ pub enum Plain {
     Exec,
     /// Downgraded: a call or option that streams do not have.
     Unsupported,
+    /// The program makes system calls of its own, or may put its sockets into `io_uring`.
+    OwnCalls,
 }
 
 /// What rules decide for a connection or a listener.
@@ -326,6 +328,8 @@ pub enum Reply {
         resumed: bool,
         /// This host.
         host: HostId,
+        /// The kernel's number of the network namespace that these addresses are in; 0 if it tells none.
+        namespace: u64,
         /// This host's fabric addresses.
         addresses: Vec<IpAddr>,
         /// The fabric's subnets: address and prefix length.

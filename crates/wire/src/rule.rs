@@ -40,6 +40,27 @@ pub fn may_serve(rules: &[Rule], program: &str, port: u16) -> bool {
     rules.iter().filter(streams).any(|rule| fits(rule, Role::Server, program, port))
 }
 
+/// Whether any connection or listener of a program may be a stream: a rule says so that stands before one which leaves all
+/// addresses and ports of its role to TCP.
+pub fn may_have_streams(rules: &[Rule], program: &str) -> bool {
+    let asks = |role| {
+        let mut uses = rules.iter().filter_map(|rule| match rule.action {
+            Action::Use(decided)
+                if rule.role == role && glob(rule.program.as_bytes(), program.as_bytes()) =>
+            {
+                Some((rule, decided))
+            }
+            _ => None,
+        });
+        let is_all = |rule: &Rule| rule.prefix == 0 && rule.port_min <= 1 && rule.port_max == u16::MAX;
+        uses.find_map(|(rule, decided)| match decided {
+            Use::Tcp => is_all(rule).then_some(false),
+            Use::Both | Use::Crosslane => Some(true),
+        })
+    };
+    asks(Role::Client).unwrap_or(false) || asks(Role::Server).unwrap_or(false)
+}
+
 fn fits(rule: &Rule, role: Role, program: &str, port: u16) -> bool {
     rule.role == role
         && (rule.port_min..=rule.port_max).contains(&port)

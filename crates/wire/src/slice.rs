@@ -72,6 +72,9 @@ pub const STATE_NONE: u32 = 0;
 pub const STATE_ATTACHED: u32 = 1;
 /// State word: the writer has left for good.
 pub const STATE_GONE: u32 = 2;
+/// State word: the writer has ended its own direction and receives no more (`shutdown` of both): what is sent to it is answered by
+/// a reset.
+pub const STATE_DEAF: u32 = 3;
 
 /// Bytes of the memory of a retention ring: what a stream over more than one cable may have on its way at most. A power of
 /// two.

@@ -5,6 +5,7 @@ use bolero::TypeGenerator;
 use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::control::Control;
+use crosslane_wire::diag;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::packet::{HEAD, Head, NEEDS_CHECKSUM, TCP4, TCP6, UDP, WHOLE, WORK, Work};
 use serde::Serialize;
@@ -152,6 +153,11 @@ fn any_bytes_as_a_message() {
             && let Ok(answer) = Answer::decode(answer)
         {
             assert_eq!(Answer::decode(&answer.encode()).unwrap(), answer);
+        }
+        let mut rest = bytes;
+        while let Some((_, next)) = diag::read(rest) {
+            assert!(next.len() < rest.len());
+            rest = next;
         }
     });
 }
