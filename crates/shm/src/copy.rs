@@ -70,32 +70,6 @@ pub unsafe fn from_shared(target: &mut [u8], source: *const u8) {
     unsafe { core::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) }
 }
 
-/// Most bytes that the bulk copies below give to one `memcpy`. Up to the size of a processor's own cache that is one
-/// `rep movsb` on processors which are good at it, and above it a loop that is a sixth slower when all lies in the caches.
-const PIECE: usize = 256 << 10;
-
-/// As [`into_shared`], of what may be megabytes.
-///
-/// # Safety
-/// As [`into_shared`].
-pub unsafe fn bulk_into_shared(target: *mut u8, source: &[u8]) {
-    for (index, piece) in source.chunks(PIECE).enumerate() {
-        // SAFETY: the caller's promise, of a part of the bytes.
-        unsafe { into_shared(target.add(index * PIECE), piece) }
-    }
-}
-
-/// As [`from_shared`], of what may be megabytes.
-///
-/// # Safety
-/// As [`from_shared`].
-pub unsafe fn bulk_from_shared(target: &mut [u8], source: *const u8) {
-    for (index, piece) in target.chunks_mut(PIECE).enumerate() {
-        // SAFETY: the caller's promise, of a part of the bytes.
-        unsafe { from_shared(piece, source.add(index * PIECE)) }
-    }
-}
-
 /// Orders all earlier stores, write-combined and non-temporal ones too, before all later ones.
 #[inline]
 pub fn store_fence() {

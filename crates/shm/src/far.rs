@@ -1,6 +1,7 @@
 //! A buffer of another program, mapped here.
 
 use crate::copy::Strategy;
+use crate::guarded::{self, Fault};
 use crate::mem::{Mapping, check_memory};
 use crate::region::BadPlace;
 use crate::{Inbound, MapError, Outbound, copy};
@@ -10,6 +11,7 @@ use crosslane_wire::buffer::{ALIVE, landing_at, len_ok, memory_len};
 use rustix::fs::SealFlags;
 use rustix::mm::ProtFlags;
 use std::os::fd::AsFd;
+use thiserror::Error;
 
 /// Memory of a far program, for loads or for stores. It may change at any time, but not shrink; what is said of it is
 /// checked here.
@@ -18,6 +20,17 @@ pub struct FarBuffer {
     mapping: Mapping,
     len: u64,
     reach: Reach,
+}
+
+/// Why bytes were not copied, or not all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CopyError {
+    /// The far program's place.
+    #[error(transparent)]
+    Place(#[from] BadPlace),
+    /// This program's memory.
+    #[error(transparent)]
+    Fault(#[from] Fault),
 }
 
 /// Refuses what is no buffer of `len` bytes that can be reached so: of another length, or that could be resized, or that
@@ -63,23 +76,23 @@ impl FarBuffer {
         self.mapping.word32(at).load(Acquire) != ALIVE
     }
 
-    /// Copies from `offset` into `target`. The bytes may change meanwhile; the copy is what counts.
-    pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> Result<(), BadPlace> {
+    /// Copies from `offset` into `target`, memory of the program's that may not be there. The bytes may change meanwhile; the
+    /// copy is what counts.
+    pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> Result<(), CopyError> {
         let at = self.place(offset, target.len())?;
-        // SAFETY: in range; `target` is private memory, so the two cannot overlap.
-        unsafe { copy::bulk_from_shared(target, at) }
-        Ok(())
+        // SAFETY: in range; `target` is the program's, which does not have our mapping.
+        unsafe { guarded::copy(target.as_mut_ptr(), at, target.len()) }.map_err(CopyError::from)
     }
 
-    /// Copies `source` to `offset`, in no particular order. Of a buffer for loads this is refused.
-    pub fn copy_in(&self, offset: u64, source: &[u8]) -> Result<(), BadPlace> {
+    /// Copies `source`, memory of the program's that may not be there, to `offset`, in no particular order. Of a buffer for
+    /// loads this is refused.
+    pub fn copy_in(&self, offset: u64, source: &[u8]) -> Result<(), CopyError> {
         if self.reach != Reach::Store {
-            return Err(self.outside(offset, source.len()));
+            return Err(self.outside(offset, source.len()).into());
         }
         let at = self.place(offset, source.len())?;
-        // SAFETY: in range, and mapped for stores; `source` is private memory, so the two cannot overlap.
-        unsafe { copy::bulk_into_shared(at, source) }
-        Ok(())
+        // SAFETY: in range, and mapped for stores; `source` is the program's, which does not have our mapping.
+        unsafe { guarded::copy(at, source.as_ptr(), source.len()) }.map_err(CopyError::from)
     }
 
     /// Says behind the buffer, in line `number`, what was written into it before: `word`, with its `seal`.

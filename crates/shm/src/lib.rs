@@ -16,6 +16,7 @@ pub mod copy;
 pub mod desk;
 pub mod far;
 pub mod guard;
+pub mod guarded;
 pub mod life;
 pub mod list;
 pub mod lock;

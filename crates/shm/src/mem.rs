@@ -1,5 +1,6 @@
 //! The two views of a slice. What arrives can be loaded and not stored; what leaves can be stored and not loaded.
 
+use crate::guarded::{self, Fault};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -24,6 +25,14 @@ pub trait Store {
     fn store_u64(&self, offset: usize, value: u64);
     /// Copies `source` to `offset`, in no particular order.
     fn write(&self, offset: usize, source: &[u8]);
+    /// As [`Self::write`] of memory of the program's, which may not be there. See [`guarded`].
+    ///
+    /// # Errors
+    /// Part of it may have been copied.
+    fn write_guarded(&self, offset: usize, source: &[u8]) -> Result<(), Fault> {
+        self.write(offset, source);
+        Ok(())
+    }
     /// Everything stored before reaches the peer before anything stored after (law 4): `sfence` where stores are
     /// write-combined, nothing but an order for the compiler where memory is coherent.
     fn store_fence(&self);
@@ -46,6 +55,14 @@ pub trait Load {
     fn load_u64(&self, offset: usize) -> u64;
     /// Copies from `offset` into `target`. The bytes may change meanwhile; the copy is what is believed.
     fn read(&self, offset: usize, target: &mut [u8]);
+    /// As [`Self::read`] into memory of the program's, which may not be there. See [`guarded`].
+    ///
+    /// # Errors
+    /// Part of it may have been copied.
+    fn read_guarded(&self, offset: usize, target: &mut [u8]) -> Result<(), Fault> {
+        self.read(offset, target);
+        Ok(())
+    }
 }
 
 /// Why a descriptor was not mapped.
@@ -209,6 +226,14 @@ impl Store for Outbound {
     }
 
     #[inline]
+    fn write_guarded(&self, offset: usize, source: &[u8]) -> Result<(), Fault> {
+        let target = self.mapping.at(offset, source.len());
+        guarded::check(source.as_ptr())?;
+        // SAFETY: `target` is in range; `source` is the program's, which does not have our mapping.
+        unsafe { guarded::copy(target, source.as_ptr(), source.len()) }
+    }
+
+    #[inline]
     fn store_fence(&self) {
         if self.caching == Caching::WriteCombining {
             crate::copy::store_fence();
@@ -260,6 +285,14 @@ impl Load for Inbound {
         let source = self.0.at(offset, target.len());
         // SAFETY: `source` is in range; `target` is private memory, so the two cannot overlap.
         unsafe { crate::copy::from_shared(target, source) }
+    }
+
+    #[inline]
+    fn read_guarded(&self, offset: usize, target: &mut [u8]) -> Result<(), Fault> {
+        let source = self.0.at(offset, target.len());
+        guarded::check(target.as_ptr())?;
+        // SAFETY: `source` is in range; `target` is the program's, which does not have our mapping.
+        unsafe { guarded::copy(target.as_mut_ptr(), source, target.len()) }
     }
 }
 

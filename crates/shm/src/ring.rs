@@ -19,7 +19,9 @@ mod credit;
 mod cursor;
 mod open;
 mod producer;
+mod push;
 mod room;
+mod take;
 mod unfinished;
 
 pub use consumer::{Consumer, Head};

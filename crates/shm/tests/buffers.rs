@@ -3,6 +3,7 @@
 use crosslane_shm::buffer::{
     Buffer, Kind, Located, OpenBuffer, alloc, free, len_at, locate, next_given_back,
 };
+use crosslane_shm::far::CopyError;
 use crosslane_shm::far::{FarBuffer, check_buffer};
 use crosslane_shm::mem::new_slice;
 use crosslane_shm::region::BadPlace;
@@ -123,7 +124,7 @@ fn no_place_outside_is_reached() {
     let buffer = OpenBuffer::new(PAGE).unwrap();
     let far = far(&buffer.locate(0, PAGE).unwrap());
     let (whole, mut bytes) = (PAGE as u64, [0; 2]);
-    let outside = |offset, len| Err(BadPlace::Outside { offset, len, region: whole });
+    let outside = |offset, len| Err(CopyError::Place(BadPlace::Outside { offset, len, region: whole }));
     assert_eq!(far.copy_out(whole - 1, &mut bytes), outside(whole - 1, 2));
     assert_eq!(far.copy_out(u64::MAX, &mut bytes), outside(u64::MAX, 2));
     assert_eq!(far.copy_in(whole, &bytes), outside(whole, 2));

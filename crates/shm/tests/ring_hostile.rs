@@ -120,7 +120,7 @@ fn walk(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
         memory.position.set(cursor.position());
         let Some(header) = cursor.look(memory)? else { break };
         let mut bytes = vec![0; header.bytes() as usize];
-        cursor.read(memory, header, 0, &mut bytes)?;
+        cursor.read_guarded(memory, header, 0, &mut bytes)?.expect("it is there");
         cursor.pass(header);
     }
     Ok(())

@@ -127,7 +127,7 @@ impl Pair {
         let mut seen: Vec<u8> = Vec::new();
         while let Some(header) = cursor.look(&self.data.1).unwrap() {
             let mut bytes = vec![0; header.len as usize - skip];
-            cursor.read(&self.data.1, header, skip, &mut bytes).unwrap();
+            cursor.read_guarded(&self.data.1, header, skip, &mut bytes).unwrap().unwrap();
             if header.kind != Kind::Filler {
                 seen.extend(bytes);
             }

@@ -278,7 +278,7 @@ fn look_on(mut cursor: Cursor, ring: &impl Load) -> (Vec<u8>, Cursor) {
     while let Some(header) = cursor.look(ring).unwrap() {
         if header.kind == Kind::Data {
             let mut part = vec![0; header.len as usize - cursor.taken()];
-            cursor.read(ring, header, cursor.taken(), &mut part).unwrap();
+            cursor.read_guarded(ring, header, cursor.taken(), &mut part).unwrap().unwrap();
             bytes.extend(part);
         }
         cursor.pass(header);

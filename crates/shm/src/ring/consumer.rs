@@ -215,26 +215,6 @@ impl Consumer {
         word != 0 && !(is_open(word) && self.taken.load(Relaxed) >= length(word))
     }
 
-    /// Copies the next bytes of the front record's payload and returns how many; consumes the record with its last
-    /// byte. The caller has seen it by [`Self::head`].
-    #[inline]
-    pub fn take(&self, ring: &impl Load, target: &mut [u8]) -> Result<usize, Violation> {
-        let Some(head) = self.head(ring)? else { return Ok(0) };
-        self.take_of(ring, head, target)
-    }
-
-    /// As [`Self::take`], of the front record for which [`Self::head`] has just returned `head`.
-    #[inline]
-    pub fn take_of(&self, ring: &impl Load, head: Head, target: &mut [u8]) -> Result<usize, Violation> {
-        let count = head.left.min(target.len());
-        {
-            let _span = account::is_on().then(|| account::receiving(Function::CopyOut));
-            ring.read(self.front(ring, head)?, &mut target[..count]);
-        }
-        self.skip(head, count)?;
-        Ok(count)
-    }
-
     /// Where the front record begins.
     #[inline]
     fn place(&self, ring: &impl Load) -> Result<usize, Violation> {

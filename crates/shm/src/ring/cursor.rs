@@ -2,6 +2,7 @@
 
 use super::{Violation, place};
 use crate::Load;
+use crate::guarded::Fault;
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_GATHERED, FLAG_GROW, Header, Kind, mark, stamp, units};
 use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF, VERDICT, WR_DONE};
@@ -190,18 +191,18 @@ impl Cursor {
         self.cap
     }
 
-    /// Copies bytes of the stream out of the record here, which [`Self::look`] returned, from byte `skip` on.
-    pub fn read(
+    /// Copies bytes of the stream out of the record here, which [`Self::look`] returned, from byte `skip` on, to memory of the
+    /// program's, which may not be there.
+    pub fn read_guarded(
         &self,
         ring: &impl Load,
         header: Header,
         skip: usize,
         target: &mut [u8],
-    ) -> Result<(), Violation> {
+    ) -> Result<Result<(), Fault>, Violation> {
         let skipped = header.bytes_at() + skip as u64;
         let begin = place(ring.len(), self.offset, skipped + target.len() as u64)?;
-        ring.read(begin + usize::try_from(skipped).unwrap_or(0), target);
-        Ok(())
+        Ok(ring.read_guarded(begin + usize::try_from(skipped).unwrap_or(0), target))
     }
 
     /// Moves behind the record here, which [`Self::look`] returned, or to the end of what it has so far if it is open. What

@@ -33,30 +33,33 @@ impl Producer {
         Ok(self.is_behind() && self.stamping.load(Relaxed) == NO_STAMP && credits.gathers())
     }
 
-    /// Appends all of `bytes` to the last record, if that is open and there is room; else nothing: `Ok(false)`.
+    /// Appends `len` bytes to the last record, if that is open and there is room; else nothing: `Ok(false)`. `fill` stores them
+    /// at an offset of the slice, or fails: then nothing is appended.
     #[inline]
-    pub(super) fn append(
+    pub(super) fn append<F>(
         &self,
         ring: &impl Store,
         credits: &impl Credits,
-        bytes: &[u8],
-    ) -> Result<bool, Violation> {
-        let (word, offset, count) = (self.open.load(Relaxed), self.offset.load(Relaxed), bytes.len() as u64);
+        len: usize,
+        fill: impl FnOnce(usize) -> Result<(), F>,
+    ) -> Result<Result<bool, F>, Violation> {
+        let (word, offset, count) = (self.open.load(Relaxed), self.offset.load(Relaxed), len as u64);
         let (before, after) = (length(word), length(word) + count);
         let more = span(after) - span(before);
         if word == 0 || after > LONGEST_OPEN || offset.saturating_add(more) >= self.cap() {
-            return Ok(false);
+            return Ok(Ok(false));
         }
         let wanted = more + LINE;
         if more > 0 && self.room(credits, wanted)? < wanted {
-            return Ok(false);
+            return Ok(Ok(false));
         }
         let begin = self.begin_of_open(word);
         let start = place(ring.len(), begin.offset, span(after))?;
-        {
-            let _span = account::is_on().then(|| account::sending(Function::CopyIn));
-            ring.write(start + usize::try_from(HEADER + before).unwrap_or(0), bytes);
+        let span_of_copy = account::is_on().then(|| account::sending(Function::CopyIn));
+        if let Err(failed) = fill(start + usize::try_from(HEADER + before).unwrap_or(0)) {
+            return Ok(Err(failed));
         }
+        drop(span_of_copy);
         let word = word.wrapping_add(count);
         self.note.take(begin, word);
         ring.store_fence();
@@ -64,7 +67,7 @@ impl Producer {
         self.pass(Header::from_word(word, span(after))?, begin);
         self.open.store(word, Relaxed);
         self.note.take_back();
-        Ok(true)
+        Ok(Ok(true))
     }
 
     /// Where the open record begins, whose word is `word`.

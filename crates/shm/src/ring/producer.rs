@@ -1,11 +1,9 @@
 //! The end that writes records.
 
-use super::open::GATHERED;
 use super::unfinished::{Begin, Note};
 use super::{Credits, Violation, place};
-use crate::account::{self, Function};
-use crate::{Inbound, Outbound, Store, clock};
-use core::ops::Range;
+use crate::{Store, clock};
+use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use crosslane_wire::record::{
@@ -139,97 +137,6 @@ impl Producer {
     /// Bytes of the ring in use at present.
     pub fn cap(&self) -> u64 {
         self.cap.load(Relaxed)
-    }
-
-    /// Pushes as much of `bytes` as there is room for, as records of `kind`, and returns how many bytes that was.
-    /// A line is always kept back for [`Self::push_control`].
-    pub fn push(
-        &self,
-        ring: &impl Store,
-        credits: &impl Credits,
-        kind: Kind,
-        bytes: &[u8],
-        cpu: u16,
-    ) -> Result<usize, Violation> {
-        if bytes.len() as u64 <= GATHERED && self.is_behind() && kind == Kind::Data {
-            return self.push_behind(ring, credits, bytes, cpu);
-        }
-        let fill = |at, part| ring.write(at, &bytes[part]);
-        self.push_parts(ring, credits, (kind, false), bytes.len(), cpu, fill)
-    }
-
-    /// As [`Self::push`] of a small send to a receiver that is behind, as far as is known.
-    #[inline(never)]
-    fn push_behind(
-        &self,
-        ring: &impl Store,
-        credits: &impl Credits,
-        bytes: &[u8],
-        cpu: u16,
-    ) -> Result<usize, Violation> {
-        let gathers = self.may_gather(credits)?;
-        if gathers && self.append(ring, credits, bytes)? {
-            return Ok(bytes.len());
-        }
-        let fill = |at, part| ring.write(at, &bytes[part]);
-        self.push_parts(ring, credits, (Kind::Data, gathers), bytes.len(), cpu, fill)
-    }
-
-    /// As [`Self::push`] of the `len` bytes at `from_offset` of what has arrived in another ring.
-    pub fn forward(
-        &self,
-        ring: &Outbound,
-        credits: &impl Credits,
-        (from, from_offset): (&Inbound, usize),
-        len: usize,
-        cpu: u16,
-    ) -> Result<usize, Violation> {
-        self.push_parts(ring, credits, (Kind::Data, false), len, cpu, |at, part| {
-            ring.copy_from(at, from, from_offset + part.start, part.len());
-        })
-    }
-
-    /// Pushes records for as much of `len` bytes as there is room for, which stay open if `gathers`; `fill` copies a part
-    /// of them to an offset of the slice.
-    #[inline]
-    fn push_parts(
-        &self,
-        ring: &impl Store,
-        credits: &impl Credits,
-        (kind, gathers): (Kind, bool),
-        len: usize,
-        cpu: u16,
-        fill: impl Fn(usize, Range<usize>),
-    ) -> Result<usize, Violation> {
-        if account::is_on() {
-            self.push_counted::<true>(ring, credits, (kind, gathers), len, cpu, fill)
-        } else {
-            self.push_counted::<false>(ring, credits, (kind, gathers), len, cpu, fill)
-        }
-    }
-
-    #[inline]
-    fn push_counted<const COUNTED: bool>(
-        &self,
-        ring: &impl Store,
-        credits: &impl Credits,
-        (kind, gathers): (Kind, bool),
-        len: usize,
-        cpu: u16,
-        fill: impl Fn(usize, Range<usize>),
-    ) -> Result<usize, Violation> {
-        let _span = COUNTED.then(|| account::sending(Function::Allot));
-        let mut done = 0;
-        while done < len
-            && let Some(offer) = self.offer(ring, credits, len - done, cpu)?
-        {
-            self.put(ring, credits, (kind, gathers), offer.len as u64, cpu, |at| {
-                let _span = COUNTED.then(|| account::sending(Function::CopyIn));
-                fill(at, done..done + offer.len);
-            })?;
-            done += offer.len;
-        }
-        Ok(done)
     }
 
     /// Where the payload of the next record would lie, of `left` bytes, at least one, that are to be sent; `None` if there
@@ -368,11 +275,29 @@ impl Producer {
         &self,
         ring: &impl Store,
         credits: &impl Credits,
-        (kind, gathers): (Kind, bool),
+        record: (Kind, bool),
         len: u64,
         cpu: u16,
         fill: impl FnOnce(usize),
     ) -> Result<(), Violation> {
+        let Ok(()) = self.put_by(ring, credits, record, len, cpu, |at| {
+            fill(at);
+            Ok::<(), Infallible>(())
+        })?;
+        Ok(())
+    }
+
+    /// As [`Self::put`] with a `fill` that may fail: then nothing is written.
+    #[inline]
+    pub(super) fn put_by<F>(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        (kind, gathers): (Kind, bool),
+        len: u64,
+        cpu: u16,
+        fill: impl FnOnce(usize) -> Result<(), F>,
+    ) -> Result<Result<(), F>, Violation> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let mut header = Header { len, kind, flags: 0, cpu };
         let at_end = self.to_end() == header.span();
@@ -386,7 +311,9 @@ impl Producer {
     /// Goes on behind the ring's present end, which must be below the limit, by the line that was kept back: a
     /// program that sends more than the ring holds to one that reads late is not held up before the limit.
     fn jump(&self, ring: &impl Store, credits: &impl Credits, cpu: u16) -> Result<(), Violation> {
-        self.write(ring, credits, Header { len: 0, kind: Kind::Filler, flags: 0, cpu }, true, |_| {})
+        let header = Header { len: 0, kind: Kind::Filler, flags: 0, cpu };
+        let Ok(()) = self.write(ring, credits, header, true, |_| Ok::<(), Infallible>(()))?;
+        Ok(())
     }
 
     /// Stores credit into the record that is written next, at `begin` in the slice, if any is to ride and there is a place
@@ -412,21 +339,23 @@ impl Producer {
 
     /// Stores payload, word, mark, in that order (law 4), and moves on.
     #[inline]
-    fn write(
+    fn write<F>(
         &self,
         ring: &impl Store,
         credits: &impl Credits,
         mut header: Header,
         grow: bool,
-        fill: impl FnOnce(usize),
-    ) -> Result<(), Violation> {
+        fill: impl FnOnce(usize) -> Result<(), F>,
+    ) -> Result<Result<(), F>, Violation> {
         let begin = self.begin();
         let at = place(ring.len(), begin.offset, header.span())?;
         if grow {
             header.flags |= FLAG_GROW;
         }
         self.close(ring)?;
-        fill(at + usize::try_from(header.payload_at()).unwrap_or(0));
+        if let Err(failed) = fill(at + usize::try_from(header.payload_at()).unwrap_or(0)) {
+            return Ok(Err(failed));
+        }
         if credits.is_offered() {
             let after = begin.position.wrapping_add(header.span());
             self.load_credit(ring, credits, &mut header, (at, after));
@@ -445,7 +374,7 @@ impl Producer {
             self.open.store(word, Relaxed);
         }
         self.note.take_back();
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Where the next record begins.

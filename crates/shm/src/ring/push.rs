@@ -1,0 +1,150 @@
+//! Payload into the ring, as records: of our own memory, of what arrived in another ring, and of a program's memory, which may not
+//! be there.
+
+use super::open::GATHERED;
+use super::{Credits, Producer, Violation};
+use crate::account::{self, Function};
+use crate::guarded::Fault;
+use crate::{Inbound, Outbound, Store};
+use core::convert::Infallible;
+use core::ops::Range;
+use crosslane_wire::record::Kind;
+
+impl Producer {
+    /// Pushes as much of `bytes` as there is room for, as records of `kind`, and returns how many bytes that was.
+    /// A line is always kept back for [`Self::push_control`].
+    pub fn push(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        kind: Kind,
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<usize, Violation> {
+        let Ok(pushed) = self.push_by(ring, credits, kind, bytes.len(), cpu, |at, part: Range<usize>| {
+            ring.write(at, &bytes[part]);
+            Ok::<(), Infallible>(())
+        })?;
+        Ok(pushed)
+    }
+
+    /// As [`Self::push`] of memory of the program's, which may not be there. Of a record whose bytes are not all there nothing
+    /// is pushed; if it is the first one, [`Fault`] tells.
+    #[inline]
+    pub fn push_guarded(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        kind: Kind,
+        bytes: &[u8],
+        cpu: u16,
+    ) -> Result<Result<usize, Fault>, Violation> {
+        let fill = |at, part: Range<usize>| ring.write_guarded(at, &bytes[part]);
+        self.push_by(ring, credits, kind, bytes.len(), cpu, fill)
+    }
+
+    /// Pushes as much of `len` bytes as there is room for; `fill` copies a part of them to an offset of the slice, or fails.
+    #[inline]
+    fn push_by<F>(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        kind: Kind,
+        len: usize,
+        cpu: u16,
+        fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
+    ) -> Result<Result<usize, F>, Violation> {
+        if len == 0 {
+            // Of nothing it does not count where it begins.
+            return Ok(Ok(0));
+        }
+        if len as u64 <= GATHERED && self.is_behind() && kind == Kind::Data {
+            return self.push_behind(ring, credits, len, cpu, fill);
+        }
+        self.push_parts(ring, credits, (kind, false), len, cpu, fill)
+    }
+
+    /// As [`Self::push`] of a small send to a receiver that is behind, as far as is known.
+    #[inline(never)]
+    fn push_behind<F>(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        len: usize,
+        cpu: u16,
+        fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
+    ) -> Result<Result<usize, F>, Violation> {
+        let gathers = self.may_gather(credits)?;
+        if gathers {
+            match self.append(ring, credits, len, |at| fill(at, 0..len))? {
+                Ok(true) => return Ok(Ok(len)),
+                Ok(false) => {}
+                Err(failed) => return Ok(Err(failed)),
+            }
+        }
+        self.push_parts(ring, credits, (Kind::Data, gathers), len, cpu, fill)
+    }
+
+    /// As [`Self::push`] of the `len` bytes at `from_offset` of what has arrived in another ring.
+    pub fn forward(
+        &self,
+        ring: &Outbound,
+        credits: &impl Credits,
+        (from, from_offset): (&Inbound, usize),
+        len: usize,
+        cpu: u16,
+    ) -> Result<usize, Violation> {
+        let Ok(pushed) = self.push_parts(ring, credits, (Kind::Data, false), len, cpu, |at, part| {
+            ring.copy_from(at, from, from_offset + part.start, part.len());
+            Ok::<(), Infallible>(())
+        })?;
+        Ok(pushed)
+    }
+
+    /// Pushes records for as much of `len` bytes as there is room for, which stay open if `gathers`; `fill` copies a part
+    /// of them to an offset of the slice, or fails: what was pushed before counts.
+    #[inline]
+    fn push_parts<F>(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        (kind, gathers): (Kind, bool),
+        len: usize,
+        cpu: u16,
+        fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
+    ) -> Result<Result<usize, F>, Violation> {
+        if account::is_on() {
+            self.push_counted::<true, F>(ring, credits, (kind, gathers), len, cpu, fill)
+        } else {
+            self.push_counted::<false, F>(ring, credits, (kind, gathers), len, cpu, fill)
+        }
+    }
+
+    #[inline]
+    fn push_counted<const COUNTED: bool, F>(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        (kind, gathers): (Kind, bool),
+        len: usize,
+        cpu: u16,
+        fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
+    ) -> Result<Result<usize, F>, Violation> {
+        let _span = COUNTED.then(|| account::sending(Function::Allot));
+        let mut done = 0;
+        while done < len
+            && let Some(offer) = self.offer(ring, credits, len - done, cpu)?
+        {
+            let put = self.put_by(ring, credits, (kind, gathers), offer.len as u64, cpu, |at| {
+                let _span = COUNTED.then(|| account::sending(Function::CopyIn));
+                fill(at, done..done + offer.len)
+            })?;
+            match put {
+                Ok(()) => done += offer.len,
+                Err(failed) if done == 0 => return Ok(Err(failed)),
+                Err(_) => break,
+            }
+        }
+        Ok(Ok(done))
+    }
+}
