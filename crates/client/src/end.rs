@@ -8,10 +8,12 @@
 //!   resend what the far end has not got
 //! ```
 
+pub mod apart;
 pub mod chosen;
 mod exchange;
 pub(crate) mod flight;
 mod generations;
+mod gone;
 mod keeping;
 mod moving;
 mod offload;
@@ -26,21 +28,22 @@ pub mod zcopy;
 
 use crate::Grant;
 use crate::offload::Offload;
-use crate::shared::{FIN_SILENT, FIN_TOLD, Shared, SharedState};
+use crate::shared::{Shared, SharedState};
 use crate::slices::Next;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::buffer::Located;
+use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{NotTaken, Reentered};
 use crosslane_shm::ring::{Duplex, Violation};
 use crosslane_shm::{FarBuffer, Inbound, Load, Store};
 use crosslane_stream::zcopy::Lie;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
-use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{
-    ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
+    ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA,
+    WANT_ROOM,
 };
 use crosslane_wire::{BufferId, CircuitId, Tuple, WaiterId};
 use exchange::Exchange;
@@ -61,6 +64,10 @@ pub enum Failure {
     /// Receiving: end of file. Sending: this direction was shut down.
     #[error("the stream has ended")]
     Ended,
+    /// Sending: the far end has gone, and nobody had noticed by a send before. To the program so many bytes are sent; then
+    /// its connection is to be reset.
+    #[error("nobody is left to read {0} bytes")]
+    Unheard(usize),
     /// This direction travels by the kernel's TCP.
     #[error("downgraded to TCP")]
     Tcp,
@@ -96,6 +103,12 @@ impl Failure {
     /// Whether the peer, or a daemon, said what cannot be.
     pub fn is_violation(&self) -> bool {
         matches!(self, Self::Violation(_) | Self::OutOfOrder(_) | Self::Lie(_) | Self::Discontinued { .. })
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(_: Fault) -> Self {
+        Self::Fault
     }
 }
 
@@ -239,6 +252,7 @@ impl End {
 
     /// Takes hold of a stream that another process began.
     pub fn resume(grant: Grant, life: &'static AtomicU32, daemon: &'static dyn Daemon) -> Self {
+        guarded::prepare();
         Self {
             shared: grant.state,
             generations: Generations::new(grant.slices),
@@ -320,44 +334,6 @@ impl End {
         newest.number() > 0 || newest.slices.inbound.load_u32(STATE) != STATE_NONE
     }
 
-    /// Whether nobody is there any more who could read what we send: the far end was closed, or its connection ended
-    /// without a word (its last holder was killed or left by `_exit`).
-    #[inline]
-    pub fn gone(&self) -> bool {
-        if self.generations.tx().slices.inbound.load_u32(STATE) == STATE_GONE {
-            return self.is_settled() || !self.is_moving();
-        }
-        self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()
-    }
-
-    /// After the FIN: whether nothing that lies unread ends or turns the far side's direction, as whoever closes in
-    /// order tells in the ring first. Unread data alone does not say that anybody is left to read ours.
-    fn is_silent(&self) -> bool {
-        let silence = &self.shared.status.silence;
-        if silence.load(Relaxed) == 0 {
-            let Some(turns) = self.turn_ahead() else { return false };
-            silence.store(if turns { FIN_TOLD } else { FIN_SILENT }, Relaxed);
-        }
-        silence.load(Relaxed) == FIN_SILENT
-    }
-
-    /// Whether a record that is not data lies unread; `None` if other threads move too fast to tell, or more may come
-    /// from another circuit. After the FIN nothing more arrives, so the answer stays.
-    fn turn_ahead(&self) -> Option<bool> {
-        if self.is_moving() {
-            return None;
-        }
-        let mut walk = self.walk(self.shared.consumer.glance()?)?.through();
-        while let Ok(Some(header)) = walk.look() {
-            let passes = matches!(header.kind, Kind::Filler | Kind::Hello | Kind::HelloAck);
-            if !(passes || header.kind.has_bytes()) {
-                return Some(true);
-            }
-            walk.pass(header);
-        }
-        Some(false)
-    }
-
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us
     /// up with questions for ever.
     pub fn is_patient(&self) -> bool {
@@ -373,6 +349,11 @@ impl End {
     pub fn ring_again(&self) {
         self.shared.sending.rung.store(0, Relaxed);
         self.shared.receiving.rung.store(0, Relaxed);
+    }
+
+    /// Tells the far side that this end, which sends no more, receives no more either.
+    pub fn deafen(&self) {
+        self.generations.newest().slices.outbound.store_u32(STATE, STATE_DEAF);
     }
 
     /// Tells the far side that this end is gone for good.

@@ -12,10 +12,12 @@ pub mod end;
 pub mod memory;
 pub mod native;
 pub mod offload;
+pub mod preload;
 pub mod session;
 pub mod shared;
 pub mod slices;
 
+pub use end::apart;
 pub use end::ready::{self, Ready};
 pub use end::{Daemon, End, Failure, Moved, NoBuffer, NoNext};
 pub use session::{Grant, Session, SessionError};

@@ -24,6 +24,11 @@ use thiserror::Error;
 pub const DEFAULT_SOCKET: &str = "/run/crosslane/crosslaned.sock";
 /// Environment variable that names another control socket.
 pub const SOCKET_VARIABLE: &str = "CROSSLANE_SOCKET";
+/// Environment variable that says what a program's own system calls and rings are for, if they are for [`FILES`] only. This
+/// project's own tools wait by such calls, but for no socket.
+pub const OWN_CALLS_VARIABLE: &str = "CROSSLANE_OWN_CALLS";
+/// See [`OWN_CALLS_VARIABLE`].
+pub const FILES: &str = "files";
 /// How long an answer of the daemon may take.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -107,7 +112,11 @@ impl Session {
     pub fn connect(path: &Path) -> Result<Self, SessionError> {
         let no_daemon = |errno| SessionError::NoDaemon { path: path.to_owned(), errno };
         let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|errno| match errno {
+                    Errno::MFILE => SessionError::NoDescriptors,
+                    errno => SessionError::Lost(errno),
+                })?;
         let address = SocketAddrUnix::new(path).map_err(no_daemon)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_TIMEOUT))?;
         // It bounds connecting as well: a daemon that is frozen takes no more at some point.

@@ -41,7 +41,7 @@ pub struct Status {
     /// Once the FIN was seen: whether the far side announced it in the ring ([`FIN_TOLD`]) or not ([`FIN_SILENT`]); 0
     /// while nobody has looked.
     pub silence: AtomicU32,
-    /// Not 0: bytes were sent after the far end had gone.
+    /// Not 0: bytes were sent after the far end had gone ([`UNHEARD`]), and the kernel of this host knows ([`UNHEARD_TOLD`]).
     pub unheard: AtomicU32,
     /// Not 0: `shutdown(SHUT_RD)` was called.
     pub read_shut: AtomicU32,
@@ -57,6 +57,8 @@ pub struct Status {
     pub send_timeout: AtomicU32,
     /// Not 0: this is the connecting end.
     pub client: AtomicU32,
+    /// Not 0: `SO_REUSEADDR` is set on the socket, and not by its program.
+    pub port_shared: AtomicU32,
     /// `SO_LINGER`: 0 = off, otherwise seconds + 1.
     pub linger: AtomicU32,
     /// When the stream began, milliseconds of the monotonic clock.
@@ -65,6 +67,11 @@ pub struct Status {
     pub circuit: AtomicU64,
     /// Proof for closing it.
     pub token: AtomicU64,
+    /// Whether receives tell how many bytes are left (`TCP_INQ`): 0 = not known, 1 = no, 2 = yes.
+    pub unread_wanted: AtomicU32,
+    /// `SO_RCVLOWAT`, bytes that have to be there before a receive that may wait returns, and before the end counts as
+    /// readable; 0 and 1 are any.
+    pub low_water: AtomicU32,
 }
 
 /// What the sender changes.
@@ -105,6 +112,8 @@ pub struct Receiving {
     pub rung: AtomicU64,
     /// The processor that the far side's last record came from.
     pub peer_cpu: AtomicU32,
+    /// Since when each wait found the far side on its own processor, milliseconds of the monotonic clock; 0 if the last did not.
+    pub crowded_since: AtomicU32,
     /// Not 0: stamps are wanted.
     pub order: AtomicU32,
     /// How often a receive found the lock held for too long: a new number is a new edge for `EPOLLIN`.
@@ -231,6 +240,11 @@ impl Zcopy {
         self.open.store(u32::try_from(open.count()).unwrap_or(0), Relaxed);
     }
 }
+
+/// Bytes were sent after the far end had gone.
+pub const UNHEARD: u32 = 1;
+/// The same, and the quiet connection has had its far kernel reset it.
+pub const UNHEARD_TOLD: u32 = 2;
 
 /// The FIN belongs to a record that ends, or turns, the far side's direction.
 pub const FIN_TOLD: u32 = 1;

@@ -1,6 +1,7 @@
 //! The memory of one generation of an end, and what is kept of its bytes until they have landed.
 
 use crate::SessionError;
+use crosslane_shm::guarded::Fault;
 use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
 use crosslane_wire::slice::{self, RETENTION};
 use std::os::fd::{AsFd, OwnedFd};
@@ -94,12 +95,13 @@ impl Retention {
         Ok(Self { store, load: Inbound::map(&fd, RETENTION)? })
     }
 
-    /// Keeps `bytes`, not more than the ring holds, the first of which is unit `unit` of the stream.
-    pub fn keep(&self, cap: u64, unit: u64, bytes: &[u8]) {
+    /// Keeps `bytes`, not more than the ring holds, the first of which is unit `unit` of the stream. They are the program's and may not
+    /// be there.
+    pub fn keep(&self, cap: u64, unit: u64, bytes: &[u8]) -> Result<(), Fault> {
         let (at, to_end) = place(unit, cap);
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
-        self.store.write(at, first);
-        self.store.write(0, rest);
+        self.store.write_guarded(at, first)?;
+        self.store.write_guarded(0, rest)
     }
 
     /// Copies what was kept from unit `unit` on, up to the end of the part in use at most. Returns how many bytes that was.

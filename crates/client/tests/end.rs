@@ -356,7 +356,8 @@ fn bytes_to_a_far_end_that_left_fail_as_tcp_has_it() {
     pair.server.leave();
     assert_eq!(receive(&pair.client, 10).unwrap(), b"bye");
     assert_eq!(receive(&pair.client, 10), Err(Failure::Ended));
-    assert_eq!(send(&pair.client, b"heard by nobody"), Ok(15));
+    assert_eq!(send(&pair.client, b""), Err(Failure::Unheard(0)));
+    assert_eq!(send(&pair.client, b"heard by nobody"), Err(Failure::Unheard(15)));
     assert_eq!(send(&pair.client, b"again"), Err(Failure::Ended));
 }
 
@@ -367,6 +368,6 @@ fn a_far_end_that_was_killed_does_not_let_its_sender_wait_for_room() {
     while send(&pair.client, &[1; 10_000]).is_ok() {}
     pair.client.shared().status.fin.store(1, Ordering::Relaxed);
     assert!(pair.client.ready(TID).writable);
-    assert!(send(&pair.client, b"x").is_ok());
+    assert_eq!(send(&pair.client, b"x"), Err(Failure::Unheard(1)));
     assert_eq!(send(&pair.client, b"x"), Err(Failure::Ended));
 }

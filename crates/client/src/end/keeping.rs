@@ -7,6 +7,7 @@ use super::{End, Failure, Generation};
 use crate::slices::Retention;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::Load;
+use crosslane_shm::guarded::Fault;
 use crosslane_shm::ring::Violation;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::slice::{LANDED, RETENTION, RETENTION_MIN};
@@ -27,14 +28,14 @@ impl End {
         self.keeping_cap().unwrap_or(0)
     }
 
-    /// Pushes as much of `bytes` as there is room for, and keeps it.
+    /// Pushes as much of `bytes` as there is room for, and keeps it; a [`Fault`] if the first of it is not all there.
     pub(super) fn push_kept(
         &self,
         tx: &Generation,
         kept: &Retention,
         bytes: &[u8],
         cpu: u16,
-    ) -> Result<usize, Failure> {
+    ) -> Result<Result<usize, Fault>, Failure> {
         let mut done = 0;
         while done < bytes.len() {
             let wanted = (bytes.len() - done).min(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX));
@@ -46,13 +47,17 @@ impl End {
                 break;
             }
             let piece = &bytes[done..done + wanted.min(usize::try_from(room).unwrap_or(usize::MAX))];
-            let pushed = self.push_piece(tx, kept, piece, cpu)?;
+            let pushed = match self.push_piece(tx, kept, piece, cpu)? {
+                Ok(pushed) => pushed,
+                Err(fault) if done == 0 => return Ok(Err(fault)),
+                Err(_) => break,
+            };
             done += pushed;
             if pushed < piece.len() {
                 break;
             }
         }
-        Ok(done)
+        Ok(Ok(done))
     }
 
     /// Pushes as much of a piece that can be kept as there is room for.
@@ -62,14 +67,19 @@ impl End {
         kept: &Retention,
         piece: &[u8],
         cpu: u16,
-    ) -> Result<usize, Failure> {
+    ) -> Result<Result<usize, Fault>, Failure> {
         let (producer, slices) = (&self.shared.producer, &tx.slices);
         let unit = producer.units();
-        let pushed = producer.push(&slices.outbound, &self.credits(tx), Kind::Data, piece, cpu)?;
+        let pushed = producer.push_guarded(&slices.outbound, &self.credits(tx), Kind::Data, piece, cpu)?;
+        let Ok(pushed) = pushed else { return Ok(pushed) };
         let cap = self.keeping_cap()?;
-        kept.keep(cap, unit, &piece[..pushed]);
+        if kept.keep(cap, unit, &piece[..pushed]).is_err() {
+            // Another thread took the memory away between two copies of it: what is under way could not be sent again.
+            self.give_up("the memory that is sent went away");
+            return Err(Failure::Reset);
+        }
         self.note_kept(unit, pushed as u64, cap);
-        Ok(pushed)
+        Ok(Ok(pushed))
     }
 
     fn note_kept(&self, unit: u64, count: u64, cap: u64) {
@@ -118,7 +128,7 @@ impl End {
         // Should we be killed in the middle of it, nothing is kept rather than the wrong bytes.
         shared.from.store(to, Relaxed);
         shared.cap.store(cap * 2, Relaxed);
-        kept.keep(cap * 2, from, &bytes);
+        let _ = kept.keep(cap * 2, from, &bytes);
         shared.from.store(from, Relaxed);
         Ok(true)
     }

@@ -8,7 +8,6 @@ use crosslane_shm::Store;
 use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
-use crosslane_wire::record::CPU_MASK;
 use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// What an end is ready for, in the terms of `poll`.
@@ -44,7 +43,7 @@ impl End {
                 || self.dead().is_some_and(|_| status.reset.load(Relaxed) == 0);
             return Ready { readable: true, writable: true, read_closed: true, hung_up: true, error };
         }
-        let data = self.has_data(tid);
+        let data = self.has_data(tid) && self.has_enough(tid);
         let fin = self.has_fin() || self.rx() == Direction::Ended;
         let read_closed = fin || status.read_shut.load(Relaxed) != 0;
         let tx_over = self.tx() == Direction::Ended || self.is_ending();
@@ -76,6 +75,12 @@ impl End {
         }
         self.refresh(tid);
         self.has_arrived() && self.may_receive()
+    }
+
+    /// Whether as much lies unread as the program wants to be told of. A ring that is nearly full is enough: its sender waits.
+    fn has_enough(&self, tid: u32) -> bool {
+        let least = self.shared().status.low_water.load(Relaxed) as usize;
+        least <= 1 || self.unread_with(tid).map_or(true, |(unread, is_full)| unread >= least || is_full)
     }
 
     /// Whether a receive looks at the ring. What comes before the greeting is for it to refuse.
@@ -224,10 +229,4 @@ impl End {
 /// Places of a stream's rings in their order.
 fn place(cursor: &Cursor) -> (u32, u64, usize) {
     (cursor.generation(), cursor.position(), cursor.taken())
-}
-
-/// Whether the far side's last record came from the processor that we run on: then spinning keeps it from running.
-pub fn same_processor(end: &End) -> bool {
-    let mine = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(u32::MAX) & u32::from(CPU_MASK);
-    end.shared().receiving.peer_cpu.load(Relaxed) == mine
 }

@@ -5,6 +5,7 @@ use super::{End, Failure, Generation, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Load;
 use crosslane_shm::account::{self, Function};
+use crosslane_shm::guarded::Fault;
 use crosslane_shm::lock::forget_busy;
 use crosslane_shm::region::Part;
 use crosslane_shm::ring::{Cursor, Head, Violation};
@@ -173,11 +174,17 @@ impl End {
 
     /// Payload bytes that lie unread (`FIONREAD`).
     pub fn unread(&self, tid: u32) -> Result<usize, Failure> {
+        self.unread_with(tid).map(|(bytes, _)| bytes)
+    }
+
+    /// The same, and whether the ring is nearly full, so that its sender may wait for room.
+    pub(super) fn unread_with(&self, tid: u32) -> Result<(usize, bool), Failure> {
         // Nobody waits for this again.
         let _guard = self.lock_receiving(tid).inspect_err(|_| forget_busy())?;
         self.guarded(self.settle(tid))?;
         let (consumer, mut bytes) = (&self.shared.consumer, 0_usize);
-        let Some(mut walk) = self.walk(consumer.cursor()) else { return Ok(0) };
+        let front = consumer.cursor();
+        let Some(mut walk) = self.walk(front) else { return Ok((0, false)) };
         while let Some(header) = self.guarded(walk.look().map_err(Failure::from))? {
             match header.kind {
                 Kind::Filler => {}
@@ -189,7 +196,8 @@ impl End {
             walk.pass(header);
         }
         let elsewhere = usize::try_from(consumer.elsewhere()).unwrap_or(0);
-        Ok(bytes.saturating_add(elsewhere))
+        let used = walk.cursor().position().saturating_sub(front.position());
+        Ok((bytes.saturating_add(elsewhere), used >= walk.cursor().cap() / 4 * 3))
     }
 
     /// Handles records that are not the program's: greetings, turns. Takes no lock by force: if another thread holds
@@ -208,6 +216,8 @@ impl End {
         if done > 0 {
             return Ok(done);
         }
+        // Bytes of the record at the front that this call has taken.
+        let mut begun = 0;
         let (consumer, mut in_vain) = (&self.shared.consumer, 0);
         for buffer in buffers {
             let mut at = skip.min(buffer.len());
@@ -218,9 +228,19 @@ impl End {
                 }
                 let taken = match self.front_bytes(tid)? {
                     None => return Ok(done),
-                    Some(Front::Elsewhere) => self.fetch(tid, &mut buffer[at..])?,
+                    Some(Front::Elsewhere) => match self.fetch(tid, &mut buffer[at..]) {
+                        Err(Failure::Fault) if done > 0 => return Ok(done),
+                        fetched => fetched?,
+                    },
                     Some(Front::Ring(head)) => {
-                        consumer.take_of(&self.generations.rx().slices.inbound, head, &mut buffer[at..])?
+                        let ring = &self.generations.rx().slices.inbound;
+                        match consumer.take_guarded(ring, head, &mut buffer[at..])? {
+                            Ok(taken) => {
+                                begun = if taken == head.left { 0 } else { begun + taken };
+                                taken
+                            }
+                            Err(fault) => return self.taken_before(fault, done, begun),
+                        }
                     }
                 };
                 add(&self.shared.received.records, usize::from(consumer.taken() == 0));
@@ -232,6 +252,14 @@ impl End {
             }
         }
         Ok(done)
+    }
+
+    /// The buffer is not there for the rest of the record at the front, of which this call has taken `begun` bytes, and `done` in
+    /// all: as with the kernel's TCP nothing of that record is received.
+    #[cold]
+    fn taken_before(&self, fault: Fault, done: usize, begun: usize) -> Result<usize, Failure> {
+        self.shared.consumer.untake(begun);
+        if done > begun { Ok(done - begun) } else { Err(fault.into()) }
     }
 
     /// One piece, behind the first `skip` bytes of `part`.
@@ -261,7 +289,8 @@ impl End {
     }
 
     fn peek_all(&self, front: Cursor, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Failure> {
-        let mut done = 0;
+        // Bytes in all, and of the record that is looked at.
+        let (mut done, mut begun) = (0, 0);
         let Some(mut walk) = self.walk(front) else { return Ok(0) };
         for buffer in buffers {
             let mut at = 0;
@@ -278,9 +307,18 @@ impl End {
                 let skip = walk.cursor().taken();
                 let left = (header.bytes() as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);
-                walk.cursor().read(walk.ring(), header, skip, &mut buffer[at..at + count])?;
+                let target = &mut buffer[at..at + count];
+                if let Err(fault) = walk.cursor().read_guarded(walk.ring(), header, skip, target)? {
+                    return if done > begun { Ok(done - begun) } else { Err(fault.into()) };
+                }
                 (at, done) = (at + count, done + count);
-                if count == left { walk.pass(header) } else { walk.take(count) }
+                if count == left {
+                    walk.pass(header);
+                    begun = 0;
+                } else {
+                    walk.take(count);
+                    begun += count;
+                }
             }
         }
         Ok(done)

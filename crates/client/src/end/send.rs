@@ -3,8 +3,10 @@
 use super::moving::Has;
 use super::order::PIECE;
 use super::{End, Failure, Generation, Moved, add, note};
+use crate::shared::UNHEARD;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crosslane_shm::Load;
+use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{forget_busy, let_settle};
 use crosslane_stream::{Direction, handle_send};
 use crosslane_wire::WaiterId;
@@ -12,8 +14,13 @@ use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::slice::{ORDER, RING_MIN};
 use std::io::IoSlice;
 
+/// Bytes that the kernel's TCP copies at a time: of a buffer that ends early it sends so many, or a multiple, or none.
+const KERNEL_PIECE: usize = 32 * 1024;
 /// Sends of so many bytes look whether memory is offered for them, bytes.
 const WORTH_A_LOOK: usize = 4096;
+/// What one call sends at most to a far end that has gone, bytes: as much as the kernel gives to a connection before it looks
+/// what was answered to the first of it.
+const UNHEARD_MAX: usize = 512 * 1024;
 
 impl End {
     /// The program wants no more than about `bytes` under way (`SO_SNDBUF`): the ring does not grow beyond that, nor
@@ -78,7 +85,7 @@ impl End {
             return Err(Failure::WouldBlock);
         }
         if self.gone() {
-            return self.send_to_nobody(wanted);
+            return Err(self.send_to_nobody(wanted));
         }
         let most = wanted.min(PIECE);
         let (written, first) = self.guarded(self.write_offered(tid, buffers, skip))?.unwrap_or((0, None));
@@ -227,15 +234,11 @@ impl End {
     }
 
     /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
-    /// fail. More than the longest ring holds is never sent in one go.
-    fn send_to_nobody(&self, bytes: usize) -> Result<Moved, Failure> {
-        let bytes = bytes.min(usize::try_from(self.generations.tx().slices.ring_max).unwrap_or(usize::MAX));
+    /// fail. More than [`UNHEARD_MAX`] never seem to be.
+    fn send_to_nobody(&self, bytes: usize) -> Failure {
         let unheard = &self.shared.status.unheard;
-        let before = if bytes == 0 { unheard.load(Relaxed) } else { unheard.swap(1, Relaxed) };
-        if before == 0 {
-            return Ok(Moved { bytes, wake: None });
-        }
-        Err(Failure::Ended)
+        let before = if bytes == 0 { unheard.load(Relaxed) } else { unheard.swap(UNHEARD, Relaxed) };
+        if before == 0 { Failure::Unheard(bytes.min(UNHEARD_MAX)) } else { Failure::Ended }
     }
 
     /// Whether records carry the time is for the far side to say.
@@ -278,7 +281,10 @@ impl End {
         loop {
             let (tx, begin) = (self.generations.tx(), self.shared.producer.units());
             self.stamp(tx);
-            let pushed = self.push_all(tid, tx, buffers, skip + done, most.saturating_sub(done))?;
+            let pushed = match self.push_all(tid, tx, buffers, skip + done, most.saturating_sub(done)) {
+                Err(Failure::Fault) if done > 0 => 0,
+                pushed => pushed?,
+            };
             if pushed == 0 {
                 return Ok((done, None));
             }
@@ -312,6 +318,9 @@ impl End {
             return Ok(done);
         }
         let (producer, slices) = (&self.shared.producer, &tx.slices);
+        if buffers.len() > 1 && !begins_there(buffers, skip) {
+            return Err(Failure::Fault);
+        }
         let cpu = self.processor();
         for buffer in buffers {
             let Some(rest) = buffer.get(skip..) else {
@@ -321,8 +330,13 @@ impl End {
             skip = 0;
             let rest = &rest[..rest.len().min(most - done)];
             let pushed = match slices.keeping() {
-                None => producer.push(&slices.outbound, &self.credits(tx), Kind::Data, rest, cpu)?,
+                None => producer.push_guarded(&slices.outbound, &self.credits(tx), Kind::Data, rest, cpu)?,
                 Some(kept) => self.push_kept(tx, kept, rest, cpu)?,
+            };
+            let pushed = match pushed {
+                Ok(pushed) => pushed,
+                Err(_) if done > 0 => break,
+                Err(Fault) => self.push_there(tx, rest, cpu)?,
             };
             done += pushed;
             if pushed < rest.len() {
@@ -330,6 +344,22 @@ impl End {
             }
         }
         Ok(done)
+    }
+
+    /// The first record's bytes are not all there: pushes a shorter one, as long as what the kernel copies at a time; else
+    /// nothing, and that is the fault.
+    #[cold]
+    fn push_there(&self, tx: &Generation, bytes: &[u8], cpu: u16) -> Result<usize, Failure> {
+        let Some(piece) = bytes.get(..KERNEL_PIECE).filter(|piece| piece.len() < bytes.len()) else {
+            return Err(Failure::Fault);
+        };
+        Ok(match tx.slices.keeping() {
+            None => {
+                let (ring, credits) = (&tx.slices.outbound, self.credits(tx));
+                self.shared.producer.push_guarded(ring, &credits, Kind::Data, piece, cpu)??
+            }
+            Some(kept) => self.push_kept(tx, kept, piece, cpu)??,
+        })
     }
 
     /// The processor we run on, looked up at every 64th send.
@@ -343,6 +373,19 @@ impl End {
         }
         u16::try_from(sending.cpu.load(Relaxed)).unwrap_or(0)
     }
+}
+
+/// Whether the next [`KERNEL_PIECE`] bytes of `buffers`, from their byte `skip` on, are there: of several buffers all of it is
+/// sent, or nothing.
+fn begins_there(buffers: &[IoSlice<'_>], mut skip: usize) -> bool {
+    let mut left = KERNEL_PIECE;
+    buffers.iter().all(|buffer| {
+        let before = skip.min(buffer.len());
+        skip -= before;
+        let piece = left.min(buffer.len() - before);
+        left -= piece;
+        guarded::is_there(buffer.as_ptr().wrapping_add(before), piece)
+    })
 }
 
 pub(super) fn total(buffers: &[IoSlice<'_>]) -> usize {

@@ -13,6 +13,8 @@ use super::{End, Failure, Generation};
 use crate::slices::Slices;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::buffer::Landing;
+use crosslane_shm::far::CopyError;
+use crosslane_shm::guarded::Fault;
 use crosslane_shm::ring::Head;
 use crosslane_shm::{FarBuffer, Load, Store};
 use crosslane_stream::zcopy::{Action, Lie, Word};
@@ -34,9 +36,19 @@ struct Unreachable;
 
 impl End {
     /// Copies the bytes of an announced place, `at` in `buffer`, if the far end has shared that for this circuit.
-    fn reach(&self, tid: u32, buffer: BufferId, at: u64, target: &mut [u8]) -> Result<(), Unreachable> {
+    fn reach(
+        &self,
+        tid: u32,
+        buffer: BufferId,
+        at: u64,
+        target: &mut [u8],
+    ) -> Result<Result<(), Fault>, Unreachable> {
         let copied = self.with_far(tid, buffer, Reach::Load, |far| far.copy_out(at, target));
-        copied.map_err(|_| Unreachable)?.map_err(|_| Unreachable)
+        match copied.map_err(|_| Unreachable)? {
+            Ok(()) => Ok(Ok(())),
+            Err(CopyError::Fault(fault)) => Ok(Err(fault)),
+            Err(CopyError::Place(_)) => Err(Unreachable),
+        }
     }
 
     /// With the lock of receiving: notes, once, what the record at the front announces.

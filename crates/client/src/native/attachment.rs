@@ -51,7 +51,9 @@ impl Attachment {
             Reply::Error { text } => return Err(SessionError::Refused(text).into()),
             _ => return Err(SessionError::Unexpected("a welcome was due").into()),
         };
-        let life = fds.first().and_then(LifePage::map).ok_or(SessionError::Unexpected("no life page"))?;
+        // The daemon sends it in any case: the kernel found no number for it.
+        let life = fds.first().ok_or(SessionError::NoDescriptors)?;
+        let life = LifePage::map(life).ok_or(SessionError::Unexpected("no life page"))?;
         let socket = session.socket().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         let spin_ns = if super::wait::has_one_processor() { 0 } else { spin_ns };
         let (link, idle) = (Mutex::new(Link { session, owed: 0 }), Mutex::new(Vec::new()));

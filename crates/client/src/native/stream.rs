@@ -189,6 +189,7 @@ impl Stream {
                 }
                 Err(Failure::WouldBlock | Failure::Reentered) => {}
                 Err(_) if done > 0 => return Ok(done),
+                Err(Failure::Unheard(bytes)) => return Ok(bytes),
                 Err(failure) => return Err(self.failed(failure)),
             }
             if skip + done >= total {

@@ -65,11 +65,13 @@ impl End {
         let (rx, count) = (self.generations.rx(), usize::try_from(wanted).unwrap_or(0));
         let at = source.at.load(Relaxed).saturating_add(done.into());
         // A source that announces on although it was told not to has nobody asked for its buffers.
-        let reached = self.shared.zcopy.refusals.load(Relaxed) < REFUSALS && {
+        let reached = if self.shared.zcopy.refusals.load(Relaxed) < REFUSALS {
             let _span = account::receiving(Function::CopyOut);
-            self.reach(tid, source.buffer(), at, &mut target[..count]).is_ok()
+            self.reach(tid, source.buffer(), at, &mut target[..count]).ok().transpose()?
+        } else {
+            None
         };
-        if !reached {
+        if reached.is_none() {
             self.refuse();
             self.note_refusal();
             return Ok(0);

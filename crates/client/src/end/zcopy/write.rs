@@ -83,7 +83,7 @@ impl End {
 }
 
 /// Writes `most` bytes of `buffers`, from their byte `skip` on, and returns how many it could: a place that is none is the
-/// sink's mistake.
+/// sink's mistake, and what of the program's memory is not there the ring will find.
 fn write(far: &FarBuffer, at: u64, buffers: &[IoSlice<'_>], mut skip: usize, most: usize) -> usize {
     let mut done = 0;
     for buffer in buffers {

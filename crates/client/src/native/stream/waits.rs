@@ -2,9 +2,9 @@
 
 use super::{For, Stream, now_ms};
 use crate::SessionError;
+use crate::end::apart;
 use crate::native::Error;
 use crate::native::wait::{Patience, Spinner, Waiter, tid, time_left};
-use crate::ready::same_processor;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
@@ -219,8 +219,7 @@ impl Stream {
 
     /// How long to spin now: not at all if that would keep the far side from running.
     pub(super) fn spin_ns(&self, budget: &Budget) -> u32 {
-        let ns = budget.ns(self.attachment.spin_ns());
-        if ns > 0 && same_processor(&self.end) { 0 } else { ns }
+        apart::spin_ns(&self.end, budget.ns(self.attachment.spin_ns()), true)
     }
 
     /// A program that asks without waiting sees that the far side died as soon as the kernel knows.

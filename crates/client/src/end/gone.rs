@@ -1,0 +1,54 @@
+//! Whether the far end has gone, or said that it sends no more.
+
+use super::End;
+use crate::shared::{FIN_SILENT, FIN_TOLD};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::Load;
+use crosslane_stream::Direction;
+use crosslane_wire::record::Kind;
+use crosslane_wire::slice::{STATE, STATE_DEAF, STATE_GONE};
+
+impl End {
+    /// Whether nobody is there any more who could read what we send: the far end was closed or shut for both directions, or
+    /// its connection ended without a word (its last holder was killed or left by `_exit`).
+    #[inline]
+    pub fn gone(&self) -> bool {
+        if matches!(self.generations.tx().slices.inbound.load_u32(STATE), STATE_GONE | STATE_DEAF) {
+            return self.is_settled() || !self.is_moving();
+        }
+        self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()
+    }
+
+    /// After the FIN: whether nothing that lies unread ends or turns the far side's direction, as whoever closes in
+    /// order tells in the ring first. Unread data alone does not say that anybody is left to read ours.
+    fn is_silent(&self) -> bool {
+        let silence = &self.shared.status.silence;
+        if silence.load(Relaxed) == 0 {
+            let Some(turn) = self.turn_ahead() else { return false };
+            silence.store(if turn.is_some() { FIN_TOLD } else { FIN_SILENT }, Relaxed);
+        }
+        silence.load(Relaxed) == FIN_SILENT
+    }
+
+    /// Whether the far side has said that it sends no more, read or not.
+    pub fn has_end(&self) -> bool {
+        self.rx() == Direction::Ended || self.turn_ahead() == Some(Some(Kind::DisConn))
+    }
+
+    /// The first record that lies unread and is not data, if there is one; `None` if other threads move too fast to tell, or
+    /// more may come from another circuit. After the FIN nothing more arrives, so the answer stays.
+    fn turn_ahead(&self) -> Option<Option<Kind>> {
+        if self.is_moving() {
+            return None;
+        }
+        let mut walk = self.walk(self.shared.consumer.glance()?)?.through();
+        while let Ok(Some(header)) = walk.look() {
+            let passes = matches!(header.kind, Kind::Filler | Kind::Hello | Kind::HelloAck);
+            if !(passes || header.kind.has_bytes()) {
+                return Some(Some(header.kind));
+            }
+            walk.pass(header);
+        }
+        Some(None)
+    }
+}
