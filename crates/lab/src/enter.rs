@@ -1,9 +1,10 @@
 //! Becoming a program in a host: the running process enters the host's namespaces and is replaced.
 
 use crate::LabError;
-use crate::namespace::{enter_network, enter_user, held_by};
+use crate::namespace::{enter_network, enter_user, held_by, show_interfaces};
 use crate::plan::Preload;
 use crate::state::State;
+use crosslane_client::preload;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -53,6 +54,7 @@ fn prepare(entry: &Entry) -> Result<Command, LabError> {
         enter_user(held_by(state.keeper, user)?.as_fd())?;
     }
     enter_network(network.as_fd())?;
+    show_interfaces();
     if entry.tied {
         die_with_parent()?;
     }
@@ -86,12 +88,12 @@ pub(crate) fn library(state: &State) -> Result<&Path, LabError> {
 }
 
 /// A value of `LD_PRELOAD`: the socket library first, then the one for large allocations if it is wanted, then what the
-/// environment has there already.
+/// environment has there already. Ours are named so that programs of another C library than glibc start without them.
 pub fn preload_list(sockets: &Path, malloc: Option<&Path>) -> OsString {
-    let mut list = sockets.as_os_str().to_owned();
+    let mut list = preload::name(sockets);
     if let Some(malloc) = malloc {
         list.push(":");
-        list.push(malloc);
+        list.push(preload::name(malloc));
     }
     if let Some(rest) = without_ours() {
         list.push(":");

@@ -2,11 +2,18 @@
 
 use crate::LabError;
 use crate::process::Identity;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
+    open_tree,
+};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Where control groups are mounted.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 /// Leaves the user namespace for a new one in which this process is root; returns the new namespace.
 ///
@@ -49,6 +56,25 @@ pub(crate) fn enter_user(user: BorrowedFd<'_>) -> Result<(), LabError> {
         .map_err(LabError::os("enter a user namespace"))
 }
 
+/// Has `/sys` show the network namespace that this process is in, in a mount namespace of its own, as `ip netns exec` does: a
+/// sysfs shows the one that it was mounted in. What is mounted below it for control groups stays. Where the kernel does not
+/// allow it (in a container that hides parts of `/sys`), it stays as it is.
+pub(crate) fn show_interfaces() {
+    let tree =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    if detach(UnshareFlags::NEWNS).is_err() || mount_change("/", slave).is_err() {
+        return;
+    }
+    let groups = open_tree(CWD, CONTROL_GROUPS, tree);
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
+    if mount("sysfs", "/sys", "sysfs", flags, None).is_ok()
+        && let Ok(groups) = groups
+    {
+        let _ = move_mount(groups, "", CWD, CONTROL_GROUPS, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH);
+    }
+}
+
 /// A namespace that `holder` has open as descriptor `number`.
 pub(crate) fn held_by(holder: Identity, number: i32) -> Result<OwnedFd, LabError> {
     let path = format!("/proc/{}/fd/{number}", holder.pid);
@@ -75,7 +101,7 @@ fn forbidden(what: &'static str) -> impl FnOnce(Errno) -> LabError {
 }
 
 fn detach(flags: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: only the flags of user and network namespaces are passed (see the callers above); the unsafe
+    // SAFETY: only the flags of user, network and mount namespaces are passed (see the callers above); the unsafe
     // effect of `unshare` is that of `FILES`, which takes the descriptor table from other threads.
     unsafe { unshare_unsafe(flags) }
 }

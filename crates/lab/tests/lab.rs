@@ -156,6 +156,26 @@ fn what_runs_in_a_host_is_the_program_itself() {
     assert!(matches!(lab.command("h9", Preload::Off, "true"), Err(LabError::NoHost { .. })));
 }
 
+/// Programs look there which interfaces there are.
+#[test]
+fn sys_shows_the_hosts_own_interfaces() {
+    let place = Place::new(STAND_IN);
+    let Some(lab) = place.up(2) else { return };
+    let interfaces = |command: &str| {
+        let mut names: Vec<String> =
+            output(&lab, "h1", Preload::Off, command).split_whitespace().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    let there = interfaces("tail -n +3 /proc/net/dev | cut -d: -f1");
+    assert!(there.contains(&"lo".to_owned()), "{there:?}");
+    assert_eq!(interfaces("ls /sys/class/net"), there);
+    let groups = |at: &str| fs::read_dir(at).map_or(0, Iterator::count);
+    if groups("/sys/fs/cgroup") > 0 {
+        assert_ne!(output(&lab, "h1", Preload::Off, "ls /sys/fs/cgroup"), "");
+    }
+}
+
 #[test]
 fn a_lab_takes_its_programs_with_it() {
     let place = Place::new(STAND_IN);

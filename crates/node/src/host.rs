@@ -338,6 +338,7 @@ impl Host {
             ticket,
             resumed,
             host: self.me(),
+            namespace: self.netns.unwrap_or(0),
             addresses: own_addresses(&self.config),
             subnets: vec![subnet(self.config.addresses.v4), subnet(self.config.addresses.v6)],
             rules: self.config.rules.clone(),

@@ -9,54 +9,23 @@ use crate::proof::Cookie;
 use crate::random;
 use core::cell::Cell;
 use crosslane_passing::{Foreign, Owner};
+use crosslane_wire::diag::{self, Message, Place, Question, State};
 use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_DUMP: u16 = 0x300;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-const ALL_STATES: u32 = u32::MAX;
-const ENOENT: i32 = 2;
-/// Bytes of a request: netlink header and `inet_diag_req_v2`.
-const REQUEST: usize = 72;
-/// Offsets in the answer: netlink header, then `inet_diag_msg`.
-const STATE_AT: usize = 16 + 1;
-const DESTINATION_PORT_AT: usize = 16 + 6;
-/// Source address, then (behind the destination's) the interface.
-const PLACE_AT: core::ops::Range<usize> = 16 + 8..16 + 44;
-const COOKIE_AT: usize = 16 + 44;
 /// Bytes of a listing that the kernel may give at once.
 const DUMP: usize = 32 * 1024;
-const USER_AT: usize = 16 + 64;
-const INODE_AT: usize = 16 + 68;
 /// Answers to other questions that are passed over: nobody else asks through our own socket.
 const OTHERS: usize = 16;
 /// The loopback interface, in every namespace.
 pub const LOOPBACK: u32 = 1;
 
-/// State of a socket, as the kernel numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State(pub u8);
-
-impl State {
-    const SYN_SENT: Self = Self(2);
-    const SYN_RECV: Self = Self(3);
-    const TIME_WAIT: Self = Self(6);
-    const CLOSE: Self = Self(7);
-    const LISTEN: Self = Self(10);
-    const NEW_SYN_RECV: Self = Self(12);
-
-    /// Whether the other side has agreed to the connection, now or before it was closed.
-    fn was_connected(self) -> bool {
-        ![Self::SYN_SENT, Self::SYN_RECV, Self::CLOSE, Self::LISTEN, Self::NEW_SYN_RECV].contains(&self)
-    }
+/// Whether the other side of a socket in this state has agreed to the connection, now or before it was closed.
+fn was_connected(state: State) -> bool {
+    ![State::SYN_SENT, State::SYN_RECV, State::CLOSE, State::LISTEN, State::NEW_SYN_RECV].contains(&state)
 }
 
 /// A socket that the kernel found.
@@ -89,9 +58,6 @@ pub enum Fate {
     /// It does not exist.
     Gone,
 }
-
-/// Where a listener listens: its address and interface as the kernel says them. A listener has no far address: that is zeros.
-type Place = [u8; 36];
 
 /// Who gets a connection that is about to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,9 +119,9 @@ impl SocketTable {
     /// The socket of the connection from `local` to `remote`, or the listener that would get it from `remote` by this
     /// interface (0: any; but then no socket is found that is bound to one). `None` if the kernel does not say.
     pub fn find(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Found> {
-        let number = self.ask(&Question { local, remote, interface, flags: 0, states: ALL_STATES })?;
-        let mut answer = [0; 1024];
-        read_answer(self.answer(number, &mut answer)?, remote)
+        let number = self.ask(&Question::one(local, remote, interface))?;
+        let mut answer = [0; diag::ANSWER];
+        found(diag::read(self.answer(number, &mut answer)?)?.0, remote)
     }
 
     /// Sends a question, and returns its number.
@@ -173,9 +139,7 @@ impl SocketTable {
             let (len, _, from) =
                 rustix::net::recvfrom(&self.socket, &mut *answer, RecvFlags::DONTWAIT).ok()?;
             let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
-            if from.is_some_and(|from| from.pid() == 0)
-                && answer[..len].get(8..12) == Some(&number.to_ne_bytes())
-            {
+            if from.is_some_and(|from| from.pid() == 0) && diag::number(&answer[..len]) == Some(number) {
                 return answer.get(..len);
             }
         }
@@ -185,7 +149,7 @@ impl SocketTable {
     /// The socket that the connection from `local` to `remote` is or was, once both sides have agreed to it.
     pub fn connected(&self, local: SocketAddr, remote: SocketAddr, interface: u32) -> Option<Cookie> {
         match self.find(local, remote, interface)? {
-            Found::Connection { cookie, state, .. } if state.was_connected() => Some(cookie),
+            Found::Connection { cookie, state, .. } if was_connected(state) => Some(cookie),
             _ => None,
         }
     }
@@ -217,40 +181,28 @@ impl SocketTable {
 
     /// This listener, or any of those that share its port, between which the kernel chooses by the client's port.
     fn any_of(&self, server: SocketAddr, cookie: Cookie) -> Option<Taker> {
-        let v4 = if server.is_ipv4() { self.listeners(AF_INET, server.port())? } else { Vec::new() };
-        let all = if v4.iter().any(|(of, _)| *of == cookie) {
-            v4
-        } else {
-            self.listeners(AF_INET6, server.port())?
-        };
+        let v4 = if server.is_ipv4() { self.listeners(false, server.port())? } else { Vec::new() };
+        let all =
+            if v4.iter().any(|(of, _)| *of == cookie) { v4 } else { self.listeners(true, server.port())? };
         let place = all.iter().find(|(of, _)| *of == cookie)?.1;
         let group: Vec<Cookie> = all.iter().filter(|(_, at)| *at == place).map(|(of, _)| *of).collect();
         Some(if group.len() > 1 { Taker::OneOf(group) } else { Taker::Listener(cookie) })
     }
 
     /// All listeners of a family at a port, each with its address and interface.
-    fn listeners(&self, family: u8, port: u16) -> Option<Vec<(Cookie, Place)>> {
-        let unspecified: IpAddr = if family == AF_INET { [0; 4].into() } else { [0; 16].into() };
-        let [local, remote] = [port, 0].map(|port| SocketAddr::new(unspecified, port));
-        let number = self.ask(&Question {
-            local,
-            remote,
-            interface: 0,
-            flags: NLM_F_DUMP,
-            states: 1 << State::LISTEN.0,
-        })?;
-        let (mut found, mut answer) = (Vec::new(), vec![0; DUMP]);
+    fn listeners(&self, v6: bool, port: u16) -> Option<Vec<(Cookie, Place)>> {
+        let number = self.ask(&Question::listeners(v6, port))?;
+        let (mut listed, mut answer) = (Vec::new(), vec![0; DUMP]);
         for _ in 0..OTHERS {
             let mut rest = self.answer(number, &mut answer)?;
-            while let Some(len) =
-                word(rest, 0).map(|len| len as usize).filter(|len| (16..=rest.len()).contains(len))
-            {
-                match kind(rest)? {
-                    SOCK_DIAG_BY_FAMILY => found.push((cookie(rest)?, rest.get(PLACE_AT)?.try_into().ok()?)),
-                    NLMSG_DONE => return Some(found),
-                    _ => return None,
+            while !rest.is_empty() {
+                let (message, next) = diag::read(rest)?;
+                match message {
+                    Message::Socket(told) => listed.push((Cookie(told.cookie), told.place)),
+                    Message::Done => return Some(listed),
+                    Message::Nothing => return None,
                 }
-                rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+                rest = next;
             }
         }
         None
@@ -266,82 +218,18 @@ impl SocketTable {
     }
 }
 
-/// What the kernel is asked.
-struct Question {
-    local: SocketAddr,
-    remote: SocketAddr,
-    interface: u32,
-    flags: u16,
-    /// Bit by state.
-    states: u32,
-}
-
-impl Question {
-    fn encode(&self, number: u32) -> Vec<u8> {
-        let family = if self.local.is_ipv4() { AF_INET } else { AF_INET6 };
-        let mut bytes = Vec::with_capacity(REQUEST);
-        bytes.extend(u32::try_from(REQUEST).unwrap_or(0).to_ne_bytes());
-        bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        bytes.extend((NLM_F_REQUEST | self.flags).to_ne_bytes());
-        bytes.extend(number.to_ne_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend([family, 6, 0, 0]);
-        bytes.extend(self.states.to_ne_bytes());
-        bytes.extend(self.local.port().to_be_bytes());
-        bytes.extend(self.remote.port().to_be_bytes());
-        bytes.extend(address_bytes(self.local.ip()));
-        bytes.extend(address_bytes(self.remote.ip()));
-        bytes.extend(self.interface.to_ne_bytes());
-        bytes.extend([0xff; 8]);
-        bytes
-    }
-}
-
-fn address_bytes(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V6(ip) => ip.octets(),
-        IpAddr::V4(ip) => {
-            let mut bytes = [0; 16];
-            bytes[..4].copy_from_slice(&ip.octets());
-            bytes
-        }
-    }
-}
-
-fn word(answer: &[u8], at: usize) -> Option<u32> {
-    answer.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-fn kind(answer: &[u8]) -> Option<u16> {
-    Some(u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?))
-}
-
-fn cookie(answer: &[u8]) -> Option<Cookie> {
-    Some(Cookie(u64::from(word(answer, COOKIE_AT)?) | u64::from(word(answer, COOKIE_AT + 4)?) << 32))
-}
-
-/// The kernel answers with the connection, or with a listener if there is only that, or with an error.
-fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Found> {
-    let kind = kind(answer)?;
-    if kind == NLMSG_ERROR {
-        let error = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
-        return (error == -ENOENT).then_some(Found::Nothing);
-    }
-    if kind != SOCK_DIAG_BY_FAMILY {
-        return None;
-    }
-    let port = u16::from_be_bytes(answer.get(DESTINATION_PORT_AT..DESTINATION_PORT_AT + 2)?.try_into().ok()?);
-    let cookie = cookie(answer)?;
-    let state = State(*answer.get(STATE_AT)?);
-    Some(match state {
+/// The kernel answers with the connection, or with a listener if there is only that, or that there is neither.
+fn found(message: Message, remote: SocketAddr) -> Option<Found> {
+    let told = match message {
+        Message::Socket(told) => told,
+        Message::Nothing => return Some(Found::Nothing),
+        Message::Done => return None,
+    };
+    let cookie = Cookie(told.cookie);
+    Some(match told.state {
         State::LISTEN => Found::Listener(cookie),
-        _ if port != remote.port() => Found::Nothing,
-        state => Found::Connection {
-            cookie,
-            state,
-            held: word(answer, INODE_AT)? != 0,
-            uid: word(answer, USER_AT)?,
-        },
+        _ if told.remote_port != remote.port() => Found::Nothing,
+        state => Found::Connection { cookie, state, held: told.held, uid: told.uid },
     })
 }
 
@@ -349,7 +237,7 @@ fn read_answer(answer: &[u8], remote: SocketAddr) -> Option<Found> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::net::TcpStream;
+    use std::net::{IpAddr, TcpStream};
     use std::os::fd::OwnedFd;
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
