@@ -18,9 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["stream", "shm", "passing", "wire"]),
     ("sockets", &["client", "stream", "shm", "wire"]),
     ("lab", &["client", "wire"]),
-    ("bench", &["lab", "node", "client", "port", "shm", "passing", "wire"]),
+    ("apps", &[]),
+    ("bench", &["apps", "lab", "node", "client", "port", "shm", "passing", "wire"]),
     ("cli", &["bench", "lab", "node", "client", "wire"]),
-    ("e2e", &["lab", "node", "client", "shm", "wire"]),
+    ("e2e", &["apps", "lab", "node", "client", "shm", "wire"]),
 ];
 
 /// What tests may use besides: both ends of a conversation.

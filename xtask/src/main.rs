@@ -1,6 +1,7 @@
-//! What cargo does not have: checks of the repository (`cargo xtask deps|lines|unsafe|targets|all`), fuzzing and the soak.
+//! What cargo does not have: checks of the repository (`cargo xtask deps|lines|unsafe|targets|all`), fuzzing, the differential tester and the soak.
 
 mod deps;
+mod differ;
 mod fuzz;
 mod soak;
 mod sources;
@@ -17,6 +18,8 @@ usage: cargo xtask TASK
   targets  the list of fuzz targets names each one that there is
   all      all of these checks
   fuzz     runs the fuzz targets: `cargo xtask fuzz --help`
+  differ   random socket calls on the kernel's TCP and on streams, all results compared:
+           differ [--minutes N | --seconds N] [--seed N]
   soak     transfers round a ring of hosts, all compared, while cables are cut and programs and
            daemons killed: soak [--minutes N] [--seed S] [--json]";
 
@@ -44,6 +47,7 @@ fn run(words: &[String]) -> Result<()> {
             .and(sources::unsafe_code(root))
             .and(fuzz::targets::check(root)),
         "fuzz" => fuzz::run(root, more.iter().cloned()),
+        "differ" => differ::run(root, more),
         "soak" => soak::run(root, more),
         _ => bail!("no task `{task}`\n{USAGE}"),
     }

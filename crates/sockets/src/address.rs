@@ -1,6 +1,7 @@
 //! Socket addresses as C has them, and the families of the Sockets Direct Protocol.
 
 use crate::table::{self, Kind};
+use crate::user;
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
@@ -13,6 +14,12 @@ pub const AF_INET_SDP_STUDY: c_int = 26;
 /// Whether a family means "a stream of the Sockets Direct Protocol".
 pub fn is_sdp(family: c_int) -> bool {
     family == AF_INET_SDP || family == AF_INET_SDP_STUDY
+}
+
+/// Whether an address of this length can be, and lies in the program's memory.
+pub fn is_there(address: *const sockaddr, len: socklen_t) -> bool {
+    let len = len as usize;
+    len <= size_of::<sockaddr_storage>() && user::is_there(address.cast(), len)
 }
 
 /// Reads an Internet address; `None` for other families or a length that is too short.

@@ -12,21 +12,23 @@
 //! ```
 //! The announcement comes before the SYN, so `accept` gets a final answer, and no byte ever has to change its way.
 
+use crate::handshake::{self, Lifted};
 use crate::history::{self, Advice};
 use crate::process::{self, NoCircuit};
 use crate::resume::DAEMON;
 use crate::table::{self, Entry, Held, Kind};
 use crate::{
-    address, announced, chosen, deferral, end_of_life, epoll, options, real, rules, thread, wait, watch,
+    address, announced, chosen, deferral, end_of_life, epoll, namespace, options, own_calls, port, real,
+    rules, thread, wait, watch,
 };
 use core::ffi::c_int;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{End, Grant};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Request, Use};
-use libc::{sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use libc::{sockaddr, socklen_t};
 use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ const PATIENCE: Duration = Duration::from_millis(150);
 pub struct Announced {
     index: u32,
     losses: u32,
+    lifted: Lifted,
 }
 
 /// What was decided before `connect`.
@@ -62,6 +65,10 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
         Use::Tcp => Use::Both,
         decided => decided,
     };
+    if own_calls::keep_plain() {
+        note(fd, remote, Plain::OwnCalls);
+        return if decided == Use::Crosslane { Decision::Refused } else { Decision::Plain };
+    }
     if decided == Use::Both && !sdp {
         match history::advise(remote) {
             Advice::Stream => {}
@@ -75,8 +82,11 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
     let losses = watch::losses();
     let granted = if options::are_tcp_only(fd) { Err(Plain::Unsupported) } else { granted(fd, remote) };
     match granted {
-        Ok(index) => Decision::Announced(Announced { index, losses }),
+        Ok(index) => Decision::Announced(Announced { index, losses, lifted: handshake::lift(fd) }),
         Err(why) => {
+            if why == Plain::NotFabric && welcome.is_elsewhere {
+                namespace::say();
+            }
             note(fd, remote, why);
             if matches!(why, Plain::Refused(Refusal::NoListener | Refusal::NoRoute | Refusal::Rule)) {
                 history::refused(remote);
@@ -91,19 +101,33 @@ impl Announced {
     /// back.
     pub fn connected(self, fd: c_int, outcome: c_int, errno: c_int) {
         let Some(held) = table::at(self.index) else { return };
+        if address::local(fd).is_none_or(|local| local.port() != held.tuple().client.port()) {
+            // Another thread has closed the descriptor: the kernel has ended the connection, and the number is no business of ours.
+            end_of_life::closing(&held);
+            return;
+        }
         let pending = outcome != 0 && matches!(errno, libc::EINPROGRESS | libc::EINTR);
+        if pending {
+            handshake::under_way(&held, self.lifted);
+        } else {
+            self.lifted.restore(fd);
+        }
         if outcome != 0 && !pending {
+            port::left(fd, &held);
             end_of_life::give_up(&held);
             return;
         }
-        held.shared().status.connecting.store(u32::from(pending), Relaxed);
+        if !pending {
+            port::share(fd, &held);
+        }
         become_stream(fd, &held, self.losses);
     }
 }
 
 /// After the kernel's `accept` gave `fd`. If the other end may take it for a stream and it cannot be one here, its
-/// connection is reset: else the other end would send where nobody reads.
-pub fn accepted(fd: c_int) {
+/// connection is reset: else the other end would send where nobody reads. `unannounced` is why it is plain if it was not
+/// announced.
+pub fn accepted(fd: c_int, unannounced: Plain) {
     if !announced::is_announced() {
         return;
     }
@@ -119,6 +143,7 @@ pub fn accepted(fd: c_int) {
                 stays_plain(fd, Plain::NotAnnounced);
             }
         }
+        Err(NoCircuit::Plain(Plain::NotAnnounced)) => stays_plain(fd, unannounced),
         Err(NoCircuit::Plain(why)) => stays_plain(fd, why),
         Err(NoCircuit::Silent) if has_bytes(fd) => stays_plain(fd, Plain::System),
         Err(NoCircuit::Silent) => reset(fd),
@@ -143,7 +168,8 @@ fn reset(fd: c_int) {
     unsafe { real::connect(fd, &raw const nobody, len) };
 }
 
-fn stays_plain(fd: c_int, why: Plain) {
+/// Tells the daemon why the connection `fd` is plain TCP, if it is one.
+pub fn stays_plain(fd: c_int, why: Plain) {
     if let Some(remote) = address::remote(fd) {
         note(fd, remote, why);
     }
@@ -160,18 +186,27 @@ pub fn listening(fd: c_int) {
     if !rules::for_listener(welcome, local) && !sdp {
         return;
     }
-    register(fd);
+    if welcome.is_elsewhere && !local.ip().to_canonical().is_loopback() {
+        namespace::say();
+    }
+    if !own_calls::keep_listener_plain(fd) {
+        register(fd);
+    }
 }
 
-/// Before an `accept` on `fd`: a daemon that was restarted meanwhile learns of the listener again.
+/// Before an `accept` on `fd`: a daemon that was restarted meanwhile learns of the listener again, and one of a program that has
+/// loaded something with calls of its own is to be none any more.
 pub fn renew(fd: c_int) {
+    let errno = real::errno();
+    if let Some(Entry { kind: Kind::Listener, .. }) = table::look(fd) {
+        own_calls::before_accept();
+    }
     if let Some(Entry { kind: Kind::Listener, index }) = table::look(fd)
         && index != process::sessions()
     {
-        let errno = real::errno();
         register(fd);
-        real::set_errno(errno);
     }
+    real::set_errno(errno);
 }
 
 /// A descriptor of a listener is closed: the daemon forgets it, if this session told it and no other descriptor listens
@@ -198,6 +233,7 @@ pub fn leave_for(fd: c_int, held: &Held, remote: Option<SocketAddr>) -> bool {
     if remote.is_none() {
         end_of_life::abort(held);
     }
+    port::left(fd, held);
     if table::leave(fd).is_some() {
         end_of_life::closing(held);
     }
@@ -222,7 +258,8 @@ pub fn note_downgrade(end: &Held, why: Plain) {
     note(-1, if client { tuple.server } else { tuple.client }, why);
 }
 
-fn register(fd: c_int) {
+/// Tells the daemon of a listener.
+pub fn register(fd: c_int) {
     // SAFETY: the program's descriptor, open during this call.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let told = process::with_session(|session, _| session.listen(socket));
@@ -262,13 +299,23 @@ pub fn note(fd: c_int, remote: SocketAddr, why: Plain) {
 }
 
 fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
-    own_port(fd)?;
+    let claim = port::claim(fd, remote)?;
     let nonblocking = status_flags(fd) & libc::O_NONBLOCK != 0;
     let patience = if nonblocking { PATIENCE } else { ANSWER_TIMEOUT };
-    match process::circuit(&Request::Connect { remote }, fd, patience) {
-        Ok((grant, life)) => begin(grant, life).map(|held| held.index).ok_or(Plain::NoSlot),
+    let begun = match process::circuit(&Request::Connect { remote }, fd, patience) {
+        Ok((grant, life)) => begin(grant, life).ok_or(Plain::NoSlot),
         Err(NoCircuit::Plain(why)) => Err(why),
         Err(NoCircuit::Silent) => Err(Plain::System),
+    };
+    match begun {
+        Ok(held) => {
+            claim.keep(&held);
+            Ok(held.index)
+        }
+        Err(why) => {
+            claim.give_back();
+            Err(why)
+        }
     }
 }
 
@@ -315,41 +362,6 @@ fn check_losses(held: &Held, losses: u32) {
 fn status_flags(fd: c_int) -> c_int {
     // SAFETY: F_GETFL takes no argument.
     unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) }
-}
-
-/// Gives an unbound socket a port, as `connect` would do by itself, so that the connection can be announced. The
-/// address stays open, so the kernel still chooses the route, and gives the port back if the connection fails. Whether
-/// there is a port is asked by `bind` itself: after a refused connection `getsockname` tells one that is gone.
-fn own_port(fd: c_int) -> Result<(), Plain> {
-    let local = address::local(fd).ok_or(Plain::System)?;
-    // SAFETY: all-zero bytes are valid addresses of no family.
-    let (mut v4, mut v6): (sockaddr_in, sockaddr_in6) = unsafe { core::mem::zeroed() };
-    // SAFETY: addresses with their own lengths.
-    let bound = unsafe {
-        match local.ip() {
-            IpAddr::V4(ip) => {
-                v4.sin_family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default();
-                v4.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
-                bind(fd, (&raw const v4).cast(), size_of::<sockaddr_in>())
-            }
-            IpAddr::V6(ip) => {
-                v6.sin6_family = libc::sa_family_t::try_from(libc::AF_INET6).unwrap_or_default();
-                v6.sin6_addr.s6_addr = ip.octets();
-                bind(fd, (&raw const v6).cast(), size_of::<sockaddr_in6>())
-            }
-        }
-    };
-    let has_port = if bound == 0 {
-        address::local(fd).is_some_and(|local| local.port() != 0)
-    } else {
-        local.port() != 0 && real::errno() == libc::EINVAL
-    };
-    has_port.then_some(()).ok_or(Plain::NoPort)
-}
-
-unsafe fn bind(fd: c_int, address: *const sockaddr, len: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { real::bind(fd, address, socklen_t::try_from(len).unwrap_or(0)) }
 }
 
 /// Whether `fd` is a TCP socket.

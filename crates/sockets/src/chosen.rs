@@ -2,8 +2,9 @@
 //! same for C. What is said of a socket before it is a stream is kept with its descriptor.
 
 use crate::table::{self, Held, Kind};
-use crate::{address, attach, process, rules};
+use crate::{address, attach, fault, options, process, rules, user, wait};
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::end::chosen::Statistics;
 use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::{Direction, Transfer};
@@ -28,6 +29,8 @@ const STATS: usize = 23;
 struct Choice {
     transfer: Option<Transfer>,
     offload: Option<bool>,
+    /// Whether calls that receive, and those that send, wait for nothing ([`options::Timeout`]).
+    at_once: [bool; 2],
 }
 
 /// What a TCP socket is to these options.
@@ -60,11 +63,12 @@ pub unsafe fn get(
     len: *mut socklen_t,
 ) -> Option<Result<(), c_int>> {
     let socket = socket(fd)?;
-    if value.is_null() || len.is_null() {
-        return Some(Err(libc::EFAULT));
-    }
-    // SAFETY: the caller's promise.
-    let room = unsafe { len.read_unaligned() };
+    fault::catch();
+    // SAFETY: any bytes are a length.
+    let room = match unsafe { user::load(len) } {
+        Ok(room) => room,
+        Err(errno) => return Some(Err(errno)),
+    };
     let answer = match told(fd, &socket, name) {
         Ok(Told::Number(number)) if (room as usize) < size_of_val(&number) => Err(libc::EINVAL),
         Ok(_) if c_int::try_from(room).is_err() => Err(libc::EINVAL),
@@ -72,12 +76,12 @@ pub unsafe fn get(
         Ok(Told::Statistics(words)) => Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect()),
         Err(errno) => Err(errno),
     };
-    Some(answer.map(|bytes| {
+    Some(answer.and_then(|bytes| {
         let copied = bytes.len().min(room as usize);
         // SAFETY: the caller's promise; no more than there is room for.
         unsafe {
-            value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), copied);
-            len.write_unaligned(socklen_t::try_from(copied).unwrap_or(room));
+            user::store_all(value.cast(), &bytes[..copied])?;
+            user::store(len, &socklen_t::try_from(copied).unwrap_or(room))
         }
     }))
 }
@@ -92,6 +96,20 @@ pub fn begin(fd: c_int, end: &Held) {
     }
     if let Some((on, by)) = first(choice.offload, offload) {
         end.set_offload(on, by);
+    }
+    for which in options::Timeout::ALL {
+        if choice.at_once[which as usize] {
+            which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed);
+        }
+    }
+}
+
+/// A time-out was set for `fd`, which is no stream: whether it is a negative one, which the kernel does not tell later.
+pub fn note_timeout(fd: c_int, which: options::Timeout, at_once: bool) {
+    let mut choice = Choice::unpack(table::choice(fd));
+    if choice.at_once[which as usize] != at_once && attach::is_tcp(fd) {
+        choice.at_once[which as usize] = at_once;
+        table::choose(fd, choice.pack());
     }
 }
 
@@ -187,11 +205,8 @@ unsafe fn int(value: *const c_void, len: socklen_t) -> Result<c_int, c_int> {
     if (len as usize) < size_of::<c_int>() || c_int::try_from(len).is_err() {
         return Err(libc::EINVAL);
     }
-    if value.is_null() {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: long enough, by the caller's promise.
-    Ok(unsafe { value.cast::<c_int>().read_unaligned() })
+    // SAFETY: any bytes are a number.
+    unsafe { user::load(value.cast::<c_int>()) }
 }
 
 fn transfer(value: c_int) -> Result<Transfer, c_int> {
@@ -210,12 +225,14 @@ impl Choice {
     fn pack(self) -> u32 {
         let transfer = self.transfer.map_or(0, |transfer| transfer as u32 + 1);
         let offload = self.offload.map_or(0, |on| u32::from(on) + 1);
-        offload << 8 | transfer
+        let [receiving, sending] = self.at_once.map(u32::from);
+        sending << 17 | receiving << 16 | offload << 8 | transfer
     }
 
     fn unpack(word: u32) -> Self {
-        let offload = (word >> 8).checked_sub(1).map(|on| on != 0);
-        Self { transfer: (word & 0xff).checked_sub(1).and_then(Transfer::from_number), offload }
+        let offload = (word >> 8 & 0xff).checked_sub(1).map(|on| on != 0);
+        let at_once = [word >> 16 & 1 != 0, word >> 17 & 1 != 0];
+        Self { transfer: (word & 0xff).checked_sub(1).and_then(Transfer::from_number), offload, at_once }
     }
 }
 
@@ -226,8 +243,8 @@ mod tests {
     #[test]
     fn choices_survive_packing() {
         for transfer in Transfer::ALL.map(Some).into_iter().chain([None]) {
-            for offload in [None, Some(false), Some(true)] {
-                let choice = Choice { transfer, offload };
+            for (offload, at) in [None, Some(false), Some(true)].into_iter().zip(0..) {
+                let choice = Choice { transfer, offload, at_once: [at == 1, at == 2] };
                 assert_eq!(Choice::unpack(choice.pack()), choice);
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::table::Held;
 use crate::waiters::Waiter;
-use crate::{own, process, real, thread, wait, watch};
+use crate::{own, process, quiet, real, thread, watch};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use crosslane_shm::lock::Lock;
@@ -66,9 +66,9 @@ pub fn doze(
 
 /// The quiet socket alone.
 fn look(fd: c_int, end: &Held, timeout: Option<&Timespec>) -> Result<(), Errno> {
-    let mut fds = [wait::quiet(fd, end)];
+    let mut fds = [quiet::polled(fd, end)];
     if rustix::event::poll(&mut fds, timeout)? > 0 {
-        wait::quiet_news(fd, end, fds[0].revents());
+        quiet::news(fd, end, fds[0].revents());
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ fn wait_in(
     let ms = timeout.map_or(-1, |time| {
         c_int::try_from(time.tv_sec * 1000 + (time.tv_nsec + 999_999) / 1_000_000).unwrap_or(c_int::MAX)
     });
-    let asked = u32::from(wait::quiet_events(end).bits()) | libc::EPOLLET.unsigned_abs();
+    let asked = u32::from(quiet::events(end).bits()) | libc::EPOLLET.unsigned_abs();
     control(set, libc::EPOLL_CTL_ADD, fd, asked, QUIET);
     control(set, libc::EPOLL_CTL_ADD, waiter.fd, libc::EPOLLIN.unsigned_abs(), WAKE);
     let daemon = watch::present();
@@ -102,7 +102,7 @@ fn wait_in(
     let count = usize::try_from(count).map_err(|_| errno)?;
     for event in events.iter().take(count).filter(|event| event.u64 == QUIET) {
         let news = PollFlags::from_bits_retain(u16::try_from(event.events & 0xffff).unwrap_or(0));
-        wait::quiet_news(fd, end, news);
+        quiet::news(fd, end, news);
     }
     if let (Some(daemon), true) = (daemon, events.iter().take(count).any(|event| event.u64 == DAEMON)) {
         process::lost(daemon);

@@ -3,18 +3,20 @@
 //! The kernel keeps a connection back from such a listener until its first data comes. A stream's data never comes by
 //! TCP, so the kernel would keep it back for ever (Apache sets the option by default, nginx as `deferred`). On our
 //! listeners the option is lifted, and remembered for programs that ask: `accept` returns before the data is there, as
-//! it does with the option once its time is over.
+//! it does with the option once its time is over. When there is no daemon any more, and so no stream, it is set again.
 
 use crate::table::{self, Kind};
 use crate::{options, real, thread};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use crosslane_shm::lock::Lock;
+use libc::socklen_t;
 use std::collections::BTreeMap;
 
 struct Lifted {
     lock: Lock,
-    seconds: UnsafeCell<BTreeMap<c_int, c_int>>,
+    /// Of each listener, by its cookie: what the program has set, seconds, and one of its descriptors.
+    seconds: UnsafeCell<BTreeMap<u64, (c_int, c_int)>>,
 }
 
 // SAFETY: `seconds` is only touched with `lock` held.
@@ -25,8 +27,9 @@ static LIFTED: Lifted = Lifted { lock: Lock::new(), seconds: UnsafeCell::new(BTr
 /// `fd` is a listener of ours, or its option was just set: the kernel keeps nothing back any more.
 pub fn lift(fd: c_int) {
     let Some(seconds) = options::number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) else { return };
+    let Some(cookie) = cookie(fd) else { return };
     if seconds != 0 && options::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 0) {
-        with(|lifted| lifted.insert(fd, seconds));
+        with(|lifted| lifted.insert(cookie, (seconds, fd)));
     }
 }
 
@@ -34,7 +37,7 @@ pub fn lift(fd: c_int) {
 pub fn changed(fd: c_int, level: c_int, name: c_int) {
     if level == libc::IPPROTO_TCP && name == libc::TCP_DEFER_ACCEPT && is_listener(fd) {
         let errno = real::errno();
-        with(|lifted| lifted.remove(&fd));
+        with(|lifted| cookie(fd).and_then(|cookie| lifted.remove(&cookie)));
         lift(fd);
         real::set_errno(errno);
     }
@@ -45,12 +48,33 @@ pub fn told(fd: c_int) -> Option<c_int> {
     if !is_listener(fd) {
         return None;
     }
-    with(|lifted| lifted.get(&fd).copied()).flatten()
+    let cookie = cookie(fd)?;
+    with(|lifted| lifted.get(&cookie).map(|known| known.0)).flatten()
 }
 
-/// The listener `fd` is about to be closed.
+/// The descriptor `fd` of a listener is about to be closed.
 pub fn closed(fd: c_int) {
-    with(|lifted| lifted.remove(&fd));
+    if with(|lifted| lifted.is_empty()) != Some(false) {
+        return;
+    }
+    let Some(own) = cookie(fd) else { return };
+    let is_copy = |&(other, entry): &(c_int, table::Entry)| {
+        other != fd && entry.kind == Kind::Listener && cookie(other) == Some(own)
+    };
+    let copy = table::entries().find(is_copy).map(|(copy, _)| copy);
+    with(|lifted| match (copy, lifted.get_mut(&own)) {
+        (Some(copy), Some(known)) => known.1 = copy,
+        _ => drop(lifted.remove(&own)),
+    });
+}
+
+/// The daemon is gone: until another one knows of the listeners all connections are TCP, and the kernel keeps them back again.
+pub fn give_back() {
+    for (own, (seconds, fd)) in with(core::mem::take).unwrap_or_default() {
+        if cookie(fd) == Some(own) {
+            options::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds);
+        }
+    }
 }
 
 /// In the child of `fork` the lock is free.
@@ -62,7 +86,16 @@ fn is_listener(fd: c_int) -> bool {
     table::look(fd).is_some_and(|entry| entry.kind == Kind::Listener)
 }
 
-fn with<T>(work: impl FnOnce(&mut BTreeMap<c_int, c_int>) -> T) -> Option<T> {
+/// The kernel's name of a socket, whichever descriptor it goes by.
+fn cookie(fd: c_int) -> Option<u64> {
+    let (mut cookie, mut len) = (0_u64, socklen_t::try_from(size_of::<u64>()).ok()?);
+    let value = (&raw mut cookie).cast();
+    // SAFETY: a number and its length.
+    let outcome = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &raw mut len) };
+    (outcome == 0).then_some(cookie)
+}
+
+fn with<T>(work: impl FnOnce(&mut BTreeMap<u64, (c_int, c_int)>) -> T) -> Option<T> {
     let _guard = LIFTED.lock.lock(thread::tid()).ok()?;
     // SAFETY: the lock is held.
     Some(work(unsafe { &mut *LIFTED.seconds.get() }))

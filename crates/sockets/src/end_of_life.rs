@@ -1,26 +1,55 @@
 //! How a stream ends: the last close, a circuit that was not needed, a peer that broke the protocol.
 
 use crate::table::{self, Held};
-use crate::{crowded, process, real, thread, waiters};
+use crate::{crowded, own, process, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crosslane_client::Failure;
 use crosslane_stream::{Direction, Side};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
+use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A descriptor of the stream is about to be closed, `fd` still being open. Returns whether bytes that nobody read
 /// ask for a reset instead of a FIN, as the kernel has it.
 pub fn closing(held: &Held) -> bool {
+    end_by(held, || table::release(held))
+}
+
+/// The same; `release` gives this process's hold back and tells whether it was the last one.
+fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
     let last_anywhere = held.shared().counters.release();
     let unread = last_anywhere && finish(held);
-    if table::release(held) {
+    if release() {
         let waiting = &held.shared().waiting;
         waiters::ring_own(WaiterId(waiting.data.load(Relaxed)));
         waiters::ring_own(WaiterId(waiting.room.load(Relaxed)));
     }
     unread
+}
+
+/// The program closes `fd`, its last descriptor of the stream, while other threads are in calls on it. These go on, as in the
+/// kernel, which ends a connection when the last of them is over. `false` if that cannot be.
+pub fn outlived(held: &Held, fd: c_int) -> bool {
+    if process::sandboxed() || !table::is_in_call(held) {
+        return false;
+    }
+    // SAFETY: the program's descriptor, open during this call.
+    let closing = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(closing, 0) else { return false };
+    table::stand_in(held, own::hide(copy));
+    true
+}
+
+/// The last call has ended on a stream that has no descriptor of the program's any more; `fd` stood for it.
+pub fn left(held: &Held, fd: c_int) {
+    let errno = real::errno();
+    if end_by(held, || true) {
+        reset_on_close(fd);
+    }
+    own::close(fd);
+    real::set_errno(errno);
 }
 
 /// One more descriptor, of this process or a forked one, refers to the stream.
@@ -91,7 +120,8 @@ fn await_ending(held: &Held) {
 
 /// Nobody holds the stream any more.
 fn finish(held: &Held) -> bool {
-    let unread = held.rx() == Direction::Open && held.unread(thread::tid()).is_ok_and(|bytes| bytes > 0);
+    // The greeting may lie unread before the bytes.
+    let unread = held.unread(thread::tid()).is_ok_and(|bytes| bytes > 0) && held.rx() == Direction::Open;
     let linger_zero = held.shared().status.linger.load(Relaxed) == 1;
     let abort = unread || linger_zero;
     if !abort {

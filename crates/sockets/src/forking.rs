@@ -4,9 +4,11 @@
 //! so that no other thread is in the middle of a change that the child would inherit half done.
 
 use crate::hook::descriptor::streams;
-use crate::table::Held;
+use crate::table::{self, Held};
 use crate::wait::Spinner;
-use crate::{confined, consent, deferral, end_of_life, epoll, process, real, thread, waiters};
+use crate::{
+    confined, consent, deferral, end_of_life, epoll, fault, own_calls, process, real, thread, waiters,
+};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use crosslane_client::buffers::far;
@@ -90,19 +92,23 @@ extern "C" fn in_parent() {
 pub extern "C" fn in_child() {
     process::after_fork();
     lock::after_fork();
+    fault::after_fork();
     buffer::after_fork_in_child();
     far::after_fork();
     waiters::after_fork();
     epoll::forked_child();
     deferral::forked_child();
+    own_calls::forked_child();
     confined::after_fork();
     consent::after_fork();
     Spinner::forget_all();
     let _ = LAST.try_with(|last| last.borrow_mut().take());
-    let Some(forking) = take() else { return };
-    let Forking { streams, guards } = ManuallyDrop::into_inner(forking);
-    guards.into_iter().for_each(core::mem::forget);
-    correct(&streams);
+    if let Some(forking) = take() {
+        let Forking { streams, guards } = ManuallyDrop::into_inner(forking);
+        guards.into_iter().for_each(core::mem::forget);
+        correct(&streams);
+    }
+    table::forked();
 }
 
 fn take() -> Option<ManuallyDrop<Forking>> {

@@ -1,10 +1,13 @@
 //! Sending and receiving on a stream.
 
-use crate::offer::{self, Landed};
+mod receive;
+
+pub use receive::{receive, receive_failed, receive_least};
+
 use crate::table::Held;
 use crate::wait::{self, For};
 use crate::zcopy::{self, Sent};
-use crate::{end_of_life, epoll, real, thread, waiters};
+use crate::{epoll, quiet, real, thread, waiters};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -14,7 +17,7 @@ use crosslane_shm::lock;
 use crosslane_shm::wait::spin;
 use crosslane_stream::Transfer;
 use crosslane_wire::WaiterId;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 /// What came of a call on a stream.
@@ -34,9 +37,6 @@ const LOOK_EVERY: u64 = 1024;
 /// sends megabytes before it reads, being both ends, loses no more than this for each time that the ring can double.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// `MSG_PEEK` that waits for all.
-const PEEK_ALL: c_int = libc::MSG_WAITALL | libc::MSG_PEEK;
-
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
@@ -50,6 +50,10 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
     let deadline = wait::deadline(end.shared().status.send_timeout.load(Relaxed));
     let (mut done, mut awaited) = (0, false);
+    if total == 0 {
+        // It asks for nothing but what there is to tell.
+        quiet::look_at_kernel(fd, end);
+    }
     look_now_and_then(fd, end);
     if let [bytes] = buffers
         && (!end.offload() || end.transfer() != Transfer::Auto)
@@ -60,7 +64,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
             Ok(Sent::Bytes(count)) if count == total => return Outcome::Bytes(count),
             Ok(Sent::Bytes(count)) => done = count,
             Ok(Sent::Ended(count, errno)) => return partial(count, errno),
-            Err(failure) => return send_failed(end, failure, 0, flags),
+            Err(failure) => return send_failed(fd, end, failure, 0, flags),
         }
     }
     loop {
@@ -75,7 +79,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
                 }
             }
             Err(Failure::WouldBlock) => {}
-            Err(failure) => return send_failed(end, failure, done, flags),
+            Err(failure) => return send_failed(fd, end, failure, done, flags),
         }
         if !may_wait {
             lock::forget_busy();
@@ -89,45 +93,6 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
             awaited = true;
         } else if let Err(errno) = wait_for_room(fd, end, deadline) {
             return partial(done, errno);
-        }
-    }
-}
-
-/// Receives into `buffers`: what is there, or all of it with `MSG_WAITALL`.
-pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
-    let _span = account::receiving(Function::Rest);
-    if let Err(outcome) = connect_first(fd, end, flags) {
-        return outcome;
-    }
-    if buffers.iter().all(|buffer| buffer.is_empty()) {
-        return Outcome::Bytes(0);
-    }
-    match flags & (libc::MSG_WAITALL | libc::MSG_PEEK) {
-        libc::MSG_WAITALL => return receive_all(fd, end, buffers, flags),
-        PEEK_ALL => return peek_all(fd, end, buffers, flags),
-        _ => {}
-    }
-    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
-    if let [buffer] = &buffers[..]
-        && flags == 0
-        && offer::is_wanted(end, buffer)
-        && !must_not_wait(end, flags)
-    {
-        match offer::receive(fd, end, &[], buffer, deadline) {
-            Ok(Landed::Bytes(bytes)) => return Outcome::Bytes(bytes),
-            Ok(Landed::Ring(_)) => {}
-            Ok(Landed::Errno(errno)) => return Outcome::Errno(errno),
-            Err(failure) => return receive_failed(end, failure),
-        }
-    }
-    loop {
-        match receive_now(end, buffers, flags) {
-            Ok(bytes) => return Outcome::Bytes(bytes),
-            Err(Failure::WouldBlock) => {}
-            Err(failure) => return receive_failed(end, failure),
-        }
-        if let Err(outcome) = wait_for_data(fd, end, flags, deadline) {
-            return outcome;
         }
     }
 }
@@ -218,116 +183,25 @@ fn waiting<T>(end: &Held, call: impl FnOnce() -> T) -> T {
     if end.offload() { offload::allowed(call) } else { call() }
 }
 
-fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Failure> {
-    if flags & libc::MSG_PEEK != 0 {
-        return end.try_peek(thread::tid(), buffers);
-    }
-    let mut receive = || end.try_receive(thread::tid(), buffers);
-    let moved = if must_not_wait(end, flags) { receive() } else { waiting(end, receive) }?;
-    ring(end, moved.wake, account::receiving);
-    Ok(moved.bytes)
-}
-
-fn receive_all(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
-    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
-    let mut done = 0;
-    for buffer in buffers {
-        let mut at = 0;
-        while at < buffer.len() {
-            match receive_now(end, &mut [IoSliceMut::new(&mut buffer[at..])], flags) {
-                Ok(bytes) => {
-                    at += bytes;
-                    done += bytes;
-                }
-                Err(Failure::WouldBlock) => match wait_for_data(fd, end, flags, deadline) {
-                    Ok(()) => {}
-                    Err(_) if done > 0 => return Outcome::Bytes(done),
-                    Err(outcome) => return outcome,
-                },
-                Err(_) if done > 0 => return Outcome::Bytes(done),
-                Err(failure) => return receive_failed(end, failure),
-            }
+fn send_failed(fd: c_int, end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
+    let failure = match failure {
+        Failure::Unheard(bytes) if quiet::have_reset(fd, end, bytes) => Failure::Reset,
+        Failure::Ended => {
+            quiet::have_reset(fd, end, usize::from(end.gone()));
+            failure
         }
-    }
-    Outcome::Bytes(done)
-}
-
-/// A bell tells of the first bytes only; the rest is looked for.
-fn peek_all(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
-    let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
-    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
-    loop {
-        // Before the bytes: what the far side stored before its FIN is there then.
-        wait::look_at_kernel(fd, end);
-        let over = end.ready(thread::tid()).read_closed
-            || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        match end.try_peek(thread::tid(), buffers) {
-            Ok(bytes) => {
-                if bytes >= total || over || must_not_wait(end, flags) || !pause() {
-                    return Outcome::Bytes(bytes);
-                }
-            }
-            Err(Failure::WouldBlock) => {
-                if let Err(outcome) = wait_for_data(fd, end, flags, deadline) {
-                    return outcome;
-                }
-            }
-            Err(failure) => return receive_failed(end, failure),
-        }
-    }
-}
-
-/// Sleeps for a moment; `false` if a signal came.
-fn pause() -> bool {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    // SAFETY: a valid time; what is left is not wanted.
-    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) == 0 }
-}
-
-fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>) -> Result<(), Outcome> {
-    if must_not_wait(end, flags) {
-        lock::forget_busy();
-        look_each_tick(fd, end);
-        return Err(Outcome::Errno(libc::EAGAIN));
-    }
-    let _span = account::receiving(Function::WaitData);
-    if end.offload() && offload::take_interrupted() {
-        wait::interrupted(deadline.is_some()).map_err(Outcome::Errno)?;
-    }
-    if let Some(busy) = lock::take_busy() {
-        return wait::went_by(busy, deadline).map_err(Outcome::Errno);
-    }
-    wait::wait(fd, end, For::Data, deadline).map_err(Outcome::Errno)
-}
-
-fn send_failed(end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
+        failure => failure,
+    };
     match failure {
         _ if done > 0 => Outcome::Bytes(done),
         Failure::Tcp => Outcome::Kernel,
-        Failure::Ended => broken_pipe(flags),
-        Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
-        Failure::Fault => Outcome::Errno(libc::EFAULT),
-        Failure::Reset => match pending_error(end) {
-            Some(errno) => Outcome::Errno(errno),
-            None => broken_pipe(flags),
+        Failure::Unheard(bytes) => Outcome::Bytes(bytes),
+        Failure::Ended | Failure::Reset => match pending_error(end) {
+            Some(errno) if errno != libc::EPIPE => Outcome::Errno(errno),
+            _ => broken_pipe(flags),
         },
-        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Lie(_) | Failure::Discontinued { .. } => {
-            violated(end, failure)
-        }
-    }
-}
-
-pub fn receive_failed(end: &Held, failure: Failure) -> Outcome {
-    match failure {
-        Failure::Tcp => Outcome::Kernel,
-        Failure::Ended => Outcome::Bytes(0),
         Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
         Failure::Fault => Outcome::Errno(libc::EFAULT),
-        // A reset behind the FIN: the end of file stands, and the error is the next sender's.
-        Failure::Reset if end.shared().status.error.load(Relaxed) == libc::EPIPE.unsigned_abs() => {
-            Outcome::Bytes(0)
-        }
-        Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
         Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Lie(_) | Failure::Discontinued { .. } => {
             violated(end, failure)
         }
@@ -363,8 +237,9 @@ fn connect_first(fd: c_int, end: &Held, flags: c_int) -> Result<(), Outcome> {
     if wait::is_connected(fd, end) { Ok(()) } else { Err(Outcome::Errno(libc::ENOTCONN)) }
 }
 
+/// Whether a call with these flags must return at once.
 #[inline]
-fn must_not_wait(end: &Held, flags: c_int) -> bool {
+pub fn must_not_wait(end: &Held, flags: c_int) -> bool {
     flags & libc::MSG_DONTWAIT != 0 || end.shared().status.nonblock.load(Relaxed) != 0
 }
 
@@ -372,17 +247,7 @@ fn must_not_wait(end: &Held, flags: c_int) -> bool {
 fn look_now_and_then(fd: c_int, end: &Held) {
     let calls = CALLS.try_with(|calls| calls.replace(calls.get() + 1)).unwrap_or(0);
     if calls % LOOK_EVERY == LOOK_EVERY - 1 {
-        wait::look_at_kernel(fd, end);
-    }
-}
-
-/// A program that asks now and then without waiting sees that the far side died as soon as the kernel knows.
-fn look_each_tick(fd: c_int, end: &Held) {
-    let now = u32::try_from(end_of_life::now_ms() & 0xffff_ffff).unwrap_or(0);
-    let looked = &end.shared().status.looked;
-    if looked.load(Relaxed) != now {
-        looked.store(now, Relaxed);
-        wait::look_at_kernel(fd, end);
+        quiet::look_at_kernel(fd, end);
     }
 }
 

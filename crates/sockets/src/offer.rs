@@ -81,7 +81,7 @@ pub fn transact(fd: c_int, end: &Held, request: &[u8], answer: &mut [u8]) -> Out
                 return sent;
             }
         }
-        Err(failure) => return io::receive_failed(end, failure),
+        Err(failure) => return io::receive_failed(fd, end, failure),
     }
     io::receive(fd, end, &mut [IoSliceMut::new(answer)], 0)
 }

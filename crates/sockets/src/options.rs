@@ -1,9 +1,9 @@
 //! Options, flags and controls that mean something to a stream as well as to the kernel's socket.
 
 use crate::table::{Held, Kind};
-use crate::{end_of_life, real, thread, wait, waiters};
+use crate::{end_of_life, epoll, handshake, port, quiet, real, thread, user, wait, waiters};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crosslane_client::shared::Status;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
@@ -25,30 +25,47 @@ pub fn set_number(fd: c_int, level: c_int, name: c_int, value: c_int) -> bool {
     unsafe { real::setsockopt(fd, level, name, (&raw const value).cast(), len) == 0 }
 }
 
-/// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, or the
-/// kernel's word when data may be overwritten.
+/// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, the kernel's word when
+/// data may be overwritten, or peeks that go on where the last one ended.
 pub fn are_tcp_only(fd: c_int) -> bool {
     let is_set = |level, name| number(fd, level, name).is_some_and(|value| value != 0);
-    is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
+    is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT)
+        || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
+        || number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF).is_some_and(|offset| offset >= 0)
 }
 
 /// Why an option must not reach the quiet socket of a stream, or a listener of ours; programs know these answers from
-/// kernels that were built without it, and do without.
-pub fn refused(kind: Kind, level: c_int, name: c_int) -> Option<c_int> {
+/// kernels that were built without it, and do without. What the kernel refuses or what asks for nothing, it may have.
+pub fn refused(kind: Kind, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> Option<c_int> {
+    if c_int::try_from(len).is_err() {
+        return None;
+    }
+    let asks = |for_it: fn(c_int) -> bool| {
+        // SAFETY: any four bytes are a number.
+        len as usize >= size_of::<c_int>() && unsafe { user::load(value.cast::<c_int>()) }.is_ok_and(for_it)
+    };
     match (kind, level, name) {
         // Encryption in the kernel (kTLS) would see nothing of what the stream carries.
-        (Kind::Stream, libc::IPPROTO_TCP, libc::TCP_ULP) => Some(libc::ENOENT),
+        (Kind::Stream, libc::IPPROTO_TCP, libc::TCP_ULP) if len > 0 && user::is_there(value.cast(), 1) => {
+            Some(libc::ENOENT)
+        }
         // Nobody would ever tell that a buffer may be overwritten.
-        (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_ZEROCOPY) => Some(libc::EOPNOTSUPP),
+        (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_ZEROCOPY) if asks(|value| value == 1) => {
+            Some(libc::EOPNOTSUPP)
+        }
+        // As on TCP before Linux 6.9.
+        (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_PEEK_OFF) if asks(|value| value >= 0) => {
+            Some(libc::EOPNOTSUPP)
+        }
         _ => None,
     }
 }
 
 /// A socket becomes a stream: the options that were set before count for it too.
 pub fn inherit(fd: c_int, status: &Status) {
-    note_timeout(fd, libc::SO_RCVTIMEO, status);
-    note_timeout(fd, libc::SO_SNDTIMEO, status);
+    Timeout::ALL.into_iter().for_each(|which| note_timeout(fd, which, status));
     note_linger(fd, status);
+    note_low_water(fd, status);
 }
 
 /// `SO_SNDBUF` that was set before the socket became a stream; `SO_BUF_LOCK` tells (Linux 5.16).
@@ -60,25 +77,74 @@ pub fn inherit_buffer(fd: c_int, end: &Held) {
     }
 }
 
-/// After the kernel accepted a time-out for `fd`: a negative one is over at once, though the kernel says afterwards that there
-/// is none. Here it is over in the shortest time that there is.
-pub fn timeout_given(end: &Held, name: c_int, given: libc::timeval) {
-    let status = &end.shared().status;
-    if given.tv_sec < 0 {
-        let word = if name == libc::SO_RCVTIMEO { &status.receive_timeout } else { &status.send_timeout };
-        word.store(1, Relaxed);
+/// Which calls an option's time-out is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Those that receive.
+    Receive = 0,
+    /// Those that send.
+    Send = 1,
+}
+
+impl Timeout {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Receive, Self::Send];
+
+    /// What an option of `SOL_SOCKET` is a time-out for, by its old name or the one with a time of 64 bits everywhere.
+    pub fn of(name: c_int) -> Option<Self> {
+        const SO_RCVTIMEO_NEW: c_int = 66;
+        const SO_SNDTIMEO_NEW: c_int = 67;
+        match name {
+            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(Self::Receive),
+            libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(Self::Send),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> c_int {
+        match self {
+            Self::Receive => libc::SO_RCVTIMEO,
+            Self::Send => libc::SO_SNDTIMEO,
+        }
+    }
+
+    /// Where a stream has it.
+    pub fn word(self, status: &Status) -> &AtomicU32 {
+        match self {
+            Self::Receive => &status.receive_timeout,
+            Self::Send => &status.send_timeout,
+        }
+    }
+}
+
+/// After the kernel accepted a time-out for `fd`: with a negative one calls wait for nothing, though the kernel says afterwards
+/// that there is none.
+pub fn timeout_given(fd: c_int, end: Option<&Held>, which: Timeout, given: libc::timeval) {
+    let at_once = given.tv_sec < 0;
+    match end {
+        Some(end) if at_once => which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed),
+        Some(_) => {}
+        None => crate::chosen::note_timeout(fd, which, at_once),
     }
 }
 
 /// After the kernel accepted an option for `fd`.
 pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
     let status = &end.shared().status;
+    if level == libc::IPPROTO_TCP {
+        handshake::changed(fd, end, name);
+        crate::hook::ancillary::changed(end, name);
+    }
     if level != libc::SOL_SOCKET {
         return;
     }
+    if let Some(which) = Timeout::of(name) {
+        note_timeout(fd, which, status);
+    }
     match name {
-        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => note_timeout(fd, name, status),
         libc::SO_LINGER => note_linger(fd, status),
+        libc::SO_RCVLOWAT => note_low_water(fd, status),
+        libc::SO_REUSEADDR => port::chosen_by_program(end),
         libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => note_buffer(fd, end),
         _ => {}
     }
@@ -113,25 +179,45 @@ fn unsent(end: &Held) -> c_int {
     c_int::try_from(end.unconfirmed().saturating_sub(slack)).unwrap_or(c_int::MAX)
 }
 
-/// `shutdown` of a stream, before the kernel's. `false`: the far side must not see the kernel's FIN yet, which without ours
-/// says that nobody is left here.
-pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> bool {
-    if !wait::is_connected(fd, end) {
-        return true;
+/// `shutdown` of a stream, before the kernel's: what of it the kernel is to do, if anything. The far side must not see its FIN
+/// before our end, which without that says that nobody is left here. And of a receiving side that is shut the kernel would say
+/// what it says of a far side's FIN: whether that has come could not be seen any more, which counts as long as we send.
+pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
+    let status = &end.shared().status;
+    quiet::look_at_kernel(fd, end);
+    if !wait::is_connected(fd, end) || status.reset.load(Relaxed) != 0 {
+        return Some(how);
     }
-    let mut ended = true;
-    if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
-        ended = end_of_life::end_sending(end);
-        if !ended {
+    let (mut receiving, mut sending) = match how {
+        libc::SHUT_RD => (true, false),
+        libc::SHUT_WR => (false, true),
+        libc::SHUT_RDWR => (true, true),
+        _ => return Some(how),
+    };
+    if sending {
+        sending = end_of_life::end_sending(end);
+        if !sending {
             end_of_life::end_sending_later(end);
         }
         // The kernel wakes nobody for this on a socket that was always writable.
         waiters::ring_own(WaiterId(end.shared().waiting.room.load(Relaxed)));
     }
-    if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
-        end.shared().status.read_shut.store(1, Relaxed);
+    if receiving {
+        status.read_shut.store(1, Relaxed);
+        waiters::ring_own(WaiterId(end.shared().waiting.data.load(Relaxed)));
     }
-    ended
+    let deaf = status.read_shut.load(Relaxed) != 0 && end.tx() == Direction::Ended;
+    if deaf {
+        end.deafen();
+    }
+    receiving = deaf || receiving && end.rx() == Direction::Tcp;
+    epoll::shut(end);
+    match (receiving, sending) {
+        (true, true) => Some(libc::SHUT_RDWR),
+        (true, false) => Some(libc::SHUT_RD),
+        (false, true) => Some(libc::SHUT_WR),
+        (false, false) => None,
+    }
 }
 
 fn note_buffer(fd: c_int, end: &Held) {
@@ -142,15 +228,19 @@ fn note_buffer(fd: c_int, end: &Held) {
     }
 }
 
-fn note_timeout(fd: c_int, name: c_int, status: &Status) {
+fn note_timeout(fd: c_int, which: Timeout, status: &Status) {
     // SAFETY: all-zero bytes are a valid timeval.
     let mut value: libc::timeval = unsafe { core::mem::zeroed() };
-    if !get(fd, name, &mut value) {
+    if !get(fd, which.name(), &mut value) {
         return;
     }
     let ms = value.tv_sec.saturating_mul(1000).saturating_add((value.tv_usec + 999) / 1000);
-    let word = if name == libc::SO_RCVTIMEO { &status.receive_timeout } else { &status.send_timeout };
-    word.store(u32::try_from(ms).unwrap_or(u32::MAX), Relaxed);
+    which.word(status).store(u32::try_from(ms).unwrap_or(wait::AT_ONCE).min(wait::AT_ONCE - 1), Relaxed);
+}
+
+fn note_low_water(fd: c_int, status: &Status) {
+    let bytes = number(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).and_then(|bytes| u32::try_from(bytes).ok());
+    status.low_water.store(bytes.unwrap_or(1), Relaxed);
 }
 
 fn note_linger(fd: c_int, status: &Status) {

@@ -5,20 +5,21 @@ mod circuit;
 pub use circuit::{NoCircuit, circuit};
 
 use crate::hook::descriptor::streams;
+use crate::said::say;
 use crate::watch::{self, Watched};
-use crate::{consent, own, thread, waiters};
+use crate::{consent, namespace, own, thread, waiters};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::SessionError;
 use crosslane_client::session::{self, Session};
-use crosslane_shm::account;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::lock::{self, Guard, Lock};
+use crosslane_shm::{MapError, account};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{HOLD_MAX, Reply, Request, Rule};
-use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,8 @@ pub struct Welcome {
     pub spin_ns: u32,
     /// Threads that may spin at a time.
     pub spinners: u32,
+    /// The daemon has its addresses in another network namespace than this program.
+    pub is_elsewhere: bool,
 }
 
 struct State {
@@ -152,6 +155,11 @@ pub fn set_sandboxed() {
 pub fn is_privileged() -> bool {
     // SAFETY: plain number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Where the daemon is that this program talks to.
+pub fn daemon_path() -> &'static Path {
+    namespace::ours().unwrap_or_else(|| SOCKET_PATH.get_or_init(socket_path))
 }
 
 fn socket_path() -> PathBuf {
@@ -410,12 +418,21 @@ fn connect(state: &mut State) {
                 LOST.store(false, Ordering::Relaxed);
                 watch::over();
             }
+            if is_crowded(&error) {
+                // There is a daemon, and may be room at the next call: what it must know of cannot wait.
+                state.tried = None;
+            }
             if !state.warned && WELCOME.load(Ordering::Relaxed).is_null() {
-                warn(&error);
+                say(&format!("{error}; using TCP"));
             }
             state.warned = true;
         }
     }
+}
+
+/// Whether this process is at its limit of descriptors.
+fn is_crowded(error: &SessionError) -> bool {
+    matches!(error, SessionError::NoDescriptors | SessionError::Map(MapError::System(Errno::MFILE)))
 }
 
 /// The streams that this process has by a `fork`: from now on they are ends of its own session as well, and its sleepers
@@ -433,20 +450,31 @@ fn hold_streams(link: &Link) {
 /// Opens a connection for the session with this ticket and life page, if there is one, else for a new one; whether it is the
 /// former one that goes on.
 fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
-    let session = Session::connect(SOCKET_PATH.get_or_init(socket_path))?;
+    let session = Session::connect(daemon_path())?;
     let (program, ticket) = (crate::rules::program().to_owned(), former.map_or(0, |(ticket, _)| ticket));
     let hello = Request::Hello { version: PROTOCOL_VERSION, program, ticket };
     let (reply, fds) = session.request(&hello, &[])?;
     match reply {
-        Reply::Welcome { daemon, ticket, resumed, rules, spin_ns, .. } => {
+        Reply::Welcome { daemon, ticket, resumed, rules, spin_ns, namespace, .. } => {
+            let is_elsewhere = namespace::is_elsewhere(&session, namespace);
+            if is_elsewhere && former.is_none() && namespace::find_ours(daemon_path(), &session) {
+                return open(None);
+            }
             let life = match former {
                 Some((_, life)) if resumed => Some(life),
                 _ => fds.first().and_then(LifePage::map),
             };
-            let life = life.ok_or(SessionError::Unexpected("no life page"))?;
+            // The daemon sends it in any case: the kernel found no number for it.
+            let missing = if fds.is_empty() {
+                SessionError::NoDescriptors
+            } else {
+                SessionError::Unexpected("no life page")
+            };
+            let life = life.ok_or(missing)?;
             let processors = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
             let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
-            let welcome = Welcome { rules, spin_ns: if processors == 1 { 0 } else { spin_ns }, spinners };
+            let spin_ns = if processors == 1 { 0 } else { spin_ns };
+            let welcome = Welcome { rules, spin_ns, spinners, is_elsewhere };
             WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
             let socket = own::hide(session.into_socket());
             let link = Link { socket, life, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };
@@ -455,10 +483,4 @@ fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
         Reply::Error { text } => Err(SessionError::Refused(text)),
         _ => Err(SessionError::Unexpected("a welcome was due")),
     }
-}
-
-/// One line on standard error, once a process.
-fn warn(error: &SessionError) {
-    let line = format!("crosslane: {}: {error}; using TCP\n", crate::rules::program());
-    let _ = rustix::io::write(std::io::stderr().as_fd(), line.as_bytes());
 }

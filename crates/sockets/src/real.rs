@@ -124,6 +124,13 @@ real! {
     fn epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
 
+    fn sigaction(signal: c_int, action: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    fn signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
+    fn sysv_signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
+    fn sigset(signal: c_int, disposition: libc::sighandler_t) -> libc::sighandler_t;
+    fn sigignore(signal: c_int) -> c_int;
+    fn siginterrupt(signal: c_int, flag: c_int) -> c_int;
+
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
 }
 
@@ -139,6 +146,65 @@ pub fn errno() -> c_int {
 pub fn set_errno(number: c_int) {
     // SAFETY: the C library's own pointer to this thread's word.
     unsafe { *libc::__errno_location() = number }
+}
+
+/// What a hooked call gives its program.
+pub trait Answer {
+    /// Whether it says that the call failed, and `errno` why.
+    fn failed(&self) -> bool;
+}
+
+impl Answer for c_int {
+    #[inline]
+    fn failed(&self) -> bool {
+        *self < 0
+    }
+}
+
+impl Answer for isize {
+    #[inline]
+    fn failed(&self) -> bool {
+        *self < 0
+    }
+}
+
+impl Answer for c_long {
+    #[inline]
+    fn failed(&self) -> bool {
+        *self < 0
+    }
+}
+
+impl Answer for usize {
+    #[inline]
+    fn failed(&self) -> bool {
+        false
+    }
+}
+
+impl Answer for () {
+    #[inline]
+    fn failed(&self) -> bool {
+        false
+    }
+}
+
+impl<T> Answer for *mut T {
+    #[inline]
+    fn failed(&self) -> bool {
+        self.is_null()
+    }
+}
+
+/// Does the work of a hooked call: `errno` stays what it was, but for a call that fails.
+#[inline]
+pub fn keeping_errno<T: Answer>(call: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let answer = call();
+    if !answer.failed() && errno() != before {
+        set_errno(before);
+    }
+    answer
 }
 
 /// Ends a hooked call with an error.

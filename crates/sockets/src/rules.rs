@@ -51,6 +51,11 @@ pub fn for_client(welcome: &Welcome, remote: SocketAddr) -> Use {
     rule::decide(&welcome.rules, Role::Client, program(), remote)
 }
 
+/// Whether any connection or listener of this program may be a stream.
+pub fn may_have_streams(welcome: &Welcome) -> bool {
+    rule::may_have_streams(&welcome.rules, program())
+}
+
 /// Whether a listener at `local` may get streams; for which connections, the daemon decides.
 pub fn for_listener(welcome: &Welcome, local: SocketAddr) -> bool {
     if local.ip().to_canonical().is_unspecified() {

@@ -2,7 +2,7 @@
 
 use crate::hook::hook;
 use crate::poll::{self, Limit};
-use crate::real;
+use crate::{real, table, user};
 use core::ffi::{c_int, c_short, c_ulong};
 use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, fd_set, pollfd, sigset_t, timespec, timeval,
@@ -13,30 +13,36 @@ use std::time::{Duration, Instant};
 const BITS: usize = c_ulong::BITS as usize;
 /// Descriptors that need no allocation.
 const FEW: usize = 32;
+/// Words of a set that need no allocation: those of an `fd_set`.
+const FEW_WORDS: usize = libc::FD_SETSIZE / BITS;
 /// The kernel's POLLIN_SET, POLLOUT_SET and POLLEX_SET.
-const KINDS: [(c_short, c_short); 3] =
-    [(POLLIN, POLLIN | POLLHUP | POLLERR), (POLLOUT, POLLOUT | POLLERR), (POLLPRI, POLLPRI)];
+const KINDS: [(c_short, c_short); 3] = [
+    (POLLIN, POLLIN | POLLHUP | POLLERR | POLLNVAL),
+    (POLLOUT, POLLOUT | POLLERR | POLLNVAL),
+    (POLLPRI, POLLPRI | POLLNVAL),
+];
+/// Among the events that are asked of a descriptor, none of the kernel's: it was open when the call began.
+const WAS_OPEN: c_short = 0x4000;
 
 hook! {
     /// `select(2)`; the time left is stored, as Linux does.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
         // SAFETY: the program's promise to `select`.
         let kernel = || unsafe { real::select(count, read, write, except, timeout) };
-        let sets = Sets([read.cast(), write.cast(), except.cast()]);
-        // SAFETY: as above.
-        let (Some(count), Some(time)) = (unsafe { sets.ours(count) }, unsafe { duration(timeout) }) else { return kernel() };
+        let Some(mut sets) = Sets::ours([read, write, except], count) else { return kernel() };
+        // SAFETY: the C library would read it without asking the kernel, too.
+        let Some(time) = (unsafe { duration(timeout) }) else { return kernel() };
         let start = Instant::now();
         let limit = time.map_or(Limit::Never, Limit::after);
-        // SAFETY: as above.
-        let outcome = unsafe { sets.wait(count, limit, core::ptr::null()) };
+        let outcome = sets.wait(limit, core::ptr::null());
         if let Some(time) = time {
             let left = time.saturating_sub(start.elapsed());
             let left = timeval {
                 tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
                 tv_usec: i64::from(left.subsec_micros()),
             };
-            // SAFETY: as above.
-            unsafe { timeout.write(left) };
+            // SAFETY: the program's time. If it may not be written the kernel does not say so either.
+            let _ = unsafe { user::store(timeout, &left) };
         }
         outcome
     }
@@ -45,36 +51,64 @@ hook! {
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: the program's promise to `pselect`.
         let kernel = || unsafe { real::pselect(count, read, write, except, timeout, mask) };
-        let sets = Sets([read.cast(), write.cast(), except.cast()]);
-        // SAFETY: as above.
-        match (unsafe { sets.ours(count) }, Limit::of_timespec(unsafe { timeout.as_ref() })) {
-            // SAFETY: as above.
-            (Some(count), Some(limit)) => unsafe { sets.wait(count, limit, mask) },
-            _ => kernel(),
+        let Some(mut sets) = Sets::ours([read, write, except], count) else { return kernel() };
+        // SAFETY: the C library would read it without asking the kernel, too.
+        match Limit::of_timespec(unsafe { timeout.as_ref() }) {
+            Some(limit) => sets.wait(limit, mask),
+            None => kernel(),
         }
     }
 }
 
-/// The sets for reading, writing and exceptions; any may be null.
-#[derive(Clone, Copy)]
-struct Sets([*mut c_ulong; 3]);
+/// The sets for reading, writing and exceptions, any of which the program may leave out.
+struct Sets {
+    /// The program's.
+    places: [*mut c_ulong; 3],
+    /// What they hold, in copies one behind the other, of `words` each.
+    few: [c_ulong; 3 * FEW_WORDS],
+    many: Vec<c_ulong>,
+    words: usize,
+    /// Descriptors that count.
+    count: usize,
+}
 
 impl Sets {
-    /// Descriptors that count, if the kernel alone cannot answer for one of them.
-    unsafe fn ours(self, count: c_int) -> Option<usize> {
-        let count = usize::try_from(count).ok()?;
-        // SAFETY: the caller's promise.
-        unsafe { self.members(count) }.any(|(fd, _)| poll::is_ours(fd)).then_some(count)
+    /// The program's sets, if the kernel alone cannot answer for one of the descriptors in them.
+    fn ours(sets: [*mut fd_set; 3], count: c_int) -> Option<Self> {
+        let count =
+            usize::try_from(count).ok().filter(|&count| count <= table::MAX_FDS && table::met_any())?;
+        let sets = Self::load(sets.map(<*mut fd_set>::cast), count).ok()?;
+        let any = sets.members().any(|(fd, _)| poll::is_ours(fd));
+        any.then_some(sets)
+    }
+
+    /// Copies of sets of `count` bits, in whole words.
+    fn load(places: [*mut c_ulong; 3], count: usize) -> Result<Self, c_int> {
+        let words = count.div_ceil(BITS);
+        let many = if words <= FEW_WORDS { Vec::new() } else { vec![0; 3 * words] };
+        let mut sets = Self { places, few: [0; 3 * FEW_WORDS], many, words, count };
+        for (index, place) in places.into_iter().enumerate().filter(|(_, place)| !place.is_null()) {
+            // SAFETY: any bytes are a set.
+            unsafe { user::load_over(place, sets.set_mut(index)) }?;
+        }
+        Ok(sets)
+    }
+
+    fn set(&self, index: usize) -> &[c_ulong] {
+        let all = if self.many.is_empty() { &self.few[..] } else { &self.many };
+        &all[index * self.words..][..self.words]
+    }
+
+    fn set_mut(&mut self, index: usize) -> &mut [c_ulong] {
+        let all = if self.many.is_empty() { &mut self.few[..] } else { &mut self.many };
+        &mut all[index * self.words..][..self.words]
     }
 
     /// The descriptors in any of the sets, with the events that are asked for.
-    unsafe fn members(self, count: usize) -> impl Iterator<Item = (c_int, c_short)> {
-        let words = count.div_ceil(BITS);
-        (0..words).flat_map(move |word| {
-            // SAFETY: the caller's promise: the sets hold `count` bits, in whole words.
-            let load = |set: *mut c_ulong| unsafe { set.add(word).read_unaligned() };
-            let sets = self.0.map(|set| if set.is_null() { 0 } else { load(set) });
-            let valid = if (word + 1) * BITS <= count { c_ulong::MAX } else { (1 << (count % BITS)) - 1 };
+    fn members(&self) -> impl Iterator<Item = (c_int, c_short)> {
+        (0..self.words).flat_map(move |word| {
+            let sets = [0, 1, 2].map(|index| self.set(index)[word]);
+            let valid = if (word + 1) * BITS <= self.count { !0 } else { (1 << (self.count % BITS)) - 1 };
             let any = (sets[0] | sets[1] | sets[2]) & valid;
             bits_of(any).map(move |bit| {
                 let events = KINDS.iter().zip(sets).filter(|(_, set)| set >> bit & 1 != 0);
@@ -84,53 +118,56 @@ impl Sets {
         })
     }
 
-    unsafe fn wait(self, count: usize, limit: Limit, mask: *const sigset_t) -> c_int {
+    fn wait(&mut self, limit: Limit, mask: *const sigset_t) -> c_int {
         let mut few = [pollfd { fd: -1, events: 0, revents: 0 }; FEW];
         let mut many = Vec::new();
-        // SAFETY: the caller's promise.
-        let len = unsafe { self.members(count) }.count();
+        let len = self.members().count();
         let fds = if len <= FEW {
             &mut few[..len]
         } else {
             many.resize(len, few[0]);
             &mut many[..]
         };
-        // SAFETY: the caller's promise.
-        for (place, (fd, events)) in fds.iter_mut().zip(unsafe { self.members(count) }) {
-            *place = pollfd { fd, events, revents: 0 };
+        for (place, (fd, events)) in fds.iter_mut().zip(self.members()) {
+            let open = if poll::is_ours(fd) { WAS_OPEN } else { 0 };
+            *place = pollfd { fd, events: events | open, revents: 0 };
         }
         if let Err(errno) = poll::run(fds, limit, mask) {
             return real::fail(errno);
         }
-        if fds.iter().any(|entry| entry.revents & POLLNVAL != 0) {
+        // What another thread closed meanwhile is ready.
+        if fds.iter().any(|entry| entry.revents & POLLNVAL != 0 && entry.events & WAS_OPEN == 0) {
             return real::fail(libc::EBADF);
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.store(count, fds) }
+        let ready = self.gather(fds);
+        self.store().map_or_else(real::fail, |()| ready)
     }
 
-    /// Stores what is ready and returns how many bits that is.
-    unsafe fn store(self, count: usize, fds: &[pollfd]) -> c_int {
+    /// The sets become what is ready; returns how many bits that is.
+    fn gather(&mut self, fds: &[pollfd]) -> c_int {
         let mut ready = 0;
-        for (set, (asked, said)) in self.0.into_iter().zip(KINDS) {
-            if set.is_null() {
+        for (index, (asked, said)) in KINDS.into_iter().enumerate() {
+            if self.places[index].is_null() {
                 continue;
             }
-            for word in 0..count.div_ceil(BITS) {
-                // SAFETY: the caller's promise: the sets hold `count` bits, in whole words.
-                unsafe { set.add(word).write_unaligned(0) };
-            }
+            let set = self.set_mut(index);
+            set.fill(0);
             for entry in fds.iter().filter(|entry| entry.events & asked != 0 && entry.revents & said != 0) {
                 let fd = usize::try_from(entry.fd).unwrap_or(0);
-                // SAFETY: below `count`, as it came from the sets.
-                unsafe {
-                    let word = set.add(fd / BITS);
-                    word.write_unaligned(word.read_unaligned() | 1 << (fd % BITS));
-                }
+                set[fd / BITS] |= 1 << (fd % BITS);
                 ready += 1;
             }
         }
         ready
+    }
+
+    /// Stores them where the program has them.
+    fn store(&self) -> Result<(), c_int> {
+        let places = self.places.iter().enumerate().filter(|(_, place)| !place.is_null());
+        places.into_iter().try_for_each(|(index, &place)| {
+            // SAFETY: the program's sets.
+            unsafe { user::store_all(place, self.set(index)) }
+        })
     }
 }
 
@@ -163,22 +200,31 @@ mod tests {
     #[test]
     fn members_are_the_bits_below_the_count() {
         let (mut read, mut write) = ([1 << 3 | 1 << 63, 1 << 6], [1 << 63 | 1, 1 << 5 | 1 << 6]);
-        let sets = Sets([read.as_mut_ptr(), write.as_mut_ptr(), core::ptr::null_mut()]);
-        // SAFETY: two words each.
-        let found: Vec<_> = unsafe { sets.members(70) }.collect();
+        let sets = [read.as_mut_ptr(), write.as_mut_ptr(), core::ptr::null_mut()];
+        let found: Vec<_> = Sets::load(sets, 70).unwrap().members().collect();
         assert_eq!(found, [(0, POLLOUT), (3, POLLIN), (63, POLLIN | POLLOUT), (69, POLLOUT)]);
+    }
+
+    #[test]
+    fn sets_of_any_length_are_copied() {
+        let mut read = vec![0; 100];
+        (read[99], read[16]) = (1 << 63, 1);
+        let sets =
+            Sets::load([core::ptr::null_mut(), read.as_mut_ptr(), core::ptr::null_mut()], 6400).unwrap();
+        assert_eq!(sets.members().collect::<Vec<_>>(), [(1024, POLLOUT), (6399, POLLOUT)]);
     }
 
     #[test]
     fn readiness_goes_back_into_the_sets() {
         let (mut read, mut write) = ([1 << 3 | 1 << 4], [1 << 3]);
-        let sets = Sets([read.as_mut_ptr(), write.as_mut_ptr(), core::ptr::null_mut()]);
+        let sets = [read.as_mut_ptr(), write.as_mut_ptr(), core::ptr::null_mut()];
+        let mut sets = Sets::load(sets, 5).unwrap();
         let fds = [
             pollfd { fd: 3, events: POLLIN | POLLOUT, revents: POLLERR },
             pollfd { fd: 4, events: POLLIN, revents: POLLOUT },
         ];
-        // SAFETY: one word each.
-        assert_eq!(unsafe { sets.store(5, &fds) }, 2);
-        assert_eq!((read, write), ([1 << 3], [1 << 3]));
+        assert_eq!(sets.gather(&fds), 2);
+        sets.store().unwrap();
+        assert_eq!(std::hint::black_box((read, write)), ([1 << 3], [1 << 3]));
     }
 }

@@ -6,11 +6,13 @@
 //! A thread that works on an end counts itself as a user of its place; the end is dropped, and its memory unmapped,
 //! by the last user after the last descriptor of this process was closed.
 
+mod array;
+
+use array::Table;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crosslane_client::End;
-use rustix::mm::{MapFlags, ProtFlags};
 
 /// Descriptors beyond this number are the kernel's alone.
 pub const MAX_FDS: usize = 1 << 20;
@@ -35,6 +37,8 @@ pub enum Kind {
     Sdp = 6,
     /// A TCP socket of which the program has said something by `SOL_CROSSLANE`, and that is nothing else to us.
     Chosen = 7,
+    /// A listening socket of a program that may have it in a ring, or makes calls of its own: see [`crate::own_calls`].
+    Shy = 8,
 }
 
 /// A descriptor's entry.
@@ -53,6 +57,11 @@ struct Place {
     /// Descriptors of this process; 0 = free or about to be.
     fds: AtomicU32,
     next: AtomicU32,
+    /// One more than our own descriptor that stands for the last one of the program's, which was closed under calls that go
+    /// on; 0 if there is none.
+    stand_in: AtomicI32,
+    /// Users that were threads of the parent by `fork`, or interests of its epoll sets.
+    foreign: AtomicU32,
     end: UnsafeCell<Option<End>>,
 }
 
@@ -65,46 +74,8 @@ static FRESH: AtomicU32 = AtomicU32::new(1);
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 /// One past the highest descriptor of the program's that was ever entered.
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
-
-/// A zeroed array that takes memory only where it was touched.
-struct Table<T>(AtomicPtr<T>);
-
-impl<T> Table<T> {
-    const fn new() -> Self {
-        Self(AtomicPtr::new(core::ptr::null_mut()))
-    }
-
-    #[inline]
-    fn get(&self, index: usize, len: usize) -> Option<&T> {
-        let base = self.0.load(Ordering::Acquire);
-        if base.is_null() || index >= len {
-            return None;
-        }
-        // SAFETY: in range of a mapping that lives as long as the process; all-zero bytes are a valid T.
-        Some(unsafe { &*base.add(index) })
-    }
-
-    fn make(&self, len: usize) {
-        let bytes = len * size_of::<T>();
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let made = unsafe {
-            rustix::mm::mmap_anonymous(
-                core::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-            )
-        };
-        let Ok(made) = made else { return };
-        let null = core::ptr::null_mut();
-        let raced = self.0.compare_exchange(null, made.cast(), Ordering::AcqRel, Ordering::Acquire);
-        if raced.is_err() {
-            // SAFETY: another thread was first; nobody has seen this one.
-            let _ = unsafe { rustix::mm::munmap(made, bytes) };
-        }
-    }
-}
+/// Whether a descriptor was ever entered that is a stream, or may be one.
+static MET: AtomicBool = AtomicBool::new(false);
 
 /// Prepares the tables; until then every look-up finds nothing.
 pub fn prepare() {
@@ -126,7 +97,20 @@ pub fn enter(fd: c_int, kind: Kind, index: u32) -> Option<Entry> {
     if kind != Kind::Own {
         HIGHEST.fetch_max(u32::try_from(fd).unwrap_or(0) + 1, Ordering::Relaxed);
     }
+    if matches!(kind, Kind::Stream | Kind::Unknown | Kind::Shy) {
+        if kind == Kind::Stream {
+            crate::fault::catch();
+        }
+        MET.store(true, Ordering::Relaxed);
+    }
     unpack(word(fd)?.swap(packed, Ordering::AcqRel))
+}
+
+/// Whether there is, or was, a descriptor that is a stream or may be one, or a listener that becomes ours when it is waited for.
+/// Until then nothing but the kernel looks at what programs wait for.
+#[inline]
+pub fn met_any() -> bool {
+    MET.load(Ordering::Relaxed)
 }
 
 /// Forgets `fd`, and returns what it was. Only one of several threads gets it.
@@ -171,6 +155,7 @@ pub fn place(end: End) -> Option<u32> {
     // SAFETY: the place is free: nobody else reads or writes it until `users` is raised below.
     unsafe { *place.end.get() = Some(end) };
     place.fds.store(1, Ordering::Relaxed);
+    place.foreign.store(0, Ordering::Relaxed);
     place.users.store(1, Ordering::Release);
     Some(index)
 }
@@ -194,6 +179,33 @@ pub fn release(held: &Held) -> bool {
     }
     held.place.users.fetch_sub(1, Ordering::AcqRel);
     true
+}
+
+/// Whether `held`, whose last descriptor the calling thread closes, is in a call of another thread.
+pub fn is_in_call(held: &Held) -> bool {
+    let foreign = held.place.foreign.load(Ordering::Relaxed);
+    descriptors(held) == 1 && held.place.users.load(Ordering::Relaxed) > 2_u32.saturating_add(foreign)
+}
+
+/// The program closed its last descriptor under calls that go on. Until the last of them ends, `fd`, one of our own, stands for
+/// it; then [`crate::end_of_life::left`] closes that.
+pub fn stand_in(held: &Held, fd: c_int) {
+    held.place.stand_in.store(fd + 1, Ordering::Release);
+    release(held);
+}
+
+/// In the child of `fork`: the parent's threads are in no call here, and what stands in for them is closed.
+pub fn forked() {
+    let fresh = FRESH.load(Ordering::Relaxed);
+    for place in (1..fresh).filter_map(|index| ENDS.get(index as usize, MAX_ENDS)) {
+        let descriptor = u32::from(place.fds.load(Ordering::Relaxed) > 0);
+        let others = place.users.load(Ordering::Relaxed).saturating_sub(descriptor);
+        place.foreign.store(others, Ordering::Relaxed);
+        let stand_in = place.stand_in.swap(0, Ordering::Relaxed);
+        if stand_in > 0 {
+            crate::own::close(stand_in - 1);
+        }
+    }
 }
 
 /// The end at a place, kept while the returned value lives. `None` if there is none (any more).
@@ -245,6 +257,39 @@ pub struct Held {
     pub index: u32,
 }
 
+impl Held {
+    /// The descriptor by which a call that began with `fd` asks the kernel: that one, or another one of the stream if it was
+    /// closed meanwhile; `None` if there is none.
+    pub fn fd(&self, fd: c_int) -> Option<c_int> {
+        let is_its = |entry: Entry| {
+            entry.kind == Kind::Own || entry == Entry { kind: Kind::Stream, index: self.index }
+        };
+        if look(fd).is_some_and(is_its) {
+            return Some(fd);
+        }
+        match self.place.stand_in.load(Ordering::Acquire) {
+            0 => entries()
+                .find(|&(_, entry)| entry.kind == Kind::Stream && entry.index == self.index)
+                .map(|(fd, _)| fd),
+            stand_in => Some(stand_in - 1),
+        }
+    }
+
+    /// The last user goes.
+    #[cold]
+    fn last(&self) {
+        let stand_in = self.place.stand_in.swap(0, Ordering::AcqRel);
+        if stand_in > 0 {
+            self.place.users.store(1, Ordering::Release);
+            crate::end_of_life::left(&Self { place: self.place, index: self.index }, stand_in - 1);
+            return;
+        }
+        // SAFETY: there is no other user, and `at` gives out no more once `users` is 0.
+        drop(unsafe { (*self.place.end.get()).take() });
+        give_free(self.index);
+    }
+}
+
 impl core::ops::Deref for Held {
     type Target = End;
 
@@ -270,9 +315,7 @@ impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
         if self.place.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: we were the last user, and `at` gives out no more once `users` is 0.
-            drop(unsafe { (*self.place.end.get()).take() });
-            give_free(self.index);
+            self.last();
         }
     }
 }
@@ -294,6 +337,7 @@ fn unpack(packed: u64) -> Option<Entry> {
         5 => Kind::Unknown,
         6 => Kind::Sdp,
         7 => Kind::Chosen,
+        8 => Kind::Shy,
         _ => return None,
     };
     Some(Entry { kind, index: u32::from_le_bytes([i0, i1, i2, i3]) })

@@ -1,14 +1,14 @@
 //! Blocking calls: spin for a while, then sleep until the far side, the kernel's TCP or a signal has news.
 
-use crate::table::{self, Entry, Held, Kind};
+use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};
-use crate::{confined, process, real, thread};
+use crate::{confined, handshake, port, process, quiet, thread};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crosslane_client::apart;
 use crosslane_client::end::zcopy::announce::Announcement;
-use crosslane_client::ready::same_processor;
 use crosslane_shm::lock::Busy;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
@@ -70,7 +70,8 @@ impl Drop for Spinner {
 }
 
 /// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, `EAGAIN` past
-/// `deadline`, or `EBADF` if another thread closed `fd` meanwhile (the kernel would wait on; nobody can want that).
+/// `deadline`. If another thread closes `fd` meanwhile the wait goes on, as in the kernel, and `EBADF` comes only where no other
+/// descriptor of the stream can stand for it.
 pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
     wait_until(fd, end, what, deadline, || false)
 }
@@ -101,11 +102,14 @@ pub fn wait_until(
     let start = Instant::now();
     let outcome = sleep(fd, end, what, deadline, ready);
     budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), process::spin_ns());
-    // Another thread may have closed the descriptor, and its number may be something else by now.
-    if table::look(fd) == Some(Entry { kind: Kind::Stream, index: end.index }) {
-        outcome
-    } else {
-        Err(libc::EBADF)
+    // Another thread may have closed the descriptor, and its number may be something else by now: then the kernel cannot be called.
+    let is_tcp = match what {
+        For::Data => end.rx() == Direction::Tcp,
+        For::Room | For::Credit | For::Answer(_) => end.tx() == Direction::Tcp,
+    };
+    match end.fd(fd) {
+        Some(present) if present == fd || !is_tcp => outcome,
+        _ => Err(libc::EBADF),
     }
 }
 
@@ -119,42 +123,12 @@ pub fn make_good(end: &Held) {
     }
 }
 
-/// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.
-pub fn look_at_kernel(fd: c_int, end: &Held) {
-    let daemon = watch::present();
-    let quiet = quiet(fd, end);
-    let mut fds = [quiet.clone(), daemon.map_or(quiet, Watched::poll)];
-    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if rustix::event::poll(&mut fds, Some(&zero)).is_ok_and(|count| count > 0) {
-        let revents = fds[0].revents();
-        quiet_news(fd, end, revents);
-        ended(daemon, fds.get(1));
-    }
-}
-
-/// The kernel's news of a quiet socket: FIN, RST, or bytes that should not be there.
-pub fn quiet_news(fd: c_int, end: &Held, news: PollFlags) {
-    let status = &end.shared().status;
-    // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
-    if news.contains(PollFlags::ERR) {
-        match crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
-            Some(0) | None => {}
-            Some(errno) => drop(end.break_off(errno)),
-        }
-    }
-    if news.intersects(PollFlags::RDHUP | PollFlags::HUP) {
-        status.fin.store(1, Release);
-    }
-    if news.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
-        stray_bytes(fd, end);
-    }
-}
-
 /// Whether the connection of a non-blocking `connect` is made by now.
 pub fn is_connected(fd: c_int, end: &Held) -> bool {
     let connecting = &end.shared().status.connecting;
-    if connecting.load(Relaxed) != 0 && crate::address::remote(fd).is_some() {
-        connecting.store(0, Relaxed);
+    if connecting.load(Relaxed) != 0 && crate::address::remote(end.fd(fd).unwrap_or(fd)).is_some() {
+        handshake::done(fd, end);
+        port::share(fd, end);
     }
     connecting.load(Relaxed) == 0
 }
@@ -167,9 +141,16 @@ pub fn went_by(busy: Busy, deadline: Option<Instant>) -> Result<(), c_int> {
     if deadline.is_some_and(|deadline| Instant::now() >= deadline) { Err(libc::EAGAIN) } else { Ok(()) }
 }
 
-/// When a timeout of `ms` milliseconds from now ends; 0 is never.
+/// The timeout of calls that wait for nothing.
+pub const AT_ONCE: u32 = u32::MAX;
+
+/// When a timeout of `ms` milliseconds from now ends; 0 is never, and [`AT_ONCE`] is now.
 pub fn deadline(ms: u32) -> Option<Instant> {
-    (ms != 0).then(|| Instant::now() + Duration::from_millis(u64::from(ms)))
+    match ms {
+        0 => None,
+        AT_ONCE => Some(Instant::now()),
+        ms => Some(Instant::now() + Duration::from_millis(u64::from(ms))),
+    }
 }
 
 /// Time left, for the kernel; `None` is for ever.
@@ -183,8 +164,7 @@ pub fn time_left(deadline: Option<Instant>) -> Option<Timespec> {
 
 /// How long to spin for this end now: not at all if that would keep the far side from running.
 pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
-    let ns = budget.ns(process::spin_ns());
-    if ns > 0 && same_processor(end) { 0 } else { ns }
+    apart::spin_ns(end, budget.ns(process::spin_ns()), !process::sandboxed())
 }
 
 /// Whether what is waited for takes so long that a processor is better left to somebody else.
@@ -291,7 +271,7 @@ fn doze(
     let daemon = watch::present();
     let cap = cap.or(daemon.is_none().then_some(BLIND)).map(|cap| Instant::now() + cap);
     let timeout = time_left(deadline.into_iter().chain(cap).min());
-    let mut fds = vec![quiet(fd, end)];
+    let mut fds = vec![quiet::polled(fd, end)];
     if let Some(waiter) = waiter {
         // SAFETY: our own descriptor, open as long as the waiter is.
         fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(waiter.fd) }, PollFlags::IN));
@@ -303,9 +283,9 @@ fn doze(
         Ok(_) => {
             let news = fds[0].revents();
             if !news.is_empty() {
-                quiet_news(fd, end, news);
+                quiet::news(fd, end, news);
             }
-            ended(daemon, fds.get(at));
+            quiet::ended(daemon, fds.get(at));
             Ok(())
         }
         Err(Errno::INTR) => interrupted(deadline.is_some()),
@@ -317,27 +297,6 @@ fn doze(
         },
         Err(errno) => Err(errno.raw_os_error()),
     }
-}
-
-/// What `poll` said of the daemon's session.
-fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
-    if let (Some(daemon), Some(polled)) = (daemon, polled)
-        && watch::has_ended(polled)
-    {
-        process::lost(daemon);
-    }
-}
-
-/// The quiet socket, asked for what it can still tell.
-pub fn quiet(fd: c_int, end: &Held) -> PollFd<'static> {
-    // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
-    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, quiet_events(end))
-}
-
-/// What the quiet socket can still tell: after the FIN, only a reset.
-pub fn quiet_events(end: &Held) -> PollFlags {
-    let fin = end.shared().status.fin.load(Relaxed) != 0;
-    if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP }
 }
 
 /// After a signal handler ran: a blocked call goes on if every handler that could have been it asks for that
@@ -355,19 +314,4 @@ fn any_handler_interrupts() -> bool {
         let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
         known && handled && action.sa_flags & libc::SA_RESTART == 0
     })
-}
-
-/// Bytes on the quiet socket have no place in the order of the stream: somebody wrote past us. Never guess.
-fn stray_bytes(fd: c_int, end: &Held) {
-    end.refresh(thread::tid());
-    if end.rx() == Direction::Tcp {
-        return;
-    }
-    let mut count: c_int = 0;
-    // SAFETY: FIONREAD stores one int.
-    let known = unsafe { real::ioctl(fd, libc::FIONREAD, (&raw mut count).cast()) } == 0;
-    if known && count > 0 {
-        let text = format!("{count} stray bytes on the quiet connection: written past the library");
-        end.give_up(&text);
-    }
 }

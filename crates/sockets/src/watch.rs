@@ -68,6 +68,7 @@ pub fn over() {
     for end in streams() {
         end.break_off(libc::ECONNRESET);
     }
+    crate::deferral::give_back();
     forget();
 }
 

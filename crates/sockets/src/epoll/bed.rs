@@ -1,12 +1,15 @@
 //! What wakes sleepers: the inner set with the wake event, the quiet sockets and the daemon's session, inside the
 //! program's set.
 
+use super::interest::{Interest, tid};
 use super::set::State;
 use crate::waiters::Waiter;
 use crate::watch::{self, Watched};
 use crate::{own, process, real};
+use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
+use crosslane_shm::lock::Lock;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::event::epoll::CreateFlags;
@@ -44,6 +47,59 @@ impl Bed {
     pub fn end(self, give: impl FnMut(Waiter)) {
         own::close(self.inner);
         self.waiter.into_iter().for_each(give);
+    }
+
+    /// Leaves the program's set `epfd`, to serve another one if no stream is left in it.
+    pub fn leave(self, epfd: c_int, clean: bool) {
+        let inner = self.inner;
+        // SAFETY: deleting takes no event.
+        let out = || unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, inner, core::ptr::null_mut()) == 0 };
+        if !clean
+            || !out()
+            || with_spare(|spare| {
+                spare.len() < MAX_SPARE && {
+                    spare.push(self);
+                    true
+                }
+            }) != Some(true)
+        {
+            self.end(Waiter::give);
+        }
+    }
+
+    /// An inner set, which may have been another one's.
+    fn take() -> Result<Self, c_int> {
+        if let Some(bed) = with_spare(Vec::pop).flatten() {
+            return Ok(bed);
+        }
+        let inner =
+            rustix::event::epoll::create(CreateFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
+        Ok(Self { inner: own::hide(inner), waiter: None, daemon: None })
+    }
+}
+
+/// Beds of sets that are gone.
+struct Spare(UnsafeCell<Vec<Bed>>);
+
+// SAFETY: only touched with [`LOCK`] held.
+unsafe impl Sync for Spare {}
+
+static LOCK: Lock = Lock::new();
+static SPARE: Spare = Spare(UnsafeCell::new(Vec::new()));
+/// Most that are kept.
+const MAX_SPARE: usize = 8;
+
+fn with_spare<T>(work: impl FnOnce(&mut Vec<Bed>) -> T) -> Option<T> {
+    let _guard = LOCK.lock(tid()).ok()?;
+    // SAFETY: the lock is held.
+    Some(work(unsafe { &mut *SPARE.0.get() }))
+}
+
+/// In the child of `fork`: those are the parent's.
+pub fn forked_child() {
+    LOCK.reset();
+    for bed in with_spare(core::mem::take).unwrap_or_default() {
+        bed.end(Waiter::close);
     }
 }
 
@@ -98,26 +154,25 @@ impl State {
 
     #[cold]
     fn open_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
-        let inner =
-            rustix::event::epoll::create(CreateFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
-        let inner = own::hide(inner);
+        let bed = Bed::take()?;
+        let inner = bed.inner;
         let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: tag() };
         // SAFETY: our own set and event.
         if unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, inner, &raw mut event) } != 0 {
             let errno = real::errno();
-            own::close(inner);
+            bed.end(Waiter::give);
             return Err(errno);
         }
-        let bed = Bed { inner, waiter: None, daemon: None };
         self.bed = Some(bed);
         for interest in self.places.iter_mut().flatten() {
             let _ = interest.enlist(inner);
         }
-        self.renew_waiter(bed);
+        if bed.waiter.is_none_or(|waiter| !waiter.is_current()) {
+            self.renew_waiter(bed);
+        }
         if let Some(bed) = &mut self.bed {
             bed.watch_daemon();
         }
-        self.kick();
         Ok(())
     }
 
@@ -146,6 +201,20 @@ impl State {
     pub fn kick(&self) {
         if let Some(waiter) = self.bed.and_then(|bed| bed.waiter) {
             waiter.ring();
+        }
+    }
+
+    /// What the kernel has to tell of the quiet sockets of a set without a bed.
+    pub fn look_at_quiet(&mut self, epfd: c_int) {
+        const FEW: usize = 2;
+        if self.bed.is_some() {
+            return;
+        }
+        if self.places.len() > FEW || self.asked.is_some() {
+            let _ = self.make_bed(epfd);
+            self.hear();
+        } else {
+            self.places.iter_mut().flatten().for_each(Interest::look_at_kernel);
         }
     }
 

@@ -1,10 +1,11 @@
 //! `epoll_ctl`, with the kernel's errors.
 
 use super::candidate::{self, Candidate};
+use super::interest;
 use super::registry;
 use super::set::{Set, State};
 use crate::table::{self, Held, Kind};
-use crate::{attach, real};
+use crate::{attach, own_calls, real, user};
 use core::ffi::c_int;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 
@@ -18,23 +19,40 @@ const WITH_EXCLUSIVE: c_int = EXCLUSIVE
     | libc::EPOLLWAKEUP
     | libc::EPOLLET;
 
-/// `epoll_ctl`: `wanted` is the program's event, if it gave one, and `kernel` makes the kernel's call.
+/// `epoll_ctl`: `event` is the program's, and `kernel` makes the kernel's call.
 pub fn control(
     epfd: c_int,
     operation: c_int,
     fd: c_int,
-    wanted: Option<epoll_event>,
+    event: *const epoll_event,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
     match table::look(fd).map(|entry| entry.kind) {
         Some(Kind::Stream | Kind::Unknown) => match table::stream(fd) {
-            Some(held) => stream(epfd, operation, fd, &held, wanted, kernel),
+            Some(held) => match wanted(operation, event) {
+                Ok(wanted) => stream(epfd, operation, fd, &held, wanted, kernel),
+                // It is looked at before anything else.
+                Err(errno) => real::fail(errno),
+            },
             None => kernel(),
         },
         Some(Kind::Epoll) => nested(epfd, operation, fd, kernel()),
-        None | Some(Kind::Sdp | Kind::Chosen) => plain(epfd, operation, fd, wanted, kernel()),
+        None | Some(Kind::Sdp | Kind::Chosen) => plain(epfd, operation, fd, event, kernel()),
+        Some(Kind::Shy) => {
+            own_calls::waited_for(fd);
+            kernel()
+        }
         Some(_) => kernel(),
     }
+}
+
+/// What the program wants to hear of, if the operation asks for it.
+fn wanted(operation: c_int, event: *const epoll_event) -> Result<Option<epoll_event>, c_int> {
+    if operation == EPOLL_CTL_DEL {
+        return Ok(None);
+    }
+    // SAFETY: any bytes are an event.
+    unsafe { user::load(event) }.map(Some)
 }
 
 /// A socket in the kernel's part has become a stream.
@@ -45,7 +63,7 @@ pub fn move_over(fd: c_int, held: &Held, candidate: &Candidate) {
         return;
     }
     if let Some(set) = registry::of(epfd) {
-        let _ = change(set, |state| add(state, epfd, fd, held, &wanted));
+        let _ = change(set, epfd, |state| add(set, state, epfd, fd, held, &wanted));
     }
 }
 
@@ -64,8 +82,8 @@ fn stream(
             kernel()
         };
     };
-    let outcome = change(set, |state| match (operation, wanted) {
-        (EPOLL_CTL_ADD, Some(wanted)) => add(state, epfd, fd, held, &wanted).map(|()| true),
+    let outcome = change(set, epfd, |state| match (operation, wanted) {
+        (EPOLL_CTL_ADD, Some(wanted)) => add(set, state, epfd, fd, held, &wanted).map(|()| true),
         (EPOLL_CTL_MOD, Some(wanted)) => modify(state, fd, &wanted),
         (EPOLL_CTL_DEL, _) if state.find(fd).is_some() => {
             state.remove(fd);
@@ -91,20 +109,31 @@ fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<epoll_even
         return -1;
     }
     let (Some(set), Some(wanted)) = (registry::create(epfd), wanted) else { return real::fail(libc::ENOMEM) };
-    match change(set, |state| add(state, epfd, fd, held, &wanted)) {
+    set.looks();
+    match change(set, epfd, |state| add(set, state, epfd, fd, held, &wanted)) {
         Ok(()) => 0,
         Err(errno) => real::fail(errno),
     }
 }
 
-fn add(state: &mut State, epfd: c_int, fd: c_int, held: &Held, wanted: &epoll_event) -> Result<(), c_int> {
+fn add(
+    set: &Set,
+    state: &mut State,
+    epfd: c_int,
+    fd: c_int,
+    held: &Held,
+    wanted: &epoll_event,
+) -> Result<(), c_int> {
     if wanted.events & EXCLUSIVE.unsigned_abs() != 0 && wanted.events & !with_exclusive() != 0 {
         return Err(libc::EINVAL);
     }
     if state.find(fd).is_some() {
         return Err(libc::EEXIST);
     }
-    state.make_bed(epfd)?;
+    // Many sets live for one wait only, in which the rings tell all there is: they need no bed.
+    if set.is_looked_at() || state.bed.is_some() || !interest::is_in_rings(held, wanted) {
+        state.make_bed(epfd)?;
+    }
     state.insert(fd, held, wanted)
 }
 
@@ -125,10 +154,14 @@ fn modify(state: &mut State, fd: c_int, wanted: &epoll_event) -> Result<bool, c_
 }
 
 /// Changes the interests; a thread that sleeps in the set looks again.
-fn change<T>(set: &Set, work: impl FnOnce(&mut State) -> Result<T, c_int>) -> Result<T, c_int> {
+fn change<T>(set: &Set, epfd: c_int, work: impl FnOnce(&mut State) -> Result<T, c_int>) -> Result<T, c_int> {
     let outcome = set.with(|state| {
         let outcome = work(state);
         set.count(state);
+        if set.is_shadowed() && set.take_look() {
+            let _ = state.make_bed(epfd);
+            state.kick();
+        }
         set.kick(state);
         outcome
     });
@@ -139,7 +172,7 @@ fn nested(epfd: c_int, operation: c_int, fd: c_int, outcome: c_int) -> c_int {
     if outcome == 0
         && let (Some(outer), Some(inside)) = (registry::of(epfd), registry::of(fd))
     {
-        let _ = change(outer, |state| {
+        let _ = change(outer, epfd, |state| {
             match operation {
                 EPOLL_CTL_ADD => state.nest(fd, inside),
                 EPOLL_CTL_DEL => state.unnest(fd),
@@ -152,17 +185,17 @@ fn nested(epfd: c_int, operation: c_int, fd: c_int, outcome: c_int) -> c_int {
 }
 
 /// After the kernel's call for a descriptor that is nothing to us yet: a fresh TCP socket may become a stream.
-fn plain(epfd: c_int, operation: c_int, fd: c_int, wanted: Option<epoll_event>, outcome: c_int) -> c_int {
+fn plain(epfd: c_int, operation: c_int, fd: c_int, event: *const epoll_event, outcome: c_int) -> c_int {
     if outcome != 0 || registry::of(epfd).is_none() {
         return outcome;
     }
     let errno = real::errno();
-    match (operation, wanted) {
-        (EPOLL_CTL_ADD, Some(wanted)) if attach::is_fresh_tcp(fd) => {
-            candidate::note(fd, Candidate { epfd, wanted })
-        }
-        (EPOLL_CTL_MOD, Some(wanted)) => candidate::changed(fd, Candidate { epfd, wanted }),
-        (EPOLL_CTL_DEL, _) => candidate::removed(fd, epfd),
+    // SAFETY: the kernel has just read it.
+    let candidate = || Candidate { epfd, wanted: unsafe { event.read_unaligned() } };
+    match operation {
+        EPOLL_CTL_ADD if attach::is_fresh_tcp(fd) => candidate::note(fd, candidate()),
+        EPOLL_CTL_MOD => candidate::changed(fd, candidate()),
+        EPOLL_CTL_DEL => candidate::removed(fd, epfd),
         _ => {}
     }
     real::set_errno(errno);

@@ -344,6 +344,11 @@ fn is_plain(end: &End) -> bool {
         && status.tx.load(Relaxed) == Direction::Open as u32
 }
 
+/// Whether the rings tell everything that is wanted, as long as the far side lives.
+pub fn is_in_rings(end: &End, wanted: &epoll_event) -> bool {
+    is_plain(end) && wanted.events & PRI == 0
+}
+
 fn is_receiving(end: &End) -> bool {
     matches!(end.rx(), Direction::Open | Direction::Greeting)
 }

@@ -17,6 +17,7 @@
 mod bed;
 mod candidate;
 mod control;
+mod events;
 mod interest;
 mod order;
 mod quiet;
@@ -28,11 +29,12 @@ mod waiting;
 use crate::hook::hook;
 use crate::poll::Limit;
 use crate::table::{self, Held, Kind};
-use crate::{own, real};
+use crate::{own, real, user};
 use core::ffi::c_int;
 use crosslane_shm::lock::Guard;
+use events::Events;
 use libc::{epoll_event, sigset_t, timespec};
-use waiting::{Call, Events};
+use waiting::Call;
 
 pub use set::Prepared;
 
@@ -55,10 +57,8 @@ hook! {
             return real::fail(libc::EBADF);
         }
         // SAFETY: the program's promise to `epoll_ctl`.
-        let wanted = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
-        // SAFETY: as above.
         let kernel = || unsafe { real::epoll_ctl(epfd, operation, fd, event) };
-        control::control(epfd, operation, fd, wanted, kernel)
+        control::control(epfd, operation, fd, event, kernel)
     }
 
     /// `epoll_wait(2)`.
@@ -72,7 +72,7 @@ hook! {
         // SAFETY: the program's promise to `epoll_pwait`.
         let kernel = || unsafe { real::epoll_pwait(epfd, events, max, timeout, mask) };
         // SAFETY: as above.
-        let Some(target) = (unsafe { Events::new(events, max) }) else { return kernel() };
+        let Some(target) = (unsafe { Events::new(events, max) }) else { return nowhere(epfd, kernel) };
         let call = Call { epfd, mask, fine: false };
         waiting::wait(call, target, || Some(Limit::of_ms(timeout)), kernel)
     }
@@ -82,10 +82,14 @@ hook! {
         // SAFETY: the program's promise to `epoll_pwait2`.
         let kernel = || unsafe { real::epoll_pwait2(epfd, events, max, timeout, mask) };
         // SAFETY: as above.
-        let Some(target) = (unsafe { Events::new(events, max) }) else { return kernel() };
+        let Some(target) = (unsafe { Events::new(events, max) }) else { return nowhere(epfd, kernel) };
         let call = Call { epfd, mask, fine: true };
-        // SAFETY: as above.
-        waiting::wait(call, target, || Limit::of_timespec(unsafe { timeout.as_ref() }), kernel)
+        let limit = || {
+            // SAFETY: any bytes are a time.
+            let time = if timeout.is_null() { None } else { Some(unsafe { user::load(timeout) }.ok()?) };
+            Limit::of_timespec(time.as_ref())
+        };
+        waiting::wait(call, target, limit, kernel)
     }
 }
 
@@ -104,6 +108,15 @@ pub fn upgraded(fd: c_int) {
 pub fn downgraded(held: &Held) {
     registry::all(|set, state| {
         if state.refresh(held.index) {
+            set.kick(state);
+        }
+    });
+}
+
+/// The program has shut a side of the stream.
+pub fn shut(held: &Held) {
+    registry::all(|set, state| {
+        if state.shut(held.index) {
             set.kick(state);
         }
     });
@@ -152,16 +165,31 @@ pub fn duplicated(old: c_int, new: c_int) {
     }
 }
 
-/// Whether the set holds streams, so that the kernel alone cannot answer for it.
+/// Whether the set holds streams, so that the kernel alone cannot answer for it. For those who poll the set's descriptor.
 #[inline]
 pub fn is_shadowed(epfd: c_int) -> bool {
-    registry::of(epfd).is_some_and(|set| set.is_shadowed())
+    registry::of(epfd).is_some_and(|set| {
+        set.looks();
+        set.is_shadowed()
+    })
 }
 
 /// Looks whether a stream in the set is ready, without taking edges, and asks the others for bells. For those who
 /// poll the set's descriptor.
 pub fn prepare(epfd: c_int) -> Prepared {
-    registry::of(epfd).filter(|set| set.is_shadowed()).map_or(Prepared::NOTHING, |set| set.prepare(epfd))
+    let Some(set) = registry::of(epfd) else { return Prepared::NOTHING };
+    set.looks();
+    if set.is_shadowed() { set.prepare(epfd) } else { Prepared::NOTHING }
+}
+
+/// A wait whose events have no place: the kernel says so as soon as there is one.
+fn nowhere(epfd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    if prepare(epfd).ready
+        && let Some(set) = registry::of(epfd)
+    {
+        set.with(|state| state.kick());
+    }
+    kernel()
 }
 
 fn created(epfd: c_int) -> c_int {

@@ -4,8 +4,8 @@
 //! in that order. The far sides stamp their records for it. A look passes the streams one by one, and so may miss one
 //! that became ready before another that it finds: it looks back for such ones.
 
+use super::events::Events;
 use super::interest::Interest;
-use super::waiting::Events;
 use crosslane_shm::clock;
 use crosslane_wire::record::rank;
 use libc::epoll_event;

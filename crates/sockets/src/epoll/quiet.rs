@@ -1,7 +1,7 @@
 //! The kernel's part of an interest: what the inner set is asked about the quiet socket, and what it says.
 
 use super::interest::{ALWAYS, ET, HUP, IN, Interest, OUT, PRI, RDHUP, bit};
-use crate::{own, real, wait};
+use crate::{own, quiet, real, wait};
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_stream::Direction;
@@ -17,6 +17,9 @@ impl Interest {
     /// Adds the quiet socket to the inner set.
     pub fn enlist(&mut self, inner: RawFd) -> Result<(), c_int> {
         self.asked = self.registration();
+        if inner < 0 {
+            return Ok(());
+        }
         match self.control(inner, libc::EPOLL_CTL_ADD) {
             // An interest of a descriptor that is closed by now goes by this number.
             Err(libc::EEXIST) => {
@@ -27,20 +30,22 @@ impl Interest {
         }
     }
 
-    /// Removes the quiet socket from the inner set; and no bell is wanted any more.
-    pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) {
-        if inner >= 0 {
-            let _ = self.control(inner, libc::EPOLL_CTL_DEL);
-        }
+    /// Removes the quiet socket from the inner set; and no bell is wanted any more. Whether the inner set had it, so that it
+    /// surely has it no more.
+    pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) -> bool {
+        let clean = inner < 0 || self.control(inner, libc::EPOLL_CTL_DEL).is_ok();
         self.close_duplicate();
         if let Some(waiter) = waiter {
             self.disarm(waiter);
         }
+        clean
     }
 
     /// The program's descriptor by which the quiet socket is known goes, another one of the same stream stays.
     pub fn rename(&mut self, other: c_int, inner: RawFd) {
-        let _ = self.control(inner, libc::EPOLL_CTL_DEL);
+        if inner >= 0 {
+            let _ = self.control(inner, libc::EPOLL_CTL_DEL);
+        }
         self.quiet = other;
         let _ = self.enlist(inner);
     }
@@ -61,6 +66,11 @@ impl Interest {
         }
     }
 
+    /// The next look tells of whatever it is ready for, as after a change of the interest.
+    pub fn freshen(&mut self) {
+        self.fresh = true;
+    }
+
     /// Something about the stream changed that is not seen in its rings.
     pub fn refresh(&mut self, inner: RawFd) {
         self.ask_kernel(inner);
@@ -79,7 +89,7 @@ impl Interest {
         let by_ring = self.held.rx() != Direction::Tcp;
         if by_ring || bits & ALWAYS != 0 {
             let flags = PollFlags::from_bits_retain(u16::try_from(bits & 0xffff).unwrap_or(0));
-            wait::quiet_news(self.quiet, &self.held, flags);
+            quiet::news(self.quiet, &self.held, flags);
         }
         let mut own = PRI | HUP | if by_ring { 0 } else { IN | RDHUP };
         if self.held.tx() == Direction::Tcp {
@@ -129,7 +139,9 @@ impl Interest {
         let asked = self.registration();
         if asked & !QUIET != 0 || asked != self.asked {
             self.asked = asked;
-            let _ = self.control(inner, libc::EPOLL_CTL_MOD);
+            if inner >= 0 {
+                let _ = self.control(inner, libc::EPOLL_CTL_MOD);
+            }
         }
     }
 

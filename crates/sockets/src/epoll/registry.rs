@@ -1,13 +1,16 @@
 //! The sets of this process: which descriptor is which set, and what `fork` and `close` mean for them.
 
+use super::bed;
 use super::candidate;
 use super::interest::tid;
 use super::set::{Set, State};
 use crate::table::{self, Kind};
+use crate::{own, process};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crosslane_shm::lock::{Guard, Lock};
+use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Most sets of a process that may hold streams.
@@ -48,6 +51,7 @@ pub fn create(epfd: c_int) -> Option<&'static Set> {
     let index = with_idle(Vec::pop).flatten().or_else(fresh_place)?;
     let set = at(index)?;
     set.generation.fetch_add(1, Ordering::Relaxed);
+    set.take_look();
     set.with(|state| *state = State::new(epfd));
     table::enter(epfd, Kind::Epoll, index);
     Some(set)
@@ -82,16 +86,72 @@ pub fn closed(index: u32, epfd: c_int) {
     let gone = set.with(|state| {
         state.names.retain(|&name| name != epfd);
         candidate::set_closed(epfd, state.names.first().copied());
+        if state.names.is_empty() && set.calls.load(Ordering::Relaxed) > 0 {
+            state.names.extend(copy_of(epfd));
+            state.left = (!state.names.is_empty()).then_some(index);
+        }
         if !state.names.is_empty() {
             return false;
         }
-        state.end();
+        state.end(epfd);
         set.count(state);
         true
     });
     if gone == Some(true) {
         set.generation.fetch_add(1, Ordering::Relaxed);
         with_idle(|idle| idle.push(index));
+    }
+}
+
+/// A descriptor of our own for a set that is about to be closed; `None` if there can be none.
+fn copy_of(epfd: c_int) -> Option<c_int> {
+    if process::sandboxed() {
+        return None;
+    }
+    // SAFETY: the program's descriptor, open during this call.
+    let set = unsafe { BorrowedFd::borrow_raw(epfd) };
+    rustix::io::fcntl_dupfd_cloexec(set, 0).ok().map(own::hide)
+}
+
+/// A call that sleeps in a set: as in the kernel, it goes on when another thread closes the set meanwhile.
+pub struct Call(&'static Set);
+
+impl Call {
+    /// It begins to sleep.
+    pub fn begin(set: &'static Set) -> Self {
+        set.calls.fetch_add(1, Ordering::Relaxed);
+        Self(set)
+    }
+
+    /// The set's descriptor: `epfd`, if that is one still.
+    pub fn epfd(&self, epfd: c_int) -> c_int {
+        let present = self
+            .0
+            .with(|state| if state.names.contains(&epfd) { None } else { state.names.first().copied() });
+        present.flatten().unwrap_or(epfd)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let set = self.0;
+        let left = set.with(|state| {
+            let others = set.calls.fetch_sub(1, Ordering::Relaxed) > 1;
+            let index = state.left.filter(|_| !others)?;
+            let names = core::mem::take(&mut state.names);
+            state.end(names.first().copied().unwrap_or(-1));
+            set.count(state);
+            Some((index, names))
+        });
+        if left.is_none() {
+            // In a signal handler that came into this thread's own work on the set.
+            set.calls.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Some((index, names)) = left.flatten() {
+            names.into_iter().for_each(own::close);
+            set.generation.fetch_add(1, Ordering::Relaxed);
+            with_idle(|idle| idle.push(index));
+        }
     }
 }
 
@@ -117,11 +177,18 @@ pub fn before_fork() -> Vec<Guard<'static>> {
 /// In the child of `fork`.
 pub fn forked_child() {
     FREE.reset();
+    bed::forked_child();
     SLEEPERS.store(0, Ordering::Relaxed);
     for set in (1..HIGHEST.load(Ordering::Relaxed)).filter_map(at) {
         set.lock.reset();
         set.sleepers.store(0, Ordering::Relaxed);
-        set.with(State::leave_parent);
+        set.calls.store(0, Ordering::Relaxed);
+        set.with(|state| {
+            state.leave_parent();
+            if state.left.take().is_some() {
+                core::mem::take(&mut state.names).into_iter().for_each(own::close);
+            }
+        });
     }
 }
 

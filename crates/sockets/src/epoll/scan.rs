@@ -2,7 +2,7 @@
 
 use super::interest::{Interest, tid};
 use super::set::State;
-use super::{order, waiting::Events};
+use super::{events::Events, order};
 use crate::table::Held;
 
 impl State {

@@ -8,7 +8,7 @@ use crate::table::{self, Held, Kind};
 use crate::waiters::Waiter;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use crosslane_shm::lock::Lock;
 use crosslane_shm::wait::Budget;
 use libc::epoll_event;
@@ -26,8 +26,12 @@ pub struct Set {
     shadowed: AtomicU32,
     /// Threads that sleep in it.
     pub sleepers: AtomicU32,
+    /// Calls that have slept in it and are not over.
+    pub(super) calls: AtomicU32,
     /// Raised when its place is given to another set.
     pub(super) generation: AtomicU32,
+    /// Somebody may sleep on the set in the kernel without knowing of streams in it, or polls its descriptor.
+    looked: AtomicBool,
 }
 
 // SAFETY: `state` is only touched with `lock` held.
@@ -52,6 +56,8 @@ impl Prepared {
 pub struct State {
     /// Descriptors of the set.
     pub(super) names: Vec<c_int>,
+    /// The set's place, if its last descriptor was closed under calls that go on; one of our own stands for it.
+    pub(super) left: Option<u32>,
     pub(super) places: Vec<Option<Interest>>,
     pub(super) idle: Vec<usize>,
     by_fd: BTreeMap<c_int, usize>,
@@ -82,7 +88,9 @@ impl Set {
             state: UnsafeCell::default(),
             shadowed: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
             generation: AtomicU32::new(0),
+            looked: AtomicBool::new(false),
         }
     }
 
@@ -90,6 +98,26 @@ impl Set {
     #[inline]
     pub fn is_shadowed(&self) -> bool {
         self.shadowed.load(Ordering::Acquire) > 0
+    }
+
+    /// Somebody is about to look at the set in the kernel only, if it [is not shadowed](Self::is_shadowed) behind this.
+    #[inline]
+    pub fn looks(&self) {
+        if !self.looked.load(Ordering::Relaxed) {
+            self.looked.store(true, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether somebody may have looked since this was asked last. What they should see was counted before.
+    pub fn take_look(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.looked.load(Ordering::Relaxed) && self.looked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether somebody may look, so that a new interest must be known to the kernel at once.
+    pub fn is_looked_at(&self) -> bool {
+        self.looked.load(Ordering::Relaxed)
     }
 
     /// Does `work` on the state. `None` if a signal handler came in between this thread's own work on it.
@@ -141,6 +169,7 @@ impl Set {
     }
 
     fn prepare_at(&'static self, epfd: c_int, depth: u32) -> Prepared {
+        self.looks();
         let prepared = self.with(|state| {
             let _ = state.make_bed(epfd);
             state.hear();
@@ -164,7 +193,7 @@ impl State {
         self.places.get_mut(place)?.as_mut().filter(|interest| !interest.is_out())
     }
 
-    /// A new interest of `fd`. The bed is made.
+    /// A new interest of `fd`. Without a bed the kernel hears of it when one is made.
     pub fn insert(&mut self, fd: c_int, held: &Held, wanted: &epoll_event) -> Result<(), c_int> {
         let inner = self.inner();
         if let Some(&place) = self.by_fd.get(&fd) {
@@ -245,6 +274,7 @@ impl State {
             return all;
         }
         self.nested.retain(|(_, set, generation)| set.generation.load(Ordering::Relaxed) == *generation);
+        self.nested.iter().for_each(|(_, set, _)| set.looks());
         for (epfd, set, _) in self.nested.iter().filter(|(_, set, _)| set.is_shadowed()) {
             let prepared = set.prepare_at(*epfd, depth - 1);
             if prepared.ready {
@@ -267,6 +297,16 @@ impl State {
         let mut any = false;
         for interest in self.places.iter_mut().flatten().filter(|interest| interest.stream() == stream) {
             interest.refresh(inner);
+            any = true;
+        }
+        any
+    }
+
+    /// The program shut a side of the stream, which the kernel counts as an edge. Whether the stream is in this set.
+    pub fn shut(&mut self, stream: u32) -> bool {
+        let mut any = false;
+        for interest in self.places.iter_mut().flatten().filter(|interest| interest.stream() == stream) {
+            interest.freshen();
             any = true;
         }
         any
@@ -313,27 +353,34 @@ impl State {
         }
     }
 
-    fn drop_place(&mut self, place: usize) {
-        let (inner, waiter) = (self.inner(), self.waiter_id());
+    /// Whether the inner set knows nothing of it any more.
+    fn drop_place(&mut self, place: usize) -> bool {
+        let (inner, waiter, mut clean) = (self.inner(), self.waiter_id(), true);
         if let Some(mut interest) = self.places[place].take() {
-            interest.delist(inner, waiter);
+            clean = interest.delist(inner, waiter);
             self.idle.push(place);
         }
         if self.idle.len() == self.places.len() {
             self.places.clear();
             self.idle.clear();
+            if self.nested.is_empty() {
+                // Nobody looks here any more who would: what was told of streams must not keep the set readable.
+                self.hear();
+            }
         }
+        clean
     }
 
-    /// The last descriptor of the set goes.
-    pub fn end(&mut self) {
+    /// The last descriptor of the set, `epfd`, goes.
+    pub fn end(&mut self, epfd: c_int) {
+        let mut clean = true;
         for place in 0..self.places.len() {
             if !self.places.is_empty() {
-                self.drop_place(place);
+                clean &= self.drop_place(place);
             }
         }
         if let Some(bed) = self.bed {
-            bed.end(Waiter::give);
+            bed.leave(epfd, clean);
         }
         *self = Self::default();
     }

@@ -1,12 +1,13 @@
 //! `epoll_wait` on a set that holds streams.
 
+use super::events::Events;
+use super::registry;
 use super::set::{Set, State};
-use super::{bed, registry};
-use crate::poll::{BLIND, KERNEL_EVERY, Limit, timespec_of};
+use crate::poll::{BLIND, KERNEL_EVERY, Limit};
 use crate::wait::Spinner;
 use crate::{process, real, thread, watch};
 use core::ffi::c_int;
-use crosslane_client::ready::same_processor;
+use crosslane_client::apart;
 use libc::{epoll_event, sigset_t};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
@@ -15,13 +16,6 @@ use std::time::{Duration, Instant};
 /// After so many wake-ups in a row that were meant for another process, by `fork`, the kernel's part is looked at
 /// by time only, for a while.
 const FOREIGN: u32 = 3;
-
-/// The program's array of events.
-pub struct Events {
-    base: *mut epoll_event,
-    len: usize,
-    max: usize,
-}
 
 /// The program's call.
 #[derive(Clone, Copy)]
@@ -43,7 +37,7 @@ pub fn wait(
     kernel: impl Fn() -> c_int,
 ) -> c_int {
     let Some(set) = registry::of(call.epfd) else { return kernel() };
-    if !set.is_shadowed() {
+    if !set.is_shadowed() && is_kernels(set) {
         let outcome = kernel();
         let count = usize::try_from(outcome).unwrap_or(0);
         if !events.accept(count) {
@@ -54,11 +48,23 @@ pub fn wait(
         }
     }
     let Some(limit) = limit() else { return kernel() };
+    let mut instead = epoll_event { events: 0, u64: 0 };
+    let lost = events.is_nowhere();
+    if lost {
+        events = Events::one(&mut instead);
+    }
     match run(set, call, &mut events, limit) {
+        Ok(()) if lost && events.len > 0 => real::fail(libc::EFAULT),
         Ok(()) => events.count(),
         Err(_) if events.len > 0 => events.count(),
         Err(errno) => real::fail(errno),
     }
+}
+
+/// Whether the set is the kernel's alone: a stream that comes into it from now on wakes who sleeps there.
+fn is_kernels(set: &Set) -> bool {
+    set.looks();
+    !set.is_shadowed()
 }
 
 fn run(set: &'static Set, call: Call, events: &mut Events, limit: Limit) -> Result<(), c_int> {
@@ -75,7 +81,9 @@ fn run(set: &'static Set, call: Call, events: &mut Events, limit: Limit) -> Resu
         return Ok(());
     }
     let mut foreign = 0;
+    let sleeping = registry::Call::begin(set);
     loop {
+        let call = Call { epfd: sleeping.epfd(call.epfd), ..call };
         let start = Instant::now();
         let strange = sleep(set, call, events, limit, foreign >= FOREIGN, tid)?;
         foreign = if strange { foreign + 1 } else { 0 };
@@ -91,7 +99,6 @@ fn run(set: &'static Set, call: Call, events: &mut Events, limit: Limit) -> Resu
 fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid: u32) -> Result<(), c_int> {
     if state.turn {
         state.turn = false;
-        state.asked = Some(Instant::now());
         let room = events.max.div_ceil(2);
         ask_kernel(state, call, events, room)?;
     }
@@ -104,8 +111,9 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
         if events.is_full() {
             state.turn = true;
         } else {
-            state.asked = Some(now);
+            let streams = events.len;
             ask_kernel(state, call, events, usize::MAX)?;
+            events.put_in_order(0, streams);
         }
     }
     leave_rest(set, state, events);
@@ -132,6 +140,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
         if tagged {
             state.hear();
         }
+        state.look_at_quiet(call.epfd);
         state.asked = Some(Instant::now());
         state.scan(events, tid);
         leave_rest(set, state, events);
@@ -166,7 +175,6 @@ fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u
         if now - asked >= KERNEL_EVERY {
             asked = now;
             let outcome: Option<Result<(), c_int>> = set.with(|state| {
-                state.asked = Some(now);
                 ask_kernel(state, call, events, usize::MAX)?;
                 state.scan(events, tid);
                 Ok(())
@@ -188,7 +196,7 @@ fn spin_ns(state: &State) -> u32 {
         return 0;
     }
     let ns = state.budget.ns(process::spin_ns());
-    if ns > 0 && state.last().is_some_and(|end| same_processor(end)) { 0 } else { ns }
+    state.last().map_or(ns, |end| apart::spin_ns(end, ns, !process::sandboxed()))
 }
 
 /// Asks for bells, looks once more, sleeps in the kernel. Whether the kernel woke us for news of another process.
@@ -223,12 +231,19 @@ fn sleep(
         doze(inner, limit.left(cap));
     }
     let timeout = if foreign { Some(Duration::ZERO) } else { limit.left(cap) };
-    let outcome = events.ask_for(call, timeout);
+    let mut outcome = events.ask_for(call, timeout);
+    if outcome == Err(libc::EINTR) {
+        // What is ready comes before the signal.
+        outcome =
+            events.ask(call).and_then(|tagged| if tagged || events.len > 0 { Ok(tagged) } else { outcome });
+    }
     let heard = set.with(|state| {
         set.sleeps(false);
         let heard = !matches!(outcome, Ok(true)) || state.hear();
         state.asked = Some(Instant::now());
+        let kernels = events.len;
         state.scan(events, tid);
+        events.put_in_order(kernels, events.len);
         leave_rest(set, state, events);
         heard
     });
@@ -255,8 +270,12 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
     let _ = rustix::event::poll(&mut fds, timeout.as_ref());
 }
 
-/// What the kernel has ready now, as far as there is room for at most `room` more.
+/// What the kernel has ready now, as far as there is room for at most `room` more. A set that asks again lives long enough for
+/// a bed, by which the kernel tells of quiet sockets, too.
 fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -> Result<(), c_int> {
+    if state.asked.replace(Instant::now()).is_some() && state.bed.is_none() {
+        let _ = state.make_bed(call.epfd);
+    }
     state.look_inside();
     let max = events.max;
     events.max = max.min(events.len.saturating_add(room));
@@ -266,109 +285,4 @@ fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -
         state.hear();
     }
     Ok(())
-}
-
-impl Events {
-    /// The program's array; `None` if the kernel is to say what is wrong with it.
-    ///
-    /// # Safety
-    /// `base` must be valid for `max` events, or null.
-    #[inline]
-    pub unsafe fn new(base: *mut epoll_event, max: c_int) -> Option<Self> {
-        let max = usize::try_from(max).ok().filter(|&max| max > 0)?;
-        (!base.is_null()).then_some(Self { base, len: 0, max })
-    }
-
-    /// Appends an event; there is room.
-    #[inline]
-    pub fn push(&mut self, event: epoll_event) {
-        debug_assert!(self.len < self.max);
-        // SAFETY: below `max`, see `new`.
-        unsafe { self.base.add(self.len).write_unaligned(event) };
-        self.len += 1;
-    }
-
-    /// How many more there is room for.
-    #[inline]
-    pub fn room(&self) -> usize {
-        self.max - self.len
-    }
-
-    /// Whether there is no more room.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.len >= self.max
-    }
-
-    fn count(&self) -> c_int {
-        c_int::try_from(self.len).unwrap_or(c_int::MAX)
-    }
-
-    /// What the kernel has ready now.
-    fn ask(&mut self, call: Call) -> Result<bool, c_int> {
-        self.ask_for(call, Some(Duration::ZERO))
-    }
-
-    /// Waits for the kernel's events for at most `timeout`. Whether our own one was among them.
-    fn ask_for(&mut self, call: Call, timeout: Option<Duration>) -> Result<bool, c_int> {
-        let Call { epfd, mask, fine } = call;
-        let room = c_int::try_from(self.max - self.len).unwrap_or(c_int::MAX);
-        // SAFETY: the rest of the program's array.
-        let base = unsafe { self.base.add(self.len) };
-        let count = if fine && timeout.is_none_or(|time| !time.is_zero()) {
-            let time = timeout.map(timespec_of);
-            let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-            // SAFETY: as above; the mask is the program's.
-            unsafe { real::epoll_pwait2(epfd, base, room, time, mask) }
-        } else {
-            // SAFETY: as above.
-            unsafe { real::epoll_pwait(epfd, base, room, timeout.map_or(-1, milliseconds), mask) }
-        };
-        let count = usize::try_from(count).map_err(|_| real::errno())?;
-        Ok(self.accept(count))
-    }
-
-    /// The kernel has appended `count` events. Removes our own one, and says whether it was there.
-    fn accept(&mut self, count: usize) -> bool {
-        let tag = bed::tag();
-        let mut tagged = false;
-        for at in self.len..(self.len + count).min(self.max) {
-            // SAFETY: filled by the kernel.
-            let event = unsafe { self.base.add(at).read_unaligned() };
-            if event.u64 == tag {
-                tagged = true;
-            } else {
-                self.push(event);
-            }
-        }
-        tagged
-    }
-}
-
-/// Rounded up, so that no wait is too short.
-fn milliseconds(time: Duration) -> c_int {
-    c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_own_event_is_never_reported() {
-        let mut array = [1, bed::tag(), 2].map(|u64| epoll_event { events: 1, u64 });
-        // SAFETY: three events.
-        let mut events = unsafe { Events::new(array.as_mut_ptr(), 3) }.unwrap();
-        assert!(events.accept(3));
-        assert_eq!(events.count(), 2);
-        assert_eq!([array[0].u64, array[1].u64], [1, 2]);
-    }
-
-    #[test]
-    fn a_wait_is_never_shorter_than_asked() {
-        assert_eq!(milliseconds(Duration::ZERO), 0);
-        assert_eq!(milliseconds(Duration::from_nanos(1)), 1);
-        assert_eq!(milliseconds(Duration::from_millis(3)), 3);
-        assert_eq!(milliseconds(Duration::MAX), c_int::MAX);
-    }
 }

@@ -6,7 +6,7 @@
 
 use super::hook;
 use crate::table::{self, Kind};
-use crate::{attach, confined, pool, process, real, waiters};
+use crate::{attach, confined, fault, pool, process, real, user, waiters};
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 
@@ -66,6 +66,7 @@ pub fn before_filter() {
     if !needs_daemon() {
         return;
     }
+    fault::catch();
     waiters::before_sandbox();
     for (fd, entry) in table::entries() {
         if entry.kind == Kind::Listener {
@@ -79,9 +80,9 @@ pub fn before_filter() {
 /// # Safety
 /// `limit` is null or valid for loads.
 unsafe fn before_limit(resource: __rlimit_resource_t, limit: *const rlimit) {
-    // SAFETY: the caller's promise.
-    let few = unsafe { limit.as_ref() }.is_some_and(|limit| limit.rlim_cur < FEW);
-    if resource == libc::RLIMIT_NOFILE && few && needs_daemon() {
+    // SAFETY: any bytes are a limit.
+    let few = || unsafe { user::load(limit) }.is_ok_and(|limit| limit.rlim_cur < FEW);
+    if resource == libc::RLIMIT_NOFILE && needs_daemon() && few() {
         confined::prepare();
         waiters::before_sandbox();
     }

@@ -3,8 +3,9 @@
 use super::hook;
 use crate::attach::{self, Decision};
 use crate::table::{self, Kind};
-use crate::{address, chosen, deferral, options, real};
+use crate::{address, chosen, deferral, handshake, options, own_calls, port, real, user};
 use core::ffi::{c_int, c_void};
+use crosslane_wire::local::Plain;
 use libc::{sockaddr, socklen_t};
 
 /// Bytes of an IPv4 address.
@@ -27,19 +28,27 @@ hook! {
         unsafe { real::socket(domain, kind, protocol) }
     }
 
-    /// `bind(2)`.
+    /// `bind(2)`; of the families of SDP the kernel has not heard.
     fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
         // SAFETY: the program's promise to `bind`.
+        let outcome = unsafe { real::bind(fd, to, len) };
+        if outcome == 0 || real::errno() != libc::EAFNOSUPPORT {
+            return outcome;
+        }
+        // SAFETY: the kernel has read the address.
         match unsafe { address::without_sdp(fd, to, len) } {
             // SAFETY: our own copy, of its own length.
             Some(v4) => unsafe { real::bind(fd, (&raw const v4).cast(), V4_LEN) },
-            // SAFETY: the program's promise to `bind`.
-            None => unsafe { real::bind(fd, to, len) },
+            None => outcome,
         }
     }
 
     /// `connect(2)`.
     fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+        if !address::is_there(to, len) {
+            // SAFETY: the kernel says what is wrong with it.
+            return unsafe { real::connect(fd, to, len) };
+        }
         // SAFETY: the program's promise to `connect`.
         let v4 = unsafe { address::without_sdp(fd, to, len) };
         let (to, len) = v4.as_ref().map_or((to, len), |v4| (core::ptr::from_ref(v4).cast(), V4_LEN));
@@ -84,28 +93,28 @@ hook! {
     /// `accept(2)`.
     fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
         attach::renew(fd);
+        let by = (table::look(fd), table::choice(fd));
         // SAFETY: the program's promise to `accept`.
         let accepted = unsafe { real::accept(fd, from, len) };
-        arrived(fd, accepted)
+        arrived(by, accepted)
     }
 
     /// `accept4(2)`.
     fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
         attach::renew(fd);
+        let by = (table::look(fd), table::choice(fd));
         // SAFETY: the program's promise to `accept4`.
         let accepted = unsafe { real::accept4(fd, from, len, flags) };
-        arrived(fd, accepted)
+        arrived(by, accepted)
     }
 
     /// `shutdown(2)`.
     fn shutdown(fd: c_int, how: c_int) -> c_int {
         let how = match table::stream(fd) {
-            Some(end) if !options::shutting_down(fd, &end, how) => match how {
-                libc::SHUT_RDWR => libc::SHUT_RD,
-                _ => return 0,
-            },
-            _ => how,
+            Some(end) => options::shutting_down(fd, &end, how),
+            None => Some(how),
         };
+        let Some(how) = how else { return 0 };
         // SAFETY: plain numbers.
         unsafe { real::shutdown(fd, how) }
     }
@@ -119,7 +128,7 @@ hook! {
             return outcome.map_or_else(real::fail, |()| 0);
         }
         let kind = table::look(fd).map(|entry| entry.kind);
-        if let Some(errno) = kind.and_then(|kind| options::refused(kind, level, name)) {
+        if let Some(errno) = kind.and_then(|kind| options::refused(kind, level, name, value, len)) {
             return real::fail(errno);
         }
         // SAFETY: the program's promise to `setsockopt`.
@@ -129,12 +138,13 @@ hook! {
                 Some(Kind::Listener) => deferral::changed(fd, level, name),
                 Some(_) => if let Some(end) = table::stream(fd) {
                     options::changed(fd, &end, level, name);
-                    if level == libc::SOL_SOCKET && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
-                        // SAFETY: the kernel has read it there.
-                        options::timeout_given(&end, name, unsafe { value.cast::<libc::timeval>().read_unaligned() });
-                    }
                 },
                 None => {}
+            }
+            if level == libc::SOL_SOCKET && let Some(which) = options::Timeout::of(name) {
+                // SAFETY: the kernel has read it there.
+                let given = unsafe { value.cast::<libc::timeval>().read_unaligned() };
+                options::timeout_given(fd, table::stream(fd).as_ref(), which, given);
             }
         }
         outcome
@@ -151,19 +161,36 @@ hook! {
         // SAFETY: the program's promise to `getsockopt`.
         let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
         let ours = match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| crate::io::pending_error(&end)),
-            (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => deferral::told(fd),
+            (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| error_of(fd, &end, len)),
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => table::stream(fd).and_then(|end| port::is_shared(&end).then_some(0)),
+            (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT | libc::TCP_QUICKACK) => match table::stream(fd) {
+                Some(end) => handshake::told(&end, name),
+                None if name == libc::TCP_DEFER_ACCEPT => deferral::told(fd),
+                None => None,
+            },
             _ => None,
         };
         let outcome = kernel();
         let Some(ours) = ours else { return outcome };
-        // SAFETY: the kernel has just checked value and length.
-        if outcome == 0 && unsafe { *len } as usize >= size_of::<c_int>() {
-            // SAFETY: as above.
-            unsafe { value.cast::<c_int>().write_unaligned(ours) };
+        if outcome == 0 {
+            let bytes = ours.to_ne_bytes();
+            // SAFETY: the kernel has just stored so much there.
+            unsafe { value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len().min(*len as usize)) };
         }
         outcome
     }
+}
+
+/// What `SO_ERROR` tells of a stream, once; `None` if the kernel knows. What the kernel has is noticed first: taken by the
+/// program it would be missing here. A length that the kernel refuses takes no error away.
+fn error_of(fd: c_int, end: &table::Held, len: *const socklen_t) -> Option<c_int> {
+    // SAFETY: any four bytes are a length.
+    let len = unsafe { user::load(len) }.ok();
+    if len.is_none_or(|len| c_int::try_from(len).is_err()) || !crate::wait::is_connected(fd, end) {
+        return None;
+    }
+    crate::quiet::look_at_kernel(fd, end);
+    crate::io::pending_error(end)
 }
 
 /// A `connect` on a stream: the second one of a non-blocking pair, or a mistake that the kernel names.
@@ -188,13 +215,20 @@ fn dissolve(fd: c_int, end: &table::Held, kernel: impl FnOnce() -> c_int) -> c_i
     outcome
 }
 
-fn arrived(listener: c_int, accepted: c_int) -> c_int {
-    if accepted >= 0 && table::look(listener).is_some_and(|entry| entry.kind == Kind::Listener) {
+/// `by` is what the listener was, and its choice, when the call began: another thread may have closed it meanwhile.
+fn arrived((by, choice): (Option<table::Entry>, u32), accepted: c_int) -> c_int {
+    let kind = by.map(|entry| entry.kind);
+    if accepted >= 0 && matches!(kind, Some(Kind::Listener | Kind::Shy)) {
         let errno = real::errno();
-        if table::choice(listener) != 0 {
-            table::choose(accepted, table::choice(listener));
+        if choice != 0 {
+            table::choose(accepted, choice);
         }
-        attach::accepted(accepted);
+        match kind {
+            Some(Kind::Listener) => attach::accepted(accepted, Plain::NotAnnounced),
+            // Another descriptor of the listener may have been waited for.
+            _ if own_calls::may_have_listeners() => attach::accepted(accepted, Plain::OwnCalls),
+            _ => attach::stays_plain(accepted, Plain::OwnCalls),
+        }
         real::set_errno(errno);
     }
     accepted

@@ -2,7 +2,7 @@
 
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, deferral, end_of_life, epoll, options, own, process, real};
+use crate::{attach, deferral, end_of_life, epoll, options, own, process, real, user};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
 hook! {
@@ -60,7 +60,11 @@ hook! {
     /// `dup3(2)`.
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
         // SAFETY: plain numbers.
-        replaced(fd, to, || unsafe { real::dup3(fd, to, flags) })
+        let kernel = || unsafe { real::dup3(fd, to, flags) };
+        if flags & !libc::O_CLOEXEC != 0 {
+            return kernel();
+        }
+        replaced(fd, to, kernel)
     }
 
     /// `fcntl(2)`; the third argument travels in a register whatever its type.
@@ -93,11 +97,11 @@ hook! {
         let kernel = || unsafe { real::ioctl(fd, request, argument) };
         let Some(end) = table::stream(fd) else { return kernel() };
         match options::control(&end, request) {
-            Some(Ok(value)) if !argument.is_null() => {
-                // SAFETY: the program's promise to `ioctl` with this request.
-                unsafe { argument.cast::<c_int>().write_unaligned(value) };
-                0
-            }
+            // SAFETY: the program's promise to `ioctl` with this request.
+            Some(Ok(value)) => match unsafe { user::store(argument.cast::<c_int>(), &value) } {
+                Ok(()) => 0,
+                Err(errno) => real::fail(errno),
+            },
             Some(Err(errno)) => real::fail(errno),
             _ => {
                 let outcome = kernel();
@@ -135,6 +139,7 @@ fn closing(fd: c_int) {
     }
     if let Some(Entry { kind: Kind::Stream, index }) = table::leave(fd)
         && let Some(end) = table::at(index)
+        && !end_of_life::outlived(&end, fd)
         && end_of_life::closing(&end)
     {
         end_of_life::reset_on_close(fd);
@@ -180,8 +185,11 @@ fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if own::is(fd) || own::is(to) {
         return real::fail(libc::EBADF);
     }
-    // SAFETY: F_GETFD takes no argument.
-    if table::look(to).is_some() && unsafe { real::fcntl(fd, libc::F_GETFD, core::ptr::null_mut()) } >= 0 {
+    if is_same_stream(fd, to) {
+        // One descriptor of it goes and one comes; what is known of the number, in epoll sets too, stays.
+        return kernel();
+    }
+    if table::look(to).is_some() && is_open(fd) && is_below_limit(to) {
         closing(to);
     }
     let copy = kernel();
@@ -189,6 +197,21 @@ fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
         same(fd, copy);
     }
     copy
+}
+
+fn is_same_stream(fd: c_int, other: c_int) -> bool {
+    table::look(fd).is_some_and(|entry| entry.kind == Kind::Stream && table::look(other) == Some(entry))
+}
+
+fn is_open(fd: c_int) -> bool {
+    // SAFETY: F_GETFD takes no argument.
+    unsafe { real::fcntl(fd, libc::F_GETFD, core::ptr::null_mut()) >= 0 }
+}
+
+/// The limit of descriptors may have been lowered below one that is open; then nothing can be put there.
+fn is_below_limit(fd: c_int) -> bool {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.is_none_or(|limit| u64::from(fd.unsigned_abs()) < limit)
 }
 
 /// `copy` refers to what `fd` refers to.

@@ -5,10 +5,13 @@
 //!   CROSSLANE_INHERIT=7,300;LD_PRELOAD,CROSSLANE_SOCKET   descriptors that may be streams; variables that are there for us only
 //!   CROSSLANE_GIVEN=...                                   the program's own LD_PRELOAD, where ours stands before it
 //! ```
+//! Where `LD_PRELOAD` names us by a plain path, children get a name that other C libraries' loaders do not find
+//! ([`crosslane_client::preload`]): they would end a program that they cannot load us into.
 
-use crate::process;
+use crate::{process, user};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int};
+use crosslane_client::preload;
 use rustix::fd::RawFd;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -47,6 +50,11 @@ struct Next {
 pub fn start() -> Vec<RawFd> {
     let inherited = std::env::var(INHERIT).ok();
     let given = std::env::var_os(GIVEN);
+    if !process::is_privileged()
+        && let Some(careful) = std::env::var_os(PRELOAD).and_then(|list| preload::list(&list))
+    {
+        replace(&careful);
+    }
     let _ = AT_START.set([PRELOAD, SOCKET].map(std::env::var_os));
     if inherited.is_none() && given.is_none() {
         return Vec::new();
@@ -66,14 +74,15 @@ pub fn start() -> Vec<RawFd> {
         unsafe { std::env::remove_var(name) };
     }
     if let Some(given) = given {
-        restore(&given);
+        // As it stands: `main` sees what it was given.
+        replace(&given);
     }
     fds.split(',').filter_map(|fd| fd.parse().ok()).collect()
 }
 
-/// The program sees the [`PRELOAD`] that it was given, in the place where it stood: `main` may have the array's address.
-fn restore(given: &OsString) {
-    let Some(entry) = entry_of(PRELOAD, given.as_bytes()) else { return };
+/// Another value of [`PRELOAD`], in the place where it stands: `main` may have the array's address.
+fn replace(value: &OsString) {
+    let Some(entry) = entry_of(PRELOAD, value.as_bytes()) else { return };
     for index in 0.. {
         // SAFETY: up to the null pointer that ends the environment, before the program's first thread.
         unsafe {
@@ -89,14 +98,14 @@ fn restore(given: &OsString) {
     }
 }
 
-/// `envp` with what the new image needs to know of the descriptors `kept`, and to be followed; valid until this thread's next call.
-///
-/// # Safety
-/// `envp` is null or an environment in C's form.
-pub unsafe fn with(envp: *const *const c_char, kept: &[c_int]) -> *const *const c_char {
+/// `envp` with what the new image needs to know of the descriptors `kept`, and to be followed; valid until this thread's next
+/// call. If it is not there, it stays as it is, and the kernel says so.
+pub fn with(envp: *const *const c_char, kept: &[c_int]) -> *const *const c_char {
     let mut next = Next { texts: Vec::new(), entries: NEXT.take().entries };
-    // SAFETY: the caller's promise.
-    unsafe { copy(&mut next.entries, envp) };
+    if copy(&mut next.entries, envp).is_err() {
+        NEXT.set(next);
+        return envp;
+    }
     let mut added = Vec::new();
     if !process::is_privileged() {
         next.preload(&mut added);
@@ -147,24 +156,13 @@ impl Next {
 }
 
 /// All of `envp` but what is ours.
-///
-/// # Safety
-/// `envp` is null or an environment in C's form.
-unsafe fn copy(entries: &mut Vec<*const c_char>, envp: *const *const c_char) {
+fn copy(entries: &mut Vec<*const c_char>, envp: *const *const c_char) -> Result<(), c_int> {
     entries.clear();
-    if envp.is_null() {
-        return;
-    }
-    for index in 0.. {
-        // SAFETY: up to and with the null pointer that ends the environment.
-        let entry = unsafe { *envp.add(index) };
-        if entry.is_null() {
-            break;
-        }
+    user::Walk::over(envp, |entry| {
         if !is(entry, INHERIT) && !is(entry, GIVEN) {
             entries.push(entry);
         }
-    }
+    })
 }
 
 /// Whether an entry is of this variable.

@@ -10,7 +10,7 @@
 use super::environment::{self, environ};
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, end_of_life, process, real};
+use crate::{attach, end_of_life, fault, process, real};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::pid_t;
@@ -23,7 +23,7 @@ hook! {
     /// `execve(2)`.
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `execve`.
-        unsafe { leaving(envp, |envp| real::execve(path, argv, envp)) }
+        leaving(envp, |envp| unsafe { real::execve(path, argv, envp) })
     }
 
     /// `execv(3)`.
@@ -41,31 +41,31 @@ hook! {
     /// `execvpe(3)`.
     fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `execvpe`.
-        unsafe { leaving(envp, |envp| real::execvpe(file, argv, envp)) }
+        leaving(envp, |envp| unsafe { real::execvpe(file, argv, envp) })
     }
 
     /// `fexecve(3)`.
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `fexecve`.
-        unsafe { leaving(envp, |envp| real::fexecve(fd, argv, envp)) }
+        leaving(envp, |envp| unsafe { real::fexecve(fd, argv, envp) })
     }
 
     /// `execveat(2)`.
     fn execveat(at: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int {
         // SAFETY: the program's promise to `execveat`.
-        unsafe { leaving(envp, |envp| real::execveat(at, path, argv, envp, flags)) }
+        leaving(envp, |envp| unsafe { real::execveat(at, path, argv, envp, flags) })
     }
 
     /// `posix_spawn(3)`.
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `posix_spawn`.
-        unsafe { spawning(envp, |envp| real::posix_spawn(pid, path, actions, attributes, argv, envp)) }
+        spawning(envp, |envp| unsafe { real::posix_spawn(pid, path, actions, attributes, argv, envp) })
     }
 
     /// `posix_spawnp(3)`.
     fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         // SAFETY: the program's promise to `posix_spawnp`.
-        unsafe { spawning(envp, |envp| real::posix_spawnp(pid, file, actions, attributes, argv, envp)) }
+        spawning(envp, |envp| unsafe { real::posix_spawnp(pid, file, actions, attributes, argv, envp) })
     }
 
     /// `posix_spawn_file_actions_adddup2(3)`: a child will have this descriptor, even if `exec` closes it.
@@ -82,14 +82,14 @@ hook! {
     fn system(command: *const c_char) -> c_int {
         lend(&inheritance().0);
         // SAFETY: the program's promise to `system`.
-        unsafe { real::system(command) }
+        fault::executing(|| unsafe { real::system(command) })
     }
 
     /// `popen(3)`.
     fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
         lend(&inheritance().0);
         // SAFETY: the program's promise to `popen`.
-        unsafe { real::popen(command, mode) }
+        fault::executing(|| unsafe { real::popen(command, mode) })
     }
 }
 
@@ -123,10 +123,8 @@ fn suspect(fd: RawFd) {
 }
 
 /// Calls `exec` with the environment that the new image needs; what was given up before is taken back if it fails.
-///
-/// # Safety
-/// `envp` is null or an environment in C's form.
-unsafe fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
+fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
+    let exec = |envp| fault::executing(|| exec(envp));
     let (kept, lost) = inheritance();
     if kept.is_empty() && lost.is_empty() {
         return exec(envp);
@@ -134,14 +132,12 @@ unsafe fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_
     if !process::is_owner() {
         // A child of `vfork`: the tables are its parent's, but its descriptors are its own.
         lend(&kept);
-        // SAFETY: the caller's promise.
-        let environment = unsafe { environment::with(envp, &kept) };
+        let environment = environment::with(envp, &kept);
         drop((kept, lost));
         return exec(environment);
     }
     lost.iter().for_each(end_of_life::unreferred);
-    // SAFETY: the caller's promise.
-    let environment = unsafe { environment::with(envp, &kept) };
+    let environment = environment::with(envp, &kept);
     let outcome = exec(environment);
     let errno = real::errno();
     lost.iter().for_each(end_of_life::referred);
@@ -150,18 +146,15 @@ unsafe fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_
 }
 
 /// Calls `spawn`, which makes a child that runs another program, with the environment that this one needs.
-///
-/// # Safety
-/// `envp` is null or an environment in C's form.
-unsafe fn spawning(envp: *const *const c_char, spawn: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
+fn spawning(envp: *const *const c_char, spawn: impl FnOnce(*const *const c_char) -> c_int) -> c_int {
+    let spawn = |envp| fault::executing(|| spawn(envp));
     let (kept, _) = inheritance();
     let asked_for = LENT.swap(false, Relaxed);
     if kept.is_empty() && !asked_for || !process::is_owner() {
         return spawn(envp);
     }
     lend(&kept);
-    // SAFETY: the caller's promise.
-    spawn(unsafe { environment::with(envp, &kept) })
+    spawn(environment::with(envp, &kept))
 }
 
 /// A stream was lent to a child by an action, whatever its descriptor's flags say.

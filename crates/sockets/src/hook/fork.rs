@@ -1,7 +1,7 @@
 //! `fork` by all its names. A child that shares its parent's memory (a thread, `vfork`) is none of these.
 
 use super::hook;
-use crate::{forking, real};
+use crate::{forking, real, user};
 use core::ffi::{c_int, c_long, c_void};
 use libc::{CLONE_VM, pid_t};
 
@@ -69,8 +69,10 @@ pub unsafe fn is_fork(number: c_long, a: c_long, b: c_long) -> bool {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => true,
         libc::SYS_clone => !shares(a) && b == 0,
-        // SAFETY: `clone3` begins with a pointer to its arguments, which begin with the flags (u64), and their length.
-        libc::SYS_clone3 => a != 0 && b >= 64 && !shares(unsafe { (a as *const c_long).read() }),
+        libc::SYS_clone3 => {
+            // SAFETY: `clone3` begins with a pointer to its arguments, which begin with the flags (u64), and their length.
+            b >= 64 && unsafe { user::load(a as *const c_long) }.is_ok_and(|flags| !shares(flags))
+        }
         _ => false,
     }
 }

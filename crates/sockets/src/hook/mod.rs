@@ -1,6 +1,7 @@
 //! The C functions that programs call in place of the C library's. Each asks the table whether the descriptor is a
 //! stream and hands over to a module above, or makes the kernel's call.
 
+pub mod ancillary;
 pub mod confinement;
 pub mod connection;
 pub mod descriptor;
@@ -12,129 +13,186 @@ pub mod memory;
 pub mod raw;
 pub mod receive;
 pub mod send;
+pub mod signal;
 pub mod splice;
 pub mod stdio;
 pub mod transfer;
 pub mod zcopy;
 
-/// Defines hooked functions: exported from the library, but not from its unit tests.
+/// Defines hooked functions: exported from the library, but not from its unit tests. As behind a system call's wrapper, `errno`
+/// is as it was where the call did not fail, whatever we asked the kernel meanwhile: programs look at it late.
 macro_rules! hook {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {$(
         $(#[$meta])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret $body
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            $crate::real::keeping_errno(move || -> $ret { $body })
+        }
     )*};
 }
 pub(crate) use hook;
 
+use crate::user;
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
 use libc::iovec;
 use std::io::{IoSlice, IoSliceMut};
 
 /// Most buffers of one call, as the kernel has it.
 const IOV_MAX: usize = 1024;
 
-/// Where the memory of programs ends, as the kernel gives it out.
-const MEMORY_END: usize = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 1 << 52 };
+/// Where the memory of programs ends: beyond it the kernel looks at no buffer.
+const MEMORY_END: usize = if cfg!(target_arch = "x86_64") { (1 << 47) - 4096 } else { 1 << 52 };
+/// Most bytes of one call, as the kernel has it.
+const LONGEST: usize = 0x7fff_f000;
 
 /// Whether so many bytes from there on can be a program's; else the kernel says `EFAULT`.
 fn can_be_ours(base: *const core::ffi::c_void, len: usize) -> bool {
     base.addr().checked_add(len).is_some_and(|end| end <= MEMORY_END)
 }
 
-/// The program's buffers: in its own array, or in a copy without the empty ones that point to nothing.
-enum Buffers<'a, T> {
-    Theirs(*mut T, usize, core::marker::PhantomData<&'a T>),
-    Ours(Vec<T>),
+/// The flags of `recv` and `send` for those of a `preadv2` at no position of `bytes` bytes, or the error number for them, as
+/// the kernel has it: most mean nothing to a socket, and with no bytes none is looked at.
+fn flags_of(flags: c_int, bytes: usize) -> Result<c_int, c_int> {
+    /// Linux 6.9.
+    const RWF_NOAPPEND: c_int = 0x20;
+    const APPEND_OR_NOT: c_int = libc::RWF_APPEND | RWF_NOAPPEND;
+    const KNOWN: c_int = libc::RWF_HIPRI
+        | libc::RWF_DSYNC
+        | libc::RWF_SYNC
+        | libc::RWF_NOWAIT
+        | libc::RWF_APPEND
+        | RWF_NOAPPEND;
+    match flags {
+        _ if bytes == 0 => Ok(0),
+        _ if flags & !KNOWN != 0 => Err(libc::EOPNOTSUPP),
+        _ if flags & APPEND_OR_NOT == APPEND_OR_NOT => Err(libc::EINVAL),
+        _ if flags & libc::RWF_NOWAIT != 0 => Ok(libc::MSG_DONTWAIT),
+        _ => Ok(0),
+    }
 }
 
-impl<T> core::ops::Deref for Buffers<'_, T> {
+/// Where nothing is, and no Rust slice minds.
+const NOWHERE: *mut u8 = core::ptr::without_provenance_mut(1);
+
+/// A program's buffer, of which nothing need be there but what is written so: what comes of it is only given to copies that are
+/// guarded.
+///
+/// # Safety
+/// If it is there it is the program's, for as long as the slice lives.
+unsafe fn bytes<'a>(base: *const core::ffi::c_void, len: usize) -> &'a [u8] {
+    let base = if base.is_null() { NOWHERE } else { base.cast() };
+    // SAFETY: not null; the length was checked, or is below `isize::MAX`; see above.
+    unsafe { core::slice::from_raw_parts(base, len.min(LONGEST)) }
+}
+
+/// Like [`bytes`], of one that is filled.
+///
+/// # Safety
+/// As [`bytes`], and from this thread alone.
+unsafe fn bytes_mut<'a>(base: *mut core::ffi::c_void, len: usize) -> &'a mut [u8] {
+    let base = if base.is_null() { NOWHERE } else { base.cast() };
+    // SAFETY: as above.
+    unsafe { core::slice::from_raw_parts_mut(base, len.min(LONGEST)) }
+}
+
+/// Stores the length of a message behind its header, in one of `mmsghdr`.
+fn tell_length(entry: *mut libc::mmsghdr, len: core::ffi::c_uint) -> Result<(), c_int> {
+    const AT: usize = core::mem::offset_of!(libc::mmsghdr, msg_len);
+    // SAFETY: the program's array.
+    unsafe { user::store(entry.wrapping_byte_add(AT).cast(), &len) }
+}
+
+/// Buffers of a call that need no allocation, as the kernel has it.
+const FEW: usize = 8;
+
+/// The program's buffers, in an array of ours.
+struct Buffers<T> {
+    few: [T; FEW],
+    many: Vec<T>,
+    count: usize,
+}
+
+impl<T> core::ops::Deref for Buffers<T> {
     type Target = [T];
 
     #[inline]
     fn deref(&self) -> &[T] {
-        match self {
-            // SAFETY: made by `buffers` from the program's array.
-            Self::Theirs(first, count, _) => unsafe { core::slice::from_raw_parts(*first, *count) },
-            Self::Ours(buffers) => buffers,
-        }
+        if self.count <= FEW { &self.few[..self.count] } else { &self.many }
     }
 }
 
-impl<T> core::ops::DerefMut for Buffers<'_, T> {
+impl<T> core::ops::DerefMut for Buffers<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        match self {
-            // SAFETY: made by `buffers` from the program's array.
-            Self::Theirs(first, count, _) => unsafe { core::slice::from_raw_parts_mut(*first, *count) },
-            Self::Ours(buffers) => buffers,
-        }
-    }
-}
-
-/// The flags of `recv` and `send` for a call of `preadv2`'s kind; `None` if it is none that a socket takes.
-fn flags_at(offset: libc::off_t, flags: c_int) -> Option<c_int> {
-    match (offset, flags) {
-        (-1, 0) => Some(0),
-        (-1, libc::RWF_NOWAIT) => Some(libc::MSG_DONTWAIT),
-        _ => None,
+        if self.count <= FEW { &mut self.few[..self.count] } else { &mut self.many }
     }
 }
 
 /// The program's buffers as they come in `iovec`s, or the error number for it: `EINVAL` if there are too many or one has a
-/// negative length, `EFAULT` for one that points to nothing.
+/// negative length, `EFAULT` if the array is not there or a buffer cannot be. All together are no longer than [`LONGEST`].
 ///
 /// # Safety
-/// `iov` must be valid for `count` entries, and each entry for loads of its length.
-unsafe fn slices<'a>(iov: *const iovec, count: usize) -> Result<Buffers<'a, IoSlice<'a>>, c_int> {
-    // SAFETY: the caller's promise; `IoSlice` is ABI compatible with `iovec` on Unix, by its documentation.
-    unsafe {
-        buffers(iov, count, |iov| IoSlice::new(core::slice::from_raw_parts(iov.iov_base.cast(), iov.iov_len)))
-    }
+/// What is there of the buffers must be the program's for the call.
+unsafe fn slices<'a>(iov: *const iovec, count: usize) -> Result<Buffers<IoSlice<'a>>, c_int> {
+    // SAFETY: the caller's promise.
+    buffers(iov, count, || IoSlice::new(&[]), |iov| IoSlice::new(unsafe { bytes(iov.iov_base, iov.iov_len) }))
 }
 
 /// Like [`slices`], for buffers that are filled.
 ///
 /// # Safety
-/// `iov` must be valid for `count` entries, and each entry for stores of its length, from this thread alone.
-unsafe fn slices_mut<'a>(iov: *const iovec, count: usize) -> Result<Buffers<'a, IoSliceMut<'a>>, c_int> {
-    let one = |iov: &iovec| {
-        // SAFETY: the caller's promise.
-        IoSliceMut::new(unsafe { core::slice::from_raw_parts_mut(iov.iov_base.cast(), iov.iov_len) })
-    };
-    // SAFETY: the caller's promise; `IoSliceMut` is ABI compatible with `iovec` on Unix, by its documentation.
-    unsafe { buffers(iov, count, one) }
+/// As [`slices`], from this thread alone.
+unsafe fn slices_mut<'a>(iov: *const iovec, count: usize) -> Result<Buffers<IoSliceMut<'a>>, c_int> {
+    // SAFETY: the caller's promise.
+    let one = |iov: &iovec| IoSliceMut::new(unsafe { bytes_mut(iov.iov_base, iov.iov_len) });
+    buffers(iov, count, || IoSliceMut::new(&mut []), one)
 }
 
-/// # Safety
-/// As [`slices`]; `T` is ABI compatible with `iovec`, and `one` makes it from one that points to something.
-unsafe fn buffers<'a, T>(
+/// As [`slices`]: `none` makes an empty buffer, `one` that of an `iovec`.
+fn buffers<T>(
     iov: *const iovec,
     count: usize,
+    none: impl Fn() -> T,
     one: impl Fn(&iovec) -> T,
-) -> Result<Buffers<'a, T>, c_int> {
+) -> Result<Buffers<T>, c_int> {
     if count > IOV_MAX {
         return Err(libc::EINVAL);
     }
+    let mut made = Buffers { few: core::array::from_fn(|_| none()), many: Vec::new(), count };
+    let (mut few, mut many) = ([const { MaybeUninit::<iovec>::uninit() }; FEW], Vec::new());
+    let parts = if count <= FEW {
+        &mut few[..count]
+    } else {
+        many.resize(count, MaybeUninit::uninit());
+        &mut many[..]
+    };
     if count == 0 {
-        return Ok(Buffers::Ours(Vec::new()));
+        return Ok(made);
     }
-    if iov.is_null() {
-        return Err(libc::EFAULT);
+    // SAFETY: any bytes are `iovec`s.
+    let parts = unsafe { user::load_all(iov, parts) }?;
+    let mut left = LONGEST;
+    for (index, part) in parts.iter().enumerate() {
+        let part = clipped(part, &mut left)?;
+        if count <= FEW {
+            made.few[index] = one(&part);
+        } else {
+            made.many.push(one(&part));
+        }
     }
-    // SAFETY: the caller's promise.
-    let raw = unsafe { core::slice::from_raw_parts(iov, count) };
-    if raw.iter().any(|iov| iov.iov_len > isize::MAX.unsigned_abs()) {
+    Ok(made)
+}
+
+/// What of a buffer is used where `left` bytes of all are: those that come next.
+fn clipped(part: &iovec, left: &mut usize) -> Result<iovec, c_int> {
+    if part.iov_len > isize::MAX.unsigned_abs() {
         return Err(libc::EINVAL);
     }
-    if raw.iter().any(|iov| !can_be_ours(iov.iov_base, iov.iov_len)) {
+    if !can_be_ours(part.iov_base, part.iov_len) {
         return Err(libc::EFAULT);
     }
-    if raw.iter().all(|iov| !iov.iov_base.is_null()) {
-        return Ok(Buffers::Theirs(iov.cast_mut().cast(), count, core::marker::PhantomData));
-    }
-    if raw.iter().any(|iov| iov.iov_base.is_null() && iov.iov_len > 0) {
-        return Err(libc::EFAULT);
-    }
-    Ok(Buffers::Ours(raw.iter().filter(|iov| !iov.iov_base.is_null()).map(one).collect()))
+    let len = part.iov_len.min(*left);
+    *left -= len;
+    Ok(iovec { iov_base: part.iov_base, iov_len: len })
 }

@@ -1,19 +1,19 @@
 //! `syscall(2)`: the numbers that would go past the other hooks.
 
-use super::{confinement, connection, descriptor, exec, fork, hook, receive, send, splice, transfer};
+use super::{confinement, connection, descriptor, exec, fork, hook, receive, send, signal, splice, transfer};
 use crate::table::{self, Kind};
-use crate::{epoll, forking, process, real};
+use crate::{epoll, forking, own_calls, real};
 use core::ffi::{c_int, c_long, c_uint};
 
 hook! {
     /// `syscall(2)`: calls that the other hooks would have followed, and `io_uring`, which streams do not have. Programs
     /// set a ring up before their first socket, so a session is made to know whether there may be streams.
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
-        if number == libc::SYS_io_uring_setup && process::connected() {
-            return real::fail(libc::ENOSYS);
-        }
         // SAFETY: the program's promise to `syscall`.
         let kernel = || unsafe { real::syscall(number, a, b, c, d, e, f) };
+        if number == libc::SYS_io_uring_setup {
+            return ring(kernel);
+        }
         // SAFETY: as above.
         if unsafe { fork::is_fork(number, a, b) } {
             return forking::around(kernel);
@@ -33,6 +33,20 @@ hook! {
             None => kernel(),
         }
     }
+}
+
+/// `io_uring_setup(2)`, as the kernel does it where no stream can be in the ring.
+fn ring(kernel: impl FnOnce() -> c_long) -> c_long {
+    if own_calls::refuses_ring() {
+        return real::fail(libc::ENOSYS);
+    }
+    let made = kernel();
+    if made >= 0 {
+        let errno = real::errno();
+        own_calls::made_ring();
+        real::set_errno(errno);
+    }
+    made
 }
 
 /// A call that does not begin with a descriptor, or that makes something of one that was nothing to us, by the hook that
@@ -56,6 +70,7 @@ unsafe fn whoever(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             libc::SYS_pidfd_getfd => transfer::pidfd_getfd(int(a), int(b), uint(c)).into(),
             libc::SYS_execve => exec::execve(a as _, b as _, c as _).into(),
             libc::SYS_execveat => exec::execveat(int(a), b as _, c as _, d as _, int(e)).into(),
+            libc::SYS_rt_sigaction => return signal::by_number(int(a), b as _, c as _, d),
             libc::SYS_seccomp => {
                 confinement::before_filter();
                 return None;

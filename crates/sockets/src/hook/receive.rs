@@ -1,9 +1,10 @@
 //! `read`, `recv` and their relatives.
 
-use super::{hook, slices_mut};
+use super::{ancillary, hook, slices_mut};
 use crate::table::{self, Held};
-use crate::{io, real};
+use crate::{io, real, user};
 use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
@@ -15,9 +16,8 @@ hook! {
     /// `read(2)`.
     fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
         match table::stream(fd) {
-            // SAFETY: the program's promise to `read`.
-            Some(_) if len == 0 => 0,
             Some(_) if !super::can_be_ours(buffer, len) => real::fail(libc::EFAULT),
+            Some(_) if len == 0 => 0,
             // SAFETY: as above.
             Some(end) => unsafe { one(fd, &end, buffer, len, 0) }.finish(|| unsafe { real::read(fd, buffer, len) }),
             // SAFETY: as above.
@@ -58,11 +58,16 @@ hook! {
                 // SAFETY: the program's promise to `recvfrom`.
                 let outcome = unsafe { one(fd, &end, buffer, len, flags) };
                 if matches!(outcome, io::Outcome::Bytes(_)) && !from.is_null() {
-                    if fromlen.is_null() {
-                        return real::fail(libc::EFAULT);
+                    // SAFETY: as above.
+                    match unsafe { user::load(fromlen) }.map(socklen_t::cast_signed) {
+                        Ok(..0) => return real::fail(libc::EINVAL),
+                        Ok(_) => {}
+                        Err(errno) => return real::fail(errno),
                     }
                     // SAFETY: as above.
-                    unsafe { *fromlen = 0 };
+                    if let Err(errno) = unsafe { user::store(fromlen, &0) } {
+                        return real::fail(errno);
+                    }
                 }
                 // SAFETY: as above.
                 outcome.finish(|| unsafe { real::recvfrom(fd, buffer, len, flags, from, fromlen) })
@@ -98,10 +103,12 @@ hook! {
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's promise to `preadv2`.
         let kernel = || unsafe { real::preadv2(fd, iov, count, offset, flags) };
-        let Some((end, flags)) = table::stream(fd).zip(super::flags_at(offset, flags)) else { return kernel() };
+        let Some(end) = table::stream(fd).filter(|_| offset == -1) else { return kernel() };
         // SAFETY: as above.
-        match unsafe { slices_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
-            Ok(mut buffers) => io::receive(fd, &end, &mut buffers, flags).finish(kernel),
+        let buffers = unsafe { slices_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) };
+        let bytes = |buffers: &[IoSliceMut<'_>]| buffers.iter().map(|buffer| buffer.len()).sum();
+        match buffers.and_then(|buffers| super::flags_of(flags, bytes(&buffers)).map(|flags| (buffers, flags))) {
+            Ok((mut buffers, flags)) => io::receive(fd, &end, &mut buffers, flags).finish(kernel),
             Err(errno) => real::fail(errno),
         }
     }
@@ -115,13 +122,9 @@ hook! {
     /// `recvmsg(2)`; TCP tells no address and, without options that a stream does not have, no ancillary data.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         match table::stream(fd) {
-            Some(end) if flags & KERNEL_ONLY == 0 => {
+            Some(end) => {
                 // SAFETY: the program's promise to `recvmsg`.
                 unsafe { message_in(fd, &end, message, flags) }
-            }
-            Some(_) => {
-                // SAFETY: as above.
-                unsafe { real::recvmsg(fd, message, flags) }
             }
             None => {
                 // SAFETY: as above.
@@ -137,30 +140,36 @@ hook! {
 
     /// `recvmmsg(2)`.
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
-        let Some(end) = table::stream(fd) else {
+        let Some(end) = table::stream(fd).filter(|_| flags & KERNEL_ONLY == 0) else {
             // SAFETY: the program's promise to `recvmmsg`.
             return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
         };
-        // SAFETY: as above.
-        if messages.is_null() && count > 0 {
-            return real::fail(libc::EFAULT);
-        }
-        // SAFETY: as above.
-        let timeout = unsafe { timeout.as_mut() };
-        let deadline = match timeout.as_deref().map(duration) {
-            Some(None) => return real::fail(libc::EINVAL),
-            limit => limit.flatten().map(|time| Instant::now() + time),
+        // SAFETY: any bytes are a time.
+        let limit = if timeout.is_null() { Ok(None) } else { unsafe { user::load(timeout) }.map(Some) };
+        let deadline = match limit.map(|limit| limit.as_ref().map(duration)) {
+            Err(errno) => return real::fail(errno),
+            Ok(Some(None)) => return real::fail(libc::EINVAL),
+            Ok(limit) => limit.flatten().map(|time| Instant::now() + time),
         };
+        // Unlike other receives it tells of an error before there is a message to receive.
+        if flags & libc::MSG_ERRQUEUE == 0 {
+            if count == 0 || end.gone() || end.shared().status.read_shut.load(Relaxed) != 0 {
+                crate::quiet::look_at_kernel(fd, &end);
+            }
+            if let Some(errno) = io::pending_error(&end) {
+                return real::fail(errno);
+            }
+        }
         let outcome = each_message(messages, count.min(1024), flags, deadline, |message, flags| {
             // SAFETY: the program's promise to `recvmmsg`.
             unsafe { message_in(fd, &end, message, flags) }
         });
         if outcome > 0
-            && let Some((timeout, deadline)) = timeout.zip(deadline)
+            && let Some(deadline) = deadline
         {
-            let left = deadline.saturating_duration_since(Instant::now());
-            timeout.tv_sec = libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX);
-            timeout.tv_nsec = left.subsec_nanos().into();
+            let left = crate::poll::timespec_of(deadline.saturating_duration_since(Instant::now()));
+            // SAFETY: the program's time.
+            return unsafe { user::store(timeout, &left) }.map_or_else(real::fail, |()| outcome);
         }
         outcome
     }
@@ -176,13 +185,15 @@ fn each_message(
 ) -> c_int {
     let number = |count: c_uint| c_int::try_from(count).unwrap_or(c_int::MAX);
     for done in 0..count {
-        // SAFETY: in range of the program's array.
-        let entry = unsafe { &mut *messages.add(done as usize) };
-        let received = receive(&raw mut entry.msg_hdr, flags & !libc::MSG_WAITFORONE);
-        let Ok(received) = c_uint::try_from(received) else {
+        let entry = messages.wrapping_add(done as usize);
+        let received = receive(entry.cast(), flags & !libc::MSG_WAITFORONE);
+        let told = c_uint::try_from(received).map(|received| super::tell_length(entry, received));
+        if !matches!(told, Ok(Ok(()))) {
+            if let Ok(Err(errno)) = told {
+                real::set_errno(errno);
+            }
             return if done > 0 { number(done) } else { -1 };
-        };
-        entry.msg_len = received;
+        }
         if flags & libc::MSG_WAITFORONE != 0 {
             flags |= libc::MSG_DONTWAIT;
         }
@@ -193,11 +204,18 @@ fn each_message(
     number(count)
 }
 unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) -> ssize_t {
-    if message.is_null() {
-        return real::fail(libc::EFAULT);
+    if flags & KERNEL_ONLY != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { real::recvmsg(fd, message, flags) };
     }
-    // SAFETY: the caller's promise.
-    let header = unsafe { &mut *message };
+    // SAFETY: any bytes are a header.
+    let mut header = match unsafe { user::load(message) } {
+        Ok(header) => header,
+        Err(errno) => return real::fail(errno),
+    };
+    if !ancillary::takes_head(&header, flags) {
+        return real::fail(libc::EINVAL);
+    }
     if header.msg_iovlen > super::IOV_MAX {
         return real::fail(libc::EMSGSIZE);
     }
@@ -219,37 +237,56 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
         io::Outcome::Kernel => unsafe { real::recvmsg(fd, message, flags) },
         // As the kernel has it, nothing is told of a call that failed.
         io::Outcome::Bytes(_) => {
-            if !header.msg_name.is_null() {
-                header.msg_namelen = 0;
+            // SAFETY: as above.
+            unsafe { ancillary::tell(fd, end, &mut header, flags) };
+            // SAFETY: the program's header.
+            match unsafe { tell(message, &header) } {
+                Ok(()) => outcome.finish(|| -1),
+                Err(errno) => real::fail(errno),
             }
-            header.msg_controllen = 0;
-            header.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
-            outcome.finish(|| -1)
         }
         io::Outcome::Errno(_) => outcome.finish(|| -1),
     }
 }
 
+/// Stores what the kernel stores in a message's header, and nothing else of it.
+///
+/// # Safety
+/// If it is there it is the program's.
+unsafe fn tell(message: *mut msghdr, header: &msghdr) -> Result<(), c_int> {
+    use core::mem::offset_of;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let place = |at| message.wrapping_byte_add(at);
+        if !header.msg_name.is_null() {
+            user::store(place(offset_of!(msghdr, msg_namelen)).cast(), &header.msg_namelen)?;
+        }
+        user::store(place(offset_of!(msghdr, msg_flags)).cast(), &header.msg_flags)?;
+        user::store(place(offset_of!(msghdr, msg_controllen)).cast(), &header.msg_controllen)
+    }
+}
+
 unsafe fn one(fd: c_int, end: &Held, buffer: *mut c_void, len: size_t, flags: c_int) -> io::Outcome {
+    if !super::can_be_ours(buffer, len.min(super::LONGEST)) {
+        return io::Outcome::Errno(libc::EFAULT);
+    }
     if len == 0 {
         return nothing(fd, end, flags);
     }
     if flags & libc::MSG_TRUNC != 0 {
         return discard(fd, end, len, flags & !libc::MSG_TRUNC);
     }
-    if buffer.is_null() {
-        return io::Outcome::Errno(libc::EFAULT);
-    }
-    // SAFETY: the caller's promise; the kernel's limit keeps the length below `isize::MAX`.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(buffer.cast(), len.min(0x7fff_f000)) };
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { super::bytes_mut(buffer, len) };
     io::receive(fd, end, &mut [IoSliceMut::new(bytes)], flags)
 }
 
-/// `recv` of no bytes waits for some all the same, unlike `read`.
+/// `recv` of no bytes waits for some all the same, unlike `read`; but whatever ends the wait, it has got what it asked for.
 fn nothing(fd: c_int, end: &Held, flags: c_int) -> io::Outcome {
     let flags = flags & !(libc::MSG_WAITALL | libc::MSG_TRUNC) | libc::MSG_PEEK;
     match io::receive(fd, end, &mut [IoSliceMut::new(&mut [0])], flags) {
-        io::Outcome::Bytes(_) => io::Outcome::Bytes(0),
+        io::Outcome::Bytes(_) | io::Outcome::Errno(libc::EINTR) => io::Outcome::Bytes(0),
+        io::Outcome::Errno(libc::EAGAIN) if !io::must_not_wait(end, flags) => io::Outcome::Bytes(0),
         other => other,
     }
 }

@@ -10,7 +10,7 @@ use crate::thread;
 use crate::wait::{self, For};
 use crate::{io, real};
 use core::ffi::{c_int, c_short, c_uint};
-use libc::{POLLIN, POLLOUT, SPLICE_F_NONBLOCK, size_t, ssize_t};
+use libc::{POLLERR, POLLIN, POLLOUT, SPLICE_F_NONBLOCK, size_t, ssize_t};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::pipe::PipeFlags;
 use std::io::{IoSlice, IoSliceMut};
@@ -35,15 +35,16 @@ hook! {
     }
 }
 
-fn is_pipe(fd: c_int) -> bool {
+/// Whether it is a pipe, or a FIFO.
+pub fn is_pipe(fd: c_int) -> bool {
     // SAFETY: all-zero bytes are a valid record, which the kernel fills.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: a record of ours.
     unsafe { libc::fstat(fd, &raw mut status) == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO }
 }
 
-/// Waits until the pipe is ready, unless the call or the pipe must not wait.
-fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<(), c_int> {
+/// Waits until the pipe is ready, unless the call or the pipe must not wait; what it is ready for.
+fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<c_short, c_int> {
     // SAFETY: F_GETFL takes no argument.
     let status = unsafe { real::fcntl(pipe, libc::F_GETFL, core::ptr::null_mut()) };
     let wrong_end = if events == POLLIN { libc::O_WRONLY } else { libc::O_RDONLY };
@@ -56,7 +57,7 @@ fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<(), c_int> 
         // SAFETY: one pollfd.
         match unsafe { real::poll(&raw mut polled, 1, if nonblocking { 0 } else { -1 }) } {
             0 => return Err(libc::EAGAIN),
-            1.. => return Ok(()),
+            1.. => return Ok(polled.revents),
             _ if real::errno() == libc::EINTR => wait::interrupted(false)?,
             _ => return Err(real::errno()),
         }
@@ -65,8 +66,15 @@ fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<(), c_int> 
 
 /// From a pipe: never reads more than the stream surely takes, unless it may wait.
 fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
-    if let Err(errno) = await_pipe(pipe, POLLIN, flags) {
-        return io::Outcome::Errno(errno);
+    match await_pipe(pipe, POLLIN, flags) {
+        Err(errno) => return io::Outcome::Errno(errno),
+        Ok(events) if events & POLLIN == 0 => return io::Outcome::Bytes(0),
+        Ok(_) => {}
+    }
+    // What the stream refuses stays in the pipe.
+    let refused = io::send(out, end, &[IoSlice::new(&[])], 0);
+    if !matches!(refused, io::Outcome::Bytes(_)) {
+        return refused;
     }
     let nonblocking = end.shared().status.nonblock.load(core::sync::atomic::Ordering::Relaxed) != 0;
     let limit = if nonblocking { end.room(thread::tid()) } else { CHUNK };
@@ -105,12 +113,15 @@ fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
 }
 
 /// Into a pipe: takes from the stream only what the pipe took.
-fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
-    if let Err(errno) = await_pipe(pipe, POLLOUT, flags) {
-        return io::Outcome::Errno(errno);
+pub fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
+    match await_pipe(pipe, POLLOUT, flags) {
+        Err(errno) => return io::Outcome::Errno(errno),
+        // Nobody reads from it.
+        Ok(events) if events & POLLERR != 0 => return io::broken_pipe(0),
+        Ok(_) => {}
     }
     let mut chunk = vec![0u8; len.min(CHUNK)];
-    let peeked = match io::receive(input, end, &mut [IoSliceMut::new(&mut chunk)], libc::MSG_PEEK) {
+    let peeked = match io::receive_least(input, end, &mut [IoSliceMut::new(&mut chunk)], libc::MSG_PEEK, 1) {
         io::Outcome::Bytes(0) => return io::Outcome::Bytes(0),
         io::Outcome::Bytes(peeked) => peeked,
         other => return other,

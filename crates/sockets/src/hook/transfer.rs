@@ -1,26 +1,35 @@
 //! Bytes that move from a file without a `read` or `write` of the program's (`sendfile`), and descriptors that go to other
 //! programs.
 
-use super::hook;
+use super::{hook, splice};
 use crate::table::{self, Held, Kind};
-use crate::{attach, end_of_life, io, real};
+use crate::{attach, end_of_life, io, real, user};
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::IoSlice;
 
+/// Longest control buffer that is looked at, bytes: what the kernel allows is less.
+const CONTROL_MAX: usize = 1 << 20;
 /// Bytes moved at a time.
 const CHUNK: usize = 128 * 1024;
 
 hook! {
-    /// `sendfile(2)`.
+    /// `sendfile(2)`; out of a stream it can only go into a pipe.
     fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
         match table::stream(out) {
             // SAFETY: the program's promise to `sendfile`.
             Some(end) => unsafe { file_out(out, &end, input, offset, count) }
                 // SAFETY: as above.
                 .finish(|| unsafe { real::sendfile(out, input, offset, count) }),
-            // SAFETY: as above.
-            None => unsafe { real::sendfile(out, input, offset, count) },
+            None => match table::stream(input) {
+                Some(end) if offset.is_null() && count > 0 && splice::is_pipe(out) => {
+                    splice::pipe_in(input, &end, out, count, 0)
+                        // SAFETY: as above.
+                        .finish(|| unsafe { real::sendfile(out, input, offset, count) })
+                }
+                // SAFETY: as above.
+                _ => unsafe { real::sendfile(out, input, offset, count) },
+            }
         }
     }
 
@@ -59,25 +68,41 @@ pub unsafe fn descriptors_arrived(message: *const msghdr) {
     });
 }
 
-/// Descriptors are about to leave with a message: each stream among them has one more holder, on its way.
-///
-/// # Safety
-/// `message` is a message in the form of `sendmsg`.
-pub unsafe fn descriptors_leave(message: *const msghdr) {
-    // SAFETY: the caller's promise.
-    unsafe { passed(message) }.filter_map(table::stream).for_each(|end| end_of_life::referred(&end));
+/// Descriptors are about to leave with a message: each stream among them has one more holder, on its way. Of what is not there
+/// the kernel takes nothing.
+pub fn descriptors_leave(message: *const msghdr) {
+    // SAFETY: any bytes are a header.
+    let Ok(mut header) = (unsafe { user::load(message) }) else { return };
+    if header.msg_control.is_null() || header.msg_controllen > CONTROL_MAX {
+        return;
+    }
+    let mut control = vec![0_u64; header.msg_controllen.div_ceil(size_of::<u64>())];
+    // SAFETY: any bytes will do.
+    if unsafe { user::load_over(header.msg_control.cast(), &mut control) }.is_err() {
+        return;
+    }
+    header.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: our own copy.
+    unsafe { passed(&raw const header) }
+        .filter_map(table::stream)
+        .for_each(|end| end_of_life::referred(&end));
 }
 
 /// The descriptors in a message's `SCM_RIGHTS`.
+///
+/// # Safety
+/// `message` is a message whose control buffer is there.
 unsafe fn passed(message: *const msghdr) -> impl Iterator<Item = c_int> {
     let mut fds = Vec::new();
     // SAFETY: the caller's promise; the macros stay inside the control buffer.
     unsafe {
-        let mut header = if message.is_null() { core::ptr::null() } else { libc::CMSG_FIRSTHDR(message) };
+        let end = (*message).msg_control.addr().saturating_add((*message).msg_controllen);
+        let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
             if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let len = (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 let data = libc::CMSG_DATA(header).cast::<c_int>();
+                let said = (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let len = said.min(end.saturating_sub(data.addr()));
                 fds.extend((0..len / size_of::<c_int>()).map(|index| data.add(index).read_unaligned()));
             }
             header = libc::CMSG_NXTHDR(message, header);
@@ -86,11 +111,12 @@ unsafe fn passed(message: *const msghdr) -> impl Iterator<Item = c_int> {
     fds.into_iter()
 }
 
-/// Whether it is open, and not for writing only.
-fn is_readable(fd: c_int) -> bool {
-    // SAFETY: F_GETFL takes no argument.
-    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) };
-    flags >= 0 && flags & libc::O_ACCMODE != libc::O_WRONLY
+/// What the kernel refuses of a `sendfile`: it moves nothing, since it is asked for no bytes, or for more than there can be.
+unsafe fn refusal(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> Option<io::Outcome> {
+    let count = if count > isize::MAX.unsigned_abs() { count } else { 0 };
+    // SAFETY: the program's promise to `sendfile`.
+    let outcome = unsafe { real::sendfile(out, input, offset, count) };
+    (outcome < 0).then(|| io::Outcome::Errno(real::errno()))
 }
 
 unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, count: size_t) -> io::Outcome {
@@ -98,15 +124,20 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
         // SAFETY: plain numbers.
         unsafe { libc::lseek(input, 0, libc::SEEK_CUR) }
     } else {
-        // SAFETY: the program's pointer.
-        unsafe { *offset }
+        // SAFETY: any bytes are an offset.
+        match unsafe { user::load(offset) } {
+            Ok(offset) => offset,
+            Err(errno) => return io::Outcome::Errno(errno),
+        }
     };
     if count == 0 || count > isize::MAX.unsigned_abs() || start < 0 {
-        return match is_readable(input) {
-            true if count == 0 && start >= 0 => io::Outcome::Bytes(0),
-            true => io::Outcome::Errno(libc::EINVAL),
-            false => io::Outcome::Errno(libc::EBADF),
-        };
+        // SAFETY: the program's promise to `sendfile`.
+        let refused = unsafe { refusal(out, input, offset, count) };
+        return refused.unwrap_or(if count == 0 {
+            io::Outcome::Bytes(0)
+        } else {
+            io::Outcome::Errno(libc::EINVAL)
+        });
     }
     let (mut chunk, mut done, mut failed) = (vec![0u8; count.min(CHUNK)], 0usize, None);
     while done < count {
@@ -115,9 +146,13 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
         // SAFETY: our own buffer.
         let got = unsafe { libc::pread(input, chunk.as_mut_ptr().cast(), want, at) };
         let Ok(got) = usize::try_from(got) else {
-            // The kernel takes nothing from a folder this way, and says no more of it.
-            let errno = if real::errno() == libc::EISDIR { libc::EINVAL } else { real::errno() };
-            failed = Some(io::Outcome::Errno(errno));
+            // The kernel takes nothing from a folder or what has no places this way, and says no more of it.
+            let errno = match real::errno() {
+                libc::EISDIR | libc::ESPIPE => libc::EINVAL,
+                errno => errno,
+            };
+            // SAFETY: the program's promise to `sendfile`.
+            failed = unsafe { refusal(out, input, offset, count) }.or(Some(io::Outcome::Errno(errno)));
             break;
         };
         if got == 0 {
@@ -145,9 +180,11 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
     if offset.is_null() {
         // SAFETY: plain numbers.
         unsafe { libc::lseek(input, after, libc::SEEK_SET) };
-    } else {
-        // SAFETY: the program's pointer.
-        unsafe { *offset = after };
+    } else if let Err(errno) = {
+        // SAFETY: the program's offset.
+        unsafe { user::store(offset, &after) }
+    } {
+        return io::Outcome::Errno(errno);
     }
     io::Outcome::Bytes(done)
 }

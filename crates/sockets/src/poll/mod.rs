@@ -12,8 +12,9 @@ mod round;
 
 use crate::hook::hook;
 use crate::table::{self, Kind};
-use crate::{epoll, real};
+use crate::{epoll, own_calls, real, user};
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use round::{EXTRA, Round};
 use std::time::{Duration, Instant};
@@ -47,23 +48,17 @@ hook! {
     /// `poll(2)`.
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
         // SAFETY: the program's promise to `poll`.
-        match unsafe { ours(fds, count) } {
-            Some(fds) => answer(run(fds, Limit::of_ms(timeout), core::ptr::null())),
-            // SAFETY: as above.
-            None => unsafe { real::poll(fds, count, timeout) },
-        }
+        let kernel = || unsafe { real::poll(fds, count, timeout) };
+        ours(fds, count, |asked| Some(run(asked, Limit::of_ms(timeout), core::ptr::null()))).unwrap_or_else(kernel)
     }
 
     /// `ppoll(2)`.
     fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: the program's promise to `ppoll`.
-        let limit = Limit::of_timespec(unsafe { timeout.as_ref() });
-        // SAFETY: as above.
-        match (unsafe { ours(fds, count) }, limit) {
-            (Some(fds), Some(limit)) => answer(run(fds, limit, mask)),
-            // SAFETY: as above.
-            _ => unsafe { real::ppoll(fds, count, timeout, mask) },
-        }
+        let kernel = || unsafe { real::ppoll(fds, count, timeout, mask) };
+        // SAFETY: the C library has read the time.
+        let limit = || Limit::of_timespec(unsafe { timeout.as_ref() });
+        ours(fds, count, |asked| limit().map(|limit| run(asked, limit, mask))).unwrap_or_else(kernel)
     }
 
     /// `poll` as `_FORTIFY_SOURCE` has it.
@@ -87,6 +82,10 @@ pub fn is_ours(fd: c_int) -> bool {
     match table::look(fd).map(|entry| entry.kind) {
         Some(Kind::Stream | Kind::Unknown) => true,
         Some(Kind::Epoll) => epoll::is_shadowed(fd),
+        Some(Kind::Shy) => {
+            own_calls::waited_for(fd);
+            false
+        }
         _ => false,
     }
 }
@@ -152,25 +151,44 @@ impl Limit {
     }
 }
 
-/// The program's array, if the kernel alone cannot answer for it.
-///
-/// # Safety
-/// `fds` must be valid for `count` entries, or null.
-unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    let count = usize::try_from(count).ok().filter(|&count| count <= table::MAX_FDS)?;
-    if fds.is_null() || count == 0 {
+/// Does `wait` with a copy of the program's array, and tells the program what it found, if the kernel alone cannot answer for
+/// it; `None`: it can, or `wait` says that the kernel is to.
+fn ours(
+    fds: *mut pollfd,
+    count: nfds_t,
+    wait: impl FnOnce(&mut [pollfd]) -> Option<Result<usize, c_int>>,
+) -> Option<c_int> {
+    let count = usize::try_from(count).ok().filter(|&count| (1..=table::MAX_FDS).contains(&count))?;
+    if !table::met_any() {
         return None;
     }
-    // SAFETY: the caller's promise.
-    let fds = unsafe { core::slice::from_raw_parts_mut(fds, count) };
-    fds.iter().any(|asked| is_ours(asked.fd)).then_some(fds)
-}
-
-fn answer(outcome: Result<usize, c_int>) -> c_int {
-    match outcome {
+    let (mut few, mut many) = ([const { MaybeUninit::<pollfd>::uninit() }; FEW], Vec::new());
+    let asked = if count <= FEW {
+        &mut few[..count]
+    } else {
+        many.resize(count, MaybeUninit::uninit());
+        &mut many[..]
+    };
+    // SAFETY: any bytes are a `pollfd`.
+    let asked = unsafe { user::load_all(fds, asked) }.ok()?;
+    if !asked.iter().any(|asked| is_ours(asked.fd)) {
+        return None;
+    }
+    let outcome = wait(asked)?.and_then(|found| tell(fds, asked).map(|()| found));
+    Some(match outcome {
         Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
         Err(errno) => real::fail(errno),
-    }
+    })
+}
+
+/// Stores what was found in the program's array.
+fn tell(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
+    const REVENTS: usize = core::mem::offset_of!(pollfd, revents);
+    found.iter().enumerate().try_for_each(|(at, found)| {
+        let place = fds.wrapping_add(at).wrapping_byte_add(REVENTS).cast();
+        // SAFETY: the program's array.
+        unsafe { user::store(place, &found.revents) }
+    })
 }
 
 /// An array that is shorter than its count: the program is broken, and ends as the C library would end it.

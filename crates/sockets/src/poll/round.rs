@@ -4,7 +4,7 @@ use super::{BLIND, KERNEL_EVERY, Limit, timespec_of};
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};
-use crate::{epoll, process, real, thread, wait};
+use crate::{epoll, process, quiet, real, thread, wait};
 use core::cell::Cell;
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
@@ -115,6 +115,8 @@ impl<'a> Round<'a> {
         for watch in few.iter_mut().map_while(Option::as_mut).chain(many) {
             let asked = &fds[watch.at];
             let (events, rings) = share(asked.fd, &watch.held, asked.events);
+            // Another thread may have closed it since the call began.
+            kernel[watch.at].fd = watch.held.fd(asked.fd).unwrap_or(asked.fd);
             kernel[watch.at].events = events;
             watch.rings = rings;
         }
@@ -144,9 +146,18 @@ impl<'a> Round<'a> {
             };
             let said = self.kernel[watch.at].revents & (!watch.rings | ALWAYS);
             let asked = self.fds[watch.at].events | ALWAYS;
-            self.fds[watch.at].revents = said & asked | self.ring_bits(watch);
+            let ready = said & asked | self.ring_bits(watch);
+            let closed = said & POLLNVAL != 0 || self.kernel[watch.at].fd != self.fds[watch.at].fd;
+            self.fds[watch.at].revents = if closed { self.closed(watch, ready) } else { ready };
         }
         self.fds.iter().filter(|asked| asked.revents != 0).count()
+    }
+
+    /// Another thread has closed a descriptor since the call began. As in the kernel that ends no wait, but when it is over it is told.
+    #[cold]
+    fn closed(&self, watch: &Watch, ready: c_short) -> c_short {
+        let stands = watch.held.fd(self.fds[watch.at].fd).is_some();
+        if stands && ready & !POLLNVAL == 0 { 0 } else { POLLNVAL }
     }
 
     /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of quiet sockets.
@@ -169,11 +180,11 @@ impl<'a> Round<'a> {
             process::lost(daemon);
         }
         for watch in self.watches() {
-            let asked = &self.fds[watch.at];
+            let fd = self.kernel[watch.at].fd;
             let news = self.kernel[watch.at].revents;
             if news & (POLLIN | ALWAYS | POLLRDHUP) != 0 && watch.rings != 0 {
                 let news = PollFlags::from_bits_retain(news.cast_unsigned());
-                wait::quiet_news(asked.fd, &watch.held, news);
+                quiet::news(fd, &watch.held, news);
             }
         }
         Ok(())

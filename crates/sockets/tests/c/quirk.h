@@ -138,6 +138,23 @@ static inline short ready(int fd, short events)
     return poller.revents;
 }
 
+/* Waits until a thread of this process, which stores its number in `tid`, has slept for some milliseconds. */
+static inline void await_sleep(const volatile pid_t *tid)
+{
+    char path[64], text[256];
+    while (*tid == 0)
+        usleep(1000);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)*tid);
+    for (int asleep = 0; asleep < 3; usleep(2000)) {
+        int fd = open(path, O_RDONLY);
+        ssize_t got = read(fd, text, sizeof text - 1);
+        CHECK(got > 0 && close(fd) == 0);
+        text[got] = 0;
+        const char *name_end = strrchr(text, ')');
+        asleep = name_end != NULL && name_end[2] == 'S' ? asleep + 1 : 0;
+    }
+}
+
 /* An empty file without a name. */
 static inline int unnamed_file(void)
 {

@@ -1,0 +1,150 @@
+//! What goes with the bytes of a message: names, control data, flags that mean something else than a way to send.
+
+use crate::table::Held;
+use crate::{options, process, quiet, real, thread, user};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
+use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
+
+/// A message in the form of a 32-bit program: no system call takes it.
+const MSG_CMSG_COMPAT: c_int = c_int::MIN;
+/// Longest name, bytes.
+const NAME_MAX: socklen_t = 128;
+/// `TCP_INQ`, and its control message.
+const TCP_INQ: c_int = 36;
+
+/// Whether `TCP_INQ` is set is not known.
+const UNKNOWN: u32 = 0;
+const IS_OFF: u32 = 1;
+const IS_ON: u32 = 2;
+
+/// Whether `sendto` takes a name of that length; what it says is ignored on a connection.
+pub fn takes_name(to: *const sockaddr, len: socklen_t) -> bool {
+    to.is_null() || len <= NAME_MAX
+}
+
+/// Whether `sendmsg` and `recvmsg` take the message's name, if it has one, and the flags.
+pub fn takes_head(message: &msghdr, flags: c_int) -> bool {
+    let named = !message.msg_name.is_null();
+    flags & MSG_CMSG_COMPAT == 0 && !(named && message.msg_namelen.cast_signed() < 0)
+}
+
+/// The error number of a call that sends control data, or with `MSG_FASTOPEN`, if the kernel refuses that. It is asked by a
+/// message of the same kind without a byte.
+///
+/// # Safety
+/// `message` is one in the form of `sendmsg`.
+pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> Option<c_int> {
+    if message.msg_controllen == 0 && flags & libc::MSG_FASTOPEN == 0 {
+        return None;
+    }
+    // It would take an error that waits to be told.
+    quiet::look_at_kernel(fd, end);
+    let empty = msghdr { msg_iov: core::ptr::null_mut(), msg_iovlen: 0, ..*message };
+    let flags = flags & libc::MSG_FASTOPEN | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the caller's promise.
+    if unsafe { real::sendmsg(fd, &raw const empty, flags) } >= 0 {
+        return None;
+    }
+    // Others are of the connection: the stream tells them itself.
+    let of_arguments = [
+        libc::EINVAL,
+        libc::EFAULT,
+        libc::ENOBUFS,
+        libc::ENOMEM,
+        libc::EPERM,
+        libc::EISCONN,
+        libc::EALREADY,
+        libc::EOPNOTSUPP,
+    ];
+    Some(real::errno()).filter(|errno| of_arguments.contains(errno))
+}
+
+/// Stores what a receive into `message` tells besides the bytes: no name, and with `TCP_INQ` how many bytes are left.
+///
+/// # Safety
+/// `message` is one in the form of `recvmsg`.
+pub unsafe fn tell(fd: c_int, end: &Held, message: &mut msghdr, flags: c_int) {
+    if !message.msg_name.is_null() {
+        message.msg_namelen = 0;
+    }
+    message.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
+    message.msg_controllen = 0;
+    if wants_unread(fd, end) {
+        // SAFETY: the caller's promise.
+        let (stored, whole) = unsafe { put(message.msg_control, room, unread(end)) };
+        message.msg_controllen = stored;
+        message.msg_flags |= if whole { 0 } else { libc::MSG_CTRUNC };
+    }
+}
+
+/// The program set `TCP_INQ`.
+pub fn changed(end: &Held, name: c_int) {
+    if name == TCP_INQ {
+        end.shared().status.unread_wanted.store(UNKNOWN, Relaxed);
+    }
+}
+
+fn wants_unread(fd: c_int, end: &Held) -> bool {
+    let wanted = &end.shared().status.unread_wanted;
+    if wanted.load(Relaxed) == UNKNOWN && !process::sandboxed() {
+        let on = options::number(fd, libc::IPPROTO_TCP, TCP_INQ).is_some_and(|on| on != 0);
+        wanted.store(if on { IS_ON } else { IS_OFF }, Relaxed);
+    }
+    wanted.load(Relaxed) == IS_ON
+}
+
+/// Bytes that are left. The end of file, once it is there, counts as one, and is never read.
+fn unread(end: &Held) -> c_int {
+    let left = c_int::try_from(end.unread(thread::tid()).unwrap_or(0)).unwrap_or(c_int::MAX);
+    left.saturating_add((end.has_end() || end.has_fin()).into())
+}
+
+/// Puts the one control message that a stream tells into a program's `room` bytes: how many of them are used, and whether
+/// the message is there as a whole.
+///
+/// # Safety
+/// If it is there, `control` must be the program's for `room` bytes.
+unsafe fn put(control: *mut c_void, room: usize, unread: c_int) -> (usize, bool) {
+    if room < size_of::<cmsghdr>() {
+        return (0, false);
+    }
+    let data = unread.to_ne_bytes();
+    let len = u32::try_from(data.len()).unwrap_or(0);
+    // SAFETY: plain arithmetic.
+    let (whole, space) = unsafe { (libc::CMSG_LEN(len) as usize, libc::CMSG_SPACE(len) as usize) };
+    // SAFETY: all-zero bytes are a valid head.
+    let mut head: cmsghdr = unsafe { core::mem::zeroed() };
+    head.cmsg_len = whole.min(room) as _;
+    head.cmsg_level = libc::IPPROTO_TCP;
+    head.cmsg_type = TCP_INQ;
+    let copied = whole.min(room) - size_of::<cmsghdr>();
+    let place = control.wrapping_byte_add(size_of::<cmsghdr>()).cast::<u8>();
+    // SAFETY: no more than there is room for.
+    let stored = unsafe {
+        user::store(control.cast::<cmsghdr>(), &head).and_then(|()| user::store_all(place, &data[..copied]))
+    };
+    if stored.is_err() {
+        // As the kernel has it: it is not told.
+        return (0, true);
+    }
+    (space.min(room), room >= whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_is_stored_beyond_the_room() {
+        for room in 0..40 {
+            let mut bytes = [0xee_u8; 48];
+            // SAFETY: more than that.
+            let (used, whole) = unsafe { put(bytes.as_mut_ptr().cast(), room, 7) };
+            assert!(used <= room && bytes[room..].iter().all(|&byte| byte == 0xee), "{room}");
+            assert_eq!(whole, room >= 20, "{room}");
+            assert_eq!(used == 0, room < 16, "{room}");
+        }
+    }
+}

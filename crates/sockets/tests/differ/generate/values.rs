@@ -1,0 +1,150 @@
+//! Values that arguments are drawn from.
+
+use libc::*;
+
+/// Options of sockets that programs use, by level and name.
+pub const OPTIONS: &[(c_int, c_int)] = &[
+    (SOL_SOCKET, SO_ERROR),
+    (SOL_SOCKET, SO_ERROR),
+    (SOL_SOCKET, SO_TYPE),
+    (SOL_SOCKET, SO_DOMAIN),
+    (SOL_SOCKET, SO_PROTOCOL),
+    (SOL_SOCKET, SO_ACCEPTCONN),
+    (SOL_SOCKET, SO_REUSEADDR),
+    (SOL_SOCKET, SO_REUSEPORT),
+    (SOL_SOCKET, SO_KEEPALIVE),
+    (SOL_SOCKET, SO_BROADCAST),
+    (SOL_SOCKET, SO_OOBINLINE),
+    (SOL_SOCKET, SO_PRIORITY),
+    (SOL_SOCKET, SO_RCVLOWAT),
+    (SOL_SOCKET, SO_SNDLOWAT),
+    (SOL_SOCKET, SO_TIMESTAMP),
+    (SOL_SOCKET, SO_DONTROUTE),
+    (SOL_SOCKET, SO_MARK),
+    (SOL_SOCKET, SO_LINGER),
+    (SOL_SOCKET, SO_PASSCRED),
+    (SOL_SOCKET, SO_PEERCRED),
+    (SOL_SOCKET, SO_BUSY_POLL),
+    (SOL_SOCKET, SO_ZEROCOPY),
+    (SOL_SOCKET, SO_RCVTIMEO),
+    (SOL_SOCKET, SO_SNDTIMEO),
+    (SOL_SOCKET, SO_BINDTODEVICE),
+    (SOL_SOCKET, SO_PEEK_OFF),
+    (SOL_SOCKET, 9999),
+    (IPPROTO_TCP, TCP_NODELAY),
+    (IPPROTO_TCP, TCP_MAXSEG),
+    (IPPROTO_TCP, TCP_KEEPIDLE),
+    (IPPROTO_TCP, TCP_KEEPINTVL),
+    (IPPROTO_TCP, TCP_KEEPCNT),
+    (IPPROTO_TCP, TCP_SYNCNT),
+    (IPPROTO_TCP, TCP_LINGER2),
+    (IPPROTO_TCP, TCP_WINDOW_CLAMP),
+    (IPPROTO_TCP, TCP_INFO),
+    (IPPROTO_TCP, TCP_CONGESTION),
+    (IPPROTO_TCP, TCP_USER_TIMEOUT),
+    (IPPROTO_TCP, TCP_NOTSENT_LOWAT),
+    (IPPROTO_TCP, TCP_ULP),
+    (IPPROTO_TCP, TCP_CORK),
+    (IPPROTO_TCP, TCP_QUICKACK),
+    (IPPROTO_TCP, TCP_DEFER_ACCEPT),
+    (IPPROTO_TCP, TCP_FASTOPEN),
+    (IPPROTO_TCP, TCP_INQ),
+    (IPPROTO_TCP, 9999),
+    (IPPROTO_IP, IP_TOS),
+    (IPPROTO_IP, IP_TTL),
+    (IPPROTO_IP, IP_MTU_DISCOVER),
+    (IPPROTO_IP, IP_FREEBIND),
+    (IPPROTO_IP, IP_RECVERR),
+    (IPPROTO_IPV6, IPV6_V6ONLY),
+    (9999, 1),
+];
+
+/// Lengths of data.
+pub const LENGTHS: &[i64] = &[0, 1, 1, 2, 7, 100, 100, 128, 129, 500, 1000, 4000, 4096, 9000];
+
+/// Flags of sends that change nothing of what arrives.
+pub const SEND_FLAGS: &[c_int] =
+    &[0, 0, 0, MSG_NOSIGNAL, MSG_NOSIGNAL, MSG_DONTWAIT, MSG_DONTWAIT, MSG_EOR, MSG_CONFIRM, MSG_DONTROUTE];
+
+/// Flags of receives.
+pub const RECEIVE_FLAGS: &[c_int] = &[
+    0,
+    0,
+    0,
+    0,
+    MSG_PEEK,
+    MSG_PEEK,
+    MSG_TRUNC,
+    MSG_WAITALL,
+    MSG_PEEK | MSG_TRUNC,
+    MSG_PEEK | MSG_WAITALL,
+    MSG_WAITALL | MSG_TRUNC,
+    MSG_ERRQUEUE,
+    MSG_CMSG_CLOEXEC,
+    MSG_NOSIGNAL,
+    MSG_EOR,
+    MSG_CTRUNC,
+];
+
+/// Events of poll.
+pub const POLL_EVENTS: &[c_int] = &[
+    0,
+    POLLIN as c_int,
+    POLLIN as c_int,
+    POLLOUT as c_int,
+    (POLLIN | POLLOUT) as c_int,
+    (POLLIN | POLLOUT | POLLRDHUP | POLLPRI) as c_int,
+    POLLRDHUP as c_int,
+    POLLPRI as c_int,
+    0x7fff,
+    (POLLRDNORM | POLLWRNORM) as c_int,
+    (POLLRDBAND | POLLWRBAND) as c_int,
+];
+
+/// Events of epoll.
+pub const EPOLL_EVENTS: &[c_int] = &[
+    0,
+    EPOLLIN,
+    EPOLLIN,
+    EPOLLOUT,
+    EPOLLIN | EPOLLOUT,
+    EPOLLIN | EPOLLRDHUP,
+    EPOLLIN | EPOLLET,
+    EPOLLIN | EPOLLOUT | EPOLLET,
+    EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+    EPOLLIN | EPOLLONESHOT,
+    EPOLLIN | EPOLLOUT | EPOLLONESHOT,
+    EPOLLIN | EPOLLET | EPOLLONESHOT,
+    EPOLLIN | EPOLLEXCLUSIVE,
+    EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT,
+    EPOLLIN | EPOLLWAKEUP,
+    EPOLLPRI | EPOLLRDHUP,
+    EPOLLRDNORM | EPOLLWRNORM,
+    0x7fff,
+];
+
+/// Commands of fcntl with values for them.
+pub const COMMANDS: &[(c_int, c_int)] = &[
+    (F_GETFL, 0),
+    (F_GETFL, 0),
+    (F_SETFL, O_NONBLOCK),
+    (F_SETFL, O_NONBLOCK),
+    (F_SETFL, 0),
+    (F_SETFL, O_NONBLOCK | O_APPEND),
+    (F_GETFD, 0),
+    (F_SETFD, FD_CLOEXEC),
+    (F_SETFD, 0),
+    (F_GETOWN, 0),
+    (F_SETOWN, 0),
+    (11, 0),
+    (F_GETPIPE_SZ, 0),
+    (F_GET_SEALS, 0),
+    (9999, 0),
+    (-1, 0),
+];
+
+/// Requests of ioctl.
+pub const REQUESTS: &[c_ulong] = &[
+    FIONREAD, FIONREAD, FIONREAD, FIONBIO, FIONBIO, TIOCOUTQ, 0x894b, 0x8905, TCGETS, FIOASYNC, FIOCLEX,
+    0x9999,
+];

@@ -1,0 +1,242 @@
+//! The differences that are meant, each with its reason: what the table in `docs/compatibility.md` lists, and nothing else.
+
+use crate::compare::Case;
+use crate::script::Op;
+
+/// A difference that is meant.
+pub struct Meant {
+    /// As the table in `docs/compatibility.md` has it.
+    pub name: &'static str,
+    /// Why, as that table has it.
+    pub reason: &'static str,
+    /// What follows in the script differs with it: the rest is not compared.
+    pub ends: bool,
+    /// Whether a result that differs is this.
+    pub fits: fn(&Case<'_>) -> bool,
+}
+
+/// The list.
+pub const MEANT: &[Meant] = &[
+    Meant {
+        name: "how much fits before a send would block",
+        reason: "a stream's ring is no socket buffer: it grows to `ring_max`, or to `SO_SNDBUF` where that was set",
+        ends: true,
+        fits: |case| case.call == "flood" && case.field == "total",
+    },
+    Meant {
+        name: "`TCP_MAXSEG`, `TCP_WINDOW_CLAMP`, `TCP_QUICKACK` of a connection",
+        reason: "the quiet socket's: the kernel changes its answer with what it sent and received, which is nothing",
+        ends: false,
+        fits: |case| {
+            let names = [libc::TCP_MAXSEG, libc::TCP_WINDOW_CLAMP, libc::TCP_QUICKACK];
+            names.iter().any(|name| is_option(case, libc::IPPROTO_TCP, *name)) && case.field == "value"
+        },
+    },
+    Meant {
+        name: "`SIOCOUTQ`, `SIOCOUTQNSD`",
+        reason: "a stream tells what the far side has surely not read; the kernel what it has not acknowledged, its FIN too",
+        ends: false,
+        fits: |case| {
+            let asks = |op: &Op| {
+                op.call == "ioctl"
+                    && [i64::try_from(libc::TIOCOUTQ).unwrap_or(0), 0x894b].contains(&op.arg(1))
+            };
+            case.op().is_some_and(asks) && case.field == "value"
+        },
+    },
+    Meant {
+        name: "`SO_ZEROCOPY`, `SO_PEEK_OFF` and `TCP_ULP` of a stream",
+        reason: "refused, as by a kernel built without; programs do without",
+        ends: true,
+        fits: |case| {
+            let refused = [
+                (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+                (libc::SOL_SOCKET, libc::SO_PEEK_OFF),
+                (libc::IPPROTO_TCP, libc::TCP_ULP),
+            ];
+            refused.iter().any(|(level, name)| is_option(case, *level, *name))
+                && case.call == "setopt"
+                && case.stream_line.contains("r=-1 e=E")
+                && case.op().is_some_and(|op| op.arg(3) >= 4)
+        },
+    },
+    Meant {
+        name: "how soon the far side's end is seen",
+        reason: "the quiet connection is asked for it each 10 µs by calls that wait for several, each clock tick by receives that must not wait",
+        ends: true,
+        fits: |case| {
+            case.field == "r" && case.stream_line.contains("EAGAIN") && case.used(|op| op.call == "exit")
+        },
+    },
+    Meant {
+        name: "a file that is written to between a `sendfile` and the receive",
+        reason: "the bytes are copied at the call, where the kernel sends the file's own pages",
+        ends: true,
+        fits: |case| case.field.starts_with("data") && case.used(|op| op.call == "sendfile"),
+    },
+    Meant {
+        name: "how many edges tell of it",
+        reason: "bytes that were received before the wait are none, and the far side's end may be one of its own behind that of its last bytes",
+        ends: true,
+        fits: |case| tells_of_set(case) && case.used(|op| op.call == "epoll_ctl" && op.arg(3) & EDGE != 0),
+    },
+    Meant {
+        name: "who closes last, after a process that shared the connection ended without closing it",
+        reason: "nobody counts that one off, so the far side sees a FIN where unread bytes ask for a reset",
+        ends: true,
+        fits: |case| case.used(|op| op.call == "exit"),
+    },
+    Meant {
+        name: "`SO_TIMESTAMP`",
+        reason: "accepted and told back; nothing is told of when bytes came",
+        ends: false,
+        fits: |case| {
+            let asked = |op: &Op| op.call == "setopt" && op.arg(2) == libc::SO_TIMESTAMP.into();
+            case.used(asked) && matches!(case.field, "controllen" | "msg_flags" | "control_beyond")
+        },
+    },
+    Meant {
+        name: "the state in `TCP_INFO` after a shutdown",
+        reason: "the quiet connection's, whose FIN is acknowledged a moment later",
+        ends: false,
+        fits: |case| case.call == "getopt" && case.field == "state",
+    },
+    Meant {
+        name: "`SO_RCVLOWAT`",
+        reason: "accepted and told back; a stream is readable at the first byte",
+        ends: true,
+        fits: |case| case.used(|op| op.call == "setopt" && op.arg(2) == libc::SO_RCVLOWAT.into()),
+    },
+    Meant {
+        name: "`O_APPEND` on a socket",
+        reason: "means nothing, where the kernel refuses `sendfile` and `splice` to such a one: to ask costs each of them a call",
+        ends: true,
+        fits: |case| {
+            let appends = |op: &Op| {
+                op.call == "fcntl"
+                    && op.arg(1) == libc::F_SETFL.into()
+                    && op.arg(2) & i64::from(libc::O_APPEND) != 0
+            };
+            matches!(case.call, "sendfile" | "splice")
+                && matches!(case.kernel, "-1" | "EINVAL")
+                && case.used(appends)
+        },
+    },
+    Meant {
+        name: "an epoll set that processes share over `fork`",
+        reason: "each process has a part of the set of its own: what is told in one (edges, `ONESHOT`) is told in the other too",
+        ends: true,
+        fits: |case| {
+            let used = |call: &str| case.used(|op| op.call == call);
+            used("fork")
+                && used("epoll_ctl")
+                && matches!(case.call, "epoll_wait" | "poll" | "select" | "probe" | "epoll_ctl")
+        },
+    },
+    Meant {
+        name: "when out-of-band data is seen",
+        reason: "the direction goes back to TCP first, once what the stream holds was received",
+        ends: true,
+        fits: |case| case.used(is_out_of_band),
+    },
+];
+
+/// Differences that are being mended elsewhere: an entry goes when its mend has come.
+const MENDING: &[Meant] = &[
+    Meant {
+        name: "a `bind` after a `connect` that failed",
+        reason: "the port that was chosen for it is kept",
+        ends: true,
+        fits: |case| case.call == "bind" && case.used(|op| op.call == "connect"),
+    },
+    Meant {
+        name: "a connection that was dissolved",
+        reason: "copies of its descriptor, and epoll sets, tell of it otherwise",
+        ends: true,
+        fits: |case| case.used(|op| op.call == "connect" && op.arg(1) == 5),
+    },
+    Meant {
+        name: "`MSG_MORE`, `SPLICE_F_MORE` and `TCP_CORK`",
+        reason: "hold nothing back",
+        ends: true,
+        fits: |case| {
+            let corks = |op: &Op| {
+                op.call == "setopt"
+                    && op.arg(1) == libc::IPPROTO_TCP.into()
+                    && op.arg(2) == libc::TCP_CORK.into()
+            };
+            case.used(|op| op.call == "splice" && op.arg(3) & 4 != 0 || corks(op))
+        },
+    },
+    Meant {
+        name: "broken control data",
+        reason: "it is not looked at",
+        ends: true,
+        fits: |case| case.op().is_some_and(|op| op.call == "sendmsg" && op.arg(5) > 0),
+    },
+    Meant {
+        name: "the order of epoll",
+        reason: "ready descriptors come in another order",
+        ends: true,
+        fits: |case| case.call == "epoll_wait" && case.field == "ev",
+    },
+];
+
+/// The entry that a result which differs falls under.
+pub fn find(case: &Case<'_>) -> Option<&'static Meant> {
+    MEANT.iter().chain(MENDING).find(|entry| (entry.fits)(case))
+}
+
+const EDGE: i64 = 1 << 31;
+
+/// What differs is whether an epoll set is ready, or how.
+fn tells_of_set(case: &Case<'_>) -> bool {
+    let is_set = |slot: i64| case.used(|op| op.call == "epoll_create" && op.arg(0) == slot);
+    match case.call {
+        "epoll_wait" => true,
+        "probe" => case.field.parse().is_ok_and(is_set),
+        "poll" => case.op().is_some_and(|op| op.args.iter().skip(2).step_by(2).any(|slot| is_set(*slot))),
+        "select" => case.op().is_some_and(|op| op.args.iter().skip(3).step_by(2).any(|slot| is_set(*slot))),
+        _ => false,
+    }
+}
+
+/// The call reads or sets this option.
+fn is_option(case: &Case<'_>, level: i32, name: i32) -> bool {
+    case.op().is_some_and(|op| {
+        matches!(op.call.as_str(), "getopt" | "setopt")
+            && op.arg(1) == level.into()
+            && op.arg(2) == name.into()
+    })
+}
+
+/// The call sends or receives out-of-band data.
+fn is_out_of_band(op: &Op) -> bool {
+    let flags = match op.call.as_str() {
+        "send" | "sendto" | "recv" | "recvfrom" => op.arg(2),
+        "sendmsg" | "recvmsg" | "sendmmsg" | "recvmmsg" => op.arg(3),
+        _ => 0,
+    };
+    flags & i64::from(libc::MSG_OOB) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of the table under this heading of `docs/compatibility.md`.
+    fn rows() -> Vec<(String, String)> {
+        let text = include_str!("../../../../docs/compatibility.md");
+        let table = text.split("\n## ").find(|part| part.starts_with("Differences that are meant")).unwrap();
+        let lines = table.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let cells = lines.filter_map(|line| line.split_once(" | "));
+        cells.skip(1).map(|(name, reason)| (name.to_owned(), reason.to_owned())).collect()
+    }
+
+    #[test]
+    fn the_list_is_the_table_in_the_docs() {
+        let list: Vec<_> =
+            MEANT.iter().map(|entry| (entry.name.to_owned(), entry.reason.to_owned())).collect();
+        assert_eq!(rows(), list);
+    }
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask differ`: the differential tester of socket calls, for as long as is wanted.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::path::Path;
+use std::process::Command;
+
+/// Hunts for a minute, or as `--minutes N`, `--seconds N` and `--seed N` say.
+pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut test = Command::new(cargo);
+    test.current_dir(root).env("CROSSLANE_SECONDS", "60");
+    for pair in words.chunks(2) {
+        let [name, value] = pair else { bail!("{} of what?", pair[0]) };
+        let number: u64 = value.parse().with_context(|| format!("{name} {value}"))?;
+        match name.as_str() {
+            "--minutes" => test.env("CROSSLANE_SECONDS", (number * 60).to_string()),
+            "--seconds" => test.env("CROSSLANE_SECONDS", value),
+            "--seed" => test.env("CROSSLANE_SEED", value),
+            _ => bail!("no option {name}: differ [--minutes N | --seconds N] [--seed N]"),
+        };
+    }
+    test.args(["test", "--locked", "-p", "crosslane-sockets", "--test", "differ", "--", "--nocapture"]);
+    let status = test.arg("streams_are_like_the_kernels_tcp").status().context("cargo")?;
+    ensure!(status.success(), "streams differ from the kernel's TCP ({status})");
+    Ok(())
+}
