@@ -223,13 +223,26 @@ impl Output {
     /// # Errors
     /// A file cannot be written.
     pub fn deliver(&self, report: &Report, form: fn(&Report) -> String) -> Result<()> {
+        self.deliver_in(report, form, export::markdown)
+    }
+
+    /// As [`Self::deliver`], with a form of its own for Markdown.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn deliver_in(
+        &self,
+        report: &Report,
+        form: fn(&Report) -> String,
+        markdown: fn(&Report) -> String,
+    ) -> Result<()> {
         let json = export::json(report)?;
         if let Some(path) = &self.out {
             std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if let Some(path) = &self.markdown {
-            let text = export::markdown(report);
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(path, markdown(report))
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
             println!("{json}")

@@ -4,6 +4,7 @@ use crate::figure::{Figure, Sample};
 use crate::place::Place;
 use crate::program::process::{Server, find};
 use crate::program::{CROSSLANE, Effort, Metric, Program};
+use crate::steal::steady;
 use anyhow::Result;
 use indicatif::ProgressBar;
 
@@ -71,8 +72,17 @@ pub fn steps(places: usize, setting: &Setting) -> u64 {
     (places * setting.runs) as u64
 }
 
+/// What runs gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Runs {
+    /// Runs of each metric.
+    pub columns: Vec<Vec<f64>>,
+    /// Most that was stolen in a run that counts, percent.
+    pub steal: f64,
+}
+
 /// Runs of each metric, or why there is none.
-pub type Outcome = Result<Vec<Vec<f64>>, String>;
+pub type Outcome = Result<Runs, String>;
 
 /// One program at one place.
 struct Trial<'a> {
@@ -89,7 +99,8 @@ impl<'a> Trial<'a> {
         let started = place.port().and_then(|port| Ok((program.serve(place, port)?, port)));
         match started {
             Ok((server, port)) => {
-                let outcome = Ok(vec![Vec::new(); program.metrics().len()]);
+                let columns = vec![Vec::new(); program.metrics().len()];
+                let outcome = Ok(Runs { columns, steal: 0.0 });
                 Self { place, server: Some(server), port, carried, outcome }
             }
             Err(error) => Self { place, server: None, port: 0, carried, outcome: Err(format!("{error:#}")) },
@@ -97,13 +108,15 @@ impl<'a> Trial<'a> {
     }
 
     fn run(&mut self, program: &dyn Program, effort: Effort) {
-        let Ok(columns) = &mut self.outcome else { return };
-        match program.measure(self.place, self.port, effort) {
-            Ok(values) if values.iter().any(|&value| value <= 0.0) => {
+        let Ok(runs) = &mut self.outcome else { return };
+        let measured = steady(|| program.measure(self.place, self.port, effort));
+        match measured {
+            Ok((values, _)) if values.iter().any(|&value| value <= 0.0) => {
                 self.outcome = Err("the program ran, but nothing got through".to_owned());
             }
-            Ok(values) => {
-                for (column, value) in columns.iter_mut().zip(values) {
+            Ok((values, steal)) => {
+                runs.steal = runs.steal.max(steal);
+                for (column, value) in runs.columns.iter_mut().zip(values) {
                     column.push(value);
                 }
             }
@@ -126,13 +139,16 @@ impl<'a> Trial<'a> {
 fn figures(program: &dyn Program, setting: &Setting, outcomes: &[(&str, Outcome)]) -> Vec<Figure> {
     let group = format!("{}{}", program.name(), setting.remark);
     let metrics = program.metrics();
+    let steal =
+        outcomes.iter().filter_map(|(_, outcome)| Some(outcome.as_ref().ok()?.steal)).reduce(f64::max);
     let one = |(index, metric): (usize, &Metric)| {
         let sample = |outcome: &Outcome, index: usize| {
-            outcome.as_ref().ok().and_then(|columns| Sample::new(columns.get(index)?.clone()))
+            outcome.as_ref().ok().and_then(|runs| Sample::new(runs.columns.get(index)?.clone()))
         };
         let (ours, references) = outcomes.split_first()?;
         let mut figure = Figure::new(&group, metric.case, metric.unit, sample(&ours.1, index));
         figure.missing = ours.1.as_ref().err().cloned();
+        figure.steal = steal;
         for (name, outcome) in references {
             figure = figure.against(name, sample(outcome, index));
         }

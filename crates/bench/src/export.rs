@@ -1,16 +1,13 @@
 //! The forms of a report: a table for people, JSON for programs, Markdown for documents.
 
-use crate::figure::{Bar, Figure, Report, Unit};
+use crate::figure::{Bar, Figure, Machine, Report, Unit};
+use crate::steal;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A table for a terminal: one block a group, one column a reference.
 pub fn table(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut out = format!(
-        "{}\n{}, {} processors, Linux {}, load {:.1}\n",
-        report.title, machine.processor, machine.processors, machine.kernel, machine.load
-    );
+    let mut out = heading(report);
     for group in groups(report) {
         let rows = rows(&group);
         let widths = widths(&rows);
@@ -21,6 +18,17 @@ pub fn table(report: &Report) -> String {
     }
     append_notes(&mut out, report);
     out
+}
+
+/// What was run and where, and how much of the processors' time was stolen meanwhile, in two lines.
+pub fn heading(report: &Report) -> String {
+    let Machine { processor, processors, kernel, load } = &report.machine;
+    let stolen = report.began.since();
+    let mark = if stolen > steal::MOST { " (disturbed)" } else { "" };
+    format!(
+        "{}\n{processor}, {processors} processors, Linux {kernel}, load {load:.1}, steal {stolen:.1} %{mark}\n",
+        report.title
+    )
 }
 
 /// Rows of cells, the first one of names, as columns that line up.
@@ -46,18 +54,24 @@ pub fn summary(report: &Report) -> String {
 pub fn markdown(report: &Report) -> String {
     let mut out = format!("## {}\n", report.title);
     for group in groups(report) {
-        let rows = rows(&group);
-        let widths = widths(&rows);
         out.push('\n');
-        for (number, row) in rows.iter().enumerate() {
-            let _ = writeln!(out, "| {} |", line(row, &widths, " | ").trim_end());
-            if number == 0 {
-                let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-                let _ = writeln!(out, "| {} |", rule.join(" | "));
-            }
-        }
+        out.push_str(&markdown_columns(&rows(&group)));
     }
     append_notes(&mut out, report);
+    out
+}
+
+/// As [`columns`], in Markdown.
+pub fn markdown_columns(rows: &[Vec<String>]) -> String {
+    let widths = widths(rows);
+    let mut out = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let _ = writeln!(out, "| {} |", line(row, &widths, " | ").trim_end());
+        if number == 0 {
+            let rule: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+            let _ = writeln!(out, "| {} |", rule.join(" | "));
+        }
+    }
     out
 }
 
@@ -70,6 +84,7 @@ pub fn json(report: &Report) -> serde_json::Result<String> {
         json["ratios"] = serde_json::to_value(ratios.collect::<BTreeMap<_, _>>())?;
         json["meets_bar"] = figure.meets_bar().into();
     }
+    value["machine"]["steal_percent"] = report.began.since().into();
     serde_json::to_string_pretty(&value)
 }
 
@@ -132,7 +147,7 @@ fn verdict(figure: &Figure, bar: &Bar) -> String {
 }
 
 /// Three significant places, and no more than two behind the point.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
@@ -156,6 +171,13 @@ fn line(row: &[String], widths: &[usize], between: &str) -> String {
     }
     out.truncate(out.trim_end().len());
     out.push('\n');
+    out
+}
+
+/// What the reader should know, a line each behind an empty one; nothing if there is nothing.
+pub fn notes(report: &Report) -> String {
+    let mut out = String::new();
+    append_notes(&mut out, report);
     out
 }
 

@@ -1,5 +1,6 @@
 //! What a measurement gives: one struct for all, whatever measured it and however it is shown.
 
+use crate::steal::{self, Steal};
 use serde::Serialize;
 
 /// What a figure counts.
@@ -157,6 +158,8 @@ pub struct Figure {
     pub references: Vec<Reference>,
     /// What it must reach.
     pub bar: Option<Bar>,
+    /// Most of the processors' time that the hypervisor gave to others in one of its runs, percent, where each run was looked at.
+    pub steal: Option<f64>,
     /// Its runs and those of its references took turns: ratios are medians of the ratios of single turns.
     pub by_turns: bool,
 }
@@ -166,7 +169,7 @@ impl Figure {
     pub fn new(group: &str, case: impl Into<String>, unit: Unit, sample: Option<Sample>) -> Self {
         let missing = sample.is_none().then(|| "nothing was measured".to_owned());
         let (group, case, references) = (group.to_owned(), case.into(), Vec::new());
-        Self { group, case, unit, sample, missing, references, bar: None, by_turns: false }
+        Self { group, case, unit, sample, missing, references, bar: None, steal: None, by_turns: false }
     }
 
     /// A figure in place of all those of a part that failed: it misses its bar.
@@ -273,6 +276,9 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// What the reader should know: noise, missing programs.
     pub warnings: Vec<String>,
+    /// What the hypervisor had stolen when the run began.
+    #[serde(skip)]
+    pub began: Steal,
 }
 
 impl Report {
@@ -284,7 +290,7 @@ impl Report {
         if machine.load > machine.processors as f64 / 2.0 {
             warnings.push(format!("the machine was busy (load {:.1}) when the run began", machine.load));
         }
-        Self { title: title.into(), machine, figures, warnings }
+        Self { title: title.into(), machine, figures, warnings, began: Steal::now() }
     }
 
     /// Puts the figures of each group together, groups in the order in which they first appear.
@@ -295,9 +301,13 @@ impl Report {
         self.figures.sort_by_key(|figure| names.iter().position(|name| *name == figure.group));
     }
 
-    /// Adds a warning for each figure whose runs lie far apart.
+    /// Adds a warning for each figure whose runs lie far apart, or were disturbed.
     pub fn warn_of_noise(&mut self) {
         for figure in &self.figures {
+            if let Some(percent) = figure.steal.filter(|percent| *percent > steal::MOST) {
+                let (group, case) = (&figure.group, &figure.case);
+                self.warnings.push(format!("{group}, {case}: disturbed, {percent:.0} % stolen in a run"));
+            }
             let Some(sample) = &figure.sample else { continue };
             if sample.spread > Sample::NOISY {
                 let percent = sample.spread * 100.0;

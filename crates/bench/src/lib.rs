@@ -2,11 +2,12 @@
 //!
 //! [`suite`] has the whole runs: unmodified programs ([`program`]) at several places ([`place`]), by turns ([`compare`]).
 //! [`perf`] measures direct access from user space: what `ntb_perf` is for the kernel; [`scratchpad`] the ring study's own
-//! protocol over the same ports, as a baseline; [`stack`] counts cycles by function. [`figure`] is the one result
+//! protocol over the same ports, as a baseline; [`stack`] counts cycles by function; [`apps`] compares programs of others. [`figure`] is the one result
 //! that everything here gives, [`export`] its forms.
 #![forbid(unsafe_code)]
 
 pub mod affinity;
+pub mod apps;
 pub mod cli;
 pub mod compare;
 pub mod export;
@@ -20,5 +21,6 @@ pub mod scratchpad;
 pub mod sdp;
 pub mod speaker;
 pub mod stack;
+pub mod steal;
 pub mod suite;
 pub mod transit;

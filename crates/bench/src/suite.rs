@@ -225,12 +225,12 @@ pub(crate) fn show(figures: &[Figure]) {
 }
 
 /// Writes a line above the progress, or to standard error where that is no terminal.
-fn tell(progress: &ProgressBar, line: &str) {
+pub(crate) fn tell(progress: &ProgressBar, line: &str) {
     if progress.is_hidden() { eprintln!("{line}") } else { progress.println(line) }
 }
 
 /// One figure in one line, as it comes in.
-fn line(figure: &Figure) -> String {
+pub(crate) fn line(figure: &Figure) -> String {
     let Figure { group, case, unit, .. } = figure;
     let Some(sample) = &figure.sample else {
         return format!("  {group}, {case}: {}", figure.missing.as_deref().unwrap_or("nothing was measured"));

@@ -1,6 +1,7 @@
 //! What was typed.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use crosslane_bench::apps::args::AppsArgs;
 use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
 use crosslane_bench::sdp::args::SdpArgs;
 use crosslane_bench::stack::command::StackArgs;
@@ -179,6 +180,8 @@ pub(crate) enum BenchCommand {
     Stack(Box<StackArgs>),
     /// The modes of a stream by size of message, beside the kernel's TCP, as the SDP study measured SDP
     Sdp(Box<SdpArgs>),
+    /// Programs of others, on streams and on the kernel's TCP by turns: rate and processor time
+    Apps(Box<AppsArgs>),
 }
 
 #[derive(Debug, Args)]

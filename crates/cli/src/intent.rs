@@ -6,6 +6,7 @@ use crate::args::{
 };
 use crate::{config, exit, explain, fault, key, lab, pages, ping, run, status, top};
 use anyhow::Result;
+use crosslane_bench::apps::args::{AppsArgs, run_apps};
 use crosslane_bench::cli::{
     DemoArgs, PerfArgs, QuickArgs, RingArgs, run_demo, run_perf, run_quick, run_ring,
 };
@@ -36,6 +37,7 @@ pub(crate) enum Action {
     BenchRing(Box<RingArgs>),
     BenchStack(Box<StackArgs>),
     BenchSdp(Box<SdpArgs>),
+    BenchApps(Box<AppsArgs>),
     Demo(Box<DemoArgs>),
     Top { socket: PathBuf, top: top::Top },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
@@ -68,6 +70,10 @@ impl Action {
             Command::Bench(BenchCommand::Ring(args)) => Self::BenchRing(args),
             Command::Bench(BenchCommand::Stack(args)) => Self::BenchStack(args),
             Command::Bench(BenchCommand::Sdp(args)) => Self::BenchSdp(args),
+            Command::Bench(BenchCommand::Apps(args)) => {
+                args.check().map_err(|error| exit::usage(format!("--only: {error}")))?;
+                Self::BenchApps(args)
+            }
             Command::Demo(args) => Self::Demo(args),
             Command::Top(args) => Self::Top { socket, top: top_of(&args)? },
             Command::Explain(args) => explain_of(socket, &args)?,
@@ -126,6 +132,7 @@ impl Action {
             Self::BenchRing(args) => run_ring(&args),
             Self::BenchStack(args) => run_stack(&args),
             Self::BenchSdp(args) => run_sdp(&args),
+            Self::BenchApps(args) => run_apps(&args),
             Self::Demo(args) => run_demo(&args),
             Self::Top { socket, top } => top::top(&socket, &top),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),

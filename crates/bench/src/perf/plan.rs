@@ -5,6 +5,7 @@ use super::session::Session;
 use super::windows::Window;
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::steal::steady;
 use anyhow::{Context, Result, bail};
 use crosslane_shm::copy::Strategy;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -167,7 +168,7 @@ fn by_turns<T>(
     let mut values = vec![Vec::new(); cases.len()];
     for _ in 0..runs {
         for (case, values) in cases.iter().zip(&mut values) {
-            values.push(measure(case)?);
+            values.push(steady(|| measure(case))?.0);
             progress.inc(1);
         }
     }

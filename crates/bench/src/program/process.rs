@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Bytes of a program's complaint that are passed on.
 const COMPLAINT: usize = 300;
 
-/// A server; asked to end when dropped, and made to.
+/// A server, and all that it started in its process group; asked to end when dropped, and made to.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -28,14 +29,22 @@ impl Server {
     ///
     /// # Errors
     /// It cannot be started, ends at once, or does not listen in time: with what it said.
-    pub fn start(mut command: Command, port: u16) -> Result<Self> {
+    pub fn start(command: Command, port: u16) -> Result<Self> {
+        Self::start_within(command, port, PATIENCE)
+    }
+
+    /// As [`Self::start`], for one that may take as long as `patience`.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_within(mut command: Command, port: u16, patience: Duration) -> Result<Self> {
         let log = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
-        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
         let mut server = Self { child, log };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience;
         while !listens(server.child.id(), port) {
-            if server.child.try_wait()?.is_some() || Instant::now() > end {
+            if wait_for_exit(&server.child, Duration::ZERO)? || Instant::now() > end {
                 bail!("the server does not listen: {}", complaint(&mut server.log));
             }
             wait_for_exit(&server.child, LOOK_AGAIN)?;
@@ -50,11 +59,11 @@ impl Server {
     pub fn start_speaking(mut command: Command) -> Result<Self> {
         let mut log = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
-        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
         let mut server = Self { child, log: log.try_clone()? };
         let end = Instant::now() + PATIENCE;
         while !text(&mut log).contains('\n') {
-            if server.child.try_wait()?.is_some() || Instant::now() > end {
+            if wait_for_exit(&server.child, Duration::ZERO)? || Instant::now() > end {
                 bail!("the program does not begin: {}", complaint(&mut server.log));
             }
             wait_for_exit(&server.child, LOOK_AGAIN)?;
@@ -69,8 +78,14 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// The group is named by its first process, so that one is reaped last.
     fn drop(&mut self) {
-        end(&mut self.child);
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::TERM);
+            let _ = wait_for_exit(&self.child, PATIENCE);
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.wait();
     }
 }
 

@@ -11,6 +11,7 @@ use crate::program::VETH;
 use crate::program::process::Server;
 use crate::speaker::Speaker;
 use anyhow::{Context, Result, ensure};
+use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
 use crosslane_lab::{Lab, Options, Preload};
 use flow::Moved;
 use std::fmt::Write;
@@ -77,7 +78,7 @@ impl Rig {
         for host in &lab.state().hosts {
             for (preload, port) in [(Preload::On, PORT), (Preload::Off, PLAIN_PORT)] {
                 let mut sink = lab.command(&host.name, preload, &program)?;
-                sink.args(["bench", "ring", "--sink", &port.to_string()]);
+                sink.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "ring", "--sink", &port.to_string()]);
                 sinks.push(Server::start(sink, port)?);
             }
         }
@@ -92,7 +93,14 @@ impl Rig {
                 Preload::On => format!("{}:{PORT}", self.lab.address(to)?),
                 Preload::Off => format!("{}:{PLAIN_PORT}", self.lab.baseline(from, to)?),
             };
-            sender.args(["bench", "ring", "--pour", &to, &size.to_string(), &millis.to_string()]);
+            sender.env(OWN_CALLS_VARIABLE, FILES).args([
+                "bench",
+                "ring",
+                "--pour",
+                &to,
+                &size.to_string(),
+                &millis.to_string(),
+            ]);
             Speaker::start(sender)
         });
         let mut senders = senders.collect::<Result<Vec<_>>>()?;
@@ -191,11 +199,7 @@ fn mean(values: &[f64]) -> f64 {
 /// own figures at the end.
 pub fn table(report: &Report) -> String {
     let groups = [ALONE, BOTH, ALL, SUM];
-    let machine = &report.machine;
-    let mut out = format!(
-        "{}\n{}, {} processors, Linux {}, load {:.1}\n\nMB/s    ",
-        report.title, machine.processor, machine.processors, machine.kernel, machine.load
-    );
+    let mut out = format!("{}\nMB/s    ", crate::export::heading(report));
     groups.iter().for_each(|group| out.push_str(&format!("  {group}")));
     let _ = write!(out, "  of {ALONE}  of {VETH}");
     STUDY.iter().for_each(|(board, _)| out.push_str(&format!("  study, {board}")));

@@ -17,6 +17,7 @@ pub mod way;
 
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::program::{LOOPBACK, VETH};
+use crate::steal::steady;
 use anyhow::{Context, Error, Result};
 use pair::{Done, Pair};
 use size::Length;
@@ -153,8 +154,8 @@ fn by_turns<T: Copy>(all: Vec<T>, runs: usize, mut run: impl FnMut(T) -> Result<
     let mut failed = Vec::new();
     for _ in 0..runs {
         for (one, samples) in &mut done {
-            match run(*one) {
-                Ok(sample) => samples.push(sample),
+            match steady(|| run(*one)) {
+                Ok((sample, _)) => samples.push(sample),
                 Err(why) => failed.push((*one, why)),
             }
         }

@@ -40,11 +40,7 @@ did not carry the bytes has no rate; below is what carried them.
 
 /// Everything.
 pub fn table(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut out = format!(
-        "{}\n{}, {} processors, Linux {}, load {:.1}\n",
-        report.title, machine.processor, machine.processors, machine.kernel, machine.load
-    );
+    let mut out = crate::export::heading(report);
     for (title, rows) in [
         ("MB/s (10^6)", throughput(report)),
         ("MB in a second of processor time, both ends added up", processor(report)),

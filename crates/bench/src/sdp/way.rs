@@ -7,6 +7,7 @@ use super::native::Manner;
 use crate::program::{LOOPBACK, VETH};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
 use crosslane_lab::{Lab, Options, Preload, Topology};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -124,7 +125,7 @@ impl Rig {
             Place::Loopback => ("h2", Preload::Off),
         };
         let mut command = self.lab.command(host, preload, &self.program)?;
-        command.args(["bench", "sdp"]);
+        command.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "sdp"]);
         Ok(command)
     }
 

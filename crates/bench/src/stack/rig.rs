@@ -10,6 +10,7 @@ use crate::program::process::processor_time;
 use crate::speaker::Speaker;
 use crate::suite;
 use anyhow::{Context, Result, ensure};
+use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
 use crosslane_lab::{Lab, Options, Topology};
 use crosslane_shm::account::{self, Counts, Function, Overhead, VARIABLE, Way};
 use std::io::ErrorKind;
@@ -39,7 +40,8 @@ impl Pair {
             near.env(VARIABLE, sent);
             far.env(VARIABLE, received);
         }
-        far.args(["bench", "stack", "--receive", &size.to_string()]);
+        near.env(OWN_CALLS_VARIABLE, FILES);
+        far.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "stack", "--receive", &size.to_string()]);
         let mut receiver = Speaker::start(far)?;
         let listening: Listening = receiver.hear().context("the receiver")?;
         let to = std::net::SocketAddr::new(place.address(), listening.port).to_string();

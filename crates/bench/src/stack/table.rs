@@ -20,11 +20,7 @@ const WIDTH: usize = 12;
 
 /// The report for a terminal.
 pub fn table(report: &Report) -> String {
-    let machine = &report.machine;
-    let mut out = format!(
-        "{}\n{}, {} processors, Linux {}, load {:.1}\n",
-        report.title, machine.processor, machine.processors, machine.kernel, machine.load
-    );
+    let mut out = crate::export::heading(report);
     for size in distinct(report.figures.iter().map(|figure| parts(figure).0)) {
         out.push('\n');
         let columns = columns(report, size);

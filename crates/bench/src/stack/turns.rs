@@ -8,6 +8,7 @@ use crate::place::{InLab, Place};
 use crate::program::LOOPBACK;
 use crate::sdp::pair::{Done, Pair};
 use anyhow::{Context, Result, ensure};
+use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
 use crosslane_lab::Lab;
 use std::time::Duration;
 
@@ -62,10 +63,10 @@ fn run(place: &dyn Place, size: usize, time: Duration) -> Result<Done> {
     let size = size.to_string();
     let at = std::net::SocketAddr::new(place.address(), place.port()?);
     let mut answers = place.server(program)?;
-    answers.args(["bench", "sdp", "--reply", &at.to_string(), &size, &size]);
+    answers.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "sdp", "--reply", &at.to_string(), &size, &size]);
     let pair = Pair::start(answers, |to| {
         let mut asks = place.client(program)?;
-        asks.args(["bench", "sdp", "--ask", &to.to_string(), &size, &size]);
+        asks.env(OWN_CALLS_VARIABLE, FILES).args(["bench", "sdp", "--ask", &to.to_string(), &size, &size]);
         Ok(asks)
     })?;
     pair.measure(time, None)

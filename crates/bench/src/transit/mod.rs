@@ -5,7 +5,7 @@ mod loss;
 mod safety;
 mod ways;
 
-use crate::compare::{Setting, by_turns, steps};
+use crate::compare::{Outcome, Setting, by_turns, steps};
 use crate::figure::{Figure, Report};
 use crate::place::Place;
 use crate::program::Program;
@@ -67,9 +67,9 @@ fn runs(program: &dyn Program, metric: usize, places: &[&dyn Place], quick: &Qui
     let progress = progress(steps(places.len(), &setting));
     let outcomes = by_turns(program, places, &setting, &progress);
     progress.finish_and_clear();
-    let one = |(place, outcome): (&&dyn Place, Result<Vec<Vec<f64>>, String>)| {
-        let mut columns =
-            outcome.map_err(|why| anyhow!("{} over {}: {why}", program.name(), place.name()))?;
+    let one = |(place, outcome): (&&dyn Place, Outcome)| {
+        let runs = outcome.map_err(|why| anyhow!("{} over {}: {why}", program.name(), place.name()))?;
+        let mut columns = runs.columns;
         (metric < columns.len()).then(|| columns.swap_remove(metric)).context("no such metric")
     };
     places.iter().zip(outcomes).map(one).collect()

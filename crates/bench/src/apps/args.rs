@@ -1,0 +1,101 @@
+//! Arguments of `crosslane bench apps`, and what they do.
+
+use super::{Plan, catalogue, measure, table};
+use crate::cli::Output;
+use crate::suite;
+use anyhow::{Result, bail};
+use clap::Args;
+
+/// What is measured, in words that need no other page.
+const HELP: &str = "\
+Each program runs between two hosts of a lab: on streams, under the preloaded library, and on the
+kernel's TCP over a veth pair between the same two network namespaces, by turns. For each: how much
+it did in a second, and processor time for one unit of that, of everything in both hosts (servers,
+clients with their start, daemons; not what the kernel's own threads do for TCP). MPI's processes
+count their own, and daemons are added to that. Ratios are above 1
+where streams are better, medians of those of neighbouring turns, with the least and the most.
+A turn in which the hypervisor stole more than 5 % of the processors' time is measured again, twice
+at most; the most that is left is shown.
+All runs on two processors. Programs that are not installed are named with their Debian package
+(scripts/install-packages.sh test installs all of them).
+Bar: no rate is below 0.95 of the kernel's TCP.";
+
+/// `crosslane bench apps`: programs of others, on streams and on the kernel's TCP.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct AppsArgs {
+    /// Turns: how often each program runs on streams and on TCP; medians are shown
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub turns: u16,
+    /// How long each run lasts, roughly
+    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = seconds)]
+    pub seconds: f64,
+    /// Run only these, as in grpc-unary,redis; `list` names all
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub only: Vec<String>,
+    /// Use all processors instead of two
+    #[arg(long)]
+    pub all_processors: bool,
+    /// Exit with code 1 if a bar is missed, or a program is missing
+    #[arg(long)]
+    pub check: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: Output,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
+    seconds.ok_or_else(|| "not a time of 0.1 to 600 seconds".to_owned())
+}
+
+impl AppsArgs {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// `--only` names something that is not there.
+    pub fn check(&self) -> Result<()> {
+        let known = |name: &String| name == "list" || catalogue::APPS.iter().any(|app| app.name == name);
+        match self.only.iter().find(|name| !known(name)) {
+            Some(unknown) => bail!("`{unknown}` is no program; there are: {}", names().join(", ")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    catalogue::APPS.iter().map(|app| app.name).collect()
+}
+
+/// Runs `crosslane bench apps`.
+///
+/// # Errors
+/// The lab does not come up, a file cannot be written, or `--check` found a missed bar.
+pub fn run_apps(args: &AppsArgs) -> Result<()> {
+    if args.only.iter().any(|name| name == "list") {
+        catalogue::APPS.iter().for_each(|app| println!("{:12}  {}", app.name, app.title));
+        return Ok(());
+    }
+    let report = measure(&Plan {
+        turns: args.turns.into(),
+        seconds: args.seconds,
+        only: args.only.clone(),
+        two_processors: !args.all_processors,
+    })?;
+    args.output.deliver_in(&report, table::table, table::markdown)?;
+    if args.check && !suite::passes(&report) {
+        bail!("{} bars are missed", report.failed().count());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_bounded() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        assert!(seconds("0").is_err() && seconds("x").is_err() && seconds("NaN").is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! `crosslane bench apps`: programs of others (`catalogue`) on streams and on the kernel's TCP, by turns.
+
+pub mod args;
+mod catalogue;
+mod servers;
+mod spent;
+mod table;
+mod turns;
+
+use crate::affinity::{Confined, Cores};
+use crate::figure::{Figure, Report};
+use crate::place::InLab;
+use crate::program::VETH;
+use crate::suite;
+use anyhow::{Context, Result};
+use catalogue::App;
+use crosslane_apps::need::missing;
+use crosslane_lab::{Lab, Options, Topology};
+
+/// Least part of TCP's rate.
+const BAR: f64 = 0.95;
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// How often each program runs on streams and on TCP.
+    pub turns: usize,
+    /// How long each run lasts, roughly, s.
+    pub seconds: f64,
+    /// Only these programs (by name); all if empty.
+    pub only: Vec<String>,
+    /// Whether everything runs on two processors.
+    pub two_processors: bool,
+}
+
+impl Plan {
+    fn apps(&self) -> impl Iterator<Item = &'static App> {
+        let wanted = |app: &&App| self.only.is_empty() || self.only.iter().any(|name| name == app.name);
+        catalogue::APPS.iter().filter(wanted)
+    }
+}
+
+/// Measures all that is wanted. What fails is a figure that says why it is missing.
+///
+/// # Errors
+/// The lab does not come up.
+pub fn measure(plan: &Plan) -> Result<Report> {
+    let mut report = Report::new(format!(
+        "crosslane bench apps, medians of {} turns of {} s{}",
+        plan.turns,
+        plan.seconds,
+        if plan.two_processors { ", on two processors" } else { "" }
+    ));
+    let confined = plan.two_processors.then(|| Cores::pick_close().and_then(Confined::to)).transpose();
+    let confined = confined.context("two processors were wanted (--all-processors uses all)")?;
+    let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("apps") };
+    let lab = Lab::up(&options).context("the lab does not come up")?;
+    let progress = suite::progress((plan.apps().count() * plan.turns * 2) as u64);
+    for app in plan.apps() {
+        let figures = run(app, &lab, plan, &progress);
+        figures.iter().for_each(|figure| suite::tell(&progress, &suite::line(figure)));
+        report.warnings.extend(remark(app, &figures[0]));
+        report.figures.extend(figures);
+    }
+    progress.finish_and_clear();
+    lab.down().context("the lab does not go down")?;
+    drop(confined);
+    report.warn_of_noise();
+    Ok(report)
+}
+
+/// Rate and processor time of one program.
+fn run(app: &App, lab: &Lab, plan: &Plan, progress: &indicatif::ProgressBar) -> Vec<Figure> {
+    let outcome = match missing(app.needs) {
+        Some(need) => {
+            progress.inc(plan.turns as u64 * 2);
+            Err(anyhow::anyhow!("{} is not installed (Debian: apt-get install {})", need.what, need.package))
+        }
+        None => turns::by_turns(app, lab, plan, progress),
+    };
+    outcome.map_or_else(
+        |why| {
+            let missing = Some(format!("{why:#}"));
+            let figure = Figure::new(app.name, app.title, app.unit, None).bar(VETH, BAR, None);
+            vec![Figure { missing, ..figure }]
+        },
+        |runs| runs.figures(app),
+    )
+}
+
+/// Why a program is below its bar, if that is known.
+fn remark(app: &App, rate: &Figure) -> Option<String> {
+    let why = app.limit.filter(|_| rate.meets_bar() == Some(false))?;
+    Some(format!("{}: below {BAR} of TCP: {why}", app.name))
+}
+
+/// The two ways of the same lab.
+fn ways(lab: &Lab) -> Result<[InLab<'_>; 2]> {
+    InLab::between(lab, "h1", "h2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::{Sample, Unit};
+
+    #[test]
+    fn what_is_below_its_bar_and_why() {
+        let app = App { limit: Some("physics"), ..catalogue::APPS[0] };
+        let rate = |ours: f64| {
+            let sample = |value| Sample::new(vec![value]);
+            Figure::new("a", "b", Unit::PerSecond, sample(ours))
+                .against(VETH, sample(10.0))
+                .bar(VETH, BAR, None)
+        };
+        assert!(remark(&app, &rate(9.0)).is_some_and(|text| text.contains("physics")));
+        assert_eq!(remark(&app, &rate(9.6)), None);
+        assert_eq!(remark(&App { limit: None, ..app }, &rate(1.0)), None);
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let plan = |only: &[&str]| Plan {
+            turns: 1,
+            seconds: 1.0,
+            only: only.iter().map(|&name| name.to_owned()).collect(),
+            two_processors: true,
+        };
+        let mut names: Vec<&str> = plan(&[]).apps().map(|app| app.name).collect();
+        assert_eq!(plan(&names[..2]).apps().count(), 2);
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}
