@@ -8,10 +8,12 @@
 //! * [`package`]: programs that may not be installed: a test says so loudly, and in continuous integration fails.
 //! * [`honest`], [`attacks`]: users who must notice nothing, and programs that do harm.
 //! * [`soak`]: transfers round a ring, compared, while everything is cut and killed.
-//! * One module for each unmodified program: how to start it, and what to ask of it.
+//! * [`apps`]: the programs that measurements start too, in a lab.
+//! * One module for each other unmodified program: how to start it, and what to ask of it.
 //!
 //! The tests are in `tests/`, by theme. They need the release build of the whole workspace (`make build`).
 
+pub mod apps;
 pub mod attacks;
 pub mod echo;
 pub mod go;
@@ -23,6 +25,7 @@ pub mod nfs;
 pub mod nginx;
 pub mod nodejs;
 pub mod openssh;
+pub mod own_calls;
 pub mod package;
 pub mod payload;
 pub mod postgres;
@@ -35,6 +38,7 @@ pub mod redis;
 pub mod rig;
 pub mod soak;
 pub mod sockperf;
+pub mod uvloop;
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -11,12 +11,18 @@ use std::path::{Path, PathBuf};
 const MODULES: [&str; 3] =
     ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha", "/usr/lib64/ganesha"];
 
+/// A shell's script: the folder that is its name gets a file system in memory, if that can be had, and the shell becomes its
+/// arguments. Not every file system can be exported: a container's overlay has no handles for its files.
+const IN_MEMORY: &str = r#"mount -t tmpfs none "$0" 2>/dev/null; exec "$@""#;
+/// What the server logs if it cannot export the folder; it runs on.
+const NOT_EXPORTED: &str = "Lookup failed on path";
+
 /// A server of NFS 4 that exports a folder.
 #[derive(Debug)]
 pub struct Nfs {
     /// The server.
     pub server: Program,
-    /// The exported folder.
+    /// The exported folder, by the server's eyes: nobody else sees what is mounted there, so nothing of it is left behind.
     pub folder: PathBuf,
     copy: PathBuf,
     address: String,
@@ -24,7 +30,7 @@ pub struct Nfs {
 }
 
 impl Nfs {
-    /// Starts a server, plain; `None`, loudly, if a program is missing.
+    /// Starts a server, plain; `None`, loudly, if a program is missing or the server can export nothing here.
     ///
     /// # Errors
     /// It does not listen.
@@ -48,8 +54,11 @@ impl Nfs {
         let address = rig.address(host)?.to_string();
         let file = rig.file("ganesha.conf");
         fs::write(&file, config(modules, &address, port, &folder, &state))?;
-        let mut command = rig.plain(host, server)?;
+        let mut command = rig.plain(host, "unshare")?;
         command
+            .args(["--mount", "sh", "-c", IN_MEMORY])
+            .arg(&folder)
+            .arg(server)
             .args(["-F", "-f"])
             .arg(file)
             .arg("-L")
@@ -57,7 +66,13 @@ impl Nfs {
             .arg("-p")
             .arg(state.join("pid"));
         let mut server = Program::start(&mut command)?;
-        server.listens(port).with_context(|| fs::read_to_string(state.join("log")).unwrap_or_default())?;
+        let log = || fs::read_to_string(state.join("log")).unwrap_or_default();
+        server.listens(port).with_context(log)?;
+        if let Some(line) = log().lines().find(|line| line.contains(NOT_EXPORTED)) {
+            package::skip(&format!("the server of NFS can export nothing here: {line}"));
+            return Ok(None);
+        }
+        let folder = PathBuf::from(format!("/proc/{}/root{}", server.pid(), folder.display()));
         Ok(Some(Self { server, folder, copy, address, port }))
     }
 

@@ -23,6 +23,10 @@ pub enum Script {
     /// Connections that last: `server ADDRESS PORT`, `client ADDRESS PORT CONNECTIONS`: one echo on each, `ready`,
     /// idle until told by a line to end.
     Idle,
+    /// Client processes that come and go, to the server of [`Script::Short`]: `ADDRESS PORT COUNT PROCESSES AT_A_TIME`.
+    Crowd,
+    /// Short connections to ports in a row: `server ADDRESS PORT COUNT`, `client ADDRESS PORT COUNT ROUNDS BYTES`.
+    Short,
     /// Connections in a loop: `server ADDRESS PORT`, `client ADDRESS PORT TIMES`; both tell their descriptors.
     Loop,
     /// Traffic without end, to see faults: `server ADDRESS PORT`, `client ADDRESS PORT`; tells how it ended.
@@ -59,6 +63,8 @@ impl Script {
             Self::SocketServer => ("server.py", include_str!("python/server.py")),
             Self::Memcached => ("memcache.py", include_str!("python/memcache.py")),
             Self::Idle => ("idle.py", include_str!("python/idle.py")),
+            Self::Crowd => ("crowd.py", include_str!("python/crowd.py")),
+            Self::Short => ("short.py", include_str!("python/short.py")),
             Self::Loop => ("loop.py", include_str!("python/loop.py")),
             Self::Victim => ("victim.py", include_str!("python/victim.py")),
             Self::Endless => ("endless.py", include_str!("python/endless.py")),

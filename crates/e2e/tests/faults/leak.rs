@@ -6,7 +6,7 @@ use crosslane_e2e::program::run;
 use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{WORK, echo, package, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use std::time::Duration;
 
 /// Time over which idle processes are watched.
@@ -14,6 +14,8 @@ const WATCH: Duration = Duration::from_secs(3);
 /// Most processor time that all of them together may take meanwhile: 5 % of a core, where 1 % is the aim, since this
 /// machine may be busy.
 const MOST: Duration = Duration::from_millis(150);
+/// Longest time that [`CROWD`] takes on a busy machine.
+const CROWD_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Open descriptors of a host's daemon.
 fn descriptors(rig: &Rig, host: &str) -> Result<usize> {
@@ -35,8 +37,13 @@ fn loop_with(script_host: &str, times: u32) -> Result<()> {
     drop(server);
     measure.carried(u64::from(times) * 20_000, u64::from(times))?;
     measure.gave_back()?;
+    returned(&rig, before)
+}
+
+/// The daemons of `h1` and `h2` have no more descriptors than `before`.
+fn returned(rig: &Rig, before: [usize; 2]) -> Result<()> {
     wait_for("the daemons' descriptors are closed", Duration::from_secs(10), || {
-        let count = |host| descriptors(&rig, host).map_err(|error| error.to_string());
+        let count = |host| descriptors(rig, host).map_err(|error| error.to_string());
         let now = [count("h1")?, count("h2")?];
         if now.iter().zip(before).all(|(now, before)| *now <= before + 1) {
             Ok(())
@@ -54,6 +61,37 @@ fn a_thousand_connections_leak_nothing() -> Result<()> {
 #[test]
 fn a_thousand_connections_inside_one_host_leak_nothing() -> Result<()> {
     loop_with("h1", 1000)
+}
+
+/// Client processes that come and go at a cable.
+const CROWD: u64 = 50_000;
+/// Descriptors that the daemons may have here. What a process costs a cable and is not given back, one of each for instance, uses
+/// up its share of them (a quarter) long before the last has come.
+const LIMIT: u64 = 20_000;
+
+#[test]
+fn fifty_thousand_processes_leave_nothing_behind() -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.maximum = Some(limit.maximum.map_or(LIMIT, |most| most.min(LIMIT)));
+    limit.current = Some(limit.current.map_or(LIMIT, |now| now.min(LIMIT)));
+    setrlimit(Resource::Nofile, limit)?;
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let address = rig.address("h2")?.to_string();
+    let measure = rig.measure(&["h1", "h2"])?;
+    let before = [descriptors(&rig, "h1")?, descriptors(&rig, "h2")?];
+    let port = rig.port();
+    // Several: the kernel has not as many ports as there are clients, for one destination and a minute.
+    let (first, count) = (port.to_string(), "8");
+    let server = Script::Short.server(&rig, "h2", &python, &["server", "::", &first, count], port)?;
+    let mut clients = Script::Crowd.command(&rig, "h1", &python)?;
+    clients.args([&address, &first, count, &CROWD.to_string(), "4"]);
+    println!("{}", run(&mut clients, CROWD_PATIENCE)?.text());
+    drop(server);
+    // Each is a stream: nothing ran out on the way.
+    measure.carried(2 * CROWD, CROWD)?;
+    measure.gave_back()?;
+    returned(&rig, before)
 }
 
 /// Processor time of a process so far, user and system.

@@ -3,10 +3,18 @@
 
 mod database;
 mod ip;
+mod messaging;
+mod mpi;
+mod own_calls;
 mod performance;
+mod ports;
+mod proxy;
 mod python;
+mod rpc;
 mod servers;
 mod shell;
 mod stack;
+mod storage;
 mod tools;
+mod uvloop;
 mod web;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use crosslane_e2e::WORK;
-use crosslane_e2e::program::Program;
+use crosslane_e2e::program::{Program, run};
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{iperf3, netperf, package, qperf, sockperf};
 use crosslane_lab::{Options, Topology};
@@ -137,4 +137,24 @@ fn netperf_all() -> Result<()> {
     measure.carried(LITTLE, 6)?;
     drop(server);
     measure.gave_back()
+}
+
+/// The command that compares programs of others: two of them, once, for a moment.
+#[test]
+fn bench_apps() -> Result<()> {
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let names = ["memcached", "zeromq-ask"];
+    let words = ["bench", "apps", "--turns", "1", "--seconds", "0.2", "--json", "--only", &names.join(",")];
+    let said = run(&mut rig.tool("h1", &words)?, WORK)?.text();
+    let report: serde_json::Value = serde_json::from_str(&said)?;
+    let figures = report["figures"].as_array().map_or(&[][..], Vec::as_slice);
+    ensure!(figures.len() == 2 * names.len(), "a rate and a time for each: {said}");
+    for figure in figures {
+        let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
+        let (ours, tcp) = (&figure["sample"], &figure["references"][0]["sample"]);
+        ensure!(number(&ours["median"]) > 0.0 && number(&tcp["median"]) > 0.0, "{figure}");
+        ensure!(figure["steal"].is_number(), "{figure}");
+    }
+    ensure!(report["machine"]["steal_percent"].is_number(), "{}", report["machine"]);
+    Ok(())
 }

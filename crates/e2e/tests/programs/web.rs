@@ -1,10 +1,11 @@
 //! The web: nginx with curl, Python's and Node's servers.
 
 use anyhow::{Result, ensure};
+use crosslane_apps::script::Script;
 use crosslane_e2e::nginx::{self, Setup, Web};
 use crosslane_e2e::program::{Program, run};
 use crosslane_e2e::rig::{Rig, open_folder};
-use crosslane_e2e::{WORK, nodejs, package, payload};
+use crosslane_e2e::{WORK, apps, nodejs, package, payload};
 use std::path::{Path, PathBuf};
 
 /// Files of these sizes are fetched.
@@ -149,6 +150,22 @@ fn nodejs_http() -> Result<()> {
     let words = ["client", &address, &port.to_string(), "32000000", "8"];
     run(&mut nodejs::command(&rig, "h1", &node, &words)?, WORK)?;
     measure.carried(2 * 32_000_000, 4)?;
+    drop(server);
+    measure.gave_back()
+}
+
+/// Node's own client of another making: `fetch`, several requests at once.
+#[test]
+fn nodejs_fetch() -> Result<()> {
+    if !apps::need(Script::Fetch.needs()) {
+        return Ok(());
+    }
+    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let measure = rig.measure(&["h1", "h2"])?;
+    let port = rig.port();
+    let server = apps::serve(&rig, "h2", port, |at| Script::Fetch.server(at))?;
+    let bytes = apps::check(&rig, Script::Fetch, "h1", ("h2", port), WORK)?;
+    measure.carried(2 * bytes, 2)?;
     drop(server);
     measure.gave_back()
 }
