@@ -25,7 +25,8 @@ use crate::honest::public_copy;
 use crate::program::Program;
 use crate::rig::{Rig, privileges};
 use anyhow::{Context, Result};
-use crosslane_client::session::{Session, socket_path};
+use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE, Session, socket_path};
+use std::process::Command;
 use std::time::Duration;
 
 /// Longest life of an attack that nobody ends.
@@ -97,13 +98,24 @@ pub fn start(rig: &Rig, host: &str, attack: &str, words: &[&str]) -> Result<Prog
     start_as(rig, USER, host, attack, words)
 }
 
-/// The same with the socket library.
+/// The program of attacks with the socket library, as `user`. It makes system calls by itself (rustix does), but none on its
+/// streams, which the library has to be told.
+///
+/// # Errors
+/// As [`Rig::command_as`].
+pub fn command_as(rig: &Rig, user: &str, host: &str, attacker: &str) -> Result<Command> {
+    let mut command = rig.command_as(user, host, attacker)?;
+    command.env(OWN_CALLS_VARIABLE, FILES);
+    Ok(command)
+}
+
+/// [`start`] with the socket library.
 ///
 /// # Errors
 /// As [`start`].
 pub fn start_accelerated(rig: &Rig, host: &str, attack: &str, words: &[&str]) -> Result<Program> {
     let copy = public_copy(rig, "crosslane-attacker")?;
-    let mut command = rig.command_as(USER, host, copy)?;
+    let mut command = command_as(rig, USER, host, &copy)?;
     let mut program = Program::start(command.arg(attack).args(words))?;
     program.says("attacking")?;
     Ok(program)

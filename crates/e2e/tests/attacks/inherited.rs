@@ -1,10 +1,10 @@
 //! A program of another user that inherited one stream gets that one.
 
 use anyhow::{Context, Result, ensure};
-use crosslane_e2e::WORK;
 use crosslane_e2e::honest::{Honest, public_copy};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::Rig;
+use crosslane_e2e::{WORK, attacks};
 use std::time::Duration;
 
 fn inherits(way: &str) -> Result<()> {
@@ -16,7 +16,7 @@ fn inherits(way: &str) -> Result<()> {
     let attacker = public_copy(&rig, "crosslane-attacker")?;
     let address = rig.address("h2")?.to_string();
     let before = rig.account("h1")?;
-    let mut parent = rig.command_as("root", "h1", &attacker)?;
+    let mut parent = attacks::command_as(&rig, "root", "h1", &attacker)?;
     let words = ["inherited-parent", way, &address, &port, &attacker, "6"];
     let mut parent = Program::start(parent.args(words))?;
     parent.says("attacking")?;

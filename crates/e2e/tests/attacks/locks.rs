@@ -1,10 +1,10 @@
 //! Who shares the locks of an end keeps its other holders for no longer than they say, and no other stream at all.
 
 use anyhow::{Context, Result, ensure};
-use crosslane_e2e::WORK;
 use crosslane_e2e::honest::{Honest, public_copy};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::Rig;
+use crosslane_e2e::{WORK, attacks};
 
 #[test]
 fn a_holder_that_is_stopped_killed_or_lies_keeps_others_for_their_own_time() -> Result<()> {
@@ -16,7 +16,7 @@ fn a_holder_that_is_stopped_killed_or_lies_keeps_others_for_their_own_time() -> 
     let attacker = public_copy(&rig, "crosslane-attacker")?;
     let address = rig.address("h2")?.to_string();
     let before = rig.account("h1")?;
-    let mut parent = rig.command_as("root", "h1", &attacker)?;
+    let mut parent = attacks::command_as(&rig, "root", "h1", &attacker)?;
     let mut parent = Program::start(parent.arg("locks-parent").args([&address, &port]).arg(&attacker))?;
     parent.says("attacking")?;
     ensure!(rig.account("h1")?.circuits >= before.circuits + 2, "the parent has no streams");
