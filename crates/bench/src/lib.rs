@@ -2,8 +2,9 @@
 //!
 //! [`suite`] has the whole runs: unmodified programs ([`program`]) at several places ([`place`]), by turns ([`compare`]).
 //! [`perf`] measures direct access from user space: what `ntb_perf` is for the kernel; [`scratchpad`] the ring study's own
-//! protocol over the same ports, as a baseline; [`stack`] counts cycles by function; [`apps`] compares programs of others. [`figure`] is the one result
-//! that everything here gives, [`export`] its forms.
+//! protocol over the same ports, as a baseline; [`stack`] counts cycles by function; [`apps`] compares programs of others;
+//! [`steady`] looks for seconds that are much slower than others. [`figure`] is the one result that everything here gives,
+//! [`export`] its forms.
 #![forbid(unsafe_code)]
 
 pub mod affinity;
@@ -21,6 +22,7 @@ pub mod scratchpad;
 pub mod sdp;
 pub mod speaker;
 pub mod stack;
+pub mod steady;
 pub mod steal;
 pub mod suite;
 pub mod transit;

@@ -5,6 +5,7 @@ use crosslane_bench::apps::args::AppsArgs;
 use crosslane_bench::cli::{DemoArgs, PerfArgs, QuickArgs, RingArgs};
 use crosslane_bench::sdp::args::SdpArgs;
 use crosslane_bench::stack::command::StackArgs;
+use crosslane_bench::steady::args::SteadyArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -182,6 +183,8 @@ pub(crate) enum BenchCommand {
     Sdp(Box<SdpArgs>),
     /// Programs of others, on streams and on the kernel's TCP by turns: rate and processor time
     Apps(Box<AppsArgs>),
+    /// Many short ping-pongs on streams and on TCP by turns: how often one is much slower, and what was stolen
+    Steady(Box<SteadyArgs>),
 }
 
 #[derive(Debug, Args)]

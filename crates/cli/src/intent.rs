@@ -12,6 +12,7 @@ use crosslane_bench::cli::{
 };
 use crosslane_bench::sdp::args::{SdpArgs, run_sdp};
 use crosslane_bench::stack::command::{StackArgs, run_stack};
+use crosslane_bench::steady::args::{SteadyArgs, run_steady};
 use crosslane_client::session::socket_path;
 use crosslane_lab::{Options, Preload, Resilience, Topology};
 use std::ffi::OsString;
@@ -38,6 +39,7 @@ pub(crate) enum Action {
     BenchStack(Box<StackArgs>),
     BenchSdp(Box<SdpArgs>),
     BenchApps(Box<AppsArgs>),
+    BenchSteady(Box<SteadyArgs>),
     Demo(Box<DemoArgs>),
     Top { socket: PathBuf, top: top::Top },
     Explain { socket: PathBuf, pid: u32, fd: Option<i32>, json: bool },
@@ -70,6 +72,10 @@ impl Action {
             Command::Bench(BenchCommand::Ring(args)) => Self::BenchRing(args),
             Command::Bench(BenchCommand::Stack(args)) => Self::BenchStack(args),
             Command::Bench(BenchCommand::Sdp(args)) => Self::BenchSdp(args),
+            Command::Bench(BenchCommand::Steady(args)) => {
+                args.check().map_err(|error| exit::usage(format!("--only: {error}")))?;
+                Self::BenchSteady(args)
+            }
             Command::Bench(BenchCommand::Apps(args)) => {
                 args.check().map_err(|error| exit::usage(format!("--only: {error}")))?;
                 Self::BenchApps(args)
@@ -133,6 +139,7 @@ impl Action {
             Self::BenchStack(args) => run_stack(&args),
             Self::BenchSdp(args) => run_sdp(&args),
             Self::BenchApps(args) => run_apps(&args),
+            Self::BenchSteady(args) => run_steady(&args),
             Self::Demo(args) => run_demo(&args),
             Self::Top { socket, top } => top::top(&socket, &top),
             Self::Explain { socket, pid, fd, json } => explain::explain(&socket, pid, fd, json),

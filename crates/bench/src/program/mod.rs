@@ -7,9 +7,9 @@ mod ip;
 mod iperf3;
 mod netperf;
 pub mod process;
-mod redis;
+pub(crate) mod redis;
 mod relay;
-mod sockperf;
+pub(crate) mod sockperf;
 mod web;
 
 use crate::figure::Unit;

@@ -7,7 +7,7 @@ use crate::place::Place;
 use anyhow::{Context, Result};
 
 #[derive(Debug)]
-pub(super) struct Redis {
+pub(crate) struct Redis {
     clients: u32,
     requests: u32,
 }
@@ -15,6 +15,11 @@ pub(super) struct Redis {
 impl Redis {
     pub(super) const ONE: Self = Self { clients: 1, requests: 40_000 };
     pub(super) const FIFTY: Self = Self { clients: 50, requests: 100_000 };
+
+    /// One client that asks so often in a short run.
+    pub(crate) const fn one_client(requests: u32) -> Self {
+        Self { clients: 1, requests }
+    }
 }
 
 impl Program for Redis {

@@ -1,0 +1,195 @@
+//! `crosslane bench steady`: many short ping-pongs on streams and on the kernel's TCP by turns: how often one is much slower
+//! than the others, and what the hypervisor stole meanwhile.
+
+pub mod args;
+mod tally;
+
+use crate::affinity::{Confined, Cores};
+use crate::figure::{Figure, Report, Sample, Unit};
+use crate::place::{InLab, Place};
+use crate::program::process::Server;
+use crate::program::{Effort, Program, VETH, redis::Redis, sockperf::Sockperf};
+use crate::steal::Steal;
+use crate::suite;
+use anyhow::{Context, Result, ensure};
+use crosslane_lab::{Lab, Options, Topology};
+use indicatif::ProgressBar;
+use tally::{Run, Turn};
+
+/// Requests of the first run of redis-benchmark, whose rate says how many make a second.
+const REQUESTS: u32 = 10_000;
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How many runs of each program on streams, and as many on TCP.
+    pub turns: usize,
+    /// Only these programs (by name); all if empty.
+    pub only: Vec<String>,
+    /// Whether everything runs on two processors.
+    pub two_processors: bool,
+}
+
+/// What a second of each program is held against.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    title: &'static str,
+    /// The mean of a second is a round trip of at most so many us, but for one in twenty.
+    most: f64,
+}
+
+const CASES: [Case; 2] = [
+    Case { name: "sockperf", title: "round trip of 14 bytes", most: 5.0 },
+    Case { name: "redis", title: "GET by one client", most: 10.0 },
+];
+
+impl Plan {
+    fn cases(&self) -> impl Iterator<Item = &'static Case> {
+        CASES.iter().filter(|case| self.only.is_empty() || self.only.iter().any(|name| name == case.name))
+    }
+}
+
+/// Measures all that is wanted. What fails is a figure that says why it is missing.
+///
+/// # Errors
+/// The lab does not come up.
+pub fn measure(plan: &Plan) -> Result<Report> {
+    let mut report = Report::new(format!(
+        "crosslane bench steady, {} turns of 1 s{}",
+        plan.turns,
+        if plan.two_processors { ", on two processors" } else { "" }
+    ));
+    let confined = plan.two_processors.then(|| Cores::pick_close().and_then(Confined::to)).transpose();
+    let confined = confined.context("two processors were wanted (--all-processors uses all)")?;
+    let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("steady") };
+    let lab = Lab::up(&options).context("the lab does not come up")?;
+    let progress = suite::progress((plan.cases().count() * plan.turns) as u64);
+    for case in plan.cases() {
+        match turns(case, &lab, plan.turns, &progress) {
+            Ok(turns) => report.figures.extend(figures(case, &turns)),
+            Err(why) => report.figures.push(Figure::failed(case.name, &why)),
+        }
+    }
+    progress.finish_and_clear();
+    lab.down().context("the lab does not go down")?;
+    drop(confined);
+    Ok(report)
+}
+
+/// The program of a case whose run lasts a second if a round trip takes `mean` us.
+fn program(case: &Case, mean: Option<f64>) -> Box<dyn Program> {
+    if case.name == "sockperf" {
+        return Box::new(Sockperf);
+    }
+    Box::new(Redis::one_client(requests(mean)))
+}
+
+/// How many requests make a second.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a second's requests")]
+fn requests(mean: Option<f64>) -> u32 {
+    mean.map_or(REQUESTS, |mean| (1e6 / mean) as u32).max(1)
+}
+
+/// One program at one place.
+struct Side<'a> {
+    case: &'a Case,
+    place: &'a InLab<'a>,
+    port: u16,
+    _server: Server,
+    /// us; of the last run, which says how long the next one is.
+    mean: Option<f64>,
+}
+
+impl<'a> Side<'a> {
+    fn begin(case: &'a Case, place: &'a InLab<'a>) -> Result<Self> {
+        let port = place.port()?;
+        let server = program(case, None).serve(place, port)?;
+        let mut side = Self { case, place, port, _server: server, mean: None };
+        side.run()?;
+        Ok(side)
+    }
+
+    fn run(&mut self) -> Result<Run> {
+        let program = program(self.case, self.mean);
+        let begin = Steal::now();
+        let measured = program.measure(self.place, self.port, Effort::Short)?;
+        let steal = begin.since();
+        let first = *measured.first().context("nothing was measured")?;
+        let mean = if self.case.name == "sockperf" { first } else { 1e6 / first };
+        ensure!(mean.is_finite() && mean > 0.0, "the program ran, but nothing got through");
+        self.mean = Some(mean);
+        Ok(Run { mean, steal })
+    }
+}
+
+fn turns(case: &Case, lab: &Lab, turns: usize, progress: &ProgressBar) -> Result<Vec<Turn>> {
+    let places = InLab::between(lab, "h1", "h2")?;
+    let before = places[0].carried();
+    let mut streams = Side::begin(case, &places[0])?;
+    let mut tcp = Side::begin(case, &places[1])?;
+    let mut done = Vec::new();
+    for turn in 1..=turns {
+        progress.set_message(format!("{}, turn {turn} of {turns}", case.name));
+        done.push(Turn { streams: streams.run()?, tcp: tcp.run()? });
+        progress.inc(1);
+    }
+    ensure!(places[0].carried() > before, "no stream carried it: it ran over the kernel's TCP");
+    Ok(done)
+}
+
+/// Times, steal and the two bars of one program.
+fn figures(case: &Case, turns: &[Turn]) -> Vec<Figure> {
+    let pair = |what: &str, unit, of: fn(&Run) -> f64| {
+        let column = |side: fn(&Turn) -> &Run| Sample::new(turns.iter().map(|turn| of(side(turn))).collect());
+        Figure::new(case.name, what, unit, column(|turn| &turn.streams))
+            .against(VETH, column(|turn| &turn.tcp))
+            .by_turns()
+    };
+    let part = |what: String, part: Option<f64>, bar: f64| {
+        let sample = |value| Sample::new(vec![value]);
+        let missing = Some("too much was stolen in every turn".to_owned());
+        let figure = Figure::new(case.name, what, Unit::Percent, part.and_then(sample));
+        let missing = if part.is_none() { missing } else { None };
+        Figure { missing, ..figure.against(ALL, sample(100.0)).bar(ALL, bar, None) }
+    };
+    let most = case.most;
+    vec![
+        pair(case.title, Unit::Microseconds, |run| run.mean),
+        pair(STEAL, Unit::Percent, |run| run.steal),
+        part("turns in which TCP was not faster".to_owned(), tally::not_slower(turns), 1.0),
+        part(format!("quiet runs of at most {most} us"), tally::at_most(turns, most), 0.95),
+    ]
+}
+
+/// What the bars are held against.
+const ALL: &str = "all";
+/// Name of the figure of steal.
+const STEAL: &str = "steal";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(streams: f64, tcp: f64) -> Turn {
+        Turn { streams: Run { mean: streams, steal: 0.0 }, tcp: Run { mean: tcp, steal: 9.0 } }
+    }
+
+    #[test]
+    fn bars_are_met_by_steady_runs_and_missed_by_one_that_is_slower_than_tcp() {
+        let good = vec![turn(1.0, 50.0); 20];
+        assert!(figures(&CASES[0], &good).iter().all(|figure| figure.meets_bar() != Some(false)));
+        let mut bad = good;
+        bad[3] = turn(160.0, 50.0);
+        let met: Vec<_> = figures(&CASES[0], &bad).iter().map(Figure::meets_bar).collect();
+        assert_eq!(met, [None, None, Some(false), Some(true)]);
+        bad[4] = turn(6.0, 50.0);
+        assert_eq!(figures(&CASES[0], &bad)[3].meets_bar(), Some(false));
+    }
+
+    #[test]
+    fn a_second_of_redis_is_as_many_requests_as_the_last_one_says() {
+        assert_eq!([requests(None), requests(Some(4.0)), requests(Some(2e6))], [REQUESTS, 250_000, 1]);
+        assert!(CASES.iter().all(|case| program(case, Some(4.0)).name() == case.name));
+    }
+}
