@@ -7,6 +7,9 @@ use crate::{Site, file};
 use anyhow::Result;
 use std::process::Command;
 
+/// The text of [`Script::Connections`], which has one word more: `hold ADDRESS PORT COUNT` keeps idle connections.
+pub const CONNECTIONS: &str = include_str!("python/connections.py");
+
 /// A script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
@@ -34,7 +37,7 @@ impl Script {
             Self::ZooKeeper => ("zookeeper.py", include_str!("python/zookeeper.py")),
             Self::Amqp => ("amqp.py", include_str!("python/amqp.py")),
             Self::Memcached => ("memcached.py", include_str!("python/memcached.py")),
-            Self::Connections => ("connections.py", include_str!("python/connections.py")),
+            Self::Connections => ("connections.py", CONNECTIONS),
             Self::Fetch => ("fetch.js", include_str!("nodejs/fetch.js")),
         }
     }

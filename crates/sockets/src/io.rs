@@ -2,7 +2,7 @@
 
 mod receive;
 
-pub use receive::{receive, receive_failed, receive_least};
+pub use receive::{discard, receive, receive_failed, receive_least};
 
 use crate::table::Held;
 use crate::wait::{self, For};

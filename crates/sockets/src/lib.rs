@@ -42,6 +42,7 @@ mod real;
 mod resume;
 mod rules;
 mod said;
+mod scratch;
 mod select;
 mod table;
 mod thread;

@@ -4,11 +4,10 @@ use super::process::{Server, find, run};
 use super::{Effort, LIMIT, Metric, Program};
 use crate::figure::Unit;
 use crate::place::Place;
-use anyhow::{Context, Result};
+use anyhow::Result;
+use crosslane_apps::script::CONNECTIONS;
+use crosslane_apps::work::Work;
 use std::process::Command;
-
-/// The script, for servers and clients.
-pub(super) const SCRIPT: &str = include_str!("../../scripts/connections.py");
 
 #[derive(Debug)]
 pub(super) struct Loop;
@@ -27,15 +26,22 @@ impl Program for Loop {
     }
 
     fn serve(&self, place: &dyn Place, port: u16) -> Result<Server> {
-        Server::start(with_script(place.server(python())?, &["serve".to_owned(), port.to_string()]), port)
+        serve(place, port)
     }
 
     fn measure(&self, place: &dyn Place, port: u16, effort: Effort) -> Result<Vec<f64>> {
-        let times = 4000 * effort.seconds();
-        let words = ["loop".to_owned(), place.address().to_string(), port.to_string(), times.to_string()];
-        let out = run(with_script(place.client(python())?, &words), LIMIT)?;
-        Ok(vec![out.trim().parse().context("the script printed no rate")?])
+        let seconds = effort.seconds().to_string();
+        let command = with_script(place.client(python())?, "rate", place, port, &[&seconds, "row"]);
+        Ok(vec![Work::json(&run(command, LIMIT)?)?.rate()])
     }
+}
+
+/// The server of the script.
+///
+/// # Errors
+/// It does not listen.
+pub(super) fn serve(place: &dyn Place, port: u16) -> Result<Server> {
+    Server::start(with_script(place.server(python())?, "server", place, port, &[]), port)
 }
 
 /// The system's interpreter if it has one: others may be wrappers that start slowly.
@@ -47,7 +53,15 @@ pub(super) fn python() -> &'static str {
     }
 }
 
-pub(super) fn with_script(mut command: Command, words: &[String]) -> Command {
-    command.arg("-c").arg(SCRIPT).args(words);
+/// `command` with the script's words: `role`, where the server is, and `more`.
+pub(super) fn with_script(
+    mut command: Command,
+    role: &str,
+    place: &dyn Place,
+    port: u16,
+    more: &[&str],
+) -> Command {
+    let to = [place.address().to_string(), port.to_string()];
+    command.arg("-c").arg(CONNECTIONS).arg(role).args(to).args(more);
     command
 }

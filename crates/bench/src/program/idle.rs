@@ -1,6 +1,6 @@
 //! What a hundred connections cost on which nothing moves.
 
-use super::connect::{python, with_script};
+use super::connect::{python, serve, with_script};
 use super::process::{Server, processor_time};
 use crate::place::Place;
 use anyhow::{Context, Result};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 /// The programs do not start, or a process ends meanwhile.
 pub fn idle(place: &dyn Place, connections: u32, time: Duration, daemons: &[u32]) -> Result<f64> {
     let port = place.port()?;
-    let words = ["serve".to_owned(), port.to_string()];
-    let server = Server::start(with_script(place.server(python())?, &words), port)?;
-    let words = ["hold".to_owned(), place.address().to_string(), port.to_string(), connections.to_string()];
-    let client = Server::start_speaking(with_script(place.client(python())?, &words))?;
+    let server = serve(place, port)?;
+    let connections = connections.to_string();
+    let client =
+        Server::start_speaking(with_script(place.client(python())?, "hold", place, port, &[&connections]))?;
     let pids: Vec<u32> = daemons.iter().copied().chain([server.id(), client.id()]).collect();
     used(&pids, time)
 }

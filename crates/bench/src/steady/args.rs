@@ -13,7 +13,7 @@ second on the kernel's TCP over a veth pair between the same two hosts of a lab,
 Shown is how many of these seconds had which mean, those apart in which the hypervisor gave more
 than 5 % of the processors' time to others (steal). All runs on two processors.
 Bars: TCP is never faster in the second that follows; of the seconds with at most 5 % of steal, at
-most one in twenty has a mean above 5 us (redis, which works for each request: 10 us).
+most one in twenty has a mean above 5 us.
 100 turns of both programs take about eight minutes.";
 
 /// `crosslane bench steady`: how often a ping-pong is much slower than usual.

@@ -3,12 +3,12 @@
 use super::order::PIECE;
 use super::{End, Failure, Generation, Moved, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use crosslane_shm::Load;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::lock::forget_busy;
 use crosslane_shm::region::Part;
 use crosslane_shm::ring::{Cursor, Head, Violation};
+use crosslane_shm::{Inbound, Load};
 use crosslane_stream::{Direction, Effect, handle_record};
 use crosslane_wire::record::Kind;
 use crosslane_wire::slice::{LINE, RING_MAX, STATE, STATE_GONE};
@@ -42,7 +42,20 @@ impl Target for &mut [IoSliceMut<'_>] {
 
 impl Target for Part<'_> {
     fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure> {
-        end.fill(tid, *self, done)
+        let part = *self;
+        end.pass_on(tid, part.len() - done, |ring, from, passed, count| {
+            let _span = account::receiving(Function::CopyOut);
+            part.fill(done + passed, ring, from, count);
+        })
+    }
+}
+
+/// So many bytes that nobody wants any more.
+struct Nowhere(usize);
+
+impl Target for Nowhere {
+    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure> {
+        end.pass_on(tid, self.0 - done, |_, _, _, _| {})
     }
 }
 
@@ -56,6 +69,11 @@ impl End {
     /// The same into memory that this program opened to others.
     pub fn try_receive_into(&self, tid: u32, part: Part<'_>) -> Result<Moved, Failure> {
         self.receive_by(tid, part.len(), part)
+    }
+
+    /// Consumes up to `count` bytes without copying them.
+    pub fn try_discard(&self, tid: u32, count: usize) -> Result<Moved, Failure> {
+        self.receive_by(tid, count, Nowhere(count))
     }
 
     /// Receives `wanted` bytes at most with the lock held, which is given back after each piece.
@@ -262,10 +280,15 @@ impl End {
         if done > begun { Ok(done - begun) } else { Err(fault.into()) }
     }
 
-    /// One piece, behind the first `skip` bytes of `part`.
-    fn fill(&self, tid: u32, part: Part<'_>, skip: usize) -> Result<usize, Failure> {
+    /// One piece of up to `wanted` bytes, which all come by the ring: `pass` is told of each part of a record where in the ring it
+    /// is, how many bytes were passed before, and how long it is.
+    fn pass_on(
+        &self,
+        tid: u32,
+        wanted: usize,
+        mut pass: impl FnMut(&Inbound, usize, usize, usize),
+    ) -> Result<usize, Failure> {
         let (consumer, mut done, mut in_vain) = (&self.shared.consumer, 0, 0);
-        let wanted = part.len() - skip;
         while done < wanted.min(PIECE) && self.settle(tid)? {
             in_vain += 1;
             if in_vain > IN_VAIN {
@@ -278,10 +301,7 @@ impl End {
             let ring = &self.generations.rx().slices.inbound;
             let Some(head) = consumer.head(ring)? else { break };
             let count = head.left.min(wanted - done);
-            {
-                let _span = account::receiving(Function::CopyOut);
-                part.fill(skip + done, ring, consumer.front(ring, head)?, count);
-            }
+            pass(ring, consumer.front(ring, head)?, done, count);
             consumer.skip(head, count)?;
             (done, in_vain) = (done + count, if count > 0 { 0 } else { in_vain });
         }

@@ -203,14 +203,19 @@ mod tests {
     fn who_logs_never_waits_and_is_told_what_was_lost() {
         let (queue, (go, wait), (told, heard)) = (Arc::new(Queue::default()), channel(), channel());
         start(&queue, Stuck(wait, told));
-        for number in 0..10_000 {
+        writeln!(queue.line(), "line 0").unwrap();
+        // The writer has it, and is stuck with it.
+        while queue.lock().bytes > 0 {
+            std::thread::yield_now();
+        }
+        for number in 1..10_000 {
             writeln!(queue.line(), "line {number} {}", "x".repeat(100)).unwrap();
         }
         assert!(queue.lock().bytes <= MOST && queue.lock().lost > 1000);
         drop(go);
         queue.drain(Duration::from_secs(20));
         let all: String = heard.try_iter().collect();
-        assert!(all.starts_with("line 0 ") && all.contains(" lines were lost here"), "{all}");
+        assert!(all.starts_with("line 0\n") && all.contains(" lines were lost here"), "{all}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::hook;
 use crate::table::{self, Held};
 use crate::thread;
 use crate::wait::{self, For};
-use crate::{io, real};
+use crate::{io, real, scratch};
 use core::ffi::{c_int, c_short, c_uint};
 use libc::{POLLERR, POLLIN, POLLOUT, SPLICE_F_NONBLOCK, size_t, ssize_t};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -78,17 +78,18 @@ fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> i
     }
     let nonblocking = end.shared().status.nonblock.load(core::sync::atomic::Ordering::Relaxed) != 0;
     let limit = if nonblocking { end.room(thread::tid()) } else { CHUNK };
-    let mut chunk = vec![0u8; len.min(limit).min(CHUNK)];
-    if chunk.is_empty() {
-        return io::Outcome::Errno(libc::EAGAIN);
-    }
-    // SAFETY: our own buffer.
-    let got = unsafe { real::read(pipe, chunk.as_mut_ptr().cast(), chunk.len()) };
-    match usize::try_from(got) {
-        Ok(0) => io::Outcome::Bytes(0),
-        Ok(got) => send_surely(out, end, &chunk[..got]),
-        Err(_) => io::Outcome::Errno(real::errno()),
-    }
+    scratch::with(len.min(limit).min(CHUNK), |chunk| {
+        if chunk.is_empty() {
+            return io::Outcome::Errno(libc::EAGAIN);
+        }
+        // SAFETY: our own buffer.
+        let got = unsafe { real::read(pipe, chunk.as_mut_ptr().cast(), chunk.len()) };
+        match usize::try_from(got) {
+            Ok(0) => io::Outcome::Bytes(0),
+            Ok(got) => send_surely(out, end, &chunk[..got]),
+            Err(_) => io::Outcome::Errno(real::errno()),
+        }
+    })
 }
 
 /// Sends what was taken from elsewhere already and cannot go back. There was room for it, so this waits only if the
@@ -120,16 +121,20 @@ pub fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint)
         Ok(events) if events & POLLERR != 0 => return io::broken_pipe(0),
         Ok(_) => {}
     }
-    let mut chunk = vec![0u8; len.min(CHUNK)];
-    let peeked = match io::receive_least(input, end, &mut [IoSliceMut::new(&mut chunk)], libc::MSG_PEEK, 1) {
-        io::Outcome::Bytes(0) => return io::Outcome::Bytes(0),
-        io::Outcome::Bytes(peeked) => peeked,
-        other => return other,
-    };
-    match fill(pipe, &chunk[..peeked]) {
-        Ok(put) => io::receive(input, end, &mut [IoSliceMut::new(&mut chunk[..put])], libc::MSG_WAITALL),
-        Err(errno) => io::Outcome::Errno(errno),
-    }
+    scratch::with(len.min(CHUNK), |chunk| {
+        let peeked = match io::receive_least(input, end, &mut [IoSliceMut::new(chunk)], libc::MSG_PEEK, 1) {
+            io::Outcome::Bytes(0) => return io::Outcome::Bytes(0),
+            io::Outcome::Bytes(peeked) => peeked,
+            other => return other,
+        };
+        match fill(pipe, &chunk[..peeked]) {
+            Ok(put) => {
+                io::discard(end, put);
+                io::Outcome::Bytes(put)
+            }
+            Err(errno) => io::Outcome::Errno(errno),
+        }
+    })
 }
 
 /// Puts into the pipe what it has room for, and never waits: a `write` would until all of it is there. How much goes into one

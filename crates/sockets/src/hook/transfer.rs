@@ -3,15 +3,13 @@
 
 use super::{hook, splice};
 use crate::table::{self, Held, Kind};
-use crate::{attach, end_of_life, io, real, user};
+use crate::{attach, end_of_life, io, real, scratch, user};
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::IoSlice;
 
 /// Longest control buffer that is looked at, bytes: what the kernel allows is less.
 const CONTROL_MAX: usize = 1 << 20;
-/// Bytes moved at a time.
-const CHUNK: usize = 128 * 1024;
 
 hook! {
     /// `sendfile(2)`; out of a stream it can only go into a pipe.
@@ -119,6 +117,51 @@ unsafe fn refusal(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -
     (outcome < 0).then(|| io::Outcome::Errno(real::errno()))
 }
 
+/// Why no more of a file was sent.
+enum Stopped {
+    Sending(io::Outcome),
+    Reading(c_int),
+}
+
+/// Sends up to `count` bytes of a file from an offset, by way of `chunk`; how many that were, and what stopped it but the file's
+/// end and a stream that is full.
+fn pour(
+    out: c_int,
+    end: &Held,
+    (input, start): (c_int, off_t),
+    count: usize,
+    chunk: &mut [u8],
+) -> (usize, Option<Stopped>) {
+    let mut done = 0;
+    while done < count {
+        let at = start + off_t::try_from(done).unwrap_or(off_t::MAX - start);
+        let want = chunk.len().min(count - done);
+        // SAFETY: our own buffer.
+        let got = unsafe { libc::pread(input, chunk.as_mut_ptr().cast(), want, at) };
+        let Ok(got) = usize::try_from(got) else {
+            // The kernel takes nothing from a folder or what has no places this way, and says no more of it.
+            let errno = match real::errno() {
+                libc::EISDIR | libc::ESPIPE => libc::EINVAL,
+                errno => errno,
+            };
+            return (done, Some(Stopped::Reading(errno)));
+        };
+        if got == 0 {
+            break;
+        }
+        match io::send(out, end, &[IoSlice::new(&chunk[..got])], 0) {
+            io::Outcome::Bytes(sent) => {
+                done += sent;
+                if sent < got {
+                    break;
+                }
+            }
+            other => return (done, Some(Stopped::Sending(other))),
+        }
+    }
+    (done, None)
+}
+
 unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, count: size_t) -> io::Outcome {
     let start = if offset.is_null() {
         // SAFETY: plain numbers.
@@ -139,38 +182,15 @@ unsafe fn file_out(out: c_int, end: &Held, input: c_int, offset: *mut off_t, cou
             io::Outcome::Errno(libc::EINVAL)
         });
     }
-    let (mut chunk, mut done, mut failed) = (vec![0u8; count.min(CHUNK)], 0usize, None);
-    while done < count {
-        let at = start + off_t::try_from(done).unwrap_or(off_t::MAX - start);
-        let want = chunk.len().min(count - done);
-        // SAFETY: our own buffer.
-        let got = unsafe { libc::pread(input, chunk.as_mut_ptr().cast(), want, at) };
-        let Ok(got) = usize::try_from(got) else {
-            // The kernel takes nothing from a folder or what has no places this way, and says no more of it.
-            let errno = match real::errno() {
-                libc::EISDIR | libc::ESPIPE => libc::EINVAL,
-                errno => errno,
-            };
+    let (done, failed) = scratch::with(count, |chunk| pour(out, end, (input, start), count, chunk));
+    let failed = failed.map(|failed| match failed {
+        Stopped::Sending(outcome) => outcome,
+        Stopped::Reading(errno) => {
             // SAFETY: the program's promise to `sendfile`.
-            failed = unsafe { refusal(out, input, offset, count) }.or(Some(io::Outcome::Errno(errno)));
-            break;
-        };
-        if got == 0 {
-            break;
+            let refused = unsafe { refusal(out, input, offset, count) };
+            refused.unwrap_or(io::Outcome::Errno(errno))
         }
-        match io::send(out, end, &[IoSlice::new(&chunk[..got])], 0) {
-            io::Outcome::Bytes(sent) => {
-                done += sent;
-                if sent < got {
-                    break;
-                }
-            }
-            other => {
-                failed = Some(other);
-                break;
-            }
-        }
-    }
+    });
     let after = start + off_t::try_from(done).unwrap_or(0);
     if done == 0
         && let Some(failed) = failed

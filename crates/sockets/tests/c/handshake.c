@@ -93,15 +93,13 @@ int main(void)
     struct sockaddr_in at;
     int server = listener(&at);
     for (int how = 0; how < ALL; how++) {
-        int64_t least = 1000;
-        for (int attempt = 0; attempt < 4; attempt++) {
-            int64_t took = served(server, &at, how);
-            least = took < least ? took : least;
-        }
-        if (least >= 30) {
-            fprintf(stderr, "how %d: %ld ms\n", how, (long)least);
-            return 1;
-        }
+        /* What is delayed is so by 200 ms each time; a busy machine may delay some. */
+        int attempts = 20;
+        while (served(server, &at, how) >= 100)
+            if (--attempts == 0) {
+                fprintf(stderr, "how %d: each time 100 ms or more\n", how);
+                return 1;
+            }
         refused(how);
     }
     copies();

@@ -102,12 +102,6 @@ pub const MEANT: &[Meant] = &[
         fits: |case| case.call == "getopt" && case.field == "state",
     },
     Meant {
-        name: "`SO_RCVLOWAT`",
-        reason: "accepted and told back; a stream is readable at the first byte",
-        ends: true,
-        fits: |case| case.used(|op| op.call == "setopt" && op.arg(2) == libc::SO_RCVLOWAT.into()),
-    },
-    Meant {
         name: "`O_APPEND` on a socket",
         reason: "means nothing, where the kernel refuses `sendfile` and `splice` to such a one: to ask costs each of them a call",
         ends: true,
@@ -139,52 +133,17 @@ pub const MEANT: &[Meant] = &[
         ends: true,
         fits: |case| case.used(is_out_of_band),
     },
-];
-
-/// Differences that are being mended elsewhere: an entry goes when its mend has come.
-const MENDING: &[Meant] = &[
     Meant {
-        name: "a `bind` after a `connect` that failed",
-        reason: "the port that was chosen for it is kept",
+        name: "when bytes arrive that `MSG_MORE`, `SPLICE_F_MORE` or `TCP_CORK` would hold back",
+        reason: "a stream sends at once: it has no segments to fill",
         ends: true,
-        fits: |case| case.call == "bind" && case.used(|op| op.call == "connect"),
-    },
-    Meant {
-        name: "a connection that was dissolved",
-        reason: "copies of its descriptor, and epoll sets, tell of it otherwise",
-        ends: true,
-        fits: |case| case.used(|op| op.call == "connect" && op.arg(1) == 5),
-    },
-    Meant {
-        name: "`MSG_MORE`, `SPLICE_F_MORE` and `TCP_CORK`",
-        reason: "hold nothing back",
-        ends: true,
-        fits: |case| {
-            let corks = |op: &Op| {
-                op.call == "setopt"
-                    && op.arg(1) == libc::IPPROTO_TCP.into()
-                    && op.arg(2) == libc::TCP_CORK.into()
-            };
-            case.used(|op| op.call == "splice" && op.arg(3) & 4 != 0 || corks(op))
-        },
-    },
-    Meant {
-        name: "broken control data",
-        reason: "it is not looked at",
-        ends: true,
-        fits: |case| case.op().is_some_and(|op| op.call == "sendmsg" && op.arg(5) > 0),
-    },
-    Meant {
-        name: "the order of epoll",
-        reason: "ready descriptors come in another order",
-        ends: true,
-        fits: |case| case.call == "epoll_wait" && case.field == "ev",
+        fits: |case| case.used(is_held_back),
     },
 ];
 
 /// The entry that a result which differs falls under.
 pub fn find(case: &Case<'_>) -> Option<&'static Meant> {
-    MEANT.iter().chain(MENDING).find(|entry| (entry.fits)(case))
+    MEANT.iter().find(|entry| (entry.fits)(case))
 }
 
 const EDGE: i64 = 1 << 31;
@@ -208,6 +167,13 @@ fn is_option(case: &Case<'_>, level: i32, name: i32) -> bool {
             && op.arg(1) == level.into()
             && op.arg(2) == name.into()
     })
+}
+
+/// The call sends bytes that TCP would hold back, or asks for that.
+fn is_held_back(op: &Op) -> bool {
+    let corks =
+        op.call == "setopt" && op.arg(1) == libc::IPPROTO_TCP.into() && op.arg(2) == libc::TCP_CORK.into();
+    corks || op.call == "splice" && op.arg(3) & i64::from(libc::SPLICE_F_MORE) != 0
 }
 
 /// The call sends or receives out-of-band data.
