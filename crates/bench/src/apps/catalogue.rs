@@ -48,9 +48,12 @@ const HAPROXY: &[Need] =
 const REDIS: &[Need] =
     &[Need::new("redis-server", "redis-server"), Need::new("redis-benchmark", "redis-tools")];
 const POSTGRES: &[Need] = &[Need::new(servers::POSTGRES_CONTROL, "postgresql")];
-/// Why connections are made more slowly.
-const SET_UP: &str =
+/// Why short connections, which are left to TCP, are made more slowly.
+const HANDSHAKE: &str =
     "TCP's handshake itself goes through both daemons' interfaces, and each packet wakes them";
+/// Why streams are opened more slowly.
+const SET_UP: &str = "a stream is announced before its handshake: two round trips in which the daemons and both programs wake \
+     one after the other, where TCP's one wakes the server only";
 
 /// What most have in common: a script's client that prints JSON, requests in a second.
 const SCRIPT: App = App {
@@ -220,17 +223,17 @@ pub(super) const APPS: &[App] = &[
         name: "row",
         title: "connections in a row: connect, 1 B, close",
         per: "a connection",
-        serve: |at| servers::script(Script::Connections, at),
-        ask: |sides, time| Script::Connections.rate(&sides.client, time, "row"),
-        limit: Some(SET_UP),
+        serve: servers::connections,
+        ask: |sides, time| servers::connecting(sides, time, "row"),
+        limit: Some(HANDSHAKE),
         ..SCRIPT
     },
     App {
         name: "kept",
         title: "connections kept, 300 at a time: connect, 1 B",
         per: "a connection",
-        serve: |at| servers::script(Script::Connections, at),
-        ask: |sides, time| Script::Connections.rate(&sides.client, time, "kept"),
+        serve: servers::connections,
+        ask: |sides, time| servers::connecting(sides, time, "kept"),
         limit: Some(SET_UP),
         ..SCRIPT
     },

@@ -124,11 +124,27 @@ pub(super) fn postgres(at: &Site<'_>) -> Result<Vec<Server>> {
     Ok(vec![server])
 }
 
+/// The server of plain connections.
+pub(super) fn connections(at: &Site<'_>) -> Result<Vec<Server>> {
+    script(Script::Connections, at)
+}
+
+/// A client that makes connections. Of those that are over the kernel keeps few: with tens of thousands it is the search for a
+/// free port that is measured.
+pub(super) fn connecting(sides: &Sides<'_>, seconds: f64, kind: &str) -> Result<Command> {
+    let mut limit = sides.client.command("sh")?;
+    limit.args(["-c", "echo 4096 > /proc/sys/net/ipv4/tcp_max_tw_buckets"]);
+    run(limit, SLOW).context("limit connections in TIME-WAIT")?;
+    Script::Connections.rate(&sides.client, seconds, kind)
+}
+
 /// Who PostgreSQL's server is.
 const AS_POSTGRES: [&str; 3] = ["--reuid=postgres", "--regid=postgres", "--clear-groups"];
-/// COPY WORD..: becomes the words behind `setpriv` with the preloaded library, if there is one, taken from a copy.
+/// COPY WORD..: becomes the words behind `setpriv` with the preloaded library, if there is one, taken from a copy. Its path may
+/// begin with `/$LIB/../..`, which only the loader knows.
 const AS_ANOTHER: &str = "copy=$1; shift; \
-     if [ -n \"$LD_PRELOAD\" ]; then LD_PRELOAD= cp \"$LD_PRELOAD\" \"$copy\" && chmod 755 \"$copy\" || exit 1; \
+     if [ -n \"$LD_PRELOAD\" ]; then library=\"/${LD_PRELOAD##*/../}\"; \
+     LD_PRELOAD= cp \"$library\" \"$copy\" && chmod 755 \"$copy\" || exit 1; \
      export LD_PRELOAD=\"$copy\"; fi; exec setpriv \"$@\"";
 
 /// `pgbench -S` of four clients.

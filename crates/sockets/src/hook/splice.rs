@@ -37,10 +37,21 @@ hook! {
 
 /// Whether it is a pipe, or a FIFO.
 pub fn is_pipe(fd: c_int) -> bool {
-    // SAFETY: all-zero bytes are a valid record, which the kernel fills.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: a record of ours.
-    unsafe { libc::fstat(fd, &raw mut status) == 0 && status.st_mode & libc::S_IFMT == libc::S_IFIFO }
+    room_of(fd).is_some()
+}
+
+/// How much a pipe holds, bytes; `None`: it is no pipe.
+fn room_of(fd: c_int) -> Option<usize> {
+    // SAFETY: F_GETPIPE_SZ takes no argument.
+    let size = unsafe { real::fcntl(fd, libc::F_GETPIPE_SZ, core::ptr::null_mut()) };
+    usize::try_from(size).ok()
+}
+
+/// How much there is in a pipe now, bytes; 0 if that cannot be told.
+fn held_by(pipe: c_int) -> usize {
+    // SAFETY: the program's descriptor, open during this call.
+    let held = rustix::io::ioctl_fionread(unsafe { BorrowedFd::borrow_raw(pipe) });
+    usize::try_from(held.unwrap_or(0)).unwrap_or(0)
 }
 
 /// Waits until the pipe is ready, unless the call or the pipe must not wait; what it is ready for.
@@ -66,10 +77,12 @@ fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<c_short, c_
 
 /// From a pipe: never reads more than the stream surely takes, unless it may wait.
 fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
-    match await_pipe(pipe, POLLIN, flags) {
-        Err(errno) => return io::Outcome::Errno(errno),
-        Ok(events) if events & POLLIN == 0 => return io::Outcome::Bytes(0),
-        Ok(_) => {}
+    if held_by(pipe) == 0 {
+        match await_pipe(pipe, POLLIN, flags) {
+            Err(errno) => return io::Outcome::Errno(errno),
+            Ok(events) if events & POLLIN == 0 => return io::Outcome::Bytes(0),
+            Ok(_) => {}
+        }
     }
     // What the stream refuses stays in the pipe.
     let refused = io::send(out, end, &[IoSlice::new(&[])], 0);
@@ -115,11 +128,15 @@ fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
 
 /// Into a pipe: takes from the stream only what the pipe took.
 pub fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
-    match await_pipe(pipe, POLLOUT, flags) {
-        Err(errno) => return io::Outcome::Errno(errno),
-        // Nobody reads from it.
-        Ok(events) if events & POLLERR != 0 => return io::broken_pipe(0),
-        Ok(_) => {}
+    // Who reads from the pipe, and whether there is room, matters before what the stream has. Where both are there, the `write`
+    // finds out.
+    if held_by(pipe) > 0 || end.unread(thread::tid()).unwrap_or(0) == 0 {
+        match await_pipe(pipe, POLLOUT, flags) {
+            Err(errno) => return io::Outcome::Errno(errno),
+            // Nobody reads from it.
+            Ok(events) if events & POLLERR != 0 => return io::broken_pipe(0),
+            Ok(_) => {}
+        }
     }
     scratch::with(len.min(CHUNK), |chunk| {
         let peeked = match io::receive_least(input, end, &mut [IoSliceMut::new(chunk)], libc::MSG_PEEK, 1) {
@@ -140,17 +157,25 @@ pub fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint)
 /// Puts into the pipe what it has room for, and never waits: a `write` would until all of it is there. How much goes into one
 /// that is not empty only the kernel knows, which keeps it in pages that may be half full: by way of a pipe of our own.
 fn fill(pipe: c_int, bytes: &[u8]) -> Result<usize, c_int> {
-    // SAFETY: the program's descriptor, open during this call.
-    let target = unsafe { BorrowedFd::borrow_raw(pipe) };
-    if rustix::io::ioctl_fionread(target) == Ok(0)
-        && rustix::pipe::fcntl_getpipe_size(target).is_ok_and(|room| room >= bytes.len())
-    {
+    match write_now(pipe, bytes) {
+        Err(libc::EOPNOTSUPP) => {}
+        outcome => return outcome,
+    }
+    if held_by(pipe) == 0 && room_of(pipe).is_some_and(|room| room >= bytes.len()) {
         // SAFETY: a buffer of its own length.
         let put = unsafe { real::write(pipe, bytes.as_ptr().cast(), bytes.len()) };
         return usize::try_from(put).map_err(|_| real::errno());
     }
     let (from, to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
     by_own_pipe(&from, &to, pipe, bytes)
+}
+
+/// Writes what there is room for (Linux 6.5 and later; before, `EOPNOTSUPP`).
+fn write_now(pipe: c_int, bytes: &[u8]) -> Result<usize, c_int> {
+    let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: a buffer of its own length, which is only read.
+    let put = unsafe { real::pwritev2(pipe, &raw const part, 1, -1, libc::RWF_NOWAIT) };
+    usize::try_from(put).map_err(|_| real::errno())
 }
 
 fn by_own_pipe(from: &OwnedFd, to: &OwnedFd, pipe: c_int, bytes: &[u8]) -> Result<usize, c_int> {
