@@ -129,10 +129,10 @@ stage_unit() {
     limited 1500 cargo test --locked --workspace --exclude crosslane-e2e --no-fail-fast -- --show-output || again unit
 }
 
-# Random socket calls on the kernel's TCP and on streams, for a minute, always the same ones, so that what fails is the change
+# Random socket calls on the kernel's TCP and on streams, for 45 s, always the same ones, so that what fails is the change
 # that is tested; an hour of others: `cargo xtask differ --minutes 60`.
 stage_differ() {
-    limited 400 cargo xtask differ --seconds 60 --seed 1
+    limited 400 cargo xtask differ --seconds 45 --seed 1
 }
 
 # Each fuzz target for 10 s, guided by coverage; an hour each: `cargo xtask fuzz --minutes 60`.

@@ -38,6 +38,8 @@ pub(super) struct App {
     pub(super) ask: fn(&Sides<'_>, f64) -> Result<Command>,
     /// What the client did, by what it printed.
     pub(super) read: fn(&str) -> Result<Work>,
+    /// How long each server is asked before anything counts, s: one that compiles while it runs.
+    pub(super) warm_up: f64,
     /// Why it is below TCP, if it is and that is known.
     pub(super) limit: Option<&'static str>,
 }
@@ -48,6 +50,11 @@ const HAPROXY: &[Need] =
 const REDIS: &[Need] =
     &[Need::new("redis-server", "redis-server"), Need::new("redis-benchmark", "redis-tools")];
 const POSTGRES: &[Need] = &[Need::new(servers::POSTGRES_CONTROL, "postgresql")];
+/// How long a Java server compiles what it does most, s.
+const COMPILING: f64 = 12.0;
+/// Why bytes are spliced more slowly.
+const SPLICE: &str = "the kernel's splice moves references to pages from socket to socket; a stream's bytes are copied into the \
+     pipe and out of it";
 /// Why short connections, which are left to TCP, are made more slowly.
 const HANDSHAKE: &str =
     "TCP's handshake itself goes through both daemons' interfaces, and each packet wakes them";
@@ -65,6 +72,7 @@ const SCRIPT: App = App {
     serve: servers::none,
     ask: |_, _| anyhow::bail!("nothing is asked"),
     read: Work::json,
+    warm_up: 0.0,
     limit: None,
 };
 
@@ -109,6 +117,7 @@ pub(super) const APPS: &[App] = &[
     App {
         name: "zookeeper",
         title: "ZooKeeper (kazoo), reads of 1 KB",
+        warm_up: COMPILING,
         needs: of::ZOOKEEPER,
         serve: servers::zookeeper,
         ask: |sides, time| Script::ZooKeeper.rate(&sides.client, time, "get"),
@@ -117,6 +126,7 @@ pub(super) const APPS: &[App] = &[
     App {
         name: "zookeeper-32",
         title: "ZooKeeper (kazoo), 32 under way",
+        warm_up: COMPILING,
         needs: of::ZOOKEEPER,
         serve: servers::zookeeper,
         ask: |sides, time| Script::ZooKeeper.rate(&sides.client, time, "many"),
@@ -173,6 +183,7 @@ pub(super) const APPS: &[App] = &[
         serve: servers::haproxy,
         ask: |sides, time| wrk(sides, time, 4, "middle"),
         read: read_wrk,
+        limit: Some(SPLICE),
         ..SCRIPT
     },
     App {

@@ -63,6 +63,10 @@ pub(super) fn by_turns(app: &App, lab: &Lab, plan: &Plan, progress: &ProgressBar
     for (place, interface) in places.iter().zip(INTERFACES) {
         sides.push(Way::begin(app, place, &folder, interface)?);
     }
+    if app.warm_up > 0.0 {
+        progress.set_message(format!("{}, warming up", app.name));
+        sides.iter().try_for_each(|way| way.run(app, &hosts, app.warm_up).map(drop))?;
+    }
     for turn in 1..=plan.turns {
         for (number, way) in sides.iter().enumerate() {
             progress.set_message(format!(

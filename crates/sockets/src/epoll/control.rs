@@ -29,9 +29,10 @@ pub fn control(
 ) -> c_int {
     match table::look(fd).map(|entry| entry.kind) {
         Some(Kind::Stream | Kind::Unknown) => match table::stream(fd) {
-            Some(held) => match wanted(operation, event) {
-                Ok(wanted) => stream(epfd, operation, fd, &held, wanted, kernel),
-                // It is looked at before anything else.
+            Some(held) if operation == EPOLL_CTL_DEL => stream(epfd, operation, fd, &held, None, kernel),
+            // It is looked at before anything else. SAFETY: any bytes are an event.
+            Some(held) => match unsafe { user::load(event) } {
+                Ok(wanted) => stream(epfd, operation, fd, &held, Some(&wanted), kernel),
                 Err(errno) => real::fail(errno),
             },
             None => kernel(),
@@ -44,15 +45,6 @@ pub fn control(
         }
         Some(_) => kernel(),
     }
-}
-
-/// What the program wants to hear of, if the operation asks for it.
-fn wanted(operation: c_int, event: *const epoll_event) -> Result<Option<epoll_event>, c_int> {
-    if operation == EPOLL_CTL_DEL {
-        return Ok(None);
-    }
-    // SAFETY: any bytes are an event.
-    unsafe { user::load(event) }.map(Some)
 }
 
 /// A socket in the kernel's part has become a stream.
@@ -72,7 +64,7 @@ fn stream(
     operation: c_int,
     fd: c_int,
     held: &Held,
-    wanted: Option<epoll_event>,
+    wanted: Option<&epoll_event>,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
     let Some(set) = registry::of(epfd) else {
@@ -83,8 +75,8 @@ fn stream(
         };
     };
     let outcome = change(set, epfd, |state| match (operation, wanted) {
-        (EPOLL_CTL_ADD, Some(wanted)) => add(set, state, epfd, fd, held, &wanted).map(|()| true),
-        (EPOLL_CTL_MOD, Some(wanted)) => modify(state, fd, &wanted),
+        (EPOLL_CTL_ADD, Some(wanted)) => add(set, state, epfd, fd, held, wanted).map(|()| true),
+        (EPOLL_CTL_MOD, Some(wanted)) => modify(state, fd, wanted),
         (EPOLL_CTL_DEL, _) if state.find(fd).is_some() => {
             state.remove(fd);
             Ok(true)
@@ -99,7 +91,7 @@ fn stream(
 }
 
 /// A set that we have not seen being made: it came by exec or from another process.
-fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<epoll_event>) -> c_int {
+fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<&epoll_event>) -> c_int {
     let mut probe = epoll_event { events: 0, u64: 0 };
     // SAFETY: our own event. A set that does not hold the stream says ENOENT, anything else says what it is.
     if unsafe { real::epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &raw mut probe) } == 0 {
@@ -110,7 +102,7 @@ fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<epoll_even
     }
     let (Some(set), Some(wanted)) = (registry::create(epfd), wanted) else { return real::fail(libc::ENOMEM) };
     set.looks();
-    match change(set, epfd, |state| add(set, state, epfd, fd, held, &wanted)) {
+    match change(set, epfd, |state| add(set, state, epfd, fd, held, wanted)) {
         Ok(()) => 0,
         Err(errno) => real::fail(errno),
     }
@@ -158,7 +150,8 @@ fn change<T>(set: &Set, epfd: c_int, work: impl FnOnce(&mut State) -> Result<T, 
     let outcome = set.with(|state| {
         let outcome = work(state);
         set.count(state);
-        if set.is_shadowed() && set.take_look() {
+        // Whoever looks at the set in the kernel only sees its bed, if there is one.
+        if state.bed.is_none() && set.is_shadowed() && set.take_look() {
             let _ = state.make_bed(epfd);
             state.kick();
         }

@@ -65,8 +65,35 @@ pub const MEANT: &[Meant] = &[
         reason: "the quiet connection is asked for it each 10 µs by calls that wait for several, each clock tick by receives that must not wait",
         ends: true,
         fits: |case| {
-            case.field == "r" && case.stream_line.contains("EAGAIN") && case.used(|op| op.call == "exit")
+            let used = |call: &str| case.used(|op| op.call == call);
+            case.field == "r" && case.stream_line.contains("EAGAIN") && used("exit")
+                || case.field == "ev"
+                    && ["exit", "close", "shutdown"].map(used).contains(&true)
+                    && only_end_is_missing(case)
         },
+    },
+    Meant {
+        name: "the order in which `epoll_wait` tells of several",
+        reason: "streams come by when their bytes came; room to send, ends, and what was ready when it was added come as they are found",
+        ends: true,
+        fits: |case| {
+            let adds = |op: &&Op| op.call == "epoll_ctl" && op.arg(1) == 1;
+            case.call == "epoll_wait"
+                && case.field == "ev"
+                && case.script.ops.iter().take(case.index).filter(adds).count() > 1
+        },
+    },
+    Meant {
+        name: "a `bind` after a `connect` that failed",
+        reason: "the port that was chosen for the `connect` is kept, as one that the program has chosen",
+        ends: true,
+        fits: |case| case.call == "bind" && case.used(|op| op.call == "connect"),
+    },
+    Meant {
+        name: "a connection that `connect` to `AF_UNSPEC` dissolved",
+        reason: "copies of its descriptor, and epoll sets, tell of it as of one that was reset",
+        ends: true,
+        fits: |case| case.used(|op| op.call == "connect" && op.arg(1) == 5),
     },
     Meant {
         name: "a file that is written to between a `sendfile` and the receive",
@@ -147,6 +174,23 @@ pub fn find(case: &Case<'_>) -> Option<&'static Meant> {
 }
 
 const EDGE: i64 = 1 << 31;
+
+/// The stream's one event is the kernel's without what tells of the far side's end.
+fn only_end_is_missing(case: &Case<'_>) -> bool {
+    let bits = |event: &str| {
+        let (slot, bits) = event.split_once(':')?;
+        Some((slot.to_owned(), u32::from_str_radix(bits, 16).ok()?))
+    };
+    let stream = case.stream_line.split("ev=").nth(1).and_then(|rest| bits(rest.split(' ').next()?));
+    let readable = libc::EPOLLIN | libc::EPOLLRDNORM;
+    let end = (readable | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR).cast_unsigned();
+    match (bits(case.kernel), stream) {
+        (Some(kernel), Some(stream)) => {
+            kernel.0 == stream.0 && kernel.1 | end == stream.1 | end && stream.1 & !kernel.1 == 0
+        }
+        _ => false,
+    }
+}
 
 /// What differs is whether an epoll set is ready, or how.
 fn tells_of_set(case: &Case<'_>) -> bool {
