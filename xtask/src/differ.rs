@@ -3,12 +3,15 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Hunts for a minute, or as `--minutes N`, `--seconds N` and `--seed N` say.
+/// Hunts for a minute from a seed of the clock on, or as `--minutes N`, `--seconds N` and `--seed N` say.
 pub(crate) fn run(root: &Path, words: &[String]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut test = Command::new(cargo);
-    test.current_dir(root).env("CROSSLANE_SECONDS", "60");
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?;
+    let seed = u64::from(clock.subsec_micros()) << 20;
+    test.current_dir(root).env("CROSSLANE_SECONDS", "60").env("CROSSLANE_SEED", seed.to_string());
     for pair in words.chunks(2) {
         let [name, value] = pair else { bail!("{} of what?", pair[0]) };
         let number: u64 = value.parse().with_context(|| format!("{name} {value}"))?;
