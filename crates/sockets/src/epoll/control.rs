@@ -74,14 +74,17 @@ fn stream(
             kernel()
         };
     };
-    let outcome = change(set, epfd, |state| match (operation, wanted) {
-        (EPOLL_CTL_ADD, Some(wanted)) => add(set, state, epfd, fd, held, wanted).map(|()| true),
-        (EPOLL_CTL_MOD, Some(wanted)) => modify(state, fd, wanted),
-        (EPOLL_CTL_DEL, _) if state.find(fd).is_some() => {
-            state.remove(fd);
-            Ok(true)
+    let outcome = change(set, epfd, |state| {
+        state.revive(fd, held);
+        match (operation, wanted) {
+            (EPOLL_CTL_ADD, Some(wanted)) => add(set, state, epfd, fd, held, wanted).map(|()| true),
+            (EPOLL_CTL_MOD, Some(wanted)) => modify(state, fd, wanted),
+            (EPOLL_CTL_DEL, _) if state.find(fd).is_some() => {
+                state.remove(fd);
+                Ok(true)
+            }
+            _ => Ok(false),
         }
-        _ => Ok(false),
     });
     match outcome {
         Ok(true) => 0,

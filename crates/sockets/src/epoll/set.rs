@@ -61,6 +61,8 @@ pub struct State {
     pub(super) places: Vec<Option<Interest>>,
     pub(super) idle: Vec<usize>,
     by_fd: BTreeMap<c_int, usize>,
+    /// Places of interests whose number was closed while a copy of it is open, with that number.
+    unnamed: Vec<(c_int, usize)>,
     serial: u32,
     /// Sets inside this one, with their generations.
     nested: Vec<(c_int, &'static Set, u32)>,
@@ -191,6 +193,20 @@ impl State {
     pub fn find(&mut self, fd: c_int) -> Option<&mut Interest> {
         let place = *self.by_fd.get(&fd)?;
         self.places.get_mut(place)?.as_mut().filter(|interest| !interest.is_out())
+    }
+
+    /// `fd` may be a number that was closed and refers to the same stream again: it names its interest again.
+    pub fn revive(&mut self, fd: c_int, held: &Held) {
+        if self.unnamed.is_empty() || self.by_fd.contains_key(&fd) {
+            return;
+        }
+        let is_its = |&(number, place): &(c_int, usize)| {
+            number == fd && self.places[place].as_ref().is_some_and(|it| it.stream() == held.index)
+        };
+        if let Some(at) = self.unnamed.iter().position(is_its) {
+            let (_, place) = self.unnamed.swap_remove(at);
+            self.by_fd.insert(fd, place);
+        }
     }
 
     /// A new interest of `fd`. Without a bed the kernel hears of it when one is made.
@@ -331,14 +347,16 @@ impl State {
         }
     }
 
-    /// Another descriptor keeps the stream open: the interest of `fd` stays, though it cannot be named any more, unless the
-    /// program has taken it out.
+    /// Another descriptor keeps the stream open: the interest of `fd` stays, though it cannot be named until that number is a
+    /// copy of the stream again, unless the program has taken it out.
     fn survive(&mut self, fd: c_int, stream: u32) {
         let inner = self.inner();
-        if let Some(place) = self.by_fd.remove(&fd)
-            && self.places[place].as_ref().is_some_and(Interest::is_out)
-        {
-            self.drop_place(place);
+        if let Some(place) = self.by_fd.remove(&fd) {
+            if self.places[place].as_ref().is_some_and(Interest::is_out) {
+                self.drop_place(place);
+            } else {
+                self.unnamed.push((fd, place));
+            }
         }
         let goes_by = |interest: &&mut Interest| interest.stream() == stream && interest.goes_by(fd);
         let mut named = self.places.iter_mut().flatten().filter(goes_by).peekable();
@@ -356,6 +374,7 @@ impl State {
     /// Whether the inner set knows nothing of it any more.
     fn drop_place(&mut self, place: usize) -> bool {
         let (inner, waiter, mut clean) = (self.inner(), self.waiter_id(), true);
+        self.unnamed.retain(|unnamed| unnamed.1 != place);
         if let Some(mut interest) = self.places[place].take() {
             clean = interest.delist(inner, waiter);
             self.idle.push(place);

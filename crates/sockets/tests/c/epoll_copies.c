@@ -83,10 +83,20 @@ static void comes_back(void)
     CHECK(close(number) == 0);
     send_all(ends[1], "x", 1);
     CHECK(told(set) == 1);
+    FAILS(change(set, EPOLL_CTL_MOD, copy, EPOLLIN, NEW), ENOENT);
     CHECK(dup2(copy, number) == number && close(copy) == 0);
     CHECK(told(set) == 1);
     expect(number, "x");
     CHECK(told(set) == 0);
+    /* It is named by that number again. */
+    FAILS(change(set, EPOLL_CTL_ADD, number, EPOLLIN, NEW), EEXIST);
+    CHECK(change(set, EPOLL_CTL_MOD, number, EPOLLIN, NEW) == 0);
+    send_all(ends[1], "y", 1);
+    CHECK(told(set) == 2);
+    CHECK(epoll_ctl(set, EPOLL_CTL_DEL, number, NULL) == 0);
+    FAILS(epoll_ctl(set, EPOLL_CTL_DEL, number, NULL), ENOENT);
+    CHECK(told(set) == 0);
+    expect(number, "y");
     close(number);
     close(ends[1]);
     close(set);
