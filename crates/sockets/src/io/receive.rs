@@ -76,15 +76,18 @@ fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Resu
     Ok(moved.bytes)
 }
 
-/// Consumes `count` bytes that have arrived already, without copying them; less only if somebody else was faster.
+/// Consumes `count` bytes that have arrived already, without copying them; less only if somebody else was faster. The program has
+/// them elsewhere, so another process that keeps the lock is waited for.
 pub fn discard(end: &Held, mut count: usize) {
     while count > 0 {
-        let Ok(moved) = end.try_discard(thread::tid(), count) else {
-            lock::forget_busy();
-            break;
-        };
-        ring(end, moved.wake, account::receiving);
-        count -= moved.bytes;
+        match end.try_discard(thread::tid(), count) {
+            Ok(moved) => {
+                ring(end, moved.wake, account::receiving);
+                count -= moved.bytes;
+            }
+            Err(_) if lock::take_busy().is_some() => {}
+            Err(_) => break,
+        }
     }
 }
 
