@@ -153,8 +153,7 @@ fn change<T>(set: &Set, epfd: c_int, work: impl FnOnce(&mut State) -> Result<T, 
     let outcome = set.with(|state| {
         let outcome = work(state);
         set.count(state);
-        // Whoever looks at the set in the kernel only sees its bed, if there is one.
-        if state.bed.is_none() && set.is_shadowed() && set.take_look() {
+        if set.is_shadowed() && set.take_look() {
             let _ = state.make_bed(epfd);
             state.kick();
         }
