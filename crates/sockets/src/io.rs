@@ -2,7 +2,7 @@
 
 mod receive;
 
-pub use receive::{discard, receive, receive_failed, receive_least};
+pub use receive::{pass, receive, receive_failed};
 
 use crate::table::Held;
 use crate::wait::{self, For};

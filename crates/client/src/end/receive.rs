@@ -50,12 +50,21 @@ impl Target for Part<'_> {
     }
 }
 
-/// So many bytes that nobody wants any more.
-struct Nowhere(usize);
+/// Somebody who takes bytes, by way of a buffer, and says how many.
+struct Taker<'a, F>(&'a mut [u8], F);
 
-impl Target for Nowhere {
-    fn take(&mut self, end: &End, tid: u32, done: usize) -> Result<usize, Failure> {
-        end.pass_on(tid, self.0 - done, |_, _, _, _| {})
+impl<F: FnMut(&[u8]) -> usize> Target for Taker<'_, F> {
+    fn take(&mut self, end: &End, tid: u32, _: usize) -> Result<usize, Failure> {
+        let Self(buffer, takes) = self;
+        let (_, front) = end.begin_peek(tid)?;
+        let there = end.peek_all(front, &mut [IoSliceMut::new(buffer)])?;
+        if there == 0 {
+            return Ok(0);
+        }
+        match takes(&buffer[..there]).min(there) {
+            0 => Err(Failure::WouldBlock),
+            taken => end.pass_on(tid, taken, |_, _, _, _| {}),
+        }
     }
 }
 
@@ -71,9 +80,16 @@ impl End {
         self.receive_by(tid, part.len(), part)
     }
 
-    /// Consumes up to `count` bytes without copying them.
-    pub fn try_discard(&self, tid: u32, count: usize) -> Result<Moved, Failure> {
-        self.receive_by(tid, count, Nowhere(count))
+    /// Has `takes` look at what has arrived, by way of `buffer` and a part of a record or several at a time, and consumes as much
+    /// as it says. The lock is held meanwhile: it must not wait. [`Failure::WouldBlock`] if it took nothing.
+    pub fn try_pass(
+        &self,
+        tid: u32,
+        buffer: &mut [u8],
+        takes: impl FnMut(&[u8]) -> usize,
+    ) -> Result<Moved, Failure> {
+        let wanted = buffer.len().min(PIECE);
+        self.receive_by(tid, wanted, Taker(&mut buffer[..wanted], takes))
     }
 
     /// Receives `wanted` bytes at most with the lock held, which is given back after each piece.

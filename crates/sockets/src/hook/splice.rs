@@ -11,9 +11,9 @@ use crate::wait::{self, For};
 use crate::{io, real, scratch};
 use core::ffi::{c_int, c_short, c_uint};
 use libc::{POLLERR, POLLIN, POLLOUT, SPLICE_F_NONBLOCK, size_t, ssize_t};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::pipe::PipeFlags;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 
 /// Bytes moved at a time, at most: what a pipe holds that nobody has made longer.
 const CHUNK: usize = 64 * 1024;
@@ -37,25 +37,17 @@ hook! {
 
 /// Whether it is a pipe, or a FIFO.
 pub fn is_pipe(fd: c_int) -> bool {
-    room_of(fd).is_some()
-}
-
-/// How much a pipe holds, bytes; `None`: it is no pipe.
-fn room_of(fd: c_int) -> Option<usize> {
-    // SAFETY: F_GETPIPE_SZ takes no argument.
-    let size = unsafe { real::fcntl(fd, libc::F_GETPIPE_SZ, core::ptr::null_mut()) };
-    usize::try_from(size).ok()
-}
-
-/// How much there is in a pipe now, bytes; 0 if that cannot be told.
-fn held_by(pipe: c_int) -> usize {
-    // SAFETY: the program's descriptor, open during this call.
-    let held = rustix::io::ioctl_fionread(unsafe { BorrowedFd::borrow_raw(pipe) });
-    usize::try_from(held.unwrap_or(0)).unwrap_or(0)
+    // SAFETY: F_GETPIPE_SZ takes no argument; only pipes have a size.
+    unsafe { real::fcntl(fd, libc::F_GETPIPE_SZ, core::ptr::null_mut()) >= 0 }
 }
 
 /// Waits until the pipe is ready, unless the call or the pipe must not wait; what it is ready for.
 fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<c_short, c_int> {
+    let mut polled = libc::pollfd { fd: pipe, events, revents: 0 };
+    // SAFETY: one pollfd.
+    if unsafe { real::poll(&raw mut polled, 1, 0) } > 0 && polled.revents & events != 0 {
+        return Ok(polled.revents);
+    }
     // SAFETY: F_GETFL takes no argument.
     let status = unsafe { real::fcntl(pipe, libc::F_GETFL, core::ptr::null_mut()) };
     let wrong_end = if events == POLLIN { libc::O_WRONLY } else { libc::O_RDONLY };
@@ -63,7 +55,6 @@ fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<c_short, c_
         return Err(libc::EBADF);
     }
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || status & libc::O_NONBLOCK != 0;
-    let mut polled = libc::pollfd { fd: pipe, events, revents: 0 };
     loop {
         // SAFETY: one pollfd.
         match unsafe { real::poll(&raw mut polled, 1, if nonblocking { 0 } else { -1 }) } {
@@ -77,12 +68,10 @@ fn await_pipe(pipe: c_int, events: c_short, flags: c_uint) -> Result<c_short, c_
 
 /// From a pipe: never reads more than the stream surely takes, unless it may wait.
 fn pipe_out(out: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
-    if held_by(pipe) == 0 {
-        match await_pipe(pipe, POLLIN, flags) {
-            Err(errno) => return io::Outcome::Errno(errno),
-            Ok(events) if events & POLLIN == 0 => return io::Outcome::Bytes(0),
-            Ok(_) => {}
-        }
+    match await_pipe(pipe, POLLIN, flags) {
+        Err(errno) => return io::Outcome::Errno(errno),
+        Ok(events) if events & POLLIN == 0 => return io::Outcome::Bytes(0),
+        Ok(_) => {}
     }
     // What the stream refuses stays in the pipe.
     let refused = io::send(out, end, &[IoSlice::new(&[])], 0);
@@ -128,30 +117,13 @@ fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
 
 /// Into a pipe: takes from the stream only what the pipe took.
 pub fn pipe_in(input: c_int, end: &Held, pipe: c_int, len: usize, flags: c_uint) -> io::Outcome {
-    // Who reads from the pipe, and whether there is room, matters before what the stream has. Where both are there, the `write`
-    // finds out.
-    if held_by(pipe) > 0 || end.unread(thread::tid()).unwrap_or(0) == 0 {
-        match await_pipe(pipe, POLLOUT, flags) {
-            Err(errno) => return io::Outcome::Errno(errno),
-            // Nobody reads from it.
-            Ok(events) if events & POLLERR != 0 => return io::broken_pipe(0),
-            Ok(_) => {}
-        }
+    match await_pipe(pipe, POLLOUT, flags) {
+        Err(errno) => return io::Outcome::Errno(errno),
+        // Nobody reads from it.
+        Ok(events) if events & POLLERR != 0 => return io::broken_pipe(0),
+        Ok(_) => {}
     }
-    scratch::with(len.min(CHUNK), |chunk| {
-        let peeked = match io::receive_least(input, end, &mut [IoSliceMut::new(chunk)], libc::MSG_PEEK, 1) {
-            io::Outcome::Bytes(0) => return io::Outcome::Bytes(0),
-            io::Outcome::Bytes(peeked) => peeked,
-            other => return other,
-        };
-        match fill(pipe, &chunk[..peeked]) {
-            Ok(put) => {
-                io::discard(end, put);
-                io::Outcome::Bytes(put)
-            }
-            Err(errno) => io::Outcome::Errno(errno),
-        }
-    })
+    scratch::with(len.min(CHUNK), |chunk| io::pass(input, end, chunk, |bytes| fill(pipe, bytes)))
 }
 
 /// Puts into the pipe what it has room for, and never waits: a `write` would until all of it is there. How much goes into one
@@ -160,11 +132,6 @@ fn fill(pipe: c_int, bytes: &[u8]) -> Result<usize, c_int> {
     match write_now(pipe, bytes) {
         Err(libc::EOPNOTSUPP) => {}
         outcome => return outcome,
-    }
-    if held_by(pipe) == 0 && room_of(pipe).is_some_and(|room| room >= bytes.len()) {
-        // SAFETY: a buffer of its own length.
-        let put = unsafe { real::write(pipe, bytes.as_ptr().cast(), bytes.len()) };
-        return usize::try_from(put).map_err(|_| real::errno());
     }
     let (from, to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
     by_own_pipe(&from, &to, pipe, bytes)

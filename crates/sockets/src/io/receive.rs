@@ -20,7 +20,7 @@ pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
 }
 
 /// The same, but no less than `least` bytes, or as much as there is room for, if the call may wait.
-pub fn receive_least(
+fn receive_least(
     fd: c_int,
     end: &Held,
     buffers: &mut [IoSliceMut<'_>],
@@ -76,17 +76,37 @@ fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Resu
     Ok(moved.bytes)
 }
 
-/// Consumes `count` bytes that have arrived already, without copying them; less only if somebody else was faster. The program has
-/// them elsewhere, so another process that keeps the lock is waited for.
-pub fn discard(end: &Held, mut count: usize) {
-    while count > 0 {
-        match end.try_discard(thread::tid(), count) {
-            Ok(moved) => {
+/// Hands what has arrived to `takes`, by way of `buffer`, and consumes as much as it took; waits for some if the call may.
+/// `takes` must not wait, and says why it took nothing.
+pub fn pass(
+    fd: c_int,
+    end: &Held,
+    buffer: &mut [u8],
+    mut takes: impl FnMut(&[u8]) -> Result<usize, c_int>,
+) -> Outcome {
+    if let Err(outcome) = connect_first(fd, end, 0) {
+        return outcome;
+    }
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    loop {
+        let mut refused = None;
+        let passed = end.try_pass(thread::tid(), buffer, |bytes| {
+            takes(bytes).unwrap_or_else(|errno| {
+                refused = Some(errno);
+                0
+            })
+        });
+        match (passed, refused) {
+            (Ok(moved), _) => {
                 ring(end, moved.wake, account::receiving);
-                count -= moved.bytes;
+                return Outcome::Bytes(moved.bytes);
             }
-            Err(_) if lock::take_busy().is_some() => {}
-            Err(_) => break,
+            (Err(_), Some(errno)) => return Outcome::Errno(errno),
+            (Err(Failure::WouldBlock), None) => {}
+            (Err(failure), None) => return receive_failed(fd, end, failure),
+        }
+        if let Err(outcome) = wait_for_data(fd, end, 0, deadline) {
+            return outcome;
         }
     }
 }
