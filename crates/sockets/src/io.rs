@@ -190,6 +190,8 @@ fn send_failed(fd: c_int, end: &Held, failure: Failure, done: usize, flags: c_in
             quiet::have_reset(fd, end, usize::from(end.gone()));
             failure
         }
+        // A reset comes before what is wrong with a buffer.
+        Failure::Fault if quiet::have_reset(fd, end, 0) => Failure::Reset,
         failure => failure,
     };
     match failure {

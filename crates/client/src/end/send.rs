@@ -85,7 +85,7 @@ impl End {
             return Err(Failure::WouldBlock);
         }
         if self.gone() {
-            return Err(self.send_to_nobody(wanted));
+            return Err(self.send_to_nobody(buffers, skip, wanted));
         }
         let most = wanted.min(PIECE);
         let (written, first) = self.guarded(self.write_offered(tid, buffers, skip))?.unwrap_or((0, None));
@@ -234,8 +234,12 @@ impl End {
     }
 
     /// As TCP has it: the first bytes to a closed far end seem to be sent and are answered by a reset, the next ones
-    /// fail. More than [`UNHEARD_MAX`] never seem to be.
-    fn send_to_nobody(&self, bytes: usize) -> Failure {
+    /// fail. More than [`UNHEARD_MAX`] never seem to be. What is not there to be copied is not sent to nobody, either.
+    fn send_to_nobody(&self, buffers: &[IoSlice<'_>], skip: usize, bytes: usize) -> Failure {
+        if self.shared.status.unheard.load(Relaxed) == 0 && !are_there(buffers, skip, bytes.min(UNHEARD_MAX))
+        {
+            return Failure::Fault;
+        }
         let unheard = &self.shared.status.unheard;
         let before = if bytes == 0 { unheard.load(Relaxed) } else { unheard.swap(UNHEARD, Relaxed) };
         if before == 0 { Failure::Unheard(bytes.min(UNHEARD_MAX)) } else { Failure::Ended }
@@ -385,6 +389,17 @@ fn begins_there(buffers: &[IoSlice<'_>], mut skip: usize) -> bool {
         let piece = left.min(buffer.len() - before);
         left -= piece;
         guarded::is_there(buffer.as_ptr().wrapping_add(before), piece)
+    })
+}
+
+/// Whether `len` bytes of `buffers` behind the first `skip` can all be loaded.
+fn are_there(buffers: &[IoSlice<'_>], mut skip: usize, mut len: usize) -> bool {
+    buffers.iter().all(|buffer| {
+        let begin = skip.min(buffer.len());
+        let part = len.min(buffer.len() - begin);
+        skip -= begin;
+        len -= part;
+        guarded::is_there(buffer.as_ptr().wrapping_add(begin), part)
     })
 }
 

@@ -23,6 +23,8 @@ struct Found {
 #[derive(Default)]
 pub struct Order {
     found: Vec<Found>,
+    /// Places that an earlier look of the same call has told of.
+    told: Vec<usize>,
 }
 
 /// The newest that a look has found.
@@ -37,6 +39,18 @@ impl Order {
     #[inline]
     pub fn begin(&mut self) {
         self.found.clear();
+        self.told.clear();
+    }
+
+    /// Begins a further look of the same call.
+    pub fn go_on(&mut self) {
+        self.told.extend(self.found.drain(..).map(|found| found.place));
+    }
+
+    /// Whether an earlier look of this call has told of the stream at this place.
+    #[inline]
+    pub fn is_told(&self, place: usize) -> bool {
+        !self.told.is_empty() && self.told.contains(&place)
     }
 
     /// The stream at this place is ready.

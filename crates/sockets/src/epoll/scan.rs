@@ -8,13 +8,27 @@ use crate::table::Held;
 impl State {
     #[inline]
     pub fn scan(&mut self, events: &mut Events, tid: u32) {
+        self.order.begin();
+        self.look_round(events, tid);
+    }
+
+    /// Behind a [`scan`](Self::scan) in the same call, when the kernel had news of streams: those that it has not found.
+    pub fn scan_rest(&mut self, events: &mut Events, tid: u32) {
+        self.order.go_on();
+        self.look_round(events, tid);
+    }
+
+    #[inline]
+    fn look_round(&mut self, events: &mut Events, tid: u32) {
         let (room, several) = (events.room(), self.several());
         if room == 0 {
             return;
         }
-        self.order.begin();
         for place in self.round() {
             let Some(interest) = &mut self.places[place] else { continue };
+            if self.order.is_told(place) {
+                continue;
+            }
             let stamp = if several { order::stamp_of(interest) } else { 0 };
             if self.take(place, stamp, tid) && self.order.len() == room {
                 self.next = place + 1;
@@ -39,6 +53,9 @@ impl State {
             }
             if self.order.is_at(known, place) {
                 known += 1;
+                continue;
+            }
+            if self.order.is_told(place) {
                 continue;
             }
             if let Some(stamp) = self.places[place].as_ref().and_then(|interest| newest.is_after(interest)) {

@@ -112,8 +112,11 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
             state.turn = true;
         } else {
             let streams = events.len;
-            ask_kernel(state, call, events, usize::MAX)?;
+            let heard = ask_kernel(state, call, events, usize::MAX)?;
             events.put_in_order(0, streams);
+            if heard {
+                state.scan_rest(events, tid);
+            }
         }
     }
     leave_rest(set, state, events);
@@ -272,7 +275,8 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
 
 /// What the kernel has ready now, as far as there is room for at most `room` more. A set that asks again lives long enough for
 /// a bed, by which the kernel tells of quiet sockets, too.
-fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -> Result<(), c_int> {
+/// Whether it had news of streams.
+fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -> Result<bool, c_int> {
     if state.asked.replace(Instant::now()).is_some() && state.bed.is_none() {
         let _ = state.make_bed(call.epfd);
     }
@@ -281,8 +285,5 @@ fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -
     events.max = max.min(events.len.saturating_add(room));
     let asked = events.ask(Call { mask: core::ptr::null(), ..call });
     events.max = max;
-    if asked? {
-        state.hear();
-    }
-    Ok(())
+    Ok(asked? && state.hear())
 }

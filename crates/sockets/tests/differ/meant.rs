@@ -129,6 +129,19 @@ pub const MEANT: &[Meant] = &[
         fits: |case| case.call == "getopt" && case.field == "state",
     },
     Meant {
+        name: "a receive into memory that is there in part",
+        reason: "it takes the messages that find room in what is there; the kernel, which joins messages as they come, takes none of what it had joined",
+        ends: true,
+        fits: |case| {
+            let receives =
+                |op: &Op| op.call == "bad_data" && matches!(op.arg(1), 1 | 3) || op.call == "bad_argument";
+            case.op().is_some_and(receives)
+                && case.field == "r"
+                && case.kernel == "-1"
+                && case.stream_line.split("r=").nth(1).is_some_and(|rest| !rest.starts_with(['-', '0']))
+        },
+    },
+    Meant {
         name: "`O_APPEND` on a socket",
         reason: "means nothing, where the kernel refuses `sendfile` and `splice` to such a one: to ask costs each of them a call",
         ends: true,

@@ -5,13 +5,13 @@
 
 #define PAGE 4096
 
-/* Memory of which only the first `len` bytes are there; they hold canaries. */
+/* Memory of which only the first `len` bytes may be touched; they hold canaries. What follows is kept, so that nothing else is mapped there. */
 static unsigned char *ends_after(size_t len)
 {
     static unsigned char *pages;
     if (pages == NULL) {
         pages = mmap(NULL, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        munmap(pages + 4 * PAGE, PAGE);
+        mprotect(pages + 4 * PAGE, PAGE, PROT_NONE);
     }
     memset(pages, CANARY, 4 * PAGE);
     return pages + 4 * PAGE - len;

@@ -210,6 +210,10 @@ static void run(void)
             break;
         }
     }
+    /* Those that a first process which crashed has left wait for calls, and would make the next script's. */
+    kill(-pid, SIGKILL);
+    while (waitpid(-pid, NULL, 0) > 0 || errno == EINTR) {
+    }
     fwrite(shared->trace, 1, shared->used, stdout);
     if (waited)
         printf("\nend hangs in %d\n", shared->current);
@@ -247,6 +251,7 @@ int main(void)
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (sscanf(line, "begin %63s", word) == 1) {
             script_len = 0;

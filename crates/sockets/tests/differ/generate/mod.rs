@@ -16,8 +16,6 @@ struct Generator {
     random: Random,
     script: Script,
     model: Model,
-    /// Whether pointers to what is not there are drawn, too.
-    pointers: bool,
     /// The process whose calls are drawn.
     process: usize,
 }
@@ -27,13 +25,7 @@ pub fn script(seed: u64) -> Script {
     let mut random = Random::new(seed);
     let most = if random.chance(20) { 50 } else { 18 };
     let steps = 3 + random.below(most);
-    let mut generator = Generator {
-        random,
-        script: Script::default(),
-        model: Model::new(),
-        pointers: std::env::var_os("CROSSLANE_POINTERS").is_some(),
-        process: 0,
-    };
+    let mut generator = Generator { random, script: Script::default(), model: Model::new(), process: 0 };
     generator.beginning();
     for _ in 0..steps {
         generator.step();
@@ -88,7 +80,7 @@ impl Generator {
             11 => self.moves(),
             12 => self.processes(),
             13 => self.refused(),
-            14 if self.pointers => self.bad_pointers(),
+            14 => self.bad_pointers(),
             _ => self.push("probe", &[]),
         }
     }
