@@ -69,6 +69,8 @@ pub struct Status {
     pub token: AtomicU64,
     /// Whether receives tell how many bytes are left (`TCP_INQ`): 0 = not known, 1 = no, 2 = yes.
     pub unread_wanted: AtomicU32,
+    /// `SO_PEEK_OFF`, bytes behind what was consumed, plus 1; 0 if peeks begin at the front.
+    pub peek_offset: AtomicU32,
     /// `SO_RCVLOWAT`, bytes that have to be there before a receive that may wait returns, and before the end counts as
     /// readable; 0 and 1 are any.
     pub low_water: AtomicU32,

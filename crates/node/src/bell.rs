@@ -72,6 +72,13 @@ impl Host {
         }
     }
 
+    /// `RingHere`: rings the waiter of another program that holds this end.
+    pub fn ring_here(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
+        if self.proves(circuit, token) {
+            self.ring_waiter(circuit, waiter);
+        }
+    }
+
     /// A neighbour's program wants to ring a waiter that sleeps on `circuit`: it gets a waker of its own.
     pub fn handle_want_bell(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let event = match self.circuits.owner(port, channel) {

@@ -265,6 +265,7 @@ impl Host {
             Request::Unwait { waiter } => self.unwait(id, waiter),
             Request::WantBell { circuit, token, waiter } => self.want_bell(id, (circuit, token), waiter),
             Request::Ring { circuit, token, waiter } => self.ring_far(circuit, token, waiter),
+            Request::RingHere { circuit, token, waiter } => self.ring_here(circuit, token, waiter),
             Request::Share { circuit, token, buffer, len, reach } => match given.and_then(Given::memory) {
                 Some(memory) => {
                     let reply = self.share(id, (circuit, token), buffer, (len, reach), memory);

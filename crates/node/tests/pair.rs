@@ -190,6 +190,14 @@ fn bells_are_handed_over_and_rung_by_proxy() {
     assert_ne!(inodes[0], inodes[1], "nobody shares a waker");
     joined.client.tell(&Request::Ring { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter }, &[]);
     wait_readable(bell.as_fd());
+    assert!(bell.clear());
+    // Who holds the same end, as a child does, is rung by one that proves it; nobody else is.
+    let own = |token| Request::RingHere { circuit: joined.ends.1.id, token, waiter };
+    joined.server.tell(&own(joined.ends.1.token ^ 1), &[]);
+    joined.server.waiter();
+    assert!(!bell.clear(), "rung without proof");
+    joined.server.tell(&own(joined.ends.1.token), &[]);
+    wait_readable(bell.as_fd());
     let wrong = Request::WantBell {
         circuit: joined.ends.0.id,
         token: joined.ends.0.token,

@@ -2,7 +2,7 @@
 
 mod receive;
 
-pub use receive::{pass, receive, receive_failed};
+pub use receive::{pass, receive, receive_apart, receive_failed};
 
 use crate::table::Held;
 use crate::wait::{self, For};

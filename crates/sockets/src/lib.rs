@@ -33,6 +33,7 @@ mod offer;
 mod options;
 mod own;
 mod own_calls;
+mod peeking;
 mod poll;
 mod pool;
 mod port;

@@ -1,7 +1,7 @@
 //! Options, flags and controls that mean something to a stream as well as to the kernel's socket.
 
 use crate::table::{Held, Kind};
-use crate::{end_of_life, epoll, handshake, port, quiet, real, thread, user, wait, waiters};
+use crate::{end_of_life, epoll, handshake, peeking, port, quiet, real, thread, user, wait, waiters};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crosslane_client::shared::Status;
@@ -25,13 +25,11 @@ pub fn set_number(fd: c_int, level: c_int, name: c_int, value: c_int) -> bool {
     unsafe { real::setsockopt(fd, level, name, (&raw const value).cast(), len) == 0 }
 }
 
-/// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, the kernel's word when
-/// data may be overwritten, or peeks that go on where the last one ended.
+/// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, or the kernel's word when
+/// data may be overwritten.
 pub fn are_tcp_only(fd: c_int) -> bool {
     let is_set = |level, name| number(fd, level, name).is_some_and(|value| value != 0);
-    is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT)
-        || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
-        || number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF).is_some_and(|offset| offset >= 0)
+    is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
 }
 
 /// Why an option must not reach the quiet socket of a stream, or a listener of ours; programs know these answers from
@@ -53,10 +51,6 @@ pub fn refused(kind: Kind, level: c_int, name: c_int, value: *const c_void, len:
         (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_ZEROCOPY) if asks(|value| value == 1) => {
             Some(libc::EOPNOTSUPP)
         }
-        // As on TCP before Linux 6.9.
-        (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_PEEK_OFF) if asks(|value| value >= 0) => {
-            Some(libc::EOPNOTSUPP)
-        }
         _ => None,
     }
 }
@@ -66,6 +60,7 @@ pub fn inherit(fd: c_int, status: &Status) {
     Timeout::ALL.into_iter().for_each(|which| note_timeout(fd, which, status));
     note_linger(fd, status);
     note_low_water(fd, status);
+    peeking::note(fd, status);
 }
 
 /// `SO_SNDBUF` that was set before the socket became a stream; `SO_BUF_LOCK` tells (Linux 5.16).
@@ -144,6 +139,7 @@ pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
     match name {
         libc::SO_LINGER => note_linger(fd, status),
         libc::SO_RCVLOWAT => note_low_water(fd, status),
+        libc::SO_PEEK_OFF => peeking::note(fd, status),
         libc::SO_REUSEADDR => port::chosen_by_program(end),
         libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => note_buffer(fd, end),
         _ => {}
@@ -200,11 +196,11 @@ pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
             end_of_life::end_sending_later(end);
         }
         // The kernel wakes nobody for this on a socket that was always writable.
-        waiters::ring_own(WaiterId(end.shared().waiting.room.load(Relaxed)));
+        waiters::ring_here(end, WaiterId(end.shared().waiting.room.load(Relaxed)));
     }
     if receiving {
         status.read_shut.store(1, Relaxed);
-        waiters::ring_own(WaiterId(end.shared().waiting.data.load(Relaxed)));
+        waiters::ring_here(end, WaiterId(end.shared().waiting.data.load(Relaxed)));
     }
     let deaf = status.read_shut.load(Relaxed) != 0 && end.tx() == Direction::Ended;
     if deaf {

@@ -182,6 +182,13 @@ pub fn ring_own(waiter: WaiterId) -> bool {
     waiter.0 != 0 && made(|made| made.get(&waiter.0).is_some_and(Made::ring)).unwrap_or(false)
 }
 
+/// Wakes a sleeper at this end, of this process or of another one that shares the end.
+pub fn ring_here(end: &Held, waiter: WaiterId) {
+    if waiter.0 != 0 && !ring_own(waiter) {
+        process::tell(&Request::RingHere { circuit: end.circuit(), token: end.token(), waiter });
+    }
+}
+
 /// A sleeper that cannot register at an end, since `owner` did, queues up. `false` if `owner` is of another process,
 /// whose end of sleep nobody tells us.
 pub fn queue_up(end: &Held, owner: WaiterId, waiter: WaiterId) -> bool {

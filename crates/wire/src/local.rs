@@ -140,6 +140,15 @@ pub enum Request {
         /// The far side's waiter.
         waiter: WaiterId,
     },
+    /// "Ring somebody who holds this end too, for me": a process that shares it by `fork`. No answer.
+    RingHere {
+        /// The circuit that the waiter sleeps on.
+        circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
+        /// The other process's waiter.
+        waiter: WaiterId,
+    },
     /// "The far end of this circuit may have this buffer of mine." Descriptor: its memory. Answer: [`Reply::Done`], or
     /// [`Reply::Error`] if it cannot be: the circuit is longer than one cable, or there are too many.
     Share {

@@ -64,6 +64,7 @@ enum Ask {
     Unwait(Name),
     WantBell(End, Name),
     Ring(End, Name),
+    RingHere(End, Name),
     Share(End, u8, Len, bool),
     Unshare(u8),
     WantBuffer(End, u8),
@@ -319,6 +320,10 @@ impl<'a> Gang<'a> {
             Ask::Ring(end, waiter) => {
                 let (circuit, token) = self.end(*end);
                 Request::Ring { circuit, token, waiter: self.waiter(*waiter) }
+            }
+            Ask::RingHere(end, waiter) => {
+                let (circuit, token) = self.end(*end);
+                Request::RingHere { circuit, token, waiter: self.waiter(*waiter) }
             }
             Ask::Share(end, buffer, len, store) => {
                 let ((circuit, token), buffer) = (self.end(*end), BufferId((*buffer).into()));

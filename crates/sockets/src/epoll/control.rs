@@ -151,9 +151,10 @@ fn modify(state: &mut State, fd: c_int, wanted: &epoll_event) -> Result<bool, c_
 /// Changes the interests; a thread that sleeps in the set looks again.
 fn change<T>(set: &Set, epfd: c_int, work: impl FnOnce(&mut State) -> Result<T, c_int>) -> Result<T, c_int> {
     let outcome = set.with(|state| {
+        let was_shadowed = set.is_shadowed();
         let outcome = work(state);
         set.count(state);
-        if set.is_shadowed() && set.take_look() {
+        if set.is_shadowed() && if was_shadowed { set.take_locked_look() } else { set.take_look() } {
             let _ = state.make_bed(epfd);
             state.kick();
         }

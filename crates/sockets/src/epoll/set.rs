@@ -114,6 +114,12 @@ impl Set {
     /// Whether somebody may have looked since this was asked last. What they should see was counted before.
     pub fn take_look(&self) -> bool {
         fence(Ordering::SeqCst);
+        self.take_locked_look()
+    }
+
+    /// The same with the lock held, for a set that was shadowed before: who looks at such a one takes the lock behind
+    /// [`Self::looks`], so no fence is needed.
+    pub fn take_locked_look(&self) -> bool {
         self.looked.load(Ordering::Relaxed) && self.looked.swap(false, Ordering::Relaxed)
     }
 

@@ -3,7 +3,7 @@
 use super::hook;
 use crate::attach::{self, Decision};
 use crate::table::{self, Kind};
-use crate::{address, chosen, deferral, handshake, options, own_calls, port, real, user};
+use crate::{address, chosen, deferral, handshake, options, own_calls, peeking, port, real, user};
 use core::ffi::{c_int, c_void};
 use crosslane_wire::local::Plain;
 use libc::{sockaddr, socklen_t};
@@ -162,6 +162,7 @@ hook! {
         let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
         let ours = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| error_of(fd, &end, len)),
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| peeking::told(&end)),
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => table::stream(fd).and_then(|end| port::is_shared(&end).then_some(0)),
             (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT | libc::TCP_QUICKACK) => match table::stream(fd) {
                 Some(end) => handshake::told(&end, name),

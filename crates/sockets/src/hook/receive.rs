@@ -2,7 +2,7 @@
 
 use super::{ancillary, hook, slices_mut};
 use crate::table::{self, Held};
-use crate::{io, real, user};
+use crate::{io, peeking, real, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -284,7 +284,7 @@ unsafe fn one(fd: c_int, end: &Held, buffer: *mut c_void, len: size_t, flags: c_
 /// `recv` of no bytes waits for some all the same, unlike `read`; but whatever ends the wait, it has got what it asked for.
 fn nothing(fd: c_int, end: &Held, flags: c_int) -> io::Outcome {
     let flags = flags & !(libc::MSG_WAITALL | libc::MSG_TRUNC) | libc::MSG_PEEK;
-    match io::receive(fd, end, &mut [IoSliceMut::new(&mut [0])], flags) {
+    match io::receive_apart(fd, end, &mut [IoSliceMut::new(&mut [0])], flags) {
         io::Outcome::Bytes(_) | io::Outcome::Errno(libc::EINTR) => io::Outcome::Bytes(0),
         io::Outcome::Errno(libc::EAGAIN) if !io::must_not_wait(end, flags) => io::Outcome::Bytes(0),
         other => other,
@@ -298,7 +298,8 @@ fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
         let one = io::receive(fd, end, &mut [IoSliceMut::new(&mut [0])], flags & !libc::MSG_WAITALL);
         return match one {
             io::Outcome::Bytes(1..) => {
-                io::Outcome::Bytes(end.unread(crate::thread::tid()).unwrap_or(0).clamp(1, len))
+                let unread = end.unread(crate::thread::tid()).unwrap_or(0);
+                io::Outcome::Bytes(peeking::counted(end, unread, len))
             }
             other => other,
         };

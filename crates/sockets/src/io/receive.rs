@@ -4,7 +4,7 @@ use super::{Outcome, connect_first, must_not_wait, pending_error, ring, violated
 use crate::offer::{self, Landed};
 use crate::table::Held;
 use crate::wait::{self, For};
-use crate::{end_of_life, quiet, thread};
+use crate::{end_of_life, peeking, quiet, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{Failure, offload};
@@ -15,8 +15,33 @@ use std::time::Instant;
 
 /// Receives into `buffers`: what is there, at least as much as `SO_RCVLOWAT` says, or all of it with `MSG_WAITALL`.
 pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    if peeking::is_on(end) {
+        return receive_behind(fd, end, buffers, flags);
+    }
+    receive_apart(fd, end, buffers, flags)
+}
+
+/// The same, whatever `SO_PEEK_OFF` says, and without a word to it.
+pub fn receive_apart(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
     let least = end.shared().status.low_water.load(Relaxed) as usize;
     receive_least(fd, end, buffers, flags, least)
+}
+
+/// On a stream that has `SO_PEEK_OFF`.
+#[cold]
+fn receive_behind(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    if flags & libc::MSG_PEEK != 0 {
+        let peek = |all: &mut [IoSliceMut<'_>], least| match connect_first(fd, end, flags) {
+            Ok(()) => peek_enough(fd, end, all, flags, least),
+            Err(outcome) => outcome,
+        };
+        if let Some(outcome) = peeking::peek(end, buffers, flags, peek) {
+            return outcome;
+        }
+    }
+    let outcome = receive_apart(fd, end, buffers, flags);
+    peeking::received(fd, end, &outcome);
+    outcome
 }
 
 /// The same, but no less than `least` bytes, or as much as there is room for, if the call may wait.

@@ -51,13 +51,27 @@ pub struct Round<'a> {
     others: bool,
     sets: bool,
     daemon: Option<Watched>,
+    /// Whether all descriptors were looked at once, so that one that is not open now was closed by another thread.
+    begun: bool,
+    /// Places of the kernel's own descriptors that were closed since.
+    closed: Vec<usize>,
 }
 
 impl<'a> Round<'a> {
     /// `fds` are the program's, `kernel` is longer by [`EXTRA`].
     pub fn new(fds: &'a mut [pollfd], kernel: &'a mut [pollfd]) -> Self {
         let few = [const { None }; FEW_STREAMS];
-        let mut round = Self { fds, kernel, few, many: Vec::new(), others: false, sets: false, daemon: None };
+        let mut round = Self {
+            fds,
+            kernel,
+            few,
+            many: Vec::new(),
+            others: false,
+            sets: false,
+            daemon: None,
+            begun: false,
+            closed: Vec::new(),
+        };
         let mut count = 0;
         for at in 0..round.fds.len() {
             let asked = round.fds[at];
@@ -93,13 +107,14 @@ impl<'a> Round<'a> {
         if ready > 0 || limit == Limit::Now {
             return Ok(ready);
         }
+        self.begun = true;
         if self.spin(limit)? {
             return Ok(self.gather());
         }
         loop {
             self.sleep(limit, mask)?;
             ready = self.gather();
-            if ready > 0 || limit.is_over() {
+            if ready > self.closed.len() || limit.is_over() {
                 return Ok(ready);
             }
         }
@@ -148,16 +163,30 @@ impl<'a> Round<'a> {
             let asked = self.fds[watch.at].events | ALWAYS;
             let ready = said & asked | self.ring_bits(watch);
             let closed = said & POLLNVAL != 0 || self.kernel[watch.at].fd != self.fds[watch.at].fd;
-            self.fds[watch.at].revents = if closed { self.closed(watch, ready) } else { ready };
+            self.fds[watch.at].revents = if closed { self.of_closed(watch, ready) } else { ready };
+        }
+        for at in &self.closed {
+            self.fds[*at].revents = POLLNVAL;
         }
         self.fds.iter().filter(|asked| asked.revents != 0).count()
     }
 
     /// Another thread has closed a descriptor since the call began. As in the kernel that ends no wait, but when it is over it is told.
     #[cold]
-    fn closed(&self, watch: &Watch, ready: c_short) -> c_short {
+    fn of_closed(&self, watch: &Watch, ready: c_short) -> c_short {
         let stands = watch.held.fd(self.fds[watch.at].fd).is_some();
         if stands && ready & !POLLNVAL == 0 { 0 } else { POLLNVAL }
+    }
+
+    /// The same of a descriptor of the kernel's own: it is asked for no more.
+    fn leave_closed(&mut self) {
+        for at in 0..self.fds.len() {
+            let asked = self.kernel[at];
+            if asked.fd >= 0 && asked.revents & POLLNVAL != 0 && !self.watches().any(|watch| watch.at == at) {
+                self.kernel[at].fd = -1;
+                self.closed.push(at);
+            }
+        }
     }
 
     /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of quiet sockets.
@@ -170,6 +199,9 @@ impl<'a> Round<'a> {
         }
         let timeout = if ready_sets { Some(Duration::ZERO) } else { timeout };
         self.poll_all(timeout, mask)?;
+        if self.begun && self.others {
+            self.leave_closed();
+        }
         if self.sets {
             self.correct_sets();
         }
@@ -240,7 +272,7 @@ impl<'a> Round<'a> {
                 asked = now;
                 self.compose();
                 self.ask_kernel(Some(Duration::ZERO), core::ptr::null())?;
-                if self.gather() > 0 {
+                if self.gather() > self.closed.len() {
                     return Ok(true);
                 }
             }

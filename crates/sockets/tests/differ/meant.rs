@@ -45,15 +45,11 @@ pub const MEANT: &[Meant] = &[
         },
     },
     Meant {
-        name: "`SO_ZEROCOPY`, `SO_PEEK_OFF` and `TCP_ULP` of a stream",
+        name: "`SO_ZEROCOPY` and `TCP_ULP` of a stream",
         reason: "refused, as by a kernel built without; programs do without",
         ends: true,
         fits: |case| {
-            let refused = [
-                (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
-                (libc::SOL_SOCKET, libc::SO_PEEK_OFF),
-                (libc::IPPROTO_TCP, libc::TCP_ULP),
-            ];
+            let refused = [(libc::SOL_SOCKET, libc::SO_ZEROCOPY), (libc::IPPROTO_TCP, libc::TCP_ULP)];
             refused.iter().any(|(level, name)| is_option(case, *level, *name))
                 && case.call == "setopt"
                 && case.stream_line.contains("r=-1 e=E")
