@@ -2,7 +2,7 @@
 
 use super::{ancillary, hook, slices_mut};
 use crate::table::{self, Held};
-use crate::{io, peeking, real, user};
+use crate::{io, peeking, real, scratch, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -293,7 +293,6 @@ fn nothing(fd: c_int, end: &Held, flags: c_int) -> io::Outcome {
 
 /// `MSG_TRUNC` on TCP: bytes are thrown away, or only counted (`MSG_PEEK`), and not stored.
 fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
-    const PIECE: usize = 64 * 1024;
     if flags & libc::MSG_PEEK != 0 {
         let one = io::receive(fd, end, &mut [IoSliceMut::new(&mut [0])], flags & !libc::MSG_WAITALL);
         return match one {
@@ -304,7 +303,12 @@ fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
             other => other,
         };
     }
-    let (mut bytes, mut done, mut flags) = (vec![0; len.min(PIECE)], 0, flags);
+    scratch::with(len, |bytes| discard_by(fd, end, len, flags, bytes))
+}
+
+/// Receives `len` bytes into the same ones again and again.
+fn discard_by(fd: c_int, end: &Held, len: size_t, mut flags: c_int, bytes: &mut [u8]) -> io::Outcome {
+    let mut done = 0;
     loop {
         let wanted = bytes.len().min(len - done);
         match io::receive(fd, end, &mut [IoSliceMut::new(&mut bytes[..wanted])], flags) {
