@@ -4,12 +4,13 @@
 //! * [`Site`]: where a program runs and where its server listens. Everything here makes [`Command`]s; who starts and ends them
 //!   is the caller's affair.
 //! * [`script`]: clients and small servers for Python and Node.js.
-//! * One module for each larger program: [`haproxy`], [`mpi`], [`nbd`], [`rabbitmq`], [`zookeeper`].
+//! * One module for each larger program: [`haproxy`], [`kafka`], [`mpi`], [`nbd`], [`rabbitmq`], [`zookeeper`].
 //! * [`work`]: what a client says it has done.
 //! * [`need`]: which programs and Debian packages all that takes.
 #![forbid(unsafe_code)]
 
 pub mod haproxy;
+pub mod kafka;
 pub mod mpi;
 pub mod nbd;
 pub mod need;

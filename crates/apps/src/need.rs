@@ -1,7 +1,7 @@
 //! Programs and packages that must be installed.
 
-use std::env;
 use std::path::PathBuf;
+use std::{env, fmt};
 
 /// Folders that an ordinary user's search path may not name.
 const MORE: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
@@ -9,20 +9,46 @@ const MORE: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 /// Something that must be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// A program, or the path of a file.
+    /// A program, or the path of a file, which may begin with a variable of the environment, as in `$HOME/file`.
     pub what: &'static str,
-    /// The Debian package that brings it.
-    pub package: &'static str,
+    /// What brings it.
+    pub source: Source,
+}
+
+/// What brings a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A Debian package.
+    Debian(&'static str),
+    /// Something else, in words.
+    Else(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Debian(package) => write!(f, "Debian: apt-get install {package}"),
+            Self::Else(words) => f.write_str(words),
+        }
+    }
 }
 
 impl Need {
     /// `what`, which `package` brings.
     pub const fn new(what: &'static str, package: &'static str) -> Self {
-        Self { what, package }
+        Self { what, source: Source::Debian(package) }
+    }
+
+    /// `what`, which no Debian package brings but what `words` say.
+    pub const fn by_hand(what: &'static str, words: &'static str) -> Self {
+        Self { what, source: Source::Else(words) }
     }
 
     /// Its path, if it is there.
     pub fn find(&self) -> Option<PathBuf> {
+        if let Some((variable, rest)) = self.what.strip_prefix('$').and_then(|what| what.split_once('/')) {
+            return Some(PathBuf::from(env::var_os(variable)?).join(rest)).filter(|path| path.exists());
+        }
         if self.what.starts_with('/') {
             return Some(PathBuf::from(self.what)).filter(|path| path.exists());
         }
@@ -61,6 +87,11 @@ pub mod of {
         Need::new(crate::zookeeper::JAVA, "default-jre-headless"),
         Need::new(crate::zookeeper::CLASSES, "libzookeeper-java"),
     ];
+    /// Kafka's broker and its producer.
+    pub const KAFKA: &[Need] = &[
+        Need::new(crate::zookeeper::JAVA, "default-jre-headless"),
+        Need::by_hand(crate::kafka::CLASSES, "scripts/fetch-kafka.sh brings it and says what KAFKA_HOME is"),
+    ];
     /// RabbitMQ's broker and a client.
     pub const RABBITMQ: &[Need] = &[
         Need::new(PYTHON, "python3"),
@@ -97,6 +128,10 @@ mod tests {
             [Need::new("sh", "dash"), Need::new("/no/such/file", "nothing"), Need::new("no-such", "x")];
         assert_eq!(missing(&needs), Some(&needs[1]));
         assert_eq!(missing(&needs[..1]), None);
+        let home = Need::by_hand("$HOME/.", "nothing");
+        assert_eq!(home.find().is_some(), env::var_os("HOME").is_some());
+        assert_eq!(Need::by_hand("$NO_SUCH_VARIABLE/x", "by hand").find(), None);
+        assert_eq!(format!("{}, {}", needs[0].source, home.source), "Debian: apt-get install dash, nothing");
         assert!(needs[0].find().is_some_and(|path| path.ends_with("sh")));
     }
 }

@@ -13,10 +13,8 @@ use std::time::Duration;
 /// Whether all of `needs` is installed; if not, says so loudly, and in continuous integration fails.
 pub fn need(needs: &[Need]) -> bool {
     let missing = missing(needs);
-    if let Some(Need { what, package }) = missing {
-        package::skip(&format!(
-            "{what} is not installed (Debian: {package}); scripts/install-packages.sh test"
-        ));
+    if let Some(Need { what, source }) = missing {
+        package::skip(&format!("{what} is not installed ({source}); scripts/install-packages.sh test"));
     }
     missing.is_none()
 }

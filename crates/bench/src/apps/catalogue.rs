@@ -4,6 +4,7 @@ use super::servers;
 use crate::figure::Unit;
 use crate::program::process::Server;
 use anyhow::{Context, Result};
+use crosslane_apps::kafka::{self, Manner};
 use crosslane_apps::mpi::{Hosts, Mpi, PingPong};
 use crosslane_apps::need::{Need, of};
 use crosslane_apps::script::Script;
@@ -142,6 +143,18 @@ pub(super) const APPS: &[App] = &[
         ..SCRIPT
     },
     App {
+        name: "kafka",
+        title: "Kafka, producer, 1 KB in batches",
+        ask: |sides, time| kafka::producer(&sides.client, Manner::Batches, producing(time)),
+        ..KAFKA
+    },
+    App {
+        name: "kafka-one",
+        title: "Kafka, producer, 100 B, one request under way",
+        ask: |sides, time| kafka::producer(&sides.client, Manner::OneByOne, producing(time)),
+        ..KAFKA
+    },
+    App {
         name: "nbd-fio",
         title: "nbdkit, fio, 16 KB at random, 16 under way",
         unit: Unit::MegabytesPerSecond,
@@ -249,6 +262,19 @@ pub(super) const APPS: &[App] = &[
         ..SCRIPT
     },
 ];
+
+const KAFKA: App = App {
+    per: "a record",
+    warm_up: COMPILING,
+    needs: of::KAFKA,
+    serve: servers::kafka,
+    read: kafka::read,
+    ..SCRIPT
+};
+/// A producer compiles for some seconds; only what comes behind counts.
+fn producing(seconds: f64) -> u32 {
+    whole(seconds).max(11)
+}
 
 const OPEN_MPI: App = App { per: "a message there and back", needs: of::OPEN_MPI, ..SCRIPT };
 const MPICH: App = App { needs: of::MPICH, ..OPEN_MPI };

@@ -74,7 +74,7 @@ fn run(app: &App, lab: &Lab, plan: &Plan, progress: &indicatif::ProgressBar) -> 
     let outcome = match missing(app.needs) {
         Some(need) => {
             progress.inc(plan.turns as u64 * 2);
-            Err(anyhow::anyhow!("{} is not installed (Debian: apt-get install {})", need.what, need.package))
+            Err(anyhow::anyhow!("{} is not installed ({})", need.what, need.source))
         }
         None => turns::by_turns(app, lab, plan, progress),
     };

@@ -4,7 +4,7 @@ use super::catalogue::{Sides, whole};
 use crate::program::process::{Server, run};
 use anyhow::{Context, Result};
 use crosslane_apps::script::Script;
-use crosslane_apps::{Site, haproxy as proxy, nbd as disk, rabbitmq as broker, zookeeper as keeper};
+use crosslane_apps::{Site, haproxy as proxy, kafka, nbd as disk, rabbitmq as broker, zookeeper as keeper};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,10 @@ pub(super) fn script(script: Script, at: &Site<'_>) -> Result<Vec<Server>> {
 
 pub(super) fn zookeeper(at: &Site<'_>) -> Result<Vec<Server>> {
     Ok(vec![Server::start_within(keeper::server(at)?, at.port, SLOW)?])
+}
+
+pub(super) fn kafka(at: &Site<'_>) -> Result<Vec<Server>> {
+    Ok(vec![Server::start_within(kafka::server(at)?, at.port, SLOW)?])
 }
 
 pub(super) fn nbd(at: &Site<'_>) -> Result<Vec<Server>> {

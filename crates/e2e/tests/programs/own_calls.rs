@@ -39,13 +39,14 @@ fn a_server_with_liburing() -> Result<()> {
 
 #[test]
 fn bun() -> Result<()> {
-    let Some(bun) = package::want("bun", "it is no Debian package, but npm's `bun`") else { return Ok(()) };
     let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let Some(bun) = own_calls::bun(&rig)? else { return Ok(()) };
     let (address, port) = (rig.address("h2")?.to_string(), rig.port().to_string());
     let measure = rig.measure(&["h1", "h2"])?;
-    let mut server = Program::start(&mut own_calls::bun(&rig, "h2", &bun, &["server", &address, &port])?)?;
+    let mut server =
+        Program::start(&mut own_calls::run_bun(&rig, "h2", &bun, &["server", &address, &port])?)?;
     server.listens_to_tcp(port.parse()?)?;
-    let mut command = own_calls::bun(&rig, "h1", &bun, &["client", &address, &port, "1000003"])?;
+    let mut command = own_calls::run_bun(&rig, "h1", &bun, &["client", &address, &port, "1000003"])?;
     let printed = run(&mut command, WORK)?;
     ensure!(printed.text().contains("same"), "{}", printed.text());
     ensure!(server.errors().contains("crosslane: bun: makes system calls of its own"), "{}", server.errors());
