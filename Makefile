@@ -24,12 +24,15 @@ test: ## all checks and tests, as .ci/run
 suites: build ## outside test suites without and under the library, compared (about four minutes)
 	suites/run.py --smoke --bin $(RELEASE) --out $(TARGET)/suites
 
-bench: packages build ## the figures that the project is held to, also as JSON in target
+bench: packages build ## the figures that the project is held to, also as JSON in target (about half an hour)
 	$(CROSSLANE) bench quick --out $(TARGET)/bench.json
 	$(CROSSLANE) bench ring --out $(TARGET)/bench-ring.json
 	$(CROSSLANE) bench stack --out $(TARGET)/bench-stack.json
 	$(CROSSLANE) bench sdp --out $(TARGET)/bench-sdp.json
 	$(CROSSLANE) perf --protocol scratchpad --out $(TARGET)/bench-scratchpad.json
+	$(CROSSLANE) bench steady --turns 10 --out $(TARGET)/bench-steady.json
+	scripts/install-packages.sh test
+	$(CROSSLANE) bench apps --turns 3 --out $(TARGET)/bench-apps.json
 
 clean: ## remove what was built
 	cargo clean

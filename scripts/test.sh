@@ -233,7 +233,7 @@ complaints() {
             name = ""
         }
         /^failures:$/ { tell(); inside = !inside; next }
-        inside && /^---- .* stdout ----$/ { tell(); name = $0; count = 0; next }
+        inside && /^---- .*( stdout)? ----$/ { tell(); name = $0; count = 0; next }
         /^test result:/ { tell(); inside = 0 }
         inside { line[++count] = $0 }
         /^    (lost|unsteady): |^no stream carried/ { print }

@@ -4,53 +4,47 @@
 //! Exit code 0 is a pass, 77 is "cannot be shown here". A program that makes no stream, or whose
 //! streams carry nothing, says `no stream` or `no byte` in its first comment; one that ends its daemon (process
 //! `QUIRK_DAEMON`) says `Ends its daemon`, and must show by itself that it had streams; one that says
-//! `Large allocations are buffers` runs as under `crosslane run --malloc 64K`. `QUIRK=NAME` in the environment runs that one
-//! alone.
+//! `Large allocations are buffers` runs as under `crosslane run --malloc 64K`. Each is a test by its name:
+//! `cargo test -p crosslane-sockets --test quirks -- NAME`.
 
 mod common;
 
 use common::{Built, Daemon, build, compile};
+use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Longest run of one program.
 const LIMIT: Duration = Duration::from_secs(50);
 /// Exit code of a program that cannot show what it is to show.
 const SKIPPED: i32 = 77;
-/// Programs that run at a time.
+/// Programs that run at a time, if the command line does not say: most of them wait.
 const AT_A_TIME: usize = 4;
 const ADDRESS: &str = "127.0.0.1";
 
-#[test]
-fn quirks() {
-    let built = build();
+/// A test for each program, by its name.
+fn main() -> ExitCode {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_A_TIME);
+    let trials = programs().into_iter().map(|source| {
+        let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Trial::test(name, move || try_program(&source, BUILT.get_or_init(build)).map_err(Failed::from))
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// The programs, in the order of their names.
+fn programs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
     let mut programs: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     programs.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
-    if let Some(only) = std::env::var_os("QUIRK") {
-        programs.retain(|path| path.file_stem() == Some(&only));
-    }
     programs.sort();
-    assert!(!programs.is_empty(), "no programs");
-    let (queue, failures) = (Mutex::new(programs.iter()), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                loop {
-                    let Some(source) = queue.lock().unwrap().next() else { return };
-                    if let Err(why) = try_program(source, &built) {
-                        failures.lock().unwrap().push(format!("{}: {why}", source.display()));
-                    }
-                }
-            });
-        }
-    });
-    let failures = failures.into_inner().unwrap();
-    assert!(failures.is_empty(), "{} of {} failed\n{}", failures.len(), programs.len(), failures.join("\n"));
+    programs
 }
 
 fn try_program(source: &Path, built: &Built) -> Result<(), String> {
