@@ -52,7 +52,7 @@ pub unsafe fn load<T: Copy>(source: *const T) -> Result<T, Fault> {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: memory of our own; it is filled if this returns, and any bytes are valid.
     unsafe {
-        copy(value.as_mut_ptr().cast(), source.cast(), size_of::<T>())?;
+        copy_one(value.as_mut_ptr(), source)?;
         Ok(value.assume_init())
     }
 }
@@ -67,7 +67,25 @@ pub unsafe fn load<T: Copy>(source: *const T) -> Result<T, Fault> {
 #[inline]
 pub unsafe fn store<T: Copy>(target: *mut T, value: &T) -> Result<(), Fault> {
     // SAFETY: memory of our own, and the caller's promise.
-    unsafe { copy(target.cast(), core::ptr::from_ref(value).cast(), size_of::<T>()) }
+    unsafe { copy_one(target, core::ptr::from_ref(value)) }
+}
+
+/// Copies one `T`: a word, or an event of epoll (a word and two), in the pieces that programs store and load.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+unsafe fn copy_one<T>(target: *mut T, source: *const T) -> Result<(), Fault> {
+    let (target, source) = (target.cast(), source.cast());
+    // SAFETY: the caller's promise.
+    let failed = unsafe {
+        match size_of::<T>() {
+            4 => native::copy_4(target, source),
+            12 => native::copy_4_and_8(target, source),
+            len => native::copy(target, source, len),
+        }
+    };
+    if failed == 0 { Ok(()) } else { Err(Fault) }
 }
 
 /// Whether all `len` bytes at `source` can be loaded now.
@@ -117,6 +135,12 @@ mod native {
         /// Copies; 0, or 1 after a fault.
         #[link_name = "crosslane_guarded_copy"]
         pub(super) fn copy(target: *mut u8, source: *const u8, len: usize) -> u32;
+        /// Copies 4 bytes.
+        #[link_name = "crosslane_guarded_copy_4"]
+        pub(super) fn copy_4(target: *mut u8, source: *const u8) -> u32;
+        /// Copies 12 bytes.
+        #[link_name = "crosslane_guarded_copy_4_and_8"]
+        pub(super) fn copy_4_and_8(target: *mut u8, source: *const u8) -> u32;
         #[link_name = "crosslane_guarded_end"]
         static END: u8;
         #[link_name = "crosslane_guarded_landing"]
@@ -128,7 +152,9 @@ mod native {
     core::arch::global_asm!(
         ".pushsection .text.crosslane_guarded_copy,\"ax\",@progbits",
         ".globl crosslane_guarded_copy, crosslane_guarded_end, crosslane_guarded_landing",
+        ".globl crosslane_guarded_copy_4, crosslane_guarded_copy_4_and_8",
         ".hidden crosslane_guarded_copy, crosslane_guarded_end, crosslane_guarded_landing",
+        ".hidden crosslane_guarded_copy_4, crosslane_guarded_copy_4_and_8",
         ".type crosslane_guarded_copy, @function",
         ".p2align 6",
         "crosslane_guarded_copy:",
@@ -284,6 +310,18 @@ mod native {
         "23:",
         "xor eax, eax",
         "ret",
+        "crosslane_guarded_copy_4:",
+        "mov eax, [rsi]",
+        "mov [rdi], eax",
+        "xor eax, eax",
+        "ret",
+        "crosslane_guarded_copy_4_and_8:",
+        "mov eax, [rsi]",
+        "mov rcx, [rsi + 4]",
+        "mov [rdi], eax",
+        "mov [rdi + 4], rcx",
+        "xor eax, eax",
+        "ret",
         "crosslane_guarded_end:",
         // The handler goes on here.
         "crosslane_guarded_landing:",
@@ -336,6 +374,22 @@ mod native {
         // SAFETY: the caller's promise.
         unsafe { core::ptr::copy_nonoverlapping(source, target, len) }
         0
+    }
+
+    /// # Safety
+    /// As [`copy`].
+    #[inline(always)]
+    pub(super) unsafe fn copy_4(target: *mut u8, source: *const u8) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { copy(target, source, 4) }
+    }
+
+    /// # Safety
+    /// As [`copy`].
+    #[inline(always)]
+    pub(super) unsafe fn copy_4_and_8(target: *mut u8, source: *const u8) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { copy(target, source, 12) }
     }
 
     pub(super) fn range() -> Range<usize> {

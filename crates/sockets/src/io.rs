@@ -8,7 +8,6 @@ use crate::table::Held;
 use crate::wait::{self, For};
 use crate::zcopy::{self, Sent};
 use crate::{epoll, quiet, real, thread, waiters};
-use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{Failure, offload};
@@ -31,15 +30,11 @@ pub enum Outcome {
 }
 
 /// How often a busy program that never sleeps looks whether the far side has died, in sends.
-const LOOK_EVERY: u64 = 1024;
+const LOOK_EVERY: u32 = 1024;
 
 /// How long a sender that may wait leaves a full ring as it is. Some slices of a busy processor's time; a program that
 /// sends megabytes before it reads, being both ends, loses no more than this for each time that the ring can double.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
 
 /// Sends all of `buffers`, or what fits if the call must not wait.
 pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Outcome {
@@ -247,8 +242,7 @@ pub fn must_not_wait(end: &Held, flags: c_int) -> bool {
 
 #[inline]
 fn look_now_and_then(fd: c_int, end: &Held) {
-    let calls = CALLS.try_with(|calls| calls.replace(calls.get() + 1)).unwrap_or(0);
-    if calls % LOOK_EVERY == LOOK_EVERY - 1 {
+    if end.shared().sending.sends.load(Relaxed) % LOOK_EVERY == LOOK_EVERY - 1 {
         quiet::look_at_kernel(fd, end);
     }
 }

@@ -199,10 +199,16 @@ impl<T> Answer for *mut T {
 /// Does the work of a hooked call: `errno` stays what it was, but for a call that fails.
 #[inline]
 pub fn keeping_errno<T: Answer>(call: impl FnOnce() -> T) -> T {
-    let before = errno();
+    // SAFETY: only asks where this thread's word is.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: this thread's own, as long as it runs.
+    let before = unsafe { errno.read() };
     let answer = call();
-    if !answer.failed() && errno() != before {
-        set_errno(before);
+    // SAFETY: as above.
+    unsafe {
+        if !answer.failed() && errno.read() != before {
+            errno.write(before);
+        }
     }
     answer
 }

@@ -1,7 +1,7 @@
 //! `select` and `pselect`: sets of bits in front of what [`crate::poll`] does.
 
 use crate::hook::hook;
-use crate::poll::{self, Limit};
+use crate::poll::{self, Timeout};
 use crate::{real, table, user};
 use core::ffi::{c_int, c_short, c_ulong};
 use libc::{
@@ -33,8 +33,7 @@ hook! {
         // SAFETY: the C library would read it without asking the kernel, too.
         let Some(time) = (unsafe { duration(timeout) }) else { return kernel() };
         let start = Instant::now();
-        let limit = time.map_or(Limit::Never, Limit::after);
-        let outcome = sets.wait(limit, core::ptr::null());
+        let outcome = sets.wait(time.map_or(Timeout::Never, Timeout::after), core::ptr::null());
         if let Some(time) = time {
             let left = time.saturating_sub(start.elapsed());
             let left = timeval {
@@ -53,8 +52,8 @@ hook! {
         let kernel = || unsafe { real::pselect(count, read, write, except, timeout, mask) };
         let Some(mut sets) = Sets::ours([read, write, except], count) else { return kernel() };
         // SAFETY: the C library would read it without asking the kernel, too.
-        match Limit::of_timespec(unsafe { timeout.as_ref() }) {
-            Some(limit) => sets.wait(limit, mask),
+        match Timeout::of_timespec(unsafe { timeout.as_ref() }) {
+            Some(time) => sets.wait(time, mask),
             None => kernel(),
         }
     }
@@ -118,7 +117,7 @@ impl Sets {
         })
     }
 
-    fn wait(&mut self, limit: Limit, mask: *const sigset_t) -> c_int {
+    fn wait(&mut self, timeout: Timeout, mask: *const sigset_t) -> c_int {
         let mut few = [pollfd { fd: -1, events: 0, revents: 0 }; FEW];
         let mut many = Vec::new();
         let len = self.members().count();
@@ -132,7 +131,7 @@ impl Sets {
             let open = if poll::is_ours(fd) { WAS_OPEN } else { 0 };
             *place = pollfd { fd, events: events | open, revents: 0 };
         }
-        if let Err(errno) = poll::run(fds, limit, mask) {
+        if let Err(errno) = poll::run(fds, timeout, mask) {
             return real::fail(errno);
         }
         // What another thread closed meanwhile is ready.

@@ -18,6 +18,7 @@ const LONGEST: usize = 4096;
 ///
 /// # Safety
 /// What is there must be a valid `T`, whatever it is.
+#[inline]
 pub unsafe fn load<T: Copy>(from: *const T) -> Result<T, c_int> {
     const { assert!(size_of::<T>() <= LONGEST) };
     if !fault::is_caught() && !is_there(from.cast(), size_of::<T>()) {
@@ -68,6 +69,7 @@ pub unsafe fn load_over<T: Copy>(from: *const T, into: &mut [T]) -> Result<(), c
 ///
 /// # Safety
 /// If it is there, it is the caller's to be written.
+#[inline]
 pub unsafe fn store<T: Copy>(to: *mut T, value: &T) -> Result<(), c_int> {
     check(to)?;
     // SAFETY: the caller's promise.

@@ -143,3 +143,26 @@ fn a_file_that_became_shorter_and_addresses_that_cannot_be_are_faults() {
         unsafe { libc::munmap(mapped, PAGE) };
     });
 }
+
+#[test]
+fn single_values_are_copied_or_not_there() {
+    let (pages, constant) =
+        (Pages::new(1, libc::PROT_READ | libc::PROT_WRITE), Pages::new(1, libc::PROT_READ));
+    each_way(|| {
+        // SAFETY: the tests' own pages, or nothing.
+        unsafe {
+            for missing in 0..5 {
+                let at = pages.end(4 - missing).cast::<u32>();
+                assert_eq!(store(at, &0x0403_0201), if missing == 0 { Ok(()) } else { Err(Fault) });
+                assert_eq!(load(at), if missing == 0 { Ok(0x0403_0201) } else { Err(Fault) });
+            }
+            for missing in 0..13 {
+                let (at, value) = (pages.end(12 - missing).cast::<[u32; 3]>(), [1, 2, 3]);
+                assert_eq!(store(at, &value), if missing == 0 { Ok(()) } else { Err(Fault) });
+                assert_eq!(load(at), if missing == 0 { Ok(value) } else { Err(Fault) });
+            }
+            assert_eq!(store(constant.end(4).cast::<u32>(), &1), Err(Fault));
+            assert_eq!(store(constant.end(12).cast::<[u32; 3]>(), &[1; 3]), Err(Fault));
+        }
+    });
+}

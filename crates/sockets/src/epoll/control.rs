@@ -122,14 +122,15 @@ fn add(
     if wanted.events & EXCLUSIVE.unsigned_abs() != 0 && wanted.events & !with_exclusive() != 0 {
         return Err(libc::EINVAL);
     }
-    if state.find(fd).is_some() {
+    let place = state.place_of(fd);
+    if state.is_in(place) {
         return Err(libc::EEXIST);
     }
     // Many sets live for one wait only, in which the rings tell all there is: they need no bed.
     if set.is_looked_at() || state.bed.is_some() || !interest::is_in_rings(held, wanted) {
         state.make_bed(epfd)?;
     }
-    state.insert(fd, held, wanted)
+    state.insert(place, fd, held, wanted)
 }
 
 /// `Ok(false)`: not ours, the kernel knows the error.

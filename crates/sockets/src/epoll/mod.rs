@@ -27,7 +27,7 @@ mod set;
 mod waiting;
 
 use crate::hook::hook;
-use crate::poll::Limit;
+use crate::poll::Timeout;
 use crate::table::{self, Held, Kind};
 use crate::{own, real, user};
 use core::ffi::c_int;
@@ -74,7 +74,7 @@ hook! {
         // SAFETY: as above.
         let Some(target) = (unsafe { Events::new(events, max) }) else { return nowhere(epfd, kernel) };
         let call = Call { epfd, mask, fine: false };
-        waiting::wait(call, target, || Some(Limit::of_ms(timeout)), kernel)
+        waiting::wait(call, target, || Some(Timeout::of_ms(timeout)), kernel)
     }
 
     /// `epoll_pwait2(2)`.
@@ -84,12 +84,12 @@ hook! {
         // SAFETY: as above.
         let Some(target) = (unsafe { Events::new(events, max) }) else { return nowhere(epfd, kernel) };
         let call = Call { epfd, mask, fine: true };
-        let limit = || {
+        let time = || {
             // SAFETY: any bytes are a time.
             let time = if timeout.is_null() { None } else { Some(unsafe { user::load(timeout) }.ok()?) };
-            Limit::of_timespec(time.as_ref())
+            Timeout::of_timespec(time.as_ref())
         };
-        waiting::wait(call, target, limit, kernel)
+        waiting::wait(call, target, time, kernel)
     }
 }
 

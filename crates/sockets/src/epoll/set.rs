@@ -9,11 +9,11 @@ use crate::waiters::Waiter;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use crosslane_shm::clock::Moment;
 use crosslane_shm::lock::Lock;
 use crosslane_shm::wait::Budget;
 use libc::epoll_event;
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 /// Sets in sets, at most, as the kernel has it.
 const MAX_DEPTH: u32 = 5;
@@ -75,7 +75,7 @@ pub struct State {
     pub(super) last: usize,
     pub(super) order: Order,
     /// When the kernel was last asked.
-    pub asked: Option<Instant>,
+    pub asked: Option<Moment>,
     /// Whether the kernel comes first at the next look that has one place only.
     pub turn: bool,
     /// How long to spin.
@@ -197,8 +197,18 @@ impl State {
 
     /// The interest of the program's descriptor `fd`.
     pub fn find(&mut self, fd: c_int) -> Option<&mut Interest> {
-        let place = *self.by_fd.get(&fd)?;
+        let place = self.place_of(fd)?;
         self.places.get_mut(place)?.as_mut().filter(|interest| !interest.is_out())
+    }
+
+    /// Where the interest of `fd` is kept, or was until the program took it out.
+    pub fn place_of(&self, fd: c_int) -> Option<usize> {
+        self.by_fd.get(&fd).copied()
+    }
+
+    /// Whether there is an interest at this place that the program has not taken out.
+    pub fn is_in(&self, place: Option<usize>) -> bool {
+        place.and_then(|place| self.places.get(place)?.as_ref()).is_some_and(|interest| !interest.is_out())
     }
 
     /// `fd` may be a number that was closed and refers to the same stream again: it names its interest again.
@@ -215,10 +225,16 @@ impl State {
         }
     }
 
-    /// A new interest of `fd`. Without a bed the kernel hears of it when one is made.
-    pub fn insert(&mut self, fd: c_int, held: &Held, wanted: &epoll_event) -> Result<(), c_int> {
+    /// A new interest of `fd`, which was at `place` if it was here before. Without a bed the kernel hears of it when one is made.
+    pub fn insert(
+        &mut self,
+        place: Option<usize>,
+        fd: c_int,
+        held: &Held,
+        wanted: &epoll_event,
+    ) -> Result<(), c_int> {
         let inner = self.inner();
-        if let Some(&place) = self.by_fd.get(&fd) {
+        if let Some(place) = place {
             match &mut self.places[place] {
                 Some(interest) if interest.stream() == held.index => {
                     interest.put_back(wanted, inner);

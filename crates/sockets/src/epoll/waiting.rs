@@ -3,11 +3,12 @@
 use super::events::Events;
 use super::registry;
 use super::set::{Set, State};
-use crate::poll::{BLIND, KERNEL_EVERY, Limit};
+use crate::poll::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout};
 use crate::wait::Spinner;
 use crate::{process, real, thread, watch};
 use core::ffi::c_int;
 use crosslane_client::apart;
+use crosslane_shm::clock::Moment;
 use libc::{epoll_event, sigset_t};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
@@ -33,7 +34,7 @@ pub struct Call {
 pub fn wait(
     call: Call,
     mut events: Events,
-    limit: impl FnOnce() -> Option<Limit>,
+    timeout: impl FnOnce() -> Option<Timeout>,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
     let Some(set) = registry::of(call.epfd) else { return kernel() };
@@ -47,13 +48,13 @@ pub fn wait(
             return events.count();
         }
     }
-    let Some(limit) = limit() else { return kernel() };
+    let Some(timeout) = timeout() else { return kernel() };
     let mut instead = epoll_event { events: 0, u64: 0 };
     let lost = events.is_nowhere();
     if lost {
         events = Events::one(&mut instead);
     }
-    match run(set, call, &mut events, limit) {
+    match run(set, call, &mut events, timeout) {
         Ok(()) if lost && events.len > 0 => real::fail(libc::EFAULT),
         Ok(()) => events.count(),
         Err(_) if events.len > 0 => events.count(),
@@ -67,16 +68,17 @@ fn is_kernels(set: &Set) -> bool {
     !set.is_shadowed()
 }
 
-fn run(set: &'static Set, call: Call, events: &mut Events, limit: Limit) -> Result<(), c_int> {
+fn run(set: &'static Set, call: Call, events: &mut Events, timeout: Timeout) -> Result<(), c_int> {
     let tid = thread::tid();
     set.with(|state| first_look(set, state, call, events, tid))
         .unwrap_or_else(|| events.ask(call).map(drop))?;
     if events.len > 0 {
         return Ok(());
     }
-    if limit == Limit::Now {
+    if timeout == Timeout::Now {
         return last_look(set, call, events, tid);
     }
+    let limit = timeout.begin();
     if spin(set, call, events, limit, tid)? {
         return Ok(());
     }
@@ -106,8 +108,8 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
     if events.len == 0 {
         return Ok(());
     }
-    let now = Instant::now();
-    if state.asked.is_none_or(|asked| now - asked >= KERNEL_EVERY) {
+    let now = Moment::now();
+    if state.asked.is_none_or(|asked| asked.is_past(now, KERNEL_EVERY_UNITS)) {
         if events.is_full() {
             state.turn = true;
         } else {
@@ -144,7 +146,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
             state.hear();
         }
         state.look_at_quiet(call.epfd);
-        state.asked = Some(Instant::now());
+        state.asked = Some(Moment::now());
         state.scan(events, tid);
         leave_rest(set, state, events);
     });
@@ -243,7 +245,7 @@ fn sleep(
     let heard = set.with(|state| {
         set.sleeps(false);
         let heard = !matches!(outcome, Ok(true)) || state.hear();
-        state.asked = Some(Instant::now());
+        state.asked = Some(Moment::now());
         let kernels = events.len;
         state.scan(events, tid);
         events.put_in_order(kernels, events.len);
@@ -277,7 +279,7 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
 /// a bed, by which the kernel tells of quiet sockets, too.
 /// Whether it had news of streams.
 fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -> Result<bool, c_int> {
-    if state.asked.replace(Instant::now()).is_some() && state.bed.is_none() {
+    if state.asked.replace(Moment::now()).is_some() && state.bed.is_none() {
         let _ = state.make_bed(call.epfd);
     }
     state.look_inside();

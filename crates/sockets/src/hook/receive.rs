@@ -266,6 +266,7 @@ unsafe fn tell(message: *mut msghdr, header: &msghdr) -> Result<(), c_int> {
     }
 }
 
+#[inline]
 unsafe fn one(fd: c_int, end: &Held, buffer: *mut c_void, len: size_t, flags: c_int) -> io::Outcome {
     if !super::can_be_ours(buffer, len.min(super::LONGEST)) {
         return io::Outcome::Errno(libc::EFAULT);

@@ -14,6 +14,7 @@ use std::io::IoSliceMut;
 use std::time::Instant;
 
 /// Receives into `buffers`: what is there, at least as much as `SO_RCVLOWAT` says, or all of it with `MSG_WAITALL`.
+#[inline]
 pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
     if peeking::is_on(end) {
         return receive_behind(fd, end, buffers, flags);

@@ -25,7 +25,21 @@ pub const KERNEL_EVERY: Duration = Duration::from_micros(10);
 pub const BLIND: Duration = Duration::from_millis(5);
 /// Descriptors that need no allocation.
 const FEW: usize = 64;
-/// How long a call may wait.
+/// The same in units of [`Moment`](crosslane_shm::clock::Moment).
+pub const KERNEL_EVERY_UNITS: u64 = 400;
+
+/// How long a call may wait, from when it begins to: those that need not wait look at no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Not at all.
+    Now,
+    /// So long.
+    After(Duration),
+    /// For ever.
+    Never,
+}
+
+/// Until when a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Not at all.
@@ -49,7 +63,7 @@ hook! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
         // SAFETY: the program's promise to `poll`.
         let kernel = || unsafe { real::poll(fds, count, timeout) };
-        ours(fds, count, |asked| Some(run(asked, Limit::of_ms(timeout), core::ptr::null()))).unwrap_or_else(kernel)
+        ours(fds, count, |asked| Some(run(asked, Timeout::of_ms(timeout), core::ptr::null()))).unwrap_or_else(kernel)
     }
 
     /// `ppoll(2)`.
@@ -57,8 +71,8 @@ hook! {
         // SAFETY: the program's promise to `ppoll`.
         let kernel = || unsafe { real::ppoll(fds, count, timeout, mask) };
         // SAFETY: the C library has read the time.
-        let limit = || Limit::of_timespec(unsafe { timeout.as_ref() });
-        ours(fds, count, |asked| limit().map(|limit| run(asked, limit, mask))).unwrap_or_else(kernel)
+        let time = || Timeout::of_timespec(unsafe { timeout.as_ref() });
+        ours(fds, count, |asked| time().map(|time| run(asked, time, mask))).unwrap_or_else(kernel)
     }
 
     /// `poll` as `_FORTIFY_SOURCE` has it.
@@ -91,24 +105,23 @@ pub fn is_ours(fd: c_int) -> bool {
 }
 
 /// Fills in `revents` and returns how many are not zero. `Err` is the error number for the program.
-pub fn run(fds: &mut [pollfd], limit: Limit, mask: *const sigset_t) -> Result<usize, c_int> {
+pub fn run(fds: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> Result<usize, c_int> {
     let nothing = pollfd { fd: -1, events: 0, revents: 0 };
     if fds.len() <= FEW {
         let mut kernel = [nothing; FEW + EXTRA];
         let len = fds.len() + EXTRA;
-        Round::new(fds, &mut kernel[..len]).wait(limit, mask)
+        Round::new(fds, &mut kernel[..len]).wait(timeout, mask)
     } else {
         let mut kernel = vec![nothing; fds.len() + EXTRA];
-        Round::new(fds, &mut kernel).wait(limit, mask)
+        Round::new(fds, &mut kernel).wait(timeout, mask)
     }
 }
 
-impl Limit {
+impl Timeout {
     /// The C library's milliseconds.
     pub fn of_ms(ms: c_int) -> Self {
         match u64::try_from(ms) {
-            Ok(0) => Self::Now,
-            Ok(ms) => Self::Until(Instant::now() + Duration::from_millis(ms)),
+            Ok(ms) => Self::after(Duration::from_millis(ms)),
             Err(_) => Self::Never,
         }
     }
@@ -120,14 +133,22 @@ impl Limit {
         Some(Self::after(Duration::new(u64::try_from(time.tv_sec).ok()?, nanos)))
     }
 
-    /// So long from now.
+    /// So long from when it begins.
     pub fn after(time: Duration) -> Self {
-        if time.is_zero() {
-            return Self::Now;
-        }
-        Instant::now().checked_add(time).map_or(Self::Never, Self::Until)
+        if time.is_zero() { Self::Now } else { Self::After(time) }
     }
 
+    /// From now on.
+    pub fn begin(self) -> Limit {
+        match self {
+            Self::Now => Limit::Now,
+            Self::After(time) => Instant::now().checked_add(time).map_or(Limit::Never, Limit::Until),
+            Self::Never => Limit::Never,
+        }
+    }
+}
+
+impl Limit {
     /// Whether the time is up.
     pub fn is_over(self) -> bool {
         match self {

@@ -1,6 +1,6 @@
 //! One call of `poll`: what is asked of the kernel, what the rings say, and the sleep in between.
 
-use super::{BLIND, KERNEL_EVERY, Limit, timespec_of};
+use super::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout, timespec_of};
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};
@@ -9,6 +9,7 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Ready;
+use crosslane_shm::clock::Moment;
 use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
 use libc::{
@@ -96,17 +97,18 @@ impl<'a> Round<'a> {
     }
 
     /// Waits, fills in `revents`, and returns how many are not zero. `Err` is the error number for the program.
-    pub fn wait(mut self, limit: Limit, mask: *const sigset_t) -> Result<usize, c_int> {
+    pub fn wait(mut self, timeout: Timeout, mask: *const sigset_t) -> Result<usize, c_int> {
         self.compose();
         if !self.others && !kernel_is_due() && self.rings_ready() {
             return Ok(self.gather());
         }
-        let mask_now = if limit == Limit::Now { mask } else { core::ptr::null() };
+        let mask_now = if timeout == Timeout::Now { mask } else { core::ptr::null() };
         self.ask_kernel(Some(Duration::ZERO), mask_now)?;
         let mut ready = self.gather();
-        if ready > 0 || limit == Limit::Now {
+        if ready > 0 || timeout == Timeout::Now {
             return Ok(ready);
         }
+        let limit = timeout.begin();
         self.begun = true;
         if self.spin(limit)? {
             return Ok(self.gather());
@@ -374,11 +376,11 @@ impl<'a> Round<'a> {
 /// ended connections all the same.
 fn kernel_is_due() -> bool {
     thread_local! {
-        static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
+        static ASKED: Cell<Option<Moment>> = const { Cell::new(None) };
     }
-    let now = Instant::now();
-    let due = |asked: &Cell<Option<Instant>>| {
-        let due = asked.get().is_none_or(|asked| now - asked >= KERNEL_EVERY);
+    let now = Moment::now();
+    let due = |asked: &Cell<Option<Moment>>| {
+        let due = asked.get().is_none_or(|asked| asked.is_past(now, KERNEL_EVERY_UNITS));
         if due {
             asked.set(Some(now));
         }

@@ -64,7 +64,7 @@ pub const MEANT: &[Meant] = &[
             let used = |call: &str| case.used(|op| op.call == call);
             case.field == "r" && case.stream_line.contains("EAGAIN") && used("exit")
                 || case.field == "ev"
-                    && ["exit", "close", "shutdown"].map(used).contains(&true)
+                    && ["exit", "close", "shutdown", "dup2", "dup3"].map(used).contains(&true)
                     && only_end_is_missing(case)
         },
     },
@@ -115,7 +115,7 @@ pub const MEANT: &[Meant] = &[
         ends: false,
         fits: |case| {
             let asked = |op: &Op| op.call == "setopt" && op.arg(2) == libc::SO_TIMESTAMP.into();
-            case.used(asked) && matches!(case.field, "controllen" | "msg_flags" | "control_beyond")
+            case.used(asked) && matches!(case.field, "controllen" | "msg_flags" | "control_beyond" | "msgs")
         },
     },
     Meant {
@@ -132,10 +132,15 @@ pub const MEANT: &[Meant] = &[
             let receives =
                 |op: &Op| op.call == "bad_data" && matches!(op.arg(1), 1 | 3) || op.call == "bad_argument";
             case.op().is_some_and(receives)
-                && case.field == "r"
-                && case.kernel == "-1"
+                && matches!(case.field, "r" | "e" | "beyond")
                 && case.stream_line.split("r=").nth(1).is_some_and(|rest| !rest.starts_with(['-', '0']))
         },
+    },
+    Meant {
+        name: "a `select` of more descriptors than there are, with a set that is there in part",
+        reason: "the kernel looks at as much of a set as its table of descriptors is long, and some of ours stand far up in that",
+        ends: true,
+        fits: |case| is_select(case) && case.field == "e" && case.stream_line.contains("EFAULT"),
     },
     Meant {
         name: "`O_APPEND` on a socket",
@@ -158,9 +163,8 @@ pub const MEANT: &[Meant] = &[
         ends: true,
         fits: |case| {
             let used = |call: &str| case.used(|op| op.call == call);
-            used("fork")
-                && used("epoll_ctl")
-                && matches!(case.call, "epoll_wait" | "poll" | "select" | "probe" | "epoll_ctl")
+            let waits = ["epoll_wait", "poll", "select", "probe", "epoll_ctl", "bad_argument"];
+            used("fork") && used("epoll_ctl") && waits.contains(&case.call)
         },
     },
     Meant {
@@ -204,13 +208,21 @@ fn only_end_is_missing(case: &Case<'_>) -> bool {
 /// What differs is whether an epoll set is ready, or how.
 fn tells_of_set(case: &Case<'_>) -> bool {
     let is_set = |slot: i64| case.used(|op| op.call == "epoll_create" && op.arg(0) == slot);
+    // Its number may be that of a descriptor that was closed and has a slot still.
+    let was_closed = |slot: i64| case.used(|op| op.call == "close" && op.arg(0) == slot);
     match case.call {
         "epoll_wait" => true,
-        "probe" => case.field.parse().is_ok_and(is_set),
+        "bad_argument" => is_select(case),
+        "probe" => case.field.parse().is_ok_and(|slot| is_set(slot) || was_closed(slot)),
         "poll" => case.op().is_some_and(|op| op.args.iter().skip(2).step_by(2).any(|slot| is_set(*slot))),
         "select" => case.op().is_some_and(|op| op.args.iter().skip(3).step_by(2).any(|slot| is_set(*slot))),
         _ => false,
     }
+}
+
+/// The call is a `select` whose sets are there in part: all bits of what is there are set.
+fn is_select(case: &Case<'_>) -> bool {
+    case.op().is_some_and(|op| op.call == "bad_argument" && op.arg(1) == 7)
 }
 
 /// The call reads or sets this option.

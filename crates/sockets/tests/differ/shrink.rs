@@ -45,7 +45,9 @@ fn take_out(best: &mut Script, still: &mut impl FnMut(&Script) -> bool) {
         while at >= size {
             at -= size;
             let mut shorter = best.clone();
-            shorter.ops.drain(at..at + size);
+            if shorter.ops.drain(at..at + size).any(|op| op.keeps_time()) {
+                continue;
+            }
             if still(&shorter) {
                 *best = shorter;
                 at = at.min(best.ops.len());
@@ -66,6 +68,9 @@ fn simplify(best: &mut Script, still: &mut impl FnMut(&Script) -> bool) {
             }
         }
         // The first argument names a descriptor.
+        if best.ops[op].keeps_time() {
+            continue;
+        }
         for arg in (1..best.ops[op].args.len()).rev() {
             let value = best.ops[op].args[arg];
             for to in [0, 1, value / 2] {
