@@ -3,14 +3,15 @@
 //!
 //! What a peek passes over is copied aside, as long as it is there: programs that peek so look at headers.
 
-use crate::io::Outcome;
-use crate::options;
+use crate::io::{self, Outcome};
 use crate::table::Held;
+use crate::{options, wait};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::Status;
 use crosslane_stream::Direction;
 use std::io::IoSliceMut;
+use std::time::Instant;
 
 /// More bytes than lie unread anywhere.
 const FAR: usize = 64 << 20;
@@ -52,7 +53,7 @@ pub fn peek(
     end: &Held,
     buffers: &mut [IoSliceMut<'_>],
     flags: c_int,
-    peek: impl FnOnce(&mut [IoSliceMut<'_>], usize) -> Outcome,
+    mut peek: impl FnMut(&mut [IoSliceMut<'_>], usize) -> Outcome,
 ) -> Option<Outcome> {
     let status = &end.shared().status;
     let before = offset(status).filter(|_| end.rx() != Direction::Tcp)?;
@@ -62,15 +63,25 @@ pub fn peek(
     let mut all: Vec<IoSliceMut<'_>> = vec![IoSliceMut::new(&mut aside)];
     all.extend(buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)));
     let wanted = if flags & libc::MSG_WAITALL != 0 { total } else { 1 };
-    Some(match peek(&mut all, skipped.saturating_add(wanted)) {
-        Outcome::Bytes(bytes) if bytes > skipped => {
+    let deadline = wait::deadline(status.receive_timeout.load(Relaxed));
+    loop {
+        let outcome = peek(&mut all, skipped.saturating_add(wanted));
+        let Outcome::Bytes(bytes) = outcome else { return Some(outcome) };
+        if bytes > skipped {
             advance(status, before, bytes - skipped);
-            Outcome::Bytes(bytes - skipped)
+            return Some(Outcome::Bytes(bytes - skipped));
         }
-        Outcome::Bytes(_) if end.ready(crate::thread::tid()).read_closed => Outcome::Bytes(0),
-        Outcome::Bytes(_) => Outcome::Errno(libc::EAGAIN),
-        outcome => outcome,
-    })
+        if end.ready(crate::thread::tid()).read_closed {
+            return Some(Outcome::Bytes(0));
+        }
+        if io::must_not_wait(end, flags) || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Some(Outcome::Errno(libc::EAGAIN));
+        }
+        // A signal ended the wait.
+        if let Err(errno) = wait::interrupted(deadline.is_some()) {
+            return Some(Outcome::Errno(errno));
+        }
+    }
 }
 
 /// `MSG_PEEK | MSG_TRUNC` of `len` bytes, of which the first was peeked: so many of the `unread` ones would have been.

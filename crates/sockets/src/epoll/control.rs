@@ -37,7 +37,13 @@ pub fn control(
             },
             None => kernel(),
         },
-        Some(Kind::Epoll) => nested(epfd, operation, fd, kernel()),
+        Some(Kind::Epoll) => {
+            if operation != EPOLL_CTL_DEL {
+                // What is ready now counts, whatever of it is asked for.
+                super::show(fd);
+            }
+            nested(epfd, operation, fd, kernel())
+        }
         None | Some(Kind::Sdp | Kind::Chosen) => plain(epfd, operation, fd, event, kernel()),
         Some(Kind::Shy) => {
             own_calls::waited_for(fd);

@@ -184,12 +184,17 @@ pub fn prepare(epfd: c_int) -> Prepared {
 
 /// A wait whose events have no place: the kernel says so as soon as there is one.
 fn nowhere(epfd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+    show(epfd);
+    kernel()
+}
+
+/// Makes the kernel see that a stream in the set is ready.
+fn show(epfd: c_int) {
     if prepare(epfd).ready
         && let Some(set) = registry::of(epfd)
     {
         set.with(|state| state.kick());
     }
-    kernel()
 }
 
 fn created(epfd: c_int) -> c_int {

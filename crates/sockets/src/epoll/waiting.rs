@@ -283,9 +283,15 @@ fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -
         let _ = state.make_bed(call.epfd);
     }
     state.look_inside();
-    let max = events.max;
+    let (first, max) = (events.len, events.max);
+    let call = Call { mask: core::ptr::null(), ..call };
     events.max = max.min(events.len.saturating_add(room));
-    let asked = events.ask(Call { mask: core::ptr::null(), ..call });
+    let asked = events.ask(call);
     events.max = max;
-    Ok(asked? && state.hear())
+    if !asked? {
+        return Ok(false);
+    }
+    let heard = state.hear();
+    events.ask_rest(call, first)?;
+    Ok(heard)
 }

@@ -69,6 +69,12 @@ pub const MEANT: &[Meant] = &[
         },
     },
     Meant {
+        name: "how many bytes of several small sends are there",
+        reason: "a stream's are there when the call returns; the kernel puts off what its receiving side has no time for",
+        ends: true,
+        fits: |case| case.call == "probe" && more_unread(case),
+    },
+    Meant {
         name: "the order in which `epoll_wait` tells of several",
         reason: "streams come by when their bytes came; room to send, ends, and what was ready when it was added come as they are found",
         ends: true,
@@ -203,6 +209,18 @@ fn only_end_is_missing(case: &Case<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Both are as ready as the other, and more bytes lie unread in the stream.
+fn more_unread(case: &Case<'_>) -> bool {
+    let field = format!(" {}=", case.field);
+    let stream = case.stream_line.split(&field).nth(1).and_then(|rest| rest.split(' ').next());
+    let parts = |value: &str| {
+        let (bits, unread) = value.split_once('/')?;
+        Some((bits.to_owned(), unread.parse::<i64>().ok()?))
+    };
+    matches!((parts(case.kernel), stream.and_then(parts)), (Some(kernel), Some(stream))
+        if kernel.0 == stream.0 && 0 < kernel.1 && kernel.1 < stream.1)
 }
 
 /// What differs is whether an epoll set is ready, or how.
