@@ -1,5 +1,6 @@
-//! What cargo does not have: checks of the repository (`cargo xtask deps|lines|unsafe|targets|all`), fuzzing, the differential tester and the soak.
+//! What cargo does not have: checks of the repository (`cargo xtask deps|circles|lines|unsafe|targets|all`), fuzzing, the differential tester and the soak.
 
+mod circles;
 mod deps;
 mod differ;
 mod fuzz;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
   deps     no crate uses one that lies above or beside it (ARCHITECTURE.md)
+  circles  no modules of a crate use each other in a circle, but for those that are known
   lines    warns about source files of more than 600 lines
   unsafe   `unsafe` only where it is allowed
   targets  the list of fuzz targets names each one that there is
@@ -38,11 +40,13 @@ fn run(words: &[String]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let (task, more) = words.split_first().map_or(("", words), |(task, more)| (task.as_str(), more));
     match task {
+        "circles" => circles::check(root),
         "deps" => deps::check(root),
         "lines" => sources::lines(root),
         "unsafe" => sources::unsafe_code(root),
         "targets" => fuzz::targets::check(root),
         "all" => deps::check(root)
+            .and(circles::check(root))
             .and(sources::lines(root))
             .and(sources::unsafe_code(root))
             .and(fuzz::targets::check(root)),

@@ -7,6 +7,15 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::process::Command;
 
+/// Name of the kernel's TCP within one host, the reference of most bars.
+pub const LOOPBACK: &str = "loopback TCP";
+/// Name of the kernel's TCP between the same two hosts.
+pub const VETH: &str = "veth TCP";
+/// Name of the fabric's IP between them, with nothing accelerated.
+pub const PLAIN_IP: &str = "IP over the fabric";
+/// Name of our own place.
+pub const CROSSLANE: &str = "crosslane";
+
 /// A place for a server and its client.
 pub trait Place {
     /// Its name in tables.
@@ -60,7 +69,7 @@ impl Here {
 
 impl Place for Here {
     fn name(&self) -> &str {
-        crate::program::LOOPBACK
+        LOOPBACK
     }
 
     fn server(&self, program: &str) -> Result<Command> {
@@ -108,7 +117,7 @@ impl<'a> InLab<'a> {
     pub fn all(lab: &'a Lab) -> Result<[Self; 3]> {
         let [fabric, veth] = Self::between(lab, CLIENT, SERVER)?;
         let loopback = Self {
-            name: crate::program::LOOPBACK,
+            name: LOOPBACK,
             client: SERVER,
             address: Ipv4Addr::LOCALHOST.into(),
             next_port: Cell::new(22_000),
@@ -133,10 +142,7 @@ impl<'a> InLab<'a> {
             next_port: Cell::new(port),
         };
         let (fabric, veth) = (lab.address(server)?, lab.baseline(client, server)?);
-        Ok([
-            place(crate::program::CROSSLANE, Preload::On, fabric, 20_000),
-            place(crate::program::VETH, Preload::Off, veth, 21_000),
-        ])
+        Ok([place(CROSSLANE, Preload::On, fabric, 20_000), place(VETH, Preload::Off, veth, 21_000)])
     }
 }
 
@@ -148,8 +154,7 @@ impl<'a> InLab<'a> {
     pub fn plain(lab: &'a Lab) -> Result<[Self; 2]> {
         let [_, veth, _] = Self::all(lab)?;
         let fabric = lab.address(SERVER)?;
-        let ip =
-            Self { name: crate::program::PLAIN_IP, address: fabric, next_port: Cell::new(23_000), ..veth };
+        let ip = Self { name: PLAIN_IP, address: fabric, next_port: Cell::new(23_000), ..veth };
         let [_, mut veth, _] = Self::all(lab)?;
         veth.next_port = Cell::new(24_000);
         Ok([ip, veth])

@@ -42,6 +42,7 @@
 mod agent;
 mod connection;
 mod exchange;
+mod handle;
 mod ledger;
 mod notices;
 mod outbox;
@@ -56,7 +57,8 @@ pub use peer::Peer;
 pub use regions::{Access, Region, RemoteRegion};
 
 use crate::native::{self, Fabric, Listener};
-use agent::{Agent, Handle};
+use agent::Agent;
+use handle::Handle;
 use regions::Regions;
 use std::net::SocketAddr;
 use std::sync::Arc;

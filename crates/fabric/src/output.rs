@@ -1,6 +1,6 @@
 //! What the state machine of circuits wants done.
 
-use crate::circuit::{Death, End};
+use crate::end::{Death, End};
 use crosslane_wire::control::{Control, Refusal};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId, SliceRange, TransitId};
 

@@ -225,6 +225,19 @@ fn is_own(base: &Path) -> bool {
     name(base).as_deref() == Some("lab") && (above == "crosslane" || above.starts_with("crosslane-"))
 }
 
+impl State {
+    /// Reads the state of the lab whose files lie in `folder`.
+    ///
+    /// # Errors
+    /// [`LabError::NotUp`] if there is none.
+    pub fn read(folder: &Path) -> Result<Self, LabError> {
+        Folder { path: folder.to_owned() }.state().ok_or_else(|| LabError::NotUp {
+            name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            folder: folder.to_owned(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

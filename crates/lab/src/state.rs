@@ -1,7 +1,6 @@
 //! What is known of a lab that is up: written by its keeper alone, read by everyone.
 
 use crate::LabError;
-use crate::folder::Folder;
 use crate::plan::{Cable, Topology, next_cables};
 use crate::process::Identity;
 use serde::{Deserialize, Serialize};
@@ -64,17 +63,6 @@ pub struct HostState {
 }
 
 impl State {
-    /// Reads the state of the lab whose files lie in `folder`.
-    ///
-    /// # Errors
-    /// [`LabError::NotUp`] if there is none.
-    pub fn read(folder: &Path) -> Result<Self, LabError> {
-        Folder { path: folder.to_owned() }.state().ok_or_else(|| LabError::NotUp {
-            name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            folder: folder.to_owned(),
-        })
-    }
-
     /// The host called `name` (`h2`, or just `2`).
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //! A line is written with the answer, after it. Its word is of the form of [`crate::zcopy`]. Others may have the buffer
 //! mapped as well, from other circuits, so the word counts only with the [`seal`] of the circuit that it was offered to.
 
-use crate::record::mark;
+use crate::mark::mark;
 use crate::slice::{LINE, PAGE};
 
 /// Longest buffer, bytes.

@@ -17,6 +17,7 @@ pub mod control;
 pub mod diag;
 pub mod id;
 pub mod local;
+mod mark;
 pub mod packet;
 pub mod record;
 pub mod rule;

@@ -12,6 +12,7 @@
 //! The stamp is the writer's time, 0 if the reader did not ask for it: one that waits for several streams takes them
 //! in the order in which they came. Nothing else depends on it, so it needs no check.
 
+pub use crate::mark::mark;
 use crate::{DecodeError, zcopy};
 
 /// Bytes of mark and word in front of the payload.
@@ -304,14 +305,6 @@ pub fn rank(stamp: u32, now: u64) -> u32 {
     }
     let now = u32::try_from(now & u64::from(STAMP_MASK)).unwrap_or(0);
     stamp.wrapping_sub(now).wrapping_sub(STAMP_AHEAD) & STAMP_MASK
-}
-
-/// The mark of the record at `position` (bytes since the stream's start) of the ring with this `key`.
-pub fn mark(key: u64, position: u64) -> u64 {
-    let mut z = key.wrapping_add(position).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The programs: what each does, what it needs, how it is started and read. A line here is a line of the table.
 
 use super::servers;
+use super::sides::{Sides, whole};
 use crate::figure::Unit;
 use crate::program::process::Server;
 use anyhow::{Context, Result};
@@ -11,14 +12,6 @@ use crosslane_apps::script::Script;
 use crosslane_apps::work::Work;
 use crosslane_apps::{Site, nbd};
 use std::process::Command;
-
-/// Where the client runs and where the servers do, both with the servers' address, and the interface between them.
-#[derive(Debug)]
-pub(super) struct Sides<'a> {
-    pub(super) client: Site<'a>,
-    pub(super) server: Site<'a>,
-    pub(super) interface: &'a str,
-}
 
 /// A program of others.
 #[derive(Clone, Copy)]
@@ -292,17 +285,6 @@ fn wrk(sides: &Sides<'_>, seconds: f64, connections: u32, file: &str) -> Result<
     command.args(["-t1", &format!("-c{connections}"), &format!("-d{}s", whole(seconds))]);
     command.arg(format!("http://{}/{file}", sides.client.socket()));
     Ok(command)
-}
-
-/// Whole seconds, at least one: what some clients take.
-pub(super) fn whole(seconds: f64) -> u32 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "within what the arguments take"
-    )]
-    let seconds = seconds.ceil() as u32;
-    seconds.max(1)
 }
 
 fn redis_benchmark(sides: &Sides<'_>, seconds: f64) -> Result<Command> {

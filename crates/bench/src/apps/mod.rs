@@ -3,6 +3,7 @@
 pub mod args;
 mod catalogue;
 mod servers;
+mod sides;
 mod spent;
 mod table;
 mod turns;

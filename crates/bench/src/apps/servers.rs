@@ -1,6 +1,6 @@
 //! Servers, each started and listening.
 
-use super::catalogue::{Sides, whole};
+use super::sides::{Sides, whole};
 use crate::program::process::{Server, run};
 use anyhow::{Context, Result};
 use crosslane_apps::script::Script;

@@ -1,6 +1,7 @@
 //! One program on streams and on TCP, by turns.
 
-use super::catalogue::{App, Sides};
+use super::catalogue::App;
+use super::sides::Sides;
 use super::spent::Hosts;
 use super::{BAR, Plan, ways};
 use crate::figure::{Figure, Sample, Unit};

@@ -14,18 +14,10 @@ mod web;
 
 use crate::figure::Unit;
 use crate::place::Place;
+pub use crate::place::{CROSSLANE, LOOPBACK, PLAIN_IP, VETH};
 use anyhow::Result;
 use process::Server;
 use std::time::Duration;
-
-/// Name of the kernel's TCP within one host, the reference of most bars.
-pub const LOOPBACK: &str = "loopback TCP";
-/// Name of the kernel's TCP between the same two hosts.
-pub const VETH: &str = "veth TCP";
-/// Name of the fabric's IP between them, with nothing accelerated.
-pub const PLAIN_IP: &str = "IP over the fabric";
-/// Name of our own place.
-pub const CROSSLANE: &str = "crosslane";
 
 /// How long a client may take whose work is a number of requests.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -2,11 +2,12 @@
 
 use super::Error;
 use super::connection::{Connection, Owner};
+use super::handle::Handle;
 use super::notices::Notices;
 use super::regions::Regions;
 use crate::SessionError;
 use crate::native::{self, Attachment, Event, Listener, Spinner, Waiter};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_wire::access::PIECE;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -28,30 +29,6 @@ const REQUESTERS: usize = 4096;
 const ROUNDS: u32 = 256;
 /// Sleep between two attempts to find a daemon.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-
-/// The agent, as other threads reach it.
-#[derive(Clone, Debug)]
-pub(super) struct Handle {
-    stop: Arc<AtomicBool>,
-    bell: Arc<Event>,
-}
-
-impl Handle {
-    pub(super) fn new() -> Result<Self, Error> {
-        Ok(Self { stop: Arc::default(), bell: Arc::new(Event::new()?) })
-    }
-
-    /// Wakes it if it sleeps.
-    pub(super) fn wake(&self) {
-        self.bell.ring();
-    }
-
-    /// Tells it to end.
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake();
-    }
-}
 
 /// The agent: all its requesters, served by turns.
 #[derive(Debug)]

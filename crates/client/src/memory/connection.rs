@@ -1,7 +1,7 @@
 //! One requester, as the owner's agent sees it: its commands are executed as they come, a bounded number in a turn, and
 //! no more are read while it does not take its answers.
 
-use super::agent::Handle;
+use super::handle::Handle;
 use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
 use super::regions::{Access, Opened, Regions};

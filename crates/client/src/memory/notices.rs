@@ -151,7 +151,7 @@ impl AsFd for Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::agent::Handle;
+    use crate::memory::handle::Handle;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     fn is_readable(notices: &Notices) -> bool {

@@ -1,6 +1,6 @@
 //! One stream in one set: what the program wants to know of it, and what it was told already.
 
-use super::quiet::QUIET;
+use super::bits::{ALWAYS, ERR, ET, HUP, IN, ONESHOT, OUT, PRI, QUIET, RDHUP, bit};
 use crate::table::Held;
 use crate::{thread, wait};
 use core::ffi::c_int;
@@ -11,21 +11,6 @@ use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::fd::RawFd;
-
-/// Bits of epoll as they come in events.
-pub const fn bit(bits: c_int) -> u32 {
-    bits.unsigned_abs()
-}
-pub const IN: u32 = bit(libc::EPOLLIN | libc::EPOLLRDNORM);
-pub const OUT: u32 = bit(libc::EPOLLOUT | libc::EPOLLWRNORM);
-pub const PRI: u32 = bit(libc::EPOLLPRI);
-pub const ERR: u32 = bit(libc::EPOLLERR);
-pub const HUP: u32 = bit(libc::EPOLLHUP);
-pub const RDHUP: u32 = bit(libc::EPOLLRDHUP);
-pub const ET: u32 = 1 << 31;
-pub const ONESHOT: u32 = bit(libc::EPOLLONESHOT);
-/// Bits that are told without being asked for.
-pub const ALWAYS: u32 = ERR | HUP;
 
 /// An interest.
 pub struct Interest {

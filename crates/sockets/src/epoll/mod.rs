@@ -15,6 +15,7 @@
 //! polls the set's descriptor from elsewhere, wakes up. Its events carry [`bed::tag`] and are never reported.
 
 mod bed;
+mod bits;
 mod candidate;
 mod control;
 mod events;

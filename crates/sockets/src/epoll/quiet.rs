@@ -1,6 +1,7 @@
 //! The kernel's part of an interest: what the inner set is asked about the quiet socket, and what it says.
 
-use super::interest::{ALWAYS, ET, HUP, IN, Interest, OUT, PRI, RDHUP, bit};
+use super::bits::{ALWAYS, ET, HUP, IN, OUT, PRI, QUIET, RDHUP, bit};
+use super::interest::Interest;
 use crate::{own, quiet, real, wait};
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,9 +10,6 @@ use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, RawFd};
-
-/// What the kernel is asked of a quiet socket: an edge for FIN, RST and stray bytes.
-pub const QUIET: u32 = bit(libc::EPOLLIN) | RDHUP | ET;
 
 impl Interest {
     /// Adds the quiet socket to the inner set.
