@@ -52,6 +52,5 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
             "zcopy",
         ],
     ),
-    ("sockets/epoll", &["bed", "events", "order", "registry", "set", "waiting"]),
     ("sockets/hook", &["descriptor", "stdio"]),
 ];

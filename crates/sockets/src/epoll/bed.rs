@@ -1,38 +1,33 @@
 //! What wakes sleepers: the inner set with the wake event, the quiet sockets and the daemon's session, inside the
 //! program's set.
 
-use super::interest::{Interest, tid};
-use super::set::State;
+use super::interest::tid;
 use crate::waiters::Waiter;
 use crate::watch::{self, Watched};
-use crate::{own, process, real};
+use crate::{own, real};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering};
 use crosslane_shm::lock::Lock;
-use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::event::epoll::CreateFlags;
 use rustix::fd::RawFd;
 
 /// Key of the wake event in the inner set.
-const WAKE: u64 = u64::MAX;
+pub(super) const WAKE: u64 = u64::MAX;
 /// In the key of the connection with the daemon, besides its number. Keys of interests are smaller.
-const DAEMON: u64 = 1 << 63;
-
-static TAG: AtomicU64 = AtomicU64::new(0);
+pub(super) const DAEMON: u64 = 1 << 63;
 
 /// What wakes sleepers.
 #[derive(Clone, Copy)]
 pub struct Bed {
-    inner: RawFd,
-    waiter: Option<Waiter>,
-    daemon: Option<Watched>,
+    pub(super) inner: RawFd,
+    pub(super) waiter: Option<Waiter>,
+    pub(super) daemon: Option<Watched>,
 }
 
 impl Bed {
     /// Has the daemon's session among what wakes. One that is over was told once, and stays silent.
-    fn watch_daemon(&mut self) {
+    pub(super) fn watch_daemon(&mut self) {
         let present = watch::present();
         if let Some(daemon) = present.filter(|_| present != self.daemon) {
             let key = DAEMON | u64::from(daemon.connection);
@@ -68,7 +63,7 @@ impl Bed {
     }
 
     /// An inner set, which may have been another one's.
-    fn take() -> Result<Self, c_int> {
+    pub(super) fn take() -> Result<Self, c_int> {
         if let Some(bed) = with_spare(Vec::pop).flatten() {
             return Ok(bed);
         }
@@ -100,179 +95,5 @@ pub fn forked_child() {
     LOCK.reset();
     for bed in with_spare(core::mem::take).unwrap_or_default() {
         bed.end(Waiter::close);
-    }
-}
-
-/// The mark of our own events in the program's kernel sets.
-pub fn tag() -> u64 {
-    match TAG.load(Ordering::Relaxed) {
-        0 => choose_tag(),
-        tag => tag,
-    }
-}
-
-#[cold]
-fn choose_tag() -> u64 {
-    let mut bytes = [0; 8];
-    let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
-    let number =
-        u64::from_ne_bytes(bytes) ^ if drawn.is_ok() { 0 } else { (&raw const TAG).addr() as u64 } | 1 << 63;
-    let _ = TAG.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
-    TAG.load(Ordering::Relaxed)
-}
-
-impl State {
-    /// The inner set, if there is one.
-    pub fn inner(&self) -> RawFd {
-        self.bed.map_or(-1, |bed| bed.inner)
-    }
-
-    /// Makes the inner set and the wake event, and adds them to the program's set. The errors are those of
-    /// `epoll_ctl`.
-    pub fn make_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
-        match self.bed {
-            Some(Bed { waiter: Some(waiter), daemon, .. })
-                if waiter.is_current() && daemon == watch::present() =>
-            {
-                return Ok(());
-            }
-            Some(bed) if bed.waiter.is_some_and(|waiter| waiter.is_current()) => {
-                if let Some(bed) = &mut self.bed {
-                    bed.watch_daemon();
-                }
-            }
-            Some(bed) => {
-                self.renew_waiter(bed);
-                if let Some(bed) = &mut self.bed {
-                    bed.watch_daemon();
-                }
-            }
-            None => self.open_bed(epfd)?,
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn open_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
-        let bed = Bed::take()?;
-        let inner = bed.inner;
-        let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: tag() };
-        // SAFETY: our own set and event.
-        if unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, inner, &raw mut event) } != 0 {
-            let errno = real::errno();
-            bed.end(Waiter::give);
-            return Err(errno);
-        }
-        self.bed = Some(bed);
-        for interest in self.places.iter_mut().flatten() {
-            let _ = interest.enlist(inner);
-        }
-        if bed.waiter.is_none_or(|waiter| !waiter.is_current()) {
-            self.renew_waiter(bed);
-        }
-        if let Some(bed) = &mut self.bed {
-            bed.watch_daemon();
-        }
-        Ok(())
-    }
-
-    /// The daemon that knew the waiter is gone, or there was none.
-    #[cold]
-    fn renew_waiter(&mut self, bed: Bed) {
-        let waiter = Waiter::take();
-        if waiter.is_none() && bed.waiter.is_some() {
-            return;
-        }
-        if let Some(old) = bed.waiter {
-            for interest in self.places.iter_mut().flatten() {
-                interest.disarm(old.id);
-            }
-            old.close();
-        }
-        if let Some(waiter) = waiter {
-            let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
-            // SAFETY: our own set, event and eventfd.
-            unsafe { real::epoll_ctl(bed.inner, libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
-        }
-        self.bed = Some(Bed { waiter, ..bed });
-    }
-
-    /// Makes the inner set readable.
-    pub fn kick(&self) {
-        if let Some(waiter) = self.bed.and_then(|bed| bed.waiter) {
-            waiter.ring();
-        }
-    }
-
-    /// What the kernel has to tell of the quiet sockets of a set without a bed.
-    pub fn look_at_quiet(&mut self, epfd: c_int) {
-        const FEW: usize = 2;
-        if self.bed.is_some() {
-            return;
-        }
-        if self.places.len() > FEW || self.asked.is_some() {
-            let _ = self.make_bed(epfd);
-            self.hear();
-        } else {
-            self.places.iter_mut().flatten().for_each(Interest::look_at_kernel);
-        }
-    }
-
-    /// Takes the inner set's news. `false` if there were none: what was seen of it belongs to a process that has
-    /// this set as well, by `fork`.
-    pub fn hear(&mut self) -> bool {
-        const MOST: usize = 32;
-        let Some(bed) = self.bed else { return false };
-        let mut heard = false;
-        for _ in 0..=self.places.len() / MOST {
-            let mut events = [epoll_event { events: 0, u64: 0 }; MOST];
-            let room = c_int::try_from(MOST).unwrap_or(1);
-            // SAFETY: our own set and array.
-            let count = unsafe { real::epoll_wait(bed.inner, events.as_mut_ptr(), room, 0) };
-            let count = usize::try_from(count).unwrap_or(0);
-            heard |= count > 0;
-            for event in &events[..count] {
-                self.hear_one(event.u64, event.events, bed.waiter);
-            }
-            if count < MOST {
-                break;
-            }
-        }
-        heard
-    }
-
-    fn hear_one(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
-        if key == WAKE {
-            if let Some(waiter) = waiter {
-                waiter.clear();
-            }
-            self.rung = true;
-            return;
-        }
-        if key & DAEMON != 0 {
-            let number = u32::try_from(key & 0xffff_ffff).unwrap_or(0);
-            if let Some(daemon) = watch::present().filter(|daemon| daemon.connection == number) {
-                process::lost(daemon);
-            }
-            return;
-        }
-        let place = usize::try_from(key & 0xffff_ffff).unwrap_or(usize::MAX);
-        if let Some(interest) =
-            self.places.get_mut(place).and_then(Option::as_mut).filter(|it| it.has_key(key))
-        {
-            interest.news(bits);
-        }
-    }
-
-    /// Asks for bells. `false` if not all will ring.
-    pub fn arm(&mut self) -> bool {
-        let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
-        let again = core::mem::take(&mut self.rung);
-        self.places.iter_mut().flatten().fold(true, |armed, interest| interest.arm(waiter, again) & armed)
-    }
-
-    /// The number of the wake event, if there is one.
-    pub fn waiter_id(&self) -> Option<WaiterId> {
-        self.bed?.waiter.map(|waiter| waiter.id)
     }
 }

@@ -1,15 +1,27 @@
 //! The program's array of events, which may end before the program says.
 
-use super::bed;
-use super::waiting::Call;
 use crate::poll::timespec_of;
 use crate::{real, user};
 use core::ffi::c_int;
-use libc::epoll_event;
+use core::sync::atomic::{AtomicU64, Ordering};
+use libc::{epoll_event, sigset_t};
 use std::time::Duration;
+
+static TAG: AtomicU64 = AtomicU64::new(0);
 
 /// Places of the program's array that the kernel may fill with an event of ours and that are as before then.
 const REST: usize = 4;
+
+/// The program's call.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// The set.
+    pub epfd: c_int,
+    /// Signals that are held back while it waits; may be null.
+    pub mask: *const sigset_t,
+    /// Whether its timeout has nanoseconds.
+    pub fine: bool,
+}
 
 /// The program's array of events.
 pub struct Events {
@@ -142,12 +154,12 @@ impl Events {
 
     /// The kernel has appended `count` events. Removes our own one, and says whether it was there.
     pub fn accept(&mut self, count: usize) -> bool {
-        let tag = bed::tag();
+        let mark = tag();
         self.tagged_at = None;
         for at in self.len..(self.len + count).min(self.max) {
             // SAFETY: filled by the kernel.
             let event = unsafe { self.base.add(at).read_unaligned() };
-            if event.u64 == tag {
+            if event.u64 == mark {
                 self.tagged_at = Some(self.len);
             } else {
                 self.push(event);
@@ -171,6 +183,24 @@ impl Events {
     }
 }
 
+/// The mark of our own events in the program's kernel sets.
+pub fn tag() -> u64 {
+    match TAG.load(Ordering::Relaxed) {
+        0 => choose_tag(),
+        tag => tag,
+    }
+}
+
+#[cold]
+fn choose_tag() -> u64 {
+    let mut bytes = [0; 8];
+    let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
+    let number =
+        u64::from_ne_bytes(bytes) ^ if drawn.is_ok() { 0 } else { (&raw const TAG).addr() as u64 } | 1 << 63;
+    let _ = TAG.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+    TAG.load(Ordering::Relaxed)
+}
+
 /// Rounded up, so that no wait is too short.
 fn milliseconds(time: Duration) -> c_int {
     c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
@@ -182,7 +212,7 @@ mod tests {
 
     #[test]
     fn our_own_event_is_never_reported() {
-        let mut array = [1, bed::tag(), 2].map(|u64| epoll_event { events: 1, u64 });
+        let mut array = [1, tag(), 2].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: three events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 3) }.unwrap();
         assert!(events.accept(3));
@@ -192,7 +222,7 @@ mod tests {
 
     #[test]
     fn streams_come_where_their_bell_was() {
-        let mut array = [1, bed::tag(), 2, 3, 0, 0].map(|u64| epoll_event { events: 1, u64 });
+        let mut array = [1, tag(), 2, 3, 0, 0].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: six events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 6) }.unwrap();
         assert!(events.accept(4));
@@ -202,7 +232,7 @@ mod tests {
         events.put_in_order(3, 5);
         assert_eq!(array.map(|event| event.u64)[..5], [1, 7, 8, 2, 3]);
         // Streams first: 7 and 8.
-        let mut array = [7, 8, 1, bed::tag(), 2, 0].map(|u64| epoll_event { events: 1, u64 });
+        let mut array = [7, 8, 1, tag(), 2, 0].map(|u64| epoll_event { events: 1, u64 });
         // SAFETY: six events.
         let mut events = unsafe { Events::new(array.as_mut_ptr(), 6) }.unwrap();
         events.len = 2;

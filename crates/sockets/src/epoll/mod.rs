@@ -12,7 +12,7 @@
 //!   shadow (memory) ------------------ interests in streams: readiness comes from the rings
 //! ```
 //! The inner set makes the program's set readable when a stream has news, so a program that sleeps in the kernel, or
-//! polls the set's descriptor from elsewhere, wakes up. Its events carry [`bed::tag`] and are never reported.
+//! polls the set's descriptor from elsewhere, wakes up. Its events carry [`events::tag`] and are never reported.
 
 mod bed;
 mod bits;
@@ -25,7 +25,9 @@ mod quiet;
 mod registry;
 mod scan;
 mod set;
+mod sleepers;
 mod waiting;
+mod wakeups;
 
 use crate::hook::hook;
 use crate::poll::Timeout;
@@ -33,9 +35,8 @@ use crate::table::{self, Held, Kind};
 use crate::{own, real, user};
 use core::ffi::c_int;
 use crosslane_shm::lock::Guard;
-use events::Events;
+use events::{Call, Events};
 use libc::{epoll_event, sigset_t, timespec};
-use waiting::Call;
 
 pub use set::Prepared;
 
@@ -126,7 +127,7 @@ pub fn shut(held: &Held) {
 /// A send on the stream found no room: threads that sleep in a set that wants to know of room must ask for a bell.
 #[inline]
 pub fn blocked(held: &Held) {
-    if registry::any_sleeper() {
+    if sleepers::any_sleeper() {
         downgraded(held);
     }
 }

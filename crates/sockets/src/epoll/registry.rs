@@ -4,6 +4,7 @@ use super::bed;
 use super::candidate;
 use super::interest::tid;
 use super::set::{Set, State};
+use super::sleepers;
 use crate::table::{self, Kind};
 use crate::{own, process};
 use core::cell::UnsafeCell;
@@ -23,8 +24,6 @@ const FORK_PATIENCE: Duration = Duration::from_millis(100);
 static SETS: [AtomicPtr<Set>; MAX_SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
 /// One past the highest place in use.
 static HIGHEST: AtomicU32 = AtomicU32::new(1);
-/// Threads that sleep in a set with streams.
-static SLEEPERS: AtomicU32 = AtomicU32::new(0);
 static FREE: Lock = Lock::new();
 static IDLE: Idle = Idle(UnsafeCell::new(Vec::new()));
 
@@ -178,7 +177,7 @@ pub fn before_fork() -> Vec<Guard<'static>> {
 pub fn forked_child() {
     FREE.reset();
     bed::forked_child();
-    SLEEPERS.store(0, Ordering::Relaxed);
+    sleepers::forked_child();
     for set in (1..HIGHEST.load(Ordering::Relaxed)).filter_map(at) {
         set.lock.reset();
         set.sleepers.store(0, Ordering::Relaxed);
@@ -189,20 +188,5 @@ pub fn forked_child() {
                 core::mem::take(&mut state.names).into_iter().for_each(own::close);
             }
         });
-    }
-}
-
-/// Whether any thread sleeps in a set with streams.
-#[inline]
-pub fn any_sleeper() -> bool {
-    SLEEPERS.load(Ordering::Relaxed) > 0
-}
-
-/// A thread is about to sleep in a set with streams (`true`), or has slept.
-pub fn sleeps(begins: bool) {
-    if begins {
-        SLEEPERS.fetch_add(1, Ordering::SeqCst);
-    } else {
-        SLEEPERS.fetch_sub(1, Ordering::SeqCst);
     }
 }

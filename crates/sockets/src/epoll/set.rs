@@ -3,7 +3,7 @@
 use super::bed::Bed;
 use super::interest::{Interest, tid};
 use super::order::Order;
-use super::registry;
+use super::sleepers;
 use crate::table::{self, Held, Kind};
 use crate::waiters::Waiter;
 use core::cell::UnsafeCell;
@@ -161,7 +161,7 @@ impl Set {
         } else {
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
         }
-        registry::sleeps(begins);
+        sleepers::sleeps(begins);
     }
 
     /// Wakes a thread that sleeps in the set, so that it looks again.

@@ -1,6 +1,6 @@
 //! `epoll_wait` on a set that holds streams.
 
-use super::events::Events;
+use super::events::{Call, Events};
 use super::registry;
 use super::set::{Set, State};
 use crate::poll::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout};
@@ -9,7 +9,7 @@ use crate::{process, real, thread, watch};
 use core::ffi::c_int;
 use crosslane_client::apart;
 use crosslane_shm::clock::Moment;
-use libc::{epoll_event, sigset_t};
+use libc::epoll_event;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -17,17 +17,6 @@ use std::time::{Duration, Instant};
 /// After so many wake-ups in a row that were meant for another process, by `fork`, the kernel's part is looked at
 /// by time only, for a while.
 const FOREIGN: u32 = 3;
-
-/// The program's call.
-#[derive(Clone, Copy)]
-pub struct Call {
-    /// The set.
-    pub epfd: c_int,
-    /// Signals that are held back while it waits; may be null.
-    pub mask: *const sigset_t,
-    /// Whether its timeout has nanoseconds.
-    pub fine: bool,
-}
 
 /// `epoll_wait`; `kernel` makes the kernel's call.
 #[inline]
