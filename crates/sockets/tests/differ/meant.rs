@@ -149,6 +149,17 @@ pub const MEANT: &[Meant] = &[
         fits: |case| is_select(case) && case.field == "e" && case.stream_line.contains("EFAULT"),
     },
     Meant {
+        name: "`RWF_NOWAIT` on a pipe that was spliced",
+        reason: "the kernel refuses it behind a splice of its own; ours reads and writes the pipe, so it stays allowed",
+        ends: true,
+        fits: |case| {
+            let asks = |op: &Op| op.call == "at" && op.arg(4) & i64::from(libc::RWF_NOWAIT) != 0;
+            case.op().is_some_and(asks)
+                && case.used(|op| op.call == "splice")
+                && matches!(case.kernel, "-1" | "EOPNOTSUPP")
+        },
+    },
+    Meant {
         name: "`O_APPEND` on a socket",
         reason: "means nothing, where the kernel refuses `sendfile` and `splice` to such a one: to ask costs each of them a call",
         ends: true,
