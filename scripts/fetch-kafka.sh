@@ -15,7 +15,7 @@ fi
 mkdir -p "$folder/libs"
 folder=$(cd "$folder" && pwd)
 cat >"$folder/pom.xml" <<POM
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>crosslane</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
