@@ -1,7 +1,7 @@
 //! `select` and `pselect`: sets of bits in front of what [`crate::poll`] does.
 
 use crate::hook::hook;
-use crate::poll::{self, Timeout};
+use crate::poll::{self, Timeout, WAS_OPEN};
 use crate::{real, table, user};
 use core::ffi::{c_int, c_short, c_ulong};
 use libc::{
@@ -21,9 +21,6 @@ const KINDS: [(c_short, c_short); 3] = [
     (POLLOUT, POLLOUT | POLLERR | POLLNVAL),
     (POLLPRI, POLLPRI | POLLNVAL),
 ];
-/// Among the events that are asked of a descriptor, none of the kernel's: it was open when the call began.
-const WAS_OPEN: c_short = 0x4000;
-
 hook! {
     /// `select(2)`; the time left is stored, as Linux does.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {

@@ -17,7 +17,7 @@ where streams are better, medians of those of neighbouring turns, with the least
 A turn in which the hypervisor stole more than 5 % of the processors' time is measured again, twice
 at most; the most that is left is shown.
 All runs on two processors. Programs that are not installed are named with their Debian package
-(scripts/install-packages.sh test installs all of them).
+(scripts/install-packages.sh test installs all of them; Kafka comes by scripts/fetch-kafka.sh).
 Bar: no rate is below 0.95 of the kernel's TCP.";
 
 /// `crosslane bench apps`: programs of others, on streams and on the kernel's TCP.

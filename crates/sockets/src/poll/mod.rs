@@ -13,7 +13,7 @@ mod round;
 use crate::hook::hook;
 use crate::table::{self, Kind};
 use crate::{epoll, own_calls, real, user};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_short};
 use core::mem::MaybeUninit;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use round::{EXTRA, Round};
@@ -27,6 +27,9 @@ pub const BLIND: Duration = Duration::from_millis(5);
 const FEW: usize = 64;
 /// The same in units of [`Moment`](crosslane_shm::clock::Moment).
 pub const KERNEL_EVERY_UNITS: u64 = 400;
+
+/// Among the events that are asked of a descriptor, none of the kernel's: it was open when the call began.
+pub const WAS_OPEN: c_short = 0x4000;
 
 /// How long a call may wait, from when it begins to: those that need not wait look at no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! One call of `poll`: what is asked of the kernel, what the rings say, and the sleep in between.
 
-use super::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout, timespec_of};
+use super::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout, WAS_OPEN, timespec_of};
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};
@@ -186,6 +186,7 @@ impl<'a> Round<'a> {
             let asked = self.kernel[at];
             if asked.fd >= 0 && asked.revents & POLLNVAL != 0 && !self.watches().any(|watch| watch.at == at) {
                 self.kernel[at].fd = -1;
+                self.fds[at].events |= WAS_OPEN;
                 self.closed.push(at);
             }
         }
