@@ -32,8 +32,6 @@ pub struct Events {
     pub max: usize,
     /// Where our own one stood among the kernel's when it was last asked.
     tagged_at: Option<usize>,
-    /// Whether it told as many as there was room for then.
-    filled: bool,
 }
 
 impl Events {
@@ -44,12 +42,12 @@ impl Events {
     #[inline]
     pub unsafe fn new(base: *mut epoll_event, max: c_int) -> Option<Self> {
         let max = usize::try_from(max).ok().filter(|&max| max > 0)?;
-        (!base.is_null()).then_some(Self { base, len: 0, max, tagged_at: None, filled: false })
+        (!base.is_null()).then_some(Self { base, len: 0, max, tagged_at: None })
     }
 
     /// Room for one event, in the place of an array.
     pub fn one(event: &mut epoll_event) -> Self {
-        Self { base: event, len: 0, max: 1, tagged_at: None, filled: false }
+        Self { base: event, len: 0, max: 1, tagged_at: None }
     }
 
     /// Whether the first event cannot be stored.
@@ -108,39 +106,12 @@ impl Events {
         };
         let count = usize::try_from(count).map_err(|_| real::errno())?;
         let begin = self.len;
-        self.filled = c_int::try_from(count).is_ok_and(|count| count == room);
         let tagged = self.accept(count);
         if tagged && let Some(Some(was)) = before.get(self.len - begin) {
             // SAFETY: our event took a place more than the events that are left; there is room for it.
             unsafe { self.base.add(self.len).write_unaligned(*was) };
         }
         Ok(tagged)
-    }
-
-    /// Our own event took a place of those that the kernel could fill: what may have stood behind is asked for. What was told
-    /// from `first` on comes round again behind that, and is not told twice.
-    pub fn ask_rest(&mut self, call: Call, first: usize) -> Result<(), c_int> {
-        if !self.filled || self.is_full() {
-            return Ok(());
-        }
-        let (before, tagged_at) = (self.len, self.tagged_at);
-        self.ask(call)?;
-        self.tagged_at = tagged_at;
-        let told = self.len;
-        self.len = before;
-        for at in before..told {
-            let event = self.event(at);
-            if (first..before).all(|place| self.event(place).u64 != event.u64) {
-                self.push(event);
-            }
-        }
-        Ok(())
-    }
-
-    fn event(&self, at: usize) -> epoll_event {
-        debug_assert!(at < self.max);
-        // SAFETY: below `max`, and filled by the kernel or by us.
-        unsafe { self.base.add(at).read_unaligned() }
     }
 
     /// What lies in the first free places: our own event is taken away as if it had never been stored.

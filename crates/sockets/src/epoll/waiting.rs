@@ -272,15 +272,18 @@ fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -
         let _ = state.make_bed(call.epfd);
     }
     state.look_inside();
-    let (first, max) = (events.len, events.max);
+    let (first, max, room) = (events.len, events.max, room.min(events.room()));
     let call = Call { mask: core::ptr::null(), ..call };
-    events.max = max.min(events.len.saturating_add(room));
+    events.max = first + room;
     let asked = events.ask(call);
     events.max = max;
     if !asked? {
         return Ok(false);
     }
     let heard = state.hear();
-    events.ask_rest(call, first)?;
+    if room == 1 && events.len == first {
+        // Our own event took the only place.
+        events.ask(call)?;
+    }
     Ok(heard)
 }
