@@ -18,9 +18,9 @@ use std::time::Duration;
 
 /// What `perf` measures, in words that need no other page.
 const PERF_HELP: &str = "\
-Two processes, each on a processor of its own, send to one another through two slices of
+Two processes, each on a processor of its own, send to one another through two segments of
 shared memory, as neighbours do. The parts of the measurement:
-  writes    one processor's stores into a slice, 64 bytes to 8 MB at a time: by memcpy through
+  writes    one processor's stores into a segment, 64 bytes to 8 MB at a time: by memcpy through
             the caches, by non-temporal stores, by rep movs; in Gb/s, 10^9 bits in a second;
             limit: memcpy into private memory
   messages  time from one program to the other and back, 8 bytes to 4 KB: means, percentiles;

@@ -3,13 +3,13 @@
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use crosslane_node::pump::{Command, Leg, Pumps, TransitId};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wake::Waker;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{CPU_MASK, Kind};
-use crosslane_wire::slice::{RING_MIN, slice_len};
+use crosslane_wire::segment::{RING_MIN, segment_len};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,8 +60,9 @@ impl Chain {
     /// # Errors
     /// No memory, or no threads.
     pub fn new(pumps: usize) -> Result<Self> {
-        let slice = || Ok([new_slice("forth", slice_len(RING))?, new_slice("back", slice_len(RING))?]);
-        let cables = (0..=pumps).map(|_| slice()).collect::<Result<Vec<[OwnedFd; 2]>>>()?;
+        let segment =
+            || Ok([new_segment("forth", segment_len(RING))?, new_segment("back", segment_len(RING))?]);
+        let cables = (0..=pumps).map(|_| segment()).collect::<Result<Vec<[OwnedFd; 2]>>>()?;
         let leg = |inbound: &OwnedFd, outbound: &OwnedFd, is_end| -> Result<Leg> {
             let (inbound, outbound) = views(inbound, outbound)?;
             Ok(Leg { inbound, outbound, ring_max: RING, rx_key: KEY, tx_key: KEY, is_end, posted: false })
@@ -196,7 +197,7 @@ impl Side {
 
 /// What an end loads from, and what it stores to.
 fn views(inbound: &OwnedFd, outbound: &OwnedFd) -> Result<(Inbound, Outbound)> {
-    let len = slice_len(RING);
+    let len = segment_len(RING);
     Ok((Inbound::map(inbound, len)?, Outbound::map(outbound, len, Caching::WriteBack)?))
 }
 

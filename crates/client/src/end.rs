@@ -4,7 +4,7 @@
 //! ```text
 //!   life word is the one that all is settled for?  --yes-->  the rings, and nothing else
 //!      | no
-//!   moving: catch up with the daemon (the slices after ours), receive what counts of the old ring,
+//!   moving: catch up with the daemon (the segments after ours), receive what counts of the old ring,
 //!   resend what the far end has not got
 //! ```
 
@@ -28,8 +28,8 @@ pub mod zcopy;
 
 use crate::Grant;
 use crate::offload::Offload;
+use crate::segments::Next;
 use crate::shared::{Shared, SharedState};
-use crate::slices::Next;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
@@ -41,7 +41,7 @@ use crosslane_shm::{FarBuffer, Inbound, Load, Store};
 use crosslane_stream::zcopy::Lie;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
-use crosslane_wire::slice::{
+use crosslane_wire::segment::{
     ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA,
     WANT_ROOM,
 };
@@ -140,7 +140,7 @@ pub struct Moved {
 
 /// What an end asks of the daemon: when its circuit has moved, and of buffers.
 pub trait Daemon: Sync + core::fmt::Debug {
-    /// The slices of the end after those of `generation`.
+    /// The segments of the end after those of `generation`.
     fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, NoNext>;
 
     /// Rings the far side's waiter; `false` if that failed.
@@ -184,7 +184,7 @@ pub enum NoBuffer {
     Never,
 }
 
-/// Why there are no slices.
+/// Why there are no segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoNext {
     /// A signal handler came in between another request; later there will be.
@@ -193,7 +193,7 @@ pub enum NoNext {
     Never,
 }
 
-/// One process's hold on one end: the mapped slices and the state shared with other processes.
+/// One process's hold on one end: the mapped segments and the state shared with other processes.
 #[derive(Debug)]
 pub struct End {
     shared: SharedState,
@@ -218,19 +218,19 @@ impl End {
         daemon: &'static dyn Daemon,
     ) -> Result<Self, Failure> {
         let end = Self::resume(grant, life, daemon);
-        let (shared, slices) = (&end.shared, &end.generations.tx().slices);
+        let (shared, segments) = (&end.shared, &end.generations.tx().segments);
         shared.status.circuit.store(end.circuit.0, Relaxed);
         shared.status.token.store(end.token, Relaxed);
         shared.status.client.store(u32::from(end.side == Side::Client), Relaxed);
         shared.status.tx.store(Direction::Open as u32, Relaxed);
-        slices.outbound.store_u32(ORDER, 0);
-        slices.outbound.store_u32(STATE, STATE_ATTACHED);
+        segments.outbound.store_u32(ORDER, 0);
+        segments.outbound.store_u32(STATE, STATE_ATTACHED);
         let greeting = end.side.greeting();
-        let greeted = shared.producer.push_control(&slices.outbound, &slices.inbound, greeting, 0)?;
+        let greeted = shared.producer.push_control(&segments.outbound, &segments.inbound, greeting, 0)?;
         debug_assert!(greeted, "a fresh ring has room");
         end.generations.settled(end.generations.tx().word());
         // The far side's daemon knows by the greeting that the circuit was taken: no host between may sleep over it.
-        if slices.transit
+        if segments.transit
             && let Some(waiter) = end.data_bell(end.generations.tx())
             && !end.daemon.ring(end.circuit, end.token, waiter)
         {
@@ -241,13 +241,13 @@ impl End {
 
     /// Prepares the state of a new stream: must come before [`Self::begin`].
     pub fn prepare(grant: &Grant) {
-        let (shared, slices) = (&grant.state, &grant.slices);
-        let (generation, max) = (slices.generation, slices.ring_max);
+        let (shared, segments) = (&grant.state, &grant.segments);
+        let (generation, max) = (segments.generation, segments.ring_max);
         let cap = RING_MIN.min(max);
         shared.begin();
         shared.kept.cap.store(RETENTION_MIN, Relaxed);
-        shared.producer.resume(generation, cap, max, slices.tx_key, 0);
-        shared.consumer.resume(generation, cap, max, slices.rx_key, 0);
+        shared.producer.resume(generation, cap, max, segments.tx_key, 0);
+        shared.consumer.resume(generation, cap, max, segments.rx_key, 0);
     }
 
     /// Takes hold of a stream that another process began.
@@ -255,7 +255,7 @@ impl End {
         guarded::prepare();
         Self {
             shared: grant.state,
-            generations: Generations::new(grant.slices),
+            generations: Generations::new(grant.segments),
             life,
             daemon,
             side: if grant.client { Side::Client } else { Side::Server },
@@ -297,7 +297,7 @@ impl End {
     /// comes next.
     pub fn detour(&self) -> Option<u32> {
         let tx = self.generations.tx();
-        tx.slices.transit.then_some(tx.number())
+        tx.segments.transit.then_some(tx.number())
     }
 
     /// State of the receiving direction.
@@ -331,7 +331,7 @@ impl End {
     /// is accepted this is final.
     pub fn was_attached(&self) -> bool {
         let newest = self.generations.newest();
-        newest.number() > 0 || newest.slices.inbound.load_u32(STATE) != STATE_NONE
+        newest.number() > 0 || newest.segments.inbound.load_u32(STATE) != STATE_NONE
     }
 
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us
@@ -353,12 +353,12 @@ impl End {
 
     /// Tells the far side that this end, which sends no more, receives no more either.
     pub fn deafen(&self) {
-        self.generations.newest().slices.outbound.store_u32(STATE, STATE_DEAF);
+        self.generations.newest().segments.outbound.store_u32(STATE, STATE_DEAF);
     }
 
     /// Tells the far side that this end is gone for good.
     pub fn leave(&self) {
-        self.generations.newest().slices.outbound.store_u32(STATE, STATE_GONE);
+        self.generations.newest().segments.outbound.store_u32(STATE, STATE_GONE);
     }
 
     /// Breaks the stream off, as the far side or the kernel has it: `errno` is told once. Returns whether it was not yet.
@@ -383,7 +383,7 @@ impl End {
     /// ways, unless a host between is there.
     #[inline]
     fn credits<'a>(&'a self, tx: &'a Generation) -> Duplex<'a, Inbound> {
-        Duplex { words: &tx.slices.inbound, consumer: &self.shared.consumer, rides: !tx.slices.transit }
+        Duplex { words: &tx.segments.inbound, consumer: &self.shared.consumer, rides: !tx.segments.transit }
     }
 
     /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data
@@ -391,15 +391,15 @@ impl End {
     #[inline(always)]
     fn data_bell(&self, tx: &Generation) -> Option<WaiterId> {
         let _span = account::sending(Function::Acknowledge);
-        tx.slices.outbound.fence();
-        answer(tx.slices.inbound.load_u64(WANT_DATA), &self.shared.sending.rung)
+        tx.segments.outbound.fence();
+        answer(tx.segments.inbound.load_u64(WANT_DATA), &self.shared.sending.rung)
     }
 
     /// The waiter that wants to know of room.
     fn room_bell(&self, rx: &Generation) -> Option<WaiterId> {
         let _span = account::receiving(Function::Acknowledge);
-        rx.slices.outbound.fence();
-        answer(rx.slices.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
+        rx.segments.outbound.fence();
+        answer(rx.segments.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)
     }
 
     /// Breaks the stream off if the peer broke the protocol.

@@ -1,7 +1,7 @@
-//! What programs link to: a [`session`] with the daemon of this host, and the [`end`] of a stream on mapped slices.
+//! What programs link to: a [`session`] with the daemon of this host, and the [`end`] of a stream on mapped segments.
 //!
 //! ```text
-//!   Session --Connect / Accept--> Grant (two slices, keys) --End::new--> End: try_send, try_recv, readiness, arm
+//!   Session --Connect / Accept--> Grant (two segments, keys) --End::new--> End: try_send, try_recv, readiness, arm
 //! ```
 //! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. [`native`] is what programs
 //! call that are written for Crosslane: streams of their own, and [`memory`] one-sided access by them. Bulk may be handed to
@@ -13,9 +13,9 @@ pub mod memory;
 pub mod native;
 pub mod offload;
 pub mod preload;
+pub mod segments;
 pub mod session;
 pub mod shared;
-pub mod slices;
 
 pub use end::apart;
 pub use end::ready::{self, Ready};

@@ -1,7 +1,7 @@
 //! A session with the daemon of this host, over its control socket.
 
+use crate::segments::{Next, Numbers, Segments};
 use crate::shared::SharedState;
-use crate::slices::{Next, Numbers, Slices};
 use crosslane_passing as passing;
 use crosslane_shm::buffer::{self, Located};
 use crosslane_shm::wake::{Receiver, Waker};
@@ -72,7 +72,7 @@ pub enum SessionError {
     /// It refused, and says why.
     #[error("{0}")]
     Refused(String),
-    /// A slice could not be mapped.
+    /// A segment could not be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
 }
@@ -96,7 +96,7 @@ pub struct Grant {
     /// Index into the life page.
     pub life: u32,
     /// Its memory.
-    pub slices: Slices,
+    pub segments: Segments,
     /// What its holders share.
     pub state: SharedState,
 }
@@ -282,8 +282,8 @@ impl Session {
             } => {
                 let numbers = Numbers { generation, ring_max, rx_key, tx_key, transit, retained };
                 let mut fds = fds.into_iter();
-                let slices = match Slices::map(&numbers, &mut fds) {
-                    Ok(Some(slices)) => slices,
+                let segments = match Segments::map(&numbers, &mut fds) {
+                    Ok(Some(segments)) => segments,
                     // This process is at its limit of descriptors: that is no fault of the session's.
                     Ok(None) => return Err(SessionError::NoRoom { circuit, token }),
                     Err(error) => {
@@ -301,13 +301,13 @@ impl Session {
                     state = Some(SharedState::open(memory)?);
                 }
                 let state = state.ok_or(SessionError::Unexpected("no state"))?;
-                Ok(Ok(Grant { circuit, token, tuple, client, life, slices, state }))
+                Ok(Ok(Grant { circuit, token, tuple, client, life, segments, state }))
             }
             _ => Err(SessionError::Unexpected("a circuit was asked for")),
         }
     }
 
-    /// Asks for the slices of an end after those of `generation`; `None` if there are none (any more).
+    /// Asks for the segments of an end after those of `generation`; `None` if there are none (any more).
     pub fn resume(
         &self,
         circuit: CircuitId,
@@ -330,11 +330,11 @@ impl Session {
                 retained,
             } => {
                 let numbers = Numbers { generation, ring_max, rx_key, tx_key, transit, retained };
-                let slices = Slices::map(&numbers, &mut fds.into_iter())?;
-                let slices = slices.ok_or(SessionError::NoRoom { circuit, token })?;
-                Ok(Some(Next { slices, newest, limit, arrived }))
+                let segments = Segments::map(&numbers, &mut fds.into_iter())?;
+                let segments = segments.ok_or(SessionError::NoRoom { circuit, token })?;
+                Ok(Some(Next { segments, newest, limit, arrived }))
             }
-            _ => Err(SessionError::Unexpected("slices were asked for")),
+            _ => Err(SessionError::Unexpected("segments were asked for")),
         }
     }
 

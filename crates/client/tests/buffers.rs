@@ -1,12 +1,12 @@
 //! Buffers between two ends: shared once, had again and again, forgotten in time.
 
 use crosslane_client::buffers::{Buffer, FarBuffer, Located, OpenBuffer, far, locate_bytes};
+use crosslane_client::segments::{Next, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::slices::{Next, Slices};
 use crosslane_client::{Daemon, End, Grant, NoBuffer, NoNext};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::{Caching, Inbound, Outbound};
-use crosslane_wire::slice::{PAGE, slice_len};
+use crosslane_wire::segment::{PAGE, segment_len};
 use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -53,12 +53,12 @@ impl Daemon for Both {
 fn pair(transit: bool) -> (End, End, &'static Both) {
     const RING: u64 = 1 << 16;
     let daemon: &'static Both = Box::leak(Box::default());
-    let len = slice_len(RING);
-    let (to_server, to_client) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
+    let len = segment_len(RING);
+    let (to_server, to_client) = (new_segment("a", len).unwrap(), new_segment("b", len).unwrap());
     let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
     let end = |client: bool| {
         let (inbound, outbound) = if client { (&to_client, &to_server) } else { (&to_server, &to_client) };
-        let slices = Slices {
+        let segments = Segments {
             generation: 0,
             ring_max: RING,
             rx_key: 3,
@@ -70,7 +70,7 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
         };
         let tuple = Tuple { client: address(1), server: address(2) };
         let (state, _) = SharedState::create().unwrap();
-        let grant = Grant { circuit: CircuitId(1), token: 2, tuple, client, life: 0, slices, state };
+        let grant = Grant { circuit: CircuitId(1), token: 2, tuple, client, life: 0, segments, state };
         let life: &'static AtomicU32 = Box::leak(Box::default());
         End::prepare(&grant);
         End::begin(grant, life, daemon).unwrap()

@@ -1,14 +1,14 @@
 //! Two ends joined in one process: bytes, half close, downgrade, wake-ups, and a peer that lies.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use crosslane_client::segments::{Next, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::slices::{Next, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::EASY;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{CREDIT, LINE, RING, slice_len};
+use crosslane_wire::segment::{CREDIT, LINE, RING, segment_len};
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
 use std::io::{IoSlice, IoSliceMut};
 
@@ -52,8 +52,8 @@ fn pair() -> Pair {
 }
 
 fn pair_of(ring_max: u64) -> Pair {
-    let len = slice_len(ring_max);
-    let (to_server, to_client) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
+    let len = segment_len(ring_max);
+    let (to_server, to_client) = (new_segment("a", len).unwrap(), new_segment("b", len).unwrap());
     let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
     let life: [&'static AtomicU32; 2] = [(); 2].map(|()| &*Box::leak(Box::default()));
     let end = |client: bool| {
@@ -64,7 +64,7 @@ fn pair_of(ring_max: u64) -> Pair {
             tuple: Tuple { client: address(1), server: address(2) },
             client,
             life: 0,
-            slices: Slices {
+            segments: Segments {
                 generation: 0,
                 ring_max,
                 rx_key: 10 + u64::from(client),

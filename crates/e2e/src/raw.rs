@@ -6,7 +6,7 @@ use crosslane_client::{Grant, SessionError};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::record::{Header, Kind, mark};
-use crosslane_wire::slice::{LINE, PAGE, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{LINE, PAGE, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM};
 use crosslane_wire::{PROTOCOL_VERSION, WaiterId};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,7 +27,7 @@ pub struct Program {
 #[derive(Debug)]
 pub struct End<'a> {
     program: &'a Program,
-    /// Its slices and keys.
+    /// Its segments and keys.
     pub grant: Grant,
     remote: SocketAddr,
     socket: OwnedFd,
@@ -75,9 +75,9 @@ impl Program {
             Err(why) => return Ok(Err(why)),
         };
         let end = End { program: self, grant, remote, socket, position: LINE };
-        end.grant.slices.outbound.store_u32(STATE, STATE_ATTACHED);
+        end.grant.segments.outbound.store_u32(STATE, STATE_ATTACHED);
         end.put(0, HELLO.to_word());
-        end.grant.slices.outbound.fence();
+        end.grant.segments.outbound.fence();
         Ok(Ok(end))
     }
 
@@ -113,9 +113,9 @@ impl End<'_> {
     pub fn push(&mut self, kind: Kind, payload: &[u8]) -> Result<()> {
         ensure!(payload.len() < 1024, "only short records");
         let header = Header { len: u32::try_from(payload.len())?, kind, flags: 0, cpu: 0 };
-        self.grant.slices.outbound.write(ring(self.position)? + HEADER, payload);
+        self.grant.segments.outbound.write(ring(self.position)? + HEADER, payload);
         self.put(self.position, header.to_word());
-        self.grant.slices.outbound.fence();
+        self.grant.segments.outbound.fence();
         self.position += (HEADER + payload.len()).next_multiple_of(64) as u64;
         self.wake()
     }
@@ -123,10 +123,10 @@ impl End<'_> {
     /// A record of this word at `position` of the ring, with its proper mark.
     pub fn put(&self, position: u64, word: u64) {
         let Ok(at) = ring(position) else { return };
-        let slice = &self.grant.slices.outbound;
-        slice.store_u64(at + 8, word);
-        slice.store_fence();
-        slice.store_u64(at, mark(self.grant.slices.tx_key, position));
+        let segment = &self.grant.segments.outbound;
+        segment.store_u64(at + 8, word);
+        segment.store_fence();
+        segment.store_u64(at, mark(self.grant.segments.tx_key, position));
     }
 
     /// Has the far side rung if it sleeps already, which on a busy machine it does: who is not rung does not look.
@@ -136,7 +136,7 @@ impl End<'_> {
     pub fn wake(&self) -> Result<()> {
         for word in [WANT_DATA, WANT_ROOM] {
             // The waiter is the lower half; the upper one counts requests.
-            let wanted = self.grant.slices.inbound.load_u64(word) & u64::from(u32::MAX);
+            let wanted = self.grant.segments.inbound.load_u64(word) & u64::from(u32::MAX);
             let waiter = WaiterId(u32::try_from(wanted)?);
             if waiter.0 != 0 {
                 let (circuit, token) = (self.grant.circuit, self.grant.token);
@@ -148,14 +148,14 @@ impl End<'_> {
 
     /// The first bytes of what the far side writes for this end, words and ring; `most` at most.
     pub fn inbound(&self, most: usize) -> Vec<u8> {
-        let slice = &self.grant.slices.inbound;
-        let mut bytes = vec![0; slice.len().min(most)];
-        slice.read(0, &mut bytes);
+        let segment = &self.grant.segments.inbound;
+        let mut bytes = vec![0; segment.len().min(most)];
+        segment.read(0, &mut bytes);
         bytes
     }
 }
 
-/// Where byte `position` of the ring lies in a slice.
+/// Where byte `position` of the ring lies in a segment.
 ///
 /// # Errors
 /// Nowhere.

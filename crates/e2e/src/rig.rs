@@ -174,7 +174,7 @@ impl Rig {
         Ok(Account::of(&self.lab.status(host)?))
     }
 
-    /// Waits until a host holds no more and no less than when its account was `before`: streams, slices, sessions.
+    /// Waits until a host holds no more and no less than when its account was `before`: streams, segments, sessions.
     ///
     /// # Errors
     /// Something is left.
@@ -272,7 +272,7 @@ impl Measure<'_> {
         })
     }
 
-    /// Checks that, the programs gone, nothing is left: no stream, no session, no slice; and that nobody broke the
+    /// Checks that, the programs gone, nothing is left: no stream, no session, no segment; and that nobody broke the
     /// protocol.
     ///
     /// # Errors

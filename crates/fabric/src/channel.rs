@@ -12,11 +12,11 @@
 //!            v      late Opened            link down, from every state --> (gone)
 //!          (gone)
 //! ```
-//! Each side sends `Closed` once, and a channel goes when both have: only then nobody can write into its slices.
+//! Each side sends `Closed` once, and a channel goes when both have: only then nobody can write into its segments.
 //! What a channel belongs to, an end of a circuit or a circuit in transit, is not known here.
 
 use crosslane_wire::control::{Closing, Control, Refusal};
-use crosslane_wire::{ChannelId, Epoch, PortId, SliceRange};
+use crosslane_wire::{ChannelId, Epoch, PortId, SegmentRange};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub enum Event {
     /// The neighbour made it.
     Opened {
         /// Where we may write.
-        slice: SliceRange,
+        segment: SegmentRange,
         /// Mark key of the ring there.
         key: u64,
         /// Units of the stream that have arrived at the far end.
@@ -116,12 +116,12 @@ impl Channels {
     }
 
     /// The channel is there for the neighbour that asked: our memory for it.
-    pub fn answer(&mut self, channel: ChannelId, slice: SliceRange, key: u64, arrived: u64) {
+    pub fn answer(&mut self, channel: ChannelId, segment: SegmentRange, key: u64, arrived: u64) {
         if let Some(asked) = self.all.get_mut(&channel).filter(|found| found.state == State::Asked)
             && let Some(peer) = asked.peer
         {
             asked.state = State::Open;
-            let message = Control::Opened { channel: peer, peer: channel, slice, key, arrived };
+            let message = Control::Opened { channel: peer, peer: channel, segment, key, arrived };
             self.messages.push_back((asked.port, message));
         }
     }

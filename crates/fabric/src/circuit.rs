@@ -23,7 +23,7 @@ pub use crate::output::Output;
 use crate::transit::Transit;
 use core::ops::Bound;
 use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal};
-use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId, Tuple};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SegmentRange, TransitId, Tuple};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -209,15 +209,15 @@ impl Circuits {
     }
 
     /// The channel that was asked for is there: our memory for it, and what of the stream has arrived here.
-    pub fn answer(&mut self, channel: ChannelId, slice: SliceRange, key: u64, arrived: u64) {
-        self.channels.answer(channel, slice, key, arrived);
+    pub fn answer(&mut self, channel: ChannelId, segment: SegmentRange, key: u64, arrived: u64) {
+        self.channels.answer(channel, segment, key, arrived);
     }
 
     /// What the neighbour at `port` says of a channel; of other messages nothing is known here.
     pub fn handle_message(&mut self, port: PortId, message: Control) -> Result<(), Contradiction> {
         match message {
-            Control::Opened { channel, peer, slice, key, arrived } => {
-                let event = channel::Event::Opened { slice, key, arrived };
+            Control::Opened { channel, peer, segment, key, arrived } => {
+                let event = channel::Event::Opened { segment, key, arrived };
                 self.channels.handle_opened(port, channel, peer, event)
             }
             Control::Refused { channel, why } => self.channels.handle_refused(port, channel, why),
@@ -317,13 +317,13 @@ impl Circuits {
             return;
         };
         match event {
-            channel::Event::Opened { slice, key, arrived } => {
+            channel::Event::Opened { segment, key, arrived } => {
                 if end.moving.is_some() {
                     self.search(circuit, None);
-                    self.outputs.push_back(Output::Resumed { circuit, slice, key, arrived });
+                    self.outputs.push_back(Output::Resumed { circuit, segment, key, arrived });
                 } else {
                     end.state = State::Open;
-                    self.outputs.push_back(Output::Opened { circuit, slice, key });
+                    self.outputs.push_back(Output::Opened { circuit, segment, key });
                 }
             }
             channel::Event::Failed(why) => {

@@ -2,7 +2,7 @@
 
 use crate::end::{Death, End};
 use crosslane_wire::control::{Control, Refusal};
-use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId, SliceRange, TransitId};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId, SegmentRange, TransitId};
 
 /// What shall be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Output {
         /// The end.
         circuit: CircuitId,
         /// Where our program may write: the neighbour's memory.
-        slice: SliceRange,
+        segment: SegmentRange,
         /// Mark key of the ring in it.
         key: u64,
     },
@@ -61,7 +61,7 @@ pub enum Output {
         /// The end.
         circuit: CircuitId,
         /// Where our program may write.
-        slice: SliceRange,
+        segment: SegmentRange,
         /// Mark key of the ring in it.
         key: u64,
         /// Units of the stream that have arrived at the far end.
@@ -108,7 +108,7 @@ pub enum Output {
         /// The circuit.
         transit: TransitId,
         /// Where we may write: memory of the host behind us.
-        slice: SliceRange,
+        segment: SegmentRange,
         /// Mark key of the ring in it.
         key: u64,
         /// Units of the stream that have arrived at the far end.

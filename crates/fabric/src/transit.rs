@@ -13,7 +13,7 @@
 use crate::channel::Event;
 use crate::circuit::{Circuits, Output, Owner, Path};
 use crosslane_wire::control::Closing;
-use crosslane_wire::{ChannelId, SliceRange, TransitId};
+use crosslane_wire::{ChannelId, SegmentRange, TransitId};
 use std::time::Duration;
 
 /// Side of the host that asked.
@@ -53,9 +53,9 @@ impl Circuits {
     }
 
     /// Both halves are there: the host before us is told where it may write, and what has arrived at the far end.
-    pub fn pass(&mut self, transit: TransitId, slice: SliceRange, key: u64, arrived: u64) {
+    pub fn pass(&mut self, transit: TransitId, segment: SegmentRange, key: u64, arrived: u64) {
         if let Some(found) = self.transits.get(&transit) {
-            self.channels.answer(found.channels[BEFORE], slice, key, arrived);
+            self.channels.answer(found.channels[BEFORE], segment, key, arrived);
         }
     }
 
@@ -84,8 +84,8 @@ impl Circuits {
     pub(crate) fn transit_event(&mut self, transit: TransitId, side: usize, event: Event) {
         let Some(found) = self.transits.get_mut(&transit) else { return };
         match event {
-            Event::Opened { slice, key, arrived } => {
-                self.outputs.push_back(Output::Passed { transit, slice, key, arrived });
+            Event::Opened { segment, key, arrived } => {
+                self.outputs.push_back(Output::Passed { transit, segment, key, arrived });
             }
             Event::Failed(why) => {
                 let asked = found.channels[BEFORE];

@@ -2,15 +2,15 @@
 //! on by another circuit are in [`crate::resume`].
 
 use crate::host::Host;
-use crate::part::{Parts, Slices};
+use crate::part::{Parts, Segments};
 use crate::quota::{Carved, Charge, Payer, Purpose};
 use crate::random;
 use crosslane_fabric::circuit::{Path, Scope};
 use crosslane_fabric::setup::Agreement;
 use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
-use crosslane_wire::slice::{ring_max_ok, slice_len};
-use crosslane_wire::{ChannelId, HostId, PortId, SliceRange, Tuple};
+use crosslane_wire::segment::{ring_max_ok, segment_len};
+use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple};
 
 /// What a neighbour's `Open` says.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub struct Asked {
     /// The stream's secret.
     pub stream: u64,
     /// Where we may write.
-    pub slice: SliceRange,
+    pub segment: SegmentRange,
     /// Mark key of the ring there.
     pub key: u64,
     /// Cables passed before this one.
@@ -49,7 +49,7 @@ impl Host {
 
     fn open_for(&mut self, port: PortId, asked: &Asked) -> Result<(), Refusal> {
         let tuple = crate::address::plain_tuple(asked.tuple);
-        let agreement = self.check_slice(port, asked.slice)?;
+        let agreement = self.check_segment(port, asked.segment)?;
         let client = self.check_origin(&tuple, &agreement, asked.passed)?;
         if self.config.addresses.host_of(tuple.server.ip()) != Some(self.me()) {
             return Err(Refusal::NoListener);
@@ -59,9 +59,9 @@ impl Host {
         let path = path_of(port, &agreement, asked.passed)?;
         let payer = Payer::Neighbour(port);
         let charges = self.charge_end(payer, true)?;
-        let (slices, (range, window)) = self.answering_slices(port, asked, 0, payer)?;
-        let (retained, key, ledger) = (slices.retained, slices.rx_key, self.ledger.clone());
-        let mut parts = Parts { uid: accepter, ..Parts::new(Some(slices), payer, charges) };
+        let (segments, (range, window)) = self.answering_segments(port, asked, 0, payer)?;
+        let (retained, key, ledger) = (segments.retained, segments.rx_key, self.ledger.clone());
+        let mut parts = Parts { uid: accepter, ..Parts::new(Some(segments), payer, charges) };
         let kept = if retained { parts.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
         let opened = kept
             .map_err(refusal_of)
@@ -100,29 +100,29 @@ impl Host {
         Ok(client)
     }
 
-    /// Slices for a circuit that a neighbour asks for: its memory, and ours for it. The neighbour pays for the window, and
+    /// Segments for a circuit that a neighbour asks for: its memory, and ours for it. The neighbour pays for the window, and
     /// `payer` for the rest.
-    pub(crate) fn answering_slices(
+    pub(crate) fn answering_segments(
         &mut self,
         port: PortId,
         asked: &Asked,
         before: u64,
         payer: Payer,
-    ) -> Result<(Slices, (SliceRange, Charge)), Refusal> {
+    ) -> Result<(Segments, (SegmentRange, Charge)), Refusal> {
         let purpose = if asked.resume.is_some() { Purpose::Move } else { Purpose::New };
-        let charges = self.charge_slices(payer, asked.slice.len, purpose)?;
+        let charges = self.charge_segments(payer, asked.segment.len, purpose)?;
         let retained = asked.passed > 0 && !self.config.resume.is_zero();
         self.leaning |= asked.passed > 0;
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
-        let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
+        let outbound = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
         let Carved { range, window, memory: inbound } =
-            self.carve(port, asked.slice.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
-        let slices = Slices {
+            self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
+        let segments = Segments {
             generation: asked.resume.map_or(0, |resume| resume.generation),
             port: Some(port),
             inbound,
             outbound: Some(outbound),
-            ring_max: asked.slice.len - slice_len(0),
+            ring_max: asked.segment.len - segment_len(0),
             rx_key: random::u64(),
             tx_key: asked.key,
             before,
@@ -131,15 +131,19 @@ impl Host {
             retained,
             charges,
         };
-        Ok((slices, (range, window)))
+        Ok((segments, (range, window)))
     }
 
-    /// Checks the slice that a neighbour allotted for a circuit that it asks for.
-    pub(crate) fn check_slice(&mut self, port: PortId, slice: SliceRange) -> Result<Agreement, Refusal> {
+    /// Checks the segment that a neighbour allotted for a circuit that it asks for.
+    pub(crate) fn check_segment(
+        &mut self,
+        port: PortId,
+        segment: SegmentRange,
+    ) -> Result<Agreement, Refusal> {
         let agreement =
             self.cable(port).and_then(|cable| cable.agreement().copied()).ok_or(Refusal::Protocol)?;
-        let ring_max = slice.len.checked_sub(slice_len(0)).filter(|ring| ring_max_ok(*ring));
-        ring_max.filter(|_| slice.fits(agreement.peer_window)).ok_or(Refusal::Protocol)?;
+        let ring_max = segment.len.checked_sub(segment_len(0)).filter(|ring| ring_max_ok(*ring));
+        ring_max.filter(|_| segment.fits(agreement.peer_window)).ok_or(Refusal::Protocol)?;
         Ok(agreement)
     }
 }

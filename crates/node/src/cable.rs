@@ -1,7 +1,7 @@
-//! One cable: its port, set-up, the two message channels at the start of the window, and the window's slices.
+//! One cable: its port, set-up, the two message channels at the start of the window, and the window's segments.
 //!
 //! ```text
-//!   window:  | control channel | IP channel | slices of circuits ...
+//!   window:  | control channel | IP channel | segments of circuits ...
 //!            0                 IP_RANGE     CIRCUITS
 //! ```
 
@@ -25,8 +25,8 @@ use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::control::Control;
 use crosslane_wire::scratchpad::BELL_CHANNEL;
-use crosslane_wire::slice::{RING_MIN, slice_len};
-use crosslane_wire::{Epoch, HostId, PortId, SliceRange, codec};
+use crosslane_wire::segment::{RING_MIN, segment_len};
+use crosslane_wire::{Epoch, HostId, PortId, SegmentRange, codec};
 use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -35,9 +35,9 @@ use std::time::Duration;
 const WINDOW: usize = 0;
 const IP_RING: u64 = 1 << 20;
 const IP_RING_MAX: u64 = 4 << 20;
-const CONTROL_RANGE: SliceRange = SliceRange { offset: 0, len: slice_len(RING_MIN) };
-const IP_RANGE: SliceRange = SliceRange { offset: CONTROL_RANGE.len, len: slice_len(IP_RING_MAX) };
-/// Where the slices of circuits begin, bytes.
+const CONTROL_RANGE: SegmentRange = SegmentRange { offset: 0, len: segment_len(RING_MIN) };
+const IP_RANGE: SegmentRange = SegmentRange { offset: CONTROL_RANGE.len, len: segment_len(IP_RING_MAX) };
+/// Where the segments of circuits begin, bytes.
 pub const CIRCUITS: u64 = IP_RANGE.offset + IP_RANGE.len;
 /// What may wait for room in the control channel; more means that the peer is stuck.
 const CONTROL_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 32 << 20, bytes: 32 << 20 };
@@ -374,9 +374,9 @@ impl Cable {
         }
     }
 
-    /// Gives out a slice of inbound memory for the peer to write, as a descriptor.
-    pub fn carve_inbound(&mut self, len: u64) -> Result<(SliceRange, OwnedFd), PortError> {
-        let range = self.window.allot(len).ok_or(PortError::Full("slices"))?;
+    /// Gives out a segment of inbound memory for the peer to write, as a descriptor.
+    pub fn carve_inbound(&mut self, len: u64) -> Result<(SegmentRange, OwnedFd), PortError> {
+        let range = self.window.allot(len).ok_or(PortError::Full("segments"))?;
         match self.port.carve_inbound(WINDOW, range) {
             Ok(fd) => Ok((range, fd)),
             Err(error) => {
@@ -386,14 +386,14 @@ impl Cable {
         }
     }
 
-    /// Takes a slice back that nobody writes any more.
-    pub fn free_inbound(&mut self, range: SliceRange) {
+    /// Takes a segment back that nobody writes any more.
+    pub fn free_inbound(&mut self, range: SegmentRange) {
         self.window.free(range);
         self.port.free_inbound(WINDOW, range);
     }
 
-    /// A slice of the peer's memory, as a descriptor.
-    pub fn carve_outbound(&mut self, range: SliceRange) -> Result<OwnedFd, PortError> {
+    /// A segment of the peer's memory, as a descriptor.
+    pub fn carve_outbound(&mut self, range: SegmentRange) -> Result<OwnedFd, PortError> {
         self.port.carve_outbound(WINDOW, range)
     }
 

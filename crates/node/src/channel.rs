@@ -1,4 +1,4 @@
-//! A message channel between two daemons: two slices, a ring of messages each way, a bounded queue before the ring.
+//! A message channel between two daemons: two segments, a ring of messages each way, a bounded queue before the ring.
 //!
 //! ```text
 //!   awake --- nothing arrives ---> arm: WANT_DATA = sequence, fence, look once more --- still nothing ---> sleep
@@ -11,7 +11,7 @@ use crosslane_shm::ring::{Consumer, Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{Kind, max_message};
-use crosslane_wire::slice::{WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{WANT_DATA, WANT_ROOM};
 
 /// Low half of a WANT word: daemons have but one waiter.
 const DAEMON: u64 = 1;
@@ -44,7 +44,7 @@ pub struct Channel<I, O> {
 }
 
 impl<I: Load, O: Store> Channel<I, O> {
-    /// A fresh channel over fresh slices. `cap` bytes of each ring are used at first, `max` at most; `keys` are those
+    /// A fresh channel over fresh segments. `cap` bytes of each ring are used at first, `max` at most; `keys` are those
     /// of what is read and what is written; as much as `limits` say waits for room.
     pub fn new(inbound: I, outbound: O, cap: u64, max: u64, keys: (u64, u64), limits: Limits) -> Self {
         let (tx, rx) = (Producer::default(), Consumer::default());
@@ -188,14 +188,14 @@ fn news(word: u64, rung: &mut u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crosslane_shm::{Caching, Inbound, Outbound, mem::new_slice};
-    use crosslane_wire::slice::{RING_MIN, slice_len};
+    use crosslane_shm::{Caching, Inbound, Outbound, mem::new_segment};
+    use crosslane_wire::segment::{RING_MIN, segment_len};
 
     type Mapped = Channel<Inbound, Outbound>;
 
     fn pair(queue: usize) -> (Mapped, Mapped, Outbound) {
-        let len = slice_len(RING_MIN);
-        let (a, b) = (new_slice("a", len).unwrap(), new_slice("b", len).unwrap());
+        let len = segment_len(RING_MIN);
+        let (a, b) = (new_segment("a", len).unwrap(), new_segment("b", len).unwrap());
         let out = |fd| Outbound::map(fd, len, Caching::WriteBack).unwrap();
         let rubbish = out(&a);
         let limits = Limits { messages: queue, lane_bytes: 1 << 30, bytes: 1 << 30 };
@@ -271,11 +271,11 @@ mod tests {
     #[test]
     fn rubbish_is_a_violation() {
         let (mut a, _b, rubbish) = pair(3);
-        rubbish.store_u64(crosslane_wire::slice::CREDIT, u64::MAX);
+        rubbish.store_u64(crosslane_wire::segment::CREDIT, u64::MAX);
         let outcomes: Vec<_> = (0..20).map(|_| a.send(0, &[0; 8000])).collect();
         assert!(outcomes.iter().any(Result::is_err));
         let (mut a, _b, rubbish) = pair(3);
-        let at = crosslane_wire::slice::RING;
+        let at = crosslane_wire::segment::RING;
         rubbish.store_u64(at + 8, u64::MAX);
         rubbish.store_u64(at, crosslane_wire::record::mark(1, 0));
         assert!(a.receive(&mut Vec::new()).is_err());

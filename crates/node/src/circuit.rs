@@ -2,16 +2,16 @@
 
 use crate::address::plain;
 use crate::host::Host;
-use crate::part::{Parts, Slices};
+use crate::part::{Parts, Segments};
 use crate::proof::{Cookie, Proof};
 use crate::quota::Purpose;
 use crate::random;
 use crate::session::SessionId;
 use crate::source::source_of;
 use crosslane_fabric::circuit::{Output, Role, Scope, State};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_wire::local::Plain;
-use crosslane_wire::slice::slice_len;
+use crosslane_wire::segment::segment_len;
 use crosslane_wire::{CircuitId, Tuple};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -110,15 +110,17 @@ impl Host {
                         cable.send(&message);
                     }
                 }
-                Output::Opened { circuit, slice, key } => self.opened(circuit, slice, key),
+                Output::Opened { circuit, segment, key } => self.opened(circuit, segment, key),
                 Output::Moving { circuit } => self.moving(circuit),
                 Output::Seek { circuit } => self.seek(circuit),
-                Output::Resumed { circuit, slice, key, arrived } => {
-                    self.resumed(circuit, slice, key, arrived)
+                Output::Resumed { circuit, segment, key, arrived } => {
+                    self.resumed(circuit, segment, key, arrived)
                 }
                 Output::Arrived { circuit, units } => self.arrived_there(circuit, units),
                 Output::Freed { channel, port, epoch } => self.free_memory(channel, port, epoch),
-                Output::Passed { transit, slice, key, arrived } => self.passed(transit, slice, key, arrived),
+                Output::Passed { transit, segment, key, arrived } => {
+                    self.passed(transit, segment, key, arrived)
+                }
                 Output::Drain { transit, side } => self.drain(transit, side),
                 Output::Stop { transit } => self.stop_transit(transit),
                 Output::Failed { circuit, channel, why } => self.failed(circuit, channel, why),
@@ -190,18 +192,18 @@ impl Host {
         let payer = self.payer_of(session).ok_or(Plain::System)?;
         self.check_accepter(accepter).map_err(Plain::Refused)?;
         let end = |host: &mut Self, pending| {
-            let slices = host.charge_slices(payer, slice_len(ring_max), Purpose::New)?;
-            Ok((host.charge_end(payer, pending)?, slices))
+            let segments = host.charge_segments(payer, segment_len(ring_max), Purpose::New)?;
+            Ok((host.charge_end(payer, pending)?, segments))
         };
-        let (client_end, client_slices) = end(self, false).map_err(Plain::Refused)?;
-        let (server_end, server_slices) = end(self, true).map_err(Plain::Refused)?;
-        let slice = || new_slice("crosslane-slice", slice_len(ring_max)).map_err(|_| Plain::System);
-        let (forth, back) = (slice()?, slice()?);
+        let (client_end, client_segments) = end(self, false).map_err(Plain::Refused)?;
+        let (server_end, server_segments) = end(self, true).map_err(Plain::Refused)?;
+        let segment = || new_segment("crosslane-segment", segment_len(ring_max)).map_err(|_| Plain::System);
+        let (forth, back) = (segment()?, segment()?);
         let copy = |fd: &OwnedFd| fd.try_clone().map_err(|_| Plain::System);
         let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
         let (client, server) = self.circuits.local(tuple, scope);
         let (key_forth, key_back) = (random::u64(), random::u64());
-        let slices = |inbound, outbound, rx_key, tx_key, charges| Slices {
+        let segments = |inbound, outbound, rx_key, tx_key, charges| Segments {
             generation: 0,
             port: None,
             inbound,
@@ -215,8 +217,8 @@ impl Host {
             retained: false,
             charges,
         };
-        let of_client = slices(back, forth, key_back, key_forth, client_slices);
-        let of_server = slices(forth_copy, back_copy, key_forth, key_back, server_slices);
+        let of_client = segments(back, forth, key_back, key_forth, client_segments);
+        let of_server = segments(forth_copy, back_copy, key_forth, key_back, server_segments);
         self.parts.insert(client, Parts::new(Some(of_client), payer, client_end));
         let pending = Parts { uid: accepter, ..Parts::new(Some(of_server), payer, server_end) };
         self.parts.insert(server, pending);

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   opener                                   answerer
-//!   allots a slice, Open ------------------> is there a listener? allots a slice, keeps a pending end
-//!   carves the far slice  <---------- Opened
+//!   allots a segment, Open ------------------> is there a listener? allots a segment, keeps a pending end
+//!   carves the far segment  <---------- Opened
 //!   Reply::Circuit to the program            ... the program accepts the connection: Reply::Circuit
 //! ```
 //! Hosts between pass both on ([`crate::transit`]). Streams that go on over another circuit: [`crate::resume`].
 
 use crate::host::Host;
-use crate::part::{Parts, Slices};
+use crate::part::{Parts, Segments};
 use crate::proof::Cookie;
 use crate::quota::{Carved, Charge, Payer, Purpose};
 use crate::random;
@@ -19,8 +19,8 @@ use crosslane_fabric::circuit::Path;
 use crosslane_port::PortError;
 use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
-use crosslane_wire::slice::slice_len;
-use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, Tuple};
+use crosslane_wire::segment::segment_len;
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, Tuple};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -97,8 +97,8 @@ impl Host {
         payer: Payer,
         purpose: Purpose,
     ) -> Result<Attempt, Plain> {
-        let len = slice_len(self.config.ring_max);
-        let charges = self.charge_slices(payer, len, purpose).map_err(Plain::Refused)?;
+        let len = segment_len(self.config.ring_max);
+        let charges = self.charge_segments(payer, len, purpose).map_err(Plain::Refused)?;
         let carved = self.carve(path.port, len, payer, purpose)?;
         Ok(Attempt { path, route, carved, charges, key: random::u64() })
     }
@@ -126,7 +126,7 @@ impl Host {
         self.leaning |= path.hops > 1;
         self.memory.insert(channel, (range, window));
         if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.attempt = Some(Slices {
+            parts.attempt = Some(Segments {
                 generation: resume.map_or(0, |resume| resume.generation),
                 port: Some(path.port),
                 inbound,
@@ -141,7 +141,7 @@ impl Host {
                 charges,
             });
         }
-        let open = Control::Open { channel, tuple, stream, slice: range, key, passed: 0, route, resume };
+        let open = Control::Open { channel, tuple, stream, segment: range, key, passed: 0, route, resume };
         if let Some(cable) = self.cable(path.port) {
             cable.send(&open);
         }
@@ -211,8 +211,8 @@ impl Host {
     }
 
     /// A neighbour made the circuit that a session asked for.
-    pub(crate) fn opened(&mut self, circuit: CircuitId, slice: SliceRange, key: u64) {
-        let outcome = self.complete(circuit, slice, key, (0, 0));
+    pub(crate) fn opened(&mut self, circuit: CircuitId, segment: SegmentRange, key: u64) {
+        let outcome = self.complete(circuit, segment, key, (0, 0));
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
         let session = parts.holders.first().map(|(session, _)| *session);
         match (outcome, session) {
@@ -231,29 +231,29 @@ impl Host {
         }
     }
 
-    /// Completes the slices of the circuit that was asked for with what the neighbour said. Units that had arrived here
+    /// Completes the segments of the circuit that was asked for with what the neighbour said. Units that had arrived here
     /// `before`, and `arrived` at the far end.
     pub(crate) fn complete(
         &mut self,
         circuit: CircuitId,
-        slice: SliceRange,
+        segment: SegmentRange,
         key: u64,
         (before, arrived): (u64, u64),
     ) -> Result<(), Plain> {
         let end = self.circuits.get(circuit).ok_or(Plain::System)?;
         let (transit, port) = (end.hops > 1, self.port_of(circuit).ok_or(Plain::System)?);
         let attempt = self.parts.get_mut(&circuit).and_then(|parts| parts.attempt.take());
-        let mut slices = attempt.ok_or(Plain::System)?;
-        slices.outbound = Some(self.outbound_of(port, slice, slices.ring_max)?);
+        let mut segments = attempt.ok_or(Plain::System)?;
+        segments.outbound = Some(self.outbound_of(port, segment, segments.ring_max)?);
         let retained = transit && !self.config.resume.is_zero();
         let ledger = self.ledger.clone();
         let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
         if retained {
-            parts.keep_sent(&ledger, if slices.generation > 0 { Purpose::Move } else { Purpose::New })?;
+            parts.keep_sent(&ledger, if segments.generation > 0 { Purpose::Move } else { Purpose::New })?;
         }
-        (slices.tx_key, slices.before, slices.arrived) = (key, before, arrived);
-        (slices.transit, slices.retained) = (transit, retained);
-        self.push_slices(circuit, slices);
+        (segments.tx_key, segments.before, segments.arrived) = (key, before, arrived);
+        (segments.transit, segments.retained) = (transit, retained);
+        self.push_segments(circuit, segments);
         Ok(())
     }
 
@@ -267,30 +267,30 @@ impl Host {
         }
     }
 
-    /// Checks and carves the slice that a neighbour allotted for a circuit that we asked for.
+    /// Checks and carves the segment that a neighbour allotted for a circuit that we asked for.
     pub(crate) fn outbound_of(
         &mut self,
         port: PortId,
-        slice: SliceRange,
+        segment: SegmentRange,
         ring_max: u64,
     ) -> Result<OwnedFd, Plain> {
         let cable = self.cable(port).ok_or(Plain::System)?;
         let window = cable.agreement().map_or(0, |agreement| agreement.peer_window);
-        if slice.len != slice_len(ring_max) || !slice.fits(window) {
+        if segment.len != segment_len(ring_max) || !segment.fits(window) {
             self.counters.violations += 1;
-            tracing::warn!(port = port.0, "neighbour allotted a slice that cannot be");
+            tracing::warn!(port = port.0, "neighbour allotted a segment that cannot be");
             return Err(Plain::Refused(Refusal::Protocol));
         }
-        cable.carve_outbound(slice).map_err(|error| {
-            tracing::warn!(port = port.0, %error, "neighbour's slice is not there");
+        cable.carve_outbound(segment).map_err(|error| {
+            tracing::warn!(port = port.0, %error, "neighbour's segment is not there");
             Plain::Refused(Refusal::Protocol)
         })
     }
 }
 
-/// Why there is no slice, for the program; for people it is logged, of a full window only the `first` time: the
+/// Why there is no segment, for the program; for people it is logged, of a full window only the `first` time: the
 /// counters tell how often.
-pub(crate) fn no_slice(error: &PortError, first: bool) -> Plain {
+pub(crate) fn no_segment(error: &PortError, first: bool) -> Plain {
     match error {
         PortError::Full(_) => {
             if first {
@@ -302,7 +302,7 @@ pub(crate) fn no_slice(error: &PortError, first: bool) -> Plain {
         }
         PortError::Down => Plain::Refused(Refusal::NoRoute),
         other => {
-            tracing::warn!(error = %other, "no slice");
+            tracing::warn!(error = %other, "no segment");
             Plain::System
         }
     }

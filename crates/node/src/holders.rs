@@ -1,4 +1,4 @@
-//! The sessions that an end was given to: who gets its slices, sees its life word, and is woken.
+//! The sessions that an end was given to: who gets its segments, sees its life word, and is woken.
 
 use crate::host::{Host, life_reason_of};
 use crate::proof::Cookie;
@@ -51,7 +51,7 @@ impl Host {
         Some(life)
     }
 
-    /// Hands an end to a session, from its oldest slices that still count on, with its state if it is `adopted`; the reason
+    /// Hands an end to a session, from its oldest segments that still count on, with its state if it is `adopted`; the reason
     /// if that cannot be.
     pub(crate) fn grant(&mut self, session: SessionId, circuit: CircuitId, adopted: bool) -> Option<Plain> {
         if let Some(parts) = self.parts.get_mut(&circuit) {
@@ -68,8 +68,8 @@ impl Host {
         else {
             return Some(Plain::System);
         };
-        let Some((slices, outbound)) =
-            parts.slices.front().and_then(|slices| Some((slices, slices.outbound.as_ref()?)))
+        let Some((segments, outbound)) =
+            parts.segments.front().and_then(|segments| Some((segments, segments.outbound.as_ref()?)))
         else {
             return Some(Plain::System);
         };
@@ -79,15 +79,15 @@ impl Host {
             token: parts.token,
             tuple: end.tuple,
             client: end.role == Role::Client,
-            ring_max: slices.ring_max,
-            rx_key: slices.rx_key,
-            tx_key: slices.tx_key,
+            ring_max: segments.ring_max,
+            rx_key: segments.rx_key,
+            tx_key: segments.tx_key,
             life,
-            generation: slices.generation,
-            transit: slices.transit,
+            generation: segments.generation,
+            transit: segments.transit,
             retained: retention.is_some(),
         };
-        let mut fds = vec![slices.inbound.as_fd(), outbound.as_fd()];
+        let mut fds = vec![segments.inbound.as_fd(), outbound.as_fd()];
         fds.extend(retention.map(AsFd::as_fd));
         if let (true, Some(state)) = (adopted, &parts.state) {
             fds.push(state.view.memory().as_fd());

@@ -26,7 +26,7 @@ use crosslane_fabric::{Circuits, Links};
 use crosslane_passing::Foreign;
 use crosslane_shm::wake::Receiver;
 use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
-use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, TransitId, WaiterId};
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -66,8 +66,8 @@ pub struct Host {
     pub circuits: Circuits,
     /// What the ends hold.
     pub parts: HashMap<CircuitId, Parts>,
-    /// Where in its port's inbound memory the slice of each channel lies, and what is paid for that.
-    pub memory: HashMap<ChannelId, (SliceRange, Charge)>,
+    /// Where in its port's inbound memory the segment of each channel lies, and what is paid for that.
+    pub memory: HashMap<ChannelId, (SegmentRange, Charge)>,
     /// Circuits that pass through.
     pub passages: BTreeMap<TransitId, Passage>,
     /// What moves their bytes.

@@ -8,17 +8,17 @@ use crosslane_shm::state::Sent;
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
 use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::slice::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, slice_len};
+use crosslane_wire::segment::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, segment_len};
 use crosslane_wire::{CircuitId, WaiterId};
 
 impl Host {
     /// The end's program has left it; whether the far end has all that it sent, or will have. What it sent by a single cable
     /// is in the far host's memory.
-    pub(crate) fn leave_slices(&mut self, circuit: CircuitId) -> bool {
+    pub(crate) fn leave_segments(&mut self, circuit: CircuitId) -> bool {
         let moving = self.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
         let whole = moving || self.go_on(circuit);
         let Some(parts) = self.parts.get_mut(&circuit) else { return whole };
-        let retained = parts.slices.back().is_some_and(|newest| newest.retained);
+        let retained = parts.segments.back().is_some_and(|newest| newest.retained);
         parts.sent = None;
         if moving || retained {
             parts.sent = parts.state.as_ref().and_then(|state| state.view.sent());
@@ -28,16 +28,16 @@ impl Host {
         }
         // Those of a circuit that is being made are needed to say so.
         let published = parts.published;
-        parts.slices.retain(|slices| slices.generation > published);
+        parts.segments.retain(|segments| segments.generation > published);
         whole
     }
 
-    /// A program may leave before it has seen that its stream goes on by other slices: then what the far end lacks is sent by
+    /// A program may leave before it has seen that its stream goes on by other segments: then what the far end lacks is sent by
     /// those. Whether nothing is missing.
     fn go_on(&mut self, circuit: CircuitId) -> bool {
         let Some(parts) = self.parts.get(&circuit).filter(|parts| parts.published > 0) else { return true };
         let sent = parts.state.as_ref().and_then(|state| state.view.sent());
-        let newest = parts.slices.back().filter(|newest| newest.generation == parts.published);
+        let newest = parts.segments.back().filter(|newest| newest.generation == parts.published);
         let (Some(sent), Some(newest)) = (sent, newest) else { return true };
         if sent.generation == newest.generation {
             !sent.owes
@@ -73,12 +73,12 @@ impl Host {
         woken.is_some()
     }
 
-    /// Pushes the units from `arrived` on into the end's newest slices; `None` if not all of them are at hand, or there is
+    /// Pushes the units from `arrived` on into the end's newest segments; `None` if not all of them are at hand, or there is
     /// no room, else who sleeps for them.
     fn push_rest(&self, circuit: CircuitId, arrived: u64, sent: Sent) -> Option<Option<WaiterId>> {
         let role = self.circuits.get(circuit)?.role;
         let parts = self.parts.get(&circuit)?;
-        let newest = parts.slices.back()?;
+        let newest = parts.segments.back()?;
         let end = sent.units - u64::from(sent.turn.is_some());
         let begin = arrived.max(1);
         if begin < end
@@ -86,7 +86,7 @@ impl Host {
         {
             return None;
         }
-        let len = slice_len(newest.ring_max);
+        let len = segment_len(newest.ring_max);
         let ring = Outbound::map(newest.outbound.as_ref()?, len, Caching::WriteBack).ok()?;
         let credits = Inbound::map(&newest.inbound, len).ok()?;
         let producer = Producer::default();

@@ -93,8 +93,8 @@ impl Host {
                     self.distrust(port, error.to_string());
                 }
             }
-            Control::Open { channel, tuple, stream, slice, key, passed, route, resume } => {
-                let asked = Asked { channel, tuple, stream, slice, key, passed, resume };
+            Control::Open { channel, tuple, stream, segment, key, passed, route, resume } => {
+                let asked = Asked { channel, tuple, stream, segment, key, passed, resume };
                 self.handle_open(port, &asked, route);
             }
             Control::Opened { .. }

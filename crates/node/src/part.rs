@@ -1,4 +1,4 @@
-//! What an end of a circuit holds: slices, and the state that its holders share.
+//! What an end of a circuit holds: segments, and the state that its holders share.
 
 use crate::buffer::Opened;
 use crate::host::Host;
@@ -9,24 +9,24 @@ use crate::random;
 use crate::session::SessionId;
 use crosslane_fabric::circuit::State;
 use crosslane_passing::Foreign;
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::state::{Chosen, ModesSnapshot, Sent, Snapshot, StateView};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
-use crosslane_wire::slice::RETENTION;
+use crosslane_wire::segment::RETENTION;
 use crosslane_wire::{BufferId, ChannelId, CircuitId, Epoch, PortId};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Circuits of one stream whose slices are kept, at most: a program that stands still leaves none of them behind, while
+/// Circuits of one stream whose segments are kept, at most: a program that stands still leaves none of them behind, while
 /// cables or a neighbour move it on and on.
 const GENERATIONS: usize = 64;
 
-/// The slices of one circuit of an end.
+/// The segments of one circuit of an end.
 #[derive(Debug)]
-pub struct Slices {
+pub struct Segments {
     /// Number of the circuit in the stream's life.
     pub generation: u32,
     /// The port that the circuit leaves by; none within this host.
@@ -81,8 +81,8 @@ pub struct Parts {
     pub accepting: Option<Cookie>,
     /// What its holders share.
     pub state: Option<HeldState>,
-    /// Slices by generation, the oldest that its program may still use first.
-    pub slices: VecDeque<Slices>,
+    /// Segments by generation, the oldest that its program may still use first.
+    pub segments: VecDeque<Segments>,
     /// What the far end may map, the oldest first.
     pub buffers: VecDeque<(BufferId, Rc<Opened>)>,
     /// What was sent and has perhaps not landed.
@@ -101,8 +101,8 @@ pub struct Parts {
     pub payer: Payer,
     /// What is paid for the end, whatever circuit it has.
     pub charges: Vec<Charge>,
-    /// Slices of the circuit that is being asked for.
-    pub attempt: Option<Slices>,
+    /// Segments of the circuit that is being asked for.
+    pub attempt: Option<Segments>,
     /// Ports whose paths were tried for the circuit that is being asked for.
     pub tried: Vec<PortId>,
     /// Until when the program waits for it.
@@ -110,8 +110,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Nothing yet but slices of the first circuit, what is paid for the end, and a new token.
-    pub(crate) fn new(slices: Option<Slices>, payer: Payer, charges: Vec<Charge>) -> Self {
+    /// Nothing yet but segments of the first circuit, what is paid for the end, and a new token.
+    pub(crate) fn new(segments: Option<Segments>, payer: Payer, charges: Vec<Charge>) -> Self {
         Self {
             holders: Vec::new(),
             program: String::new(),
@@ -121,7 +121,7 @@ impl Parts {
             proof: Proof::Unknown,
             accepting: None,
             state: None,
-            slices: slices.into_iter().collect(),
+            segments: segments.into_iter().collect(),
             buffers: VecDeque::new(),
             retention: None,
             before: (0, 0),
@@ -144,7 +144,7 @@ impl Parts {
                 let charge = ledger.charge(self.payer, kind, amount, purpose);
                 self.charges.push(charge.map_err(|_| Plain::Refused(Refusal::Quota))?);
             }
-            let kept = new_slice("crosslane-retention", RETENTION).map_err(|_| Plain::System)?;
+            let kept = new_segment("crosslane-retention", RETENTION).map_err(|_| Plain::System)?;
             self.retention = Some(kept);
         }
         Ok(())
@@ -169,24 +169,24 @@ impl Parts {
     /// The port of the newest circuit, and the payload that went by it so far, sent and received, bytes.
     pub fn port_traffic(&self) -> (Option<PortId>, (u64, u64)) {
         let (moved, (tx, rx)) = (self.traffic(), self.before);
-        let port = self.slices.back().and_then(|slices| slices.port);
+        let port = self.segments.back().and_then(|segments| segments.port);
         (port, (moved.tx_bytes.saturating_sub(tx), moved.rx_bytes.saturating_sub(rx)))
     }
 
-    /// Forgets slices that the program has left behind in both directions: who adopts the end goes on from what is left.
+    /// Forgets segments that the program has left behind in both directions: who adopts the end goes on from what is left.
     pub(crate) fn trim(&mut self) {
-        let Some(state) = self.state.as_ref().filter(|_| self.slices.len() > 1) else { return };
+        let Some(state) = self.state.as_ref().filter(|_| self.segments.len() > 1) else { return };
         let (Some((receives, _)), Some(sends)) = (state.view.receiver(), state.view.sent()) else { return };
         let oldest = receives.min(sends.generation);
-        while self.slices.len() > 1 && self.slices.front().is_some_and(|old| old.generation < oldest) {
-            self.slices.pop_front();
+        while self.segments.len() > 1 && self.segments.front().is_some_and(|old| old.generation < oldest) {
+            self.segments.pop_front();
         }
     }
 
-    /// Whether there is room for the slices of one more circuit.
+    /// Whether there is room for the segments of one more circuit.
     pub(crate) fn may_move(&mut self) -> bool {
         self.trim();
-        self.slices.len() < GENERATIONS
+        self.segments.len() < GENERATIONS
     }
 }
 
@@ -195,7 +195,7 @@ impl Host {
     pub fn close_end(&mut self, circuit: CircuitId, abort: bool) {
         let abort = abort || self.is_unproven(circuit);
         self.settle_accounts(circuit, abort);
-        let whole = self.leave_slices(circuit);
+        let whole = self.leave_segments(circuit);
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.state = None;
             parts.buffers.clear();
@@ -245,11 +245,11 @@ impl Host {
         }
     }
 
-    /// The stream goes on by a circuit with these slices.
-    pub(crate) fn push_slices(&mut self, circuit: CircuitId, slices: Slices) {
+    /// The stream goes on by a circuit with these segments.
+    pub(crate) fn push_segments(&mut self, circuit: CircuitId, segments: Segments) {
         self.settle_port(circuit);
         if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.slices.push_back(slices);
+            parts.segments.push_back(segments);
         }
     }
 
@@ -285,11 +285,11 @@ mod tests {
     use super::*;
     use crosslane_client::shared::SharedState;
 
-    fn slices(generation: u32) -> Slices {
-        Slices {
+    fn segments(generation: u32) -> Segments {
+        Segments {
             generation,
             port: None,
-            inbound: new_slice("test", 4096).unwrap(),
+            inbound: new_segment("test", 4096).unwrap(),
             outbound: None,
             ring_max: 4096,
             rx_key: 1,
@@ -303,16 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn slices_stay_as_long_as_the_program_uses_them_either_way_and_not_without_end() {
+    fn segments_stay_as_long_as_the_program_uses_them_either_way_and_not_without_end() {
         let (shared, fd) = SharedState::create().unwrap();
-        let mut parts = Parts::new(Some(slices(0)), Payer::User(0), Vec::new());
+        let mut parts = Parts::new(Some(segments(0)), Payer::User(0), Vec::new());
         let fd = crosslane_passing::Foreign::new(fd, crosslane_passing::Owner::NOBODY);
         let view = StateView::new(fd).unwrap();
         parts.state = Some(HeldState { view, charge: Charge::of_nothing() });
-        parts.slices.extend([1, 2].map(slices));
+        parts.segments.extend([1, 2].map(segments));
         let oldest = |parts: &mut Parts| {
             parts.trim();
-            parts.slices.front().map(|slices| slices.generation)
+            parts.segments.front().map(|segments| segments.generation)
         };
         assert_eq!(oldest(&mut parts), Some(0), "it has not begun");
         shared.consumer.resume(2, 4096, 4096, 1, 0);
@@ -323,9 +323,9 @@ mod tests {
             if !parts.may_move() {
                 break;
             }
-            parts.slices.push_back(slices(generation));
+            parts.segments.push_back(segments(generation));
         }
-        assert_eq!(parts.slices.len(), GENERATIONS);
+        assert_eq!(parts.segments.len(), GENERATIONS);
         shared.producer.resume(9, 4096, 4096, 2, 0);
         assert!(parts.may_move());
     }

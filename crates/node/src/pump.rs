@@ -45,7 +45,7 @@ pub enum Command {
     Add {
         /// A new name.
         transit: TransitId,
-        /// Both sides, their slices fresh.
+        /// Both sides, their segments fresh.
         legs: [Leg; 2],
         /// By which both neighbours name the circuit when they wake it; no other circuit has it.
         waiter: WaiterId,
@@ -79,7 +79,7 @@ pub enum Command {
 /// Why a circuit is not pumped.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// A circuit of this name is there, or a slice is too short for its ring.
+    /// A circuit of this name is there, or a segment is too short for its ring.
     #[error("such legs make no circuit")]
     Legs,
     /// No thread, no wake event, or none of what they need.

@@ -257,7 +257,7 @@ impl Host {
             },
             Request::Hold { ends } => self.hold_all(id, &ends),
             Request::Resume { circuit, token, generation } => {
-                self.next_slices(id, circuit, token, generation);
+                self.next_segments(id, circuit, token, generation);
             }
             Request::Close { circuit, token, abort } => self.close(circuit, token, abort),
             Request::Violated { circuit, token, text } => self.violated(circuit, token, &text),

@@ -12,8 +12,8 @@ use crosslane_shm::Inbound;
 use crosslane_shm::ring::Cursor;
 use crosslane_wire::control::{ARRIVED_ALL, Refusal, Resumption};
 use crosslane_wire::local::{Plain, Reply};
-use crosslane_wire::slice::slice_len;
-use crosslane_wire::{CircuitId, PortId, SliceRange};
+use crosslane_wire::segment::segment_len;
+use crosslane_wire::{CircuitId, PortId, SegmentRange};
 use std::os::fd::AsFd;
 
 /// A program that has stopped is about to consume one record more at most; one that has not stopped harms itself only.
@@ -74,9 +74,9 @@ impl Host {
     }
 
     /// A path was found, and the far program has stopped: what it sent before is counted, and programs go on.
-    pub(crate) fn resumed(&mut self, circuit: CircuitId, slice: SliceRange, key: u64, arrived: u64) {
+    pub(crate) fn resumed(&mut self, circuit: CircuitId, segment: SegmentRange, key: u64, arrived: u64) {
         let here = self.count_arrived(circuit).unwrap_or(ARRIVED_ALL);
-        if self.complete(circuit, slice, key, (here, arrived)).is_err() {
+        if self.complete(circuit, segment, key, (here, arrived)).is_err() {
             // Its cable is lost already: the search goes on.
             self.circuits.lose(circuit, Death::Cable);
             return;
@@ -94,13 +94,13 @@ impl Host {
         resume: Resumption,
     ) -> Result<(), Refusal> {
         let tuple = crate::address::plain_tuple(asked.tuple);
-        let agreement = self.check_slice(port, asked.slice)?;
+        let agreement = self.check_segment(port, asked.segment)?;
         self.check_origin(&tuple, &agreement, asked.passed)?;
         let path = path_of(port, &agreement, asked.passed)?;
         let (circuit, channel) =
             self.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;
         let arrived = self.stop_and_count(circuit);
-        match self.add_slices(circuit, port, asked, arrived) {
+        match self.add_segments(circuit, port, asked, arrived) {
             Ok((range, window, key)) => {
                 self.memory.insert(channel, (range, window));
                 self.circuits.answer(channel, range, key, arrived);
@@ -113,14 +113,14 @@ impl Host {
         }
     }
 
-    /// Slices for the circuit by which a stream goes on, of which `arrived` units have: our memory, and its key.
-    fn add_slices(
+    /// Segments for the circuit by which a stream goes on, of which `arrived` units have: our memory, and its key.
+    fn add_segments(
         &mut self,
         circuit: CircuitId,
         port: PortId,
         asked: &Asked,
         arrived: u64,
-    ) -> Result<(SliceRange, Charge, u64), Refusal> {
+    ) -> Result<(SegmentRange, Charge, u64), Refusal> {
         let (now, ledger) = (self.elapsed(), self.ledger.clone());
         let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
         if !parts.may_move() {
@@ -129,16 +129,16 @@ impl Host {
         // A stream that is taken to a shorter way has lost none, and stands still all the same.
         parts.lost_at.get_or_insert(now);
         let payer = parts.payer;
-        let (slices, (range, window)) = self.answering_slices(port, asked, arrived, payer)?;
-        let key = slices.rx_key;
+        let (segments, (range, window)) = self.answering_segments(port, asked, arrived, payer)?;
+        let key = segments.rx_key;
         let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
-        if slices.retained && parts.keep_sent(&ledger, Purpose::Move).is_err() {
+        if segments.retained && parts.keep_sent(&ledger, Purpose::Move).is_err() {
             if let Some(cable) = self.cable(port) {
                 cable.free_inbound(range);
             }
             return Err(Refusal::NoMemory);
         }
-        self.push_slices(circuit, slices);
+        self.push_segments(circuit, segments);
         Ok((range, window, key))
     }
 
@@ -146,23 +146,23 @@ impl Host {
     pub(crate) fn arrived_there(&mut self, circuit: CircuitId, units: u64) {
         let generation = self.circuits.get(circuit).map(|end| end.generation);
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
-        let newest = parts.slices.back_mut().filter(|slices| Some(slices.generation) == generation);
-        if let Some(newest) = newest.filter(|slices| slices.generation != parts.published) {
+        let newest = parts.segments.back_mut().filter(|segments| Some(segments.generation) == generation);
+        if let Some(newest) = newest.filter(|segments| segments.generation != parts.published) {
             newest.arrived = units;
             self.publish(circuit);
             self.finish(circuit, units);
         }
     }
 
-    /// `Resume`: the slices after those that the program has.
-    pub(crate) fn next_slices(
+    /// `Resume`: the segments after those that the program has.
+    pub(crate) fn next_segments(
         &mut self,
         session: SessionId,
         circuit: CircuitId,
         token: u64,
         generation: u32,
     ) {
-        let reply = self.slices_after(session, circuit, token, generation);
+        let reply = self.segments_after(session, circuit, token, generation);
         if reply.is_none()
             && let Some(session) = self.sessions.get_mut(&session)
         {
@@ -170,7 +170,7 @@ impl Host {
         }
     }
 
-    fn slices_after(
+    fn segments_after(
         &mut self,
         session: SessionId,
         circuit: CircuitId,
@@ -181,7 +181,7 @@ impl Host {
         parts.trim();
         let published = parts.published;
         let known = |next: u32| next > generation && next <= published;
-        let next = parts.slices.iter().find(|slices| known(slices.generation))?;
+        let next = parts.segments.iter().find(|segments| known(segments.generation))?;
         let retention = parts.retention.as_ref();
         let reply = Reply::Resumed {
             generation: next.generation,
@@ -232,8 +232,8 @@ impl Host {
         }
         let parts = self.parts.get_mut(&circuit)?;
         parts.trim();
-        let newest = parts.slices.back()?;
-        let ring = Inbound::map(&newest.inbound, slice_len(newest.ring_max)).ok()?;
+        let newest = parts.segments.back()?;
+        let ring = Inbound::map(&newest.inbound, segment_len(newest.ring_max)).ok()?;
         let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
         let reader = || {
             let (generation, cursor) = parts.state.as_ref()?.view.receiver()?;

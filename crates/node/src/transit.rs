@@ -1,5 +1,5 @@
 //! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`, the bytes are the pumps'
-//! ([`crate::pump`]); here they get their slices, and bells.
+//! ([`crate::pump`]); here they get their segments, and bells.
 
 use crate::answer::{Asked, path_of, refusal_of};
 use crate::dial::ANSWER;
@@ -13,8 +13,8 @@ use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
 use crosslane_wire::local::Plain;
-use crosslane_wire::slice::slice_len;
-use crosslane_wire::{HostId, PortId, SliceRange, TransitId, WaiterId};
+use crosslane_wire::segment::segment_len;
+use crosslane_wire::{HostId, PortId, SegmentRange, TransitId, WaiterId};
 
 /// Most reports of pumps that are heard in one turn: a program that is rung at each record must not keep the others
 /// waiting.
@@ -32,7 +32,7 @@ pub struct Passage {
     /// What the opener said, and our memory on both sides, until the pump has them.
     opening: Option<Opening>,
     ring_max: u64,
-    range: SliceRange,
+    range: SegmentRange,
     rx_keys: [u64; 2],
     /// Whether the hosts before and behind hold the ends.
     ends: [bool; 2],
@@ -73,7 +73,7 @@ impl Host {
         asked: &Asked,
         mut route: Vec<HostId>,
     ) -> Result<(), Refusal> {
-        let agreement = self.check_slice(port, asked.slice)?;
+        let agreement = self.check_segment(port, asked.segment)?;
         let before = path_of(port, &agreement, asked.passed)?;
         // One that goes in circles would take memory of each host again and again: the first to see itself ahead refuses.
         let cables = usize::from(before.hops) + route.len();
@@ -90,9 +90,9 @@ impl Host {
             .collect::<Result<Vec<_>, _>>()?;
         let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
         let behind = Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops };
-        let len = asked.slice.len;
+        let len = asked.segment.len;
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
-        let outbound = cable.carve_outbound(asked.slice).map_err(|_| Refusal::Protocol)?;
+        let outbound = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
         let outbound = Outbound::map(&outbound, len, Caching::WriteBack).map_err(|_| Refusal::NoMemory)?;
         let (range, window, inbound) = self.carve_mapped(port, len, payer, purpose)?;
         let (range_behind, window_behind, inbound_behind) =
@@ -118,7 +118,7 @@ impl Host {
                 before: outbound,
                 tx_key: asked.key,
             }),
-            ring_max: len - slice_len(0),
+            ring_max: len - segment_len(0),
             range,
             rx_keys: [random::u64(), random::u64()],
             ends: [asked.passed == 0, route.is_empty()],
@@ -129,7 +129,7 @@ impl Host {
             channel: channels[BEHIND],
             tuple: asked.tuple,
             stream: asked.stream,
-            slice: range_behind,
+            segment: range_behind,
             key: passage.rx_keys[BEHIND],
             passed: before.hops,
             route,
@@ -151,7 +151,7 @@ impl Host {
         len: u64,
         payer: Payer,
         purpose: Purpose,
-    ) -> Result<(SliceRange, Charge, Inbound), Refusal> {
+    ) -> Result<(SegmentRange, Charge, Inbound), Refusal> {
         let Carved { range, window, memory } = self.carve(port, len, payer, purpose).map_err(refusal_of)?;
         match Inbound::map(&memory, len) {
             Ok(mapped) => Ok((range, window, mapped)),
@@ -165,8 +165,8 @@ impl Host {
     }
 
     /// The far half of a circuit is there: it is pumped from now on.
-    pub(crate) fn passed(&mut self, transit: TransitId, slice: SliceRange, key: u64, arrived: u64) {
-        if self.begin_pumping(transit, slice, key).is_err() {
+    pub(crate) fn passed(&mut self, transit: TransitId, segment: SegmentRange, key: u64, arrived: u64) {
+        if self.begin_pumping(transit, segment, key).is_err() {
             let late = self.passages.get(&transit).map_or(Closing::Abort, |passage| passage.late);
             return self.circuits.break_transit(transit, late);
         }
@@ -175,11 +175,11 @@ impl Host {
         }
     }
 
-    fn begin_pumping(&mut self, transit: TransitId, slice: SliceRange, key: u64) -> Result<(), Plain> {
+    fn begin_pumping(&mut self, transit: TransitId, segment: SegmentRange, key: u64) -> Result<(), Plain> {
         let passage = self.passages.get(&transit).ok_or(Plain::System)?;
         let (port, ring_max) = (passage.ports[BEHIND], passage.ring_max);
-        let behind = self.outbound_of(port, slice, ring_max)?;
-        let behind = Outbound::map(&behind, slice.len, Caching::WriteBack).map_err(|_| Plain::System)?;
+        let behind = self.outbound_of(port, segment, ring_max)?;
+        let behind = Outbound::map(&behind, segment.len, Caching::WriteBack).map_err(|_| Plain::System)?;
         let posted = passage_posted(self, transit);
         let passage = self.passages.get_mut(&transit).ok_or(Plain::System)?;
         let Opening { inbound: [in_before, in_behind], before, tx_key } =

@@ -1,6 +1,6 @@
 //! Which parts of a port's inbound memory are given out.
 
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use std::collections::BTreeMap;
 
 /// First-fit allotment of page-aligned ranges.
@@ -37,7 +37,7 @@ impl Window {
     }
 
     /// Gives out `len` bytes (a multiple of a page), if there are as many in one piece.
-    pub fn allot(&mut self, len: u64) -> Option<SliceRange> {
+    pub fn allot(&mut self, len: u64) -> Option<SegmentRange> {
         let mut offset = self.hint;
         for (&begin, &taken) in self.used.range(self.hint..) {
             if begin - offset >= len {
@@ -53,11 +53,11 @@ impl Window {
         if offset == self.hint {
             self.hint = offset + len;
         }
-        Some(SliceRange { offset, len })
+        Some(SegmentRange { offset, len })
     }
 
     /// Takes a range back. One that was not given out changes nothing.
-    pub fn free(&mut self, range: SliceRange) {
+    pub fn free(&mut self, range: SegmentRange) {
         if self.used.get(&range.offset) == Some(&range.len) {
             self.used.remove(&range.offset);
             self.used_bytes -= range.len;
@@ -66,10 +66,10 @@ impl Window {
     }
 
     /// Takes all ranges back and says which they were.
-    pub fn clear(&mut self) -> Vec<SliceRange> {
+    pub fn clear(&mut self) -> Vec<SegmentRange> {
         self.used_bytes = 0;
         self.hint = self.start;
-        std::mem::take(&mut self.used).into_iter().map(|(offset, len)| SliceRange { offset, len }).collect()
+        std::mem::take(&mut self.used).into_iter().map(|(offset, len)| SegmentRange { offset, len }).collect()
     }
 }
 
@@ -80,14 +80,14 @@ mod tests {
     #[test]
     fn ranges_do_not_overlap_and_come_back() {
         let mut window = Window::new(100, 1000);
-        let ranges: Vec<SliceRange> = std::iter::from_fn(|| window.allot(200)).collect();
+        let ranges: Vec<SegmentRange> = std::iter::from_fn(|| window.allot(200)).collect();
         assert_eq!(ranges.iter().map(|range| range.offset).collect::<Vec<_>>(), [100, 300, 500, 700]);
         assert_eq!(window.used_bytes(), 900);
         window.free(ranges[1]);
         window.free(ranges[2]);
-        window.free(SliceRange { offset: 0, len: 100 });
-        assert_eq!(window.allot(400), Some(SliceRange { offset: 300, len: 400 }));
-        assert_eq!(window.allot(1), Some(SliceRange { offset: 900, len: 1 }));
+        window.free(SegmentRange { offset: 0, len: 100 });
+        assert_eq!(window.allot(400), Some(SegmentRange { offset: 300, len: 400 }));
+        assert_eq!(window.allot(1), Some(SegmentRange { offset: 900, len: 1 }));
         assert_eq!(window.clear().len(), 4);
         assert_eq!((window.used_bytes(), window.allot(900).map(|range| range.offset)), (100, Some(100)));
     }
@@ -101,7 +101,7 @@ mod tests {
             let pick = usize::try_from(state >> 40).unwrap();
             if state >> 63 == 0 {
                 if let Some(range) = window.allot(u64::from(u16::try_from(pick % 9 + 1).unwrap()) * 4096) {
-                    assert!(held.iter().all(|other: &SliceRange| {
+                    assert!(held.iter().all(|other: &SegmentRange| {
                         range.offset + range.len <= other.offset || other.offset + other.len <= range.offset
                     }));
                     bytes += range.len;

@@ -7,7 +7,7 @@ use crosslane_shm::{Load, Store};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, Request};
 use crosslane_wire::record::{Header, Kind, mark};
-use crosslane_wire::slice::{RING, WANT_DATA};
+use crosslane_wire::segment::{RING, WANT_DATA};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{BufferId, CircuitId, Reach, WaiterId};
@@ -64,7 +64,7 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
     let state = |circuit: &Circuit| number(&circuit.state.as_ref().unwrap().1);
     assert_eq!(number(&adopted.fds[2]), state(&two.near[0]));
     assert_ne!(state(&two.near[0]), state(&two.near[1]), "each end has memory of its own");
-    let memory = new_slice("buffer", memory_len(65536)).unwrap();
+    let memory = new_segment("buffer", memory_len(65536)).unwrap();
     let victim = &two.near[1];
     for token in [adopted.token, 0, two.far[1].token, victim.token ^ 1] {
         for request in requests(victim.id, token) {

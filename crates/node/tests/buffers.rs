@@ -4,7 +4,7 @@ mod support;
 
 use crosslane_shm::buffer::{Located, OpenBuffer};
 use crosslane_shm::far::FarBuffer;
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::{BufferId, CircuitId, Reach};
@@ -22,7 +22,7 @@ fn share(client: &mut Client, (circuit, token): (CircuitId, u64), located: &Loca
 
 /// As [`share`], of fresh memory under any name.
 fn share_as(client: &mut Client, key: (CircuitId, u64), number: u64) -> Reply {
-    let memory = new_slice("buffer", memory_len(LEN)).unwrap();
+    let memory = new_segment("buffer", memory_len(LEN)).unwrap();
     share_this(client, key, number, LEN, Reach::Store, &memory)
 }
 
@@ -126,7 +126,7 @@ fn what_is_no_buffer_is_refused() {
     let lab = Lab::pair();
     let mut joined = join(&lab, 2);
     let (client, circuit) = (&mut joined.client, joined.near.key());
-    let good = new_slice("buffer", memory_len(LEN)).unwrap();
+    let good = new_segment("buffer", memory_len(LEN)).unwrap();
     let file: OwnedFd = std::fs::File::open("/dev/zero").unwrap().into();
     let lies = [
         (LEN + 4096, Reach::Store, &good),
@@ -145,7 +145,7 @@ fn what_is_no_buffer_is_refused() {
     let none = Request::Share { circuit, token, buffer: BufferId(9), len: LEN, reach: Reach::Store };
     assert!(matches!(client.ask(&none, &[]).0, Reply::Error { .. }));
     assert_eq!(share_this(client, (circuit, token), 9, LEN, Reach::Store, &good), Reply::Done);
-    let other = new_slice("buffer", memory_len(2 * LEN)).unwrap();
+    let other = new_segment("buffer", memory_len(2 * LEN)).unwrap();
     let reply = share_this(client, (circuit, token), 9, 2 * LEN, Reach::Store, &other);
     assert!(matches!(reply, Reply::Error { .. }), "a name stays one buffer's");
 }

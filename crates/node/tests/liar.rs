@@ -5,8 +5,8 @@ mod support;
 use crosslane_client::shared::SharedState;
 use crosslane_wire::control::{Closing, Control, Doorbell, Handed, LinkState, Refusal};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
-use crosslane_wire::slice::slice_len;
-use crosslane_wire::{BufferId, ChannelId, HostId, Reach, SliceRange, Tuple, WaiterId};
+use crosslane_wire::segment::segment_len;
+use crosslane_wire::{BufferId, ChannelId, HostId, Reach, SegmentRange, Tuple, WaiterId};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -37,9 +37,9 @@ fn bystander(lab: &Lab) -> (Client, Client, TcpListener, Circuit) {
 fn contradictions_are_counted_and_change_nothing() {
     let (lab, mut liar) = lab_with_liar();
     let (client, _server, _listener, circuit) = bystander(&lab);
-    let (channel, slice) = (ChannelId(circuit.id.0), SliceRange { offset: u64::MAX - 4095, len: 8192 });
+    let (channel, segment) = (ChannelId(circuit.id.0), SegmentRange { offset: u64::MAX - 4095, len: 8192 });
     let lies = [
-        Control::Opened { channel, peer: ChannelId(1), slice, key: 1, arrived: 0 },
+        Control::Opened { channel, peer: ChannelId(1), segment, key: 1, arrived: 0 },
         Control::Refused { channel, why: Refusal::Rule },
         Control::Closed { channel, how: Closing::Abort },
         Control::Closed { channel: ChannelId(u64::MAX), how: Closing::Lost },
@@ -70,21 +70,21 @@ fn circuits_for_others_addresses_or_outside_the_window_are_refused() {
     let (_client, _server, listener, _circuit) = bystander(&lab);
     let server = listener.local_addr().unwrap();
     let good = Tuple { client: "127.86.0.2:1000".parse().unwrap(), server };
-    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let (range, _fd) = liar.cable.carve_inbound(segment_len(RING)).unwrap();
     let refused = |why| Control::Refused { channel: ChannelId(5), why };
     let of_another = Tuple { client: "127.86.0.3:1000".parse().unwrap(), ..good };
     assert_eq!(liar.open(of_another, range), refused(Refusal::Protocol));
     let to_another = Tuple { server: "127.86.0.3:80".parse().unwrap(), ..good };
     assert_eq!(liar.open(to_another, range), refused(Refusal::NoListener));
-    for slice in [
-        SliceRange { offset: 1 << 30, ..range },
-        SliceRange { offset: u64::MAX - 4095, ..range },
-        SliceRange { offset: range.offset + 1, ..range },
-        SliceRange { len: 4096, ..range },
-        SliceRange { len: 0, ..range },
-        SliceRange { offset: range.offset + (8 << 20), ..range },
+    for segment in [
+        SegmentRange { offset: 1 << 30, ..range },
+        SegmentRange { offset: u64::MAX - 4095, ..range },
+        SegmentRange { offset: range.offset + 1, ..range },
+        SegmentRange { len: 4096, ..range },
+        SegmentRange { len: 0, ..range },
+        SegmentRange { offset: range.offset + (8 << 20), ..range },
     ] {
-        assert_eq!(liar.open(good, slice), refused(Refusal::Protocol), "{slice:?}");
+        assert_eq!(liar.open(good, segment), refused(Refusal::Protocol), "{segment:?}");
     }
     assert!(matches!(liar.open(good, range), Control::Opened { .. }));
 }
@@ -94,7 +94,7 @@ fn routes_that_lead_in_circles_or_too_far_are_refused() {
     let (_lab, mut liar) = lab_with_liar();
     let tuple =
         Tuple { client: "127.86.0.2:1000".parse().unwrap(), server: "127.86.0.3:80".parse().unwrap() };
-    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let (range, _fd) = liar.cable.carve_inbound(segment_len(RING)).unwrap();
     let refused = |why| Control::Refused { channel: ChannelId(5), why };
     let long = [3; 254];
     for (route, passed) in
@@ -111,7 +111,7 @@ fn pending_ends_of_a_neighbour_are_bounded() {
     let (lab, mut liar) = lab_with_liar();
     let (_client, _server, listener, circuit) = bystander(&lab);
     let server = listener.local_addr().unwrap();
-    let (range, _fd) = liar.cable.carve_inbound(slice_len(1 << 16)).unwrap();
+    let (range, _fd) = liar.cable.carve_inbound(segment_len(1 << 16)).unwrap();
     let mut opened = 0;
     for port in 1..=20_000 {
         let tuple = Tuple { client: (std::net::Ipv4Addr::new(127, 86, 0, 2), port).into(), server };
@@ -222,7 +222,7 @@ fn circuit_from(
     let socket = bound_socket("127.86.0.2:0");
     let client = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
     let tuple = Tuple { client, server: listener.local_addr().unwrap() };
-    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let (range, _fd) = liar.cable.carve_inbound(segment_len(RING)).unwrap();
     let Control::Opened { peer, .. } = liar.open(tuple, range) else { panic!("refused") };
     let (near, far) = finish(socket, &listener);
     let (_, memory) = SharedState::create().unwrap();
@@ -263,7 +263,7 @@ fn an_open_that_cannot_come_this_way_is_refused() {
     let listener = TcpListener::bind("127.86.0.1:0").unwrap();
     server.listen(&listener);
     lab.wait_hosts(1, &[2, 3]);
-    let (range, _fd) = liar.cable.carve_inbound(slice_len(RING)).unwrap();
+    let (range, _fd) = liar.cable.carve_inbound(segment_len(RING)).unwrap();
     let refused = Control::Refused { channel: ChannelId(5), why: Refusal::NoRoute };
     for (client, passed) in [("127.86.0.3:80", 1), ("127.86.0.9:80", 3), ("127.86.0.2:80", 2)] {
         let tuple = Tuple { client: client.parse().unwrap(), server: listener.local_addr().unwrap() };

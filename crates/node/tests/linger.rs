@@ -2,13 +2,13 @@
 
 mod support;
 
+use crosslane_client::segments::{Next, Retention, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Grant, NoNext};
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::{Caching, Inbound, Load, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_word};
-use crosslane_wire::slice::{RING_MIN, STATE, STATE_GONE, slice_len};
+use crosslane_wire::segment::{RING_MIN, STATE, STATE_GONE, segment_len};
 use crosslane_wire::{CircuitId, WaiterId};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::IoSlice;
@@ -34,8 +34,8 @@ impl Daemon for Deaf {
 /// The client's end, used by a program that does not look at its life page.
 fn deaf_end(joined: &Joined, state: SharedState) -> End {
     let near = &joined.near;
-    let len = slice_len(RING_MAX);
-    let slices = Slices {
+    let len = segment_len(RING_MAX);
+    let segments = Segments {
         generation: 0,
         ring_max: RING_MAX,
         rx_key: near.keys.0,
@@ -46,7 +46,7 @@ fn deaf_end(joined: &Joined, state: SharedState) -> End {
         retention: Some(Retention::map(&near.fds[2]).unwrap()),
     };
     let (circuit, token, tuple) = (near.id, near.token, near.tuple);
-    let grant = Grant { circuit, token, tuple, client: true, life: 0, slices, state };
+    let grant = Grant { circuit, token, tuple, client: true, life: 0, segments, state };
     End::prepare(&grant);
     End::begin(grant, Box::leak(Box::default()), &Deaf).unwrap()
 }
@@ -71,8 +71,8 @@ fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
     drop((joined.client, joined.sockets.0));
     let request = Request::Resume { circuit: joined.far.id, token: joined.far.token, generation: 0 };
     let (reply, fds) = joined.server.ask(&request, &[]);
-    let Reply::Resumed { limit, ring_max, rx_key, .. } = reply else { panic!("no slices but {reply:?}") };
-    let far = Inbound::map(&fds[0], slice_len(ring_max)).unwrap();
+    let Reply::Resumed { limit, ring_max, rx_key, .. } = reply else { panic!("no segments but {reply:?}") };
+    let far = Inbound::map(&fds[0], segment_len(ring_max)).unwrap();
     until("the far side is gone, behind all", || (far.load_u32(STATE) == STATE_GONE).then_some(()));
     assert!(limit < RING_MIN, "nothing of it was lost: {limit}");
     assert_eq!(Cursor::fresh(ring_max, rx_key, limit).arrived(&far), 1 + 300_000);

@@ -7,7 +7,7 @@ use crosslane_node::pump::{Command, Pumps, Report, TransitId};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{self, Kind};
-use crosslane_wire::slice::{
+use crosslane_wire::segment::{
     CREDIT, LANDED, LINE, ORDER, RING, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM,
 };
 use pumping::{Between, Chain, Channel, Dice, Program, byte, hosts, until};
@@ -381,7 +381,7 @@ fn waiters_that_do_not_exist_are_asked_for_a_bounded_number_of_times() {
     assert!((1..=200).contains(&rings), "{rings}");
 }
 
-/// Mappings of slices of this name.
+/// Mappings of segments of this name.
 fn mappings(name: &str) -> usize {
     std::fs::read_to_string("/proc/self/maps").unwrap().matches(&format!("memfd:{name}")).count()
 }

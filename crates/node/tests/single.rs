@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_client::shared::SharedState;
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{HostId, PROTOCOL_VERSION};
 use std::io::{Read, Write};
@@ -203,7 +203,7 @@ fn strange_requests_are_answered_and_harm_nobody() {
         client.ask(&Request::Accept, &[file.as_fd(), memory.as_fd()]).0
     };
     assert!(matches!(accept(&mut stranger, &state), Reply::Plain { .. }));
-    let long = new_slice("state", 8192).unwrap();
+    let long = new_segment("state", 8192).unwrap();
     assert!(matches!(accept(&mut stranger, &long), Reply::Error { text } if text.contains("state")));
     assert_eq!(lab.status(1)["host"], 1);
 }

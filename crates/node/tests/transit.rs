@@ -6,7 +6,7 @@ use crosslane_shm::{Load, Store};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_MOVING, Plain, Reply, Request, life_word};
 use crosslane_wire::record::mark;
-use crosslane_wire::slice::{RING, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA};
+use crosslane_wire::segment::{RING, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA};
 use std::os::fd::AsFd;
 use support::joined::{Joined, join, ring};
 use support::*;
@@ -83,12 +83,12 @@ fn a_lost_circuit_goes_on_the_other_way_round() {
     lab.wait_idle(2);
 }
 
-/// The slices of the next generation, in place of those of `end`.
+/// The segments of the next generation, in place of those of `end`.
 fn next(client: &mut Client, end: &Circuit, has: u32, wants: u32) -> Circuit {
     let request = Request::Resume { circuit: end.id, token: end.token, generation: has };
     let (reply, fds) = client.ask(&request, &[]);
     let Reply::Resumed { generation, newest, ring_max, rx_key, tx_key, .. } = reply else {
-        panic!("no slices but {reply:?}")
+        panic!("no segments but {reply:?}")
     };
     assert_eq!((generation, newest), (wants, true));
     remap(end, ring_max, (rx_key, tx_key), fds)
@@ -113,13 +113,13 @@ fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
     assert_eq!((generation, transit, retained, fds.len()), (0, false, true, 4));
     for (has, through) in [(0, true), (1, false)] {
         let (reply, fds) = heir.ask(&Request::Resume { circuit, token, generation: has }, &[]);
-        let Reply::Resumed { transit, retained, .. } = reply else { panic!("no slices but {reply:?}") };
+        let Reply::Resumed { transit, retained, .. } = reply else { panic!("no segments but {reply:?}") };
         assert_eq!((transit, retained, fds.len()), (through, true, 3));
     }
 }
 
 #[test]
-fn slices_of_the_next_generation_need_the_token_of_that_very_end() {
+fn segments_of_the_next_generation_need_the_token_of_that_very_end() {
     let lab = ring(3, "");
     let (mut joined, other) = (join(&lab, 2), join(&lab, 2));
     let done = Client::hello(&lab.control(1), "lab").ask(&Request::Cut { port: "c1".to_owned() }, &[]);

@@ -1,7 +1,7 @@
 //! The trait.
 
 use crosslane_shm::{Caching, Load, MapError, Store};
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 use thiserror::Error;
@@ -79,7 +79,7 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// [`PortError::NoWindow`]; [`PortError::Range`] if `len` is not page-aligned or over the window's size;
-    /// [`PortError::Busy`] while slices are carved from the window.
+    /// [`PortError::Busy`] while segments are carved from the window.
     fn set_inbound(&mut self, window: usize, len: u64) -> Result<(), PortError>;
 
     /// Puts fresh zeroed memory, which no peer has ever seen, behind a range of an inbound window, and returns it as
@@ -87,28 +87,28 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// [`PortError::Down`], [`PortError::NoWindow`], [`PortError::Range`], [`PortError::Overlap`] with a range carved
-    /// before and not freed, [`PortError::Full`] (also while the peer does not read: it must know of the slice before
+    /// before and not freed, [`PortError::Full`] (also while the peer does not read: it must know of the segment before
     /// it hears of it by another way), [`PortError::Unsupported`] if `info().descriptors` is false, or a
     /// system error.
-    fn carve_inbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError>;
+    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError>;
 
     /// Takes the memory behind a carved range away from the peer; later stores through it reach nobody. The very
     /// range that was carved, or nothing happens.
-    fn free_inbound(&mut self, window: usize, range: SliceRange);
+    fn free_inbound(&mut self, window: usize, range: SegmentRange);
 
-    /// The peer's memory behind a range of the outbound window, as a descriptor that a program can map: that slice
+    /// The peer's memory behind a range of the outbound window, as a descriptor that a program can map: that segment
     /// and no more. The peer must have carved exactly this range.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer has not carved it, within a few milliseconds; [`PortError::Down`],
     /// [`PortError::NoWindow`], [`PortError::Unsupported`], or a system error.
-    fn carve_outbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError>;
+    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError>;
 
     /// As [`Self::carve_inbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.
-    fn map_inbound(&mut self, window: usize, range: SliceRange) -> Result<Self::Inbound, PortError>;
+    fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Self::Inbound, PortError>;
 
     /// As [`Self::carve_outbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.
-    fn map_outbound(&mut self, window: usize, range: SliceRange) -> Result<Self::Outbound, PortError>;
+    fn map_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Self::Outbound, PortError>;
 
     /// Hands a waker of one of our programs' wake events to the peer, and returns the handle under which it takes it, once.
     ///
@@ -152,7 +152,7 @@ pub struct Info {
     pub scratchpads: usize,
     /// Doorbells, 16 or more.
     pub doorbells: u32,
-    /// Whether slices and bells can be had as descriptors.
+    /// Whether segments and bells can be had as descriptors.
     pub descriptors: bool,
     /// How the processor treats stores to a window.
     pub caching: Caching,
@@ -240,10 +240,10 @@ pub enum PortError {
         /// Length, bytes.
         len: u64,
     },
-    /// The window still has slices.
-    #[error("window {0} still has slices")]
+    /// The window still has segments.
+    #[error("window {0} still has segments")]
     Busy(usize),
-    /// The port has no more room for slices or bells.
+    /// The port has no more room for segments or bells.
     #[error("no room for more {0}")]
     Full(&'static str),
     /// This back end cannot do that.
@@ -254,7 +254,7 @@ pub enum PortError {
         "another daemon already listens at {0}: of the two ends of a cable one has side `a`, the other side `b`"
     )]
     InUse(String),
-    /// A slice could not be made or mapped.
+    /// A segment could not be made or mapped.
     #[error(transparent)]
     Map(#[from] MapError),
     /// A system call failed.

@@ -5,7 +5,7 @@
 //! arrive in the order in which they left, each after a delay; with `combine` stores to windows leave in no order
 //! between two store fences, so that a missing fence shows.
 //!
-//! There are no descriptors: slices are mapped by the daemon only, and bells are rung by way of the daemons.
+//! There are no descriptors: segments are mapped by the daemon only, and bells are rung by way of the daemons.
 
 mod dice;
 mod memory;
@@ -16,7 +16,7 @@ use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_shm::{Caching, Load, Store};
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use memory::Memory;
 use posted::Write;
 use rustix::event::{EventfdFlags, eventfd};
@@ -148,7 +148,7 @@ impl SimCable {
         lock(&self.0).ring(side, bits);
     }
 
-    /// Whoever is opposite `side` writes rubbish into all of `side`'s scratchpads, doorbells and slices.
+    /// Whoever is opposite `side` writes rubbish into all of `side`'s scratchpads, doorbells and segments.
     pub fn rubbish(&self, side: Side) {
         lock(&self.0).rubbish(side);
     }
@@ -163,11 +163,11 @@ pub struct SimPort {
     notify: Arc<OwnedFd>,
 }
 
-/// A slice of our own memory.
+/// A segment of our own memory.
 #[derive(Debug)]
 pub struct SimInbound(Arc<Memory>);
 
-/// A slice of the peer's memory: stores only.
+/// A segment of the peer's memory: stores only.
 #[derive(Debug)]
 pub struct SimOutbound {
     world: Arc<Mutex<World>>,
@@ -294,11 +294,11 @@ impl Port for SimPort {
         Ok(())
     }
 
-    fn carve_inbound(&mut self, _window: usize, _range: SliceRange) -> Result<OwnedFd, PortError> {
+    fn carve_inbound(&mut self, _window: usize, _range: SegmentRange) -> Result<OwnedFd, PortError> {
         Err(PortError::Unsupported("carve descriptors"))
     }
 
-    fn free_inbound(&mut self, window: usize, range: SliceRange) {
+    fn free_inbound(&mut self, window: usize, range: SegmentRange) {
         if let Some(mut world) = self.world() {
             let windows = &mut world.ends[self.side.index()].windows;
             if let Some(memory) = windows.get_mut(window).and_then(|window| window.remove(range)) {
@@ -307,11 +307,11 @@ impl Port for SimPort {
         }
     }
 
-    fn carve_outbound(&mut self, _window: usize, _range: SliceRange) -> Result<OwnedFd, PortError> {
+    fn carve_outbound(&mut self, _window: usize, _range: SegmentRange) -> Result<OwnedFd, PortError> {
         Err(PortError::Unsupported("carve descriptors"))
     }
 
-    fn map_inbound(&mut self, window: usize, range: SliceRange) -> Result<SimInbound, PortError> {
+    fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<SimInbound, PortError> {
         let mut world = self.live()?;
         let windows = &mut world.ends[self.side.index()].windows;
         let place = windows.get_mut(window).ok_or(PortError::NoWindow(window))?;
@@ -321,7 +321,7 @@ impl Port for SimPort {
         Ok(SimInbound(memory))
     }
 
-    fn map_outbound(&mut self, window: usize, range: SliceRange) -> Result<SimOutbound, PortError> {
+    fn map_outbound(&mut self, window: usize, range: SegmentRange) -> Result<SimOutbound, PortError> {
         let world = self.live()?;
         let windows = &world.ends[self.side.other().index()].windows;
         let place = windows.get(window).ok_or(PortError::NoWindow(window))?;
@@ -370,7 +370,7 @@ impl Load for SimInbound {
 impl SimOutbound {
     fn store(&self, offset: usize, bytes: &[u8]) {
         let inside = offset <= self.memory.len() && bytes.len() <= self.memory.len() - offset;
-        assert!(inside, "offset outside the slice");
+        assert!(inside, "offset outside the segment");
         lock(&self.world).store(self.side, &self.memory, offset, bytes);
     }
 }

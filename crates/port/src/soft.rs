@@ -1,14 +1,14 @@
 //! A port between two processes of one machine: a Unix socket plays the cable.
 //!
 //! One side listens at a path, the other connects and tries again whenever the link is down. The socket carries
-//! descriptors: each side's register page ([`frame::Frame::Hello`]) and every carved slice, which is a sealed memfd of
-//! its own, so that whoever maps it maps that slice and no more. Data never passes through the socket, and a doorbell
+//! descriptors: each side's register page ([`frame::Frame::Hello`]) and every carved segment, which is a sealed memfd of
+//! its own, so that whoever maps it maps that segment and no more. Data never passes through the socket, and a doorbell
 //! does only when the other side may be asleep.
 //!
 //! All that the peer sends is checked; what breaks the rules ends the link with [`DownReason::Violation`]. Both sides
 //! may run as different users, and in different network namespaces.
 //!
-//! Each slice of the peer's, and each waker or buffer that is not taken yet, costs this process a descriptor: up to a
+//! Each segment of the peer's, and each waker or buffer that is not taken yet, costs this process a descriptor: up to a
 //! quarter of its limit (`RLIMIT_NOFILE`) for one cable. What comes above that cannot be carved or imported, and hurts nothing else.
 
 pub mod frame;
@@ -25,9 +25,9 @@ use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_passing::Foreign;
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::{Caching, Inbound, Outbound};
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use link::{Link, MAX_ANNOUNCED};
 use rendezvous::{BackOff, Listener};
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -54,7 +54,7 @@ pub struct SoftConfig {
 
 impl SoftConfig {
     /// A cable at `path` that only this user may plug into (mode 0600), with two windows of 64 GB. Memory is taken
-    /// only for slices, and only once it is written.
+    /// only for segments, and only once it is written.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), mode: 0o600, windows: 2, window_bytes: 64 << 30 }
     }
@@ -262,23 +262,23 @@ impl Port for SoftPort {
         Ok(())
     }
 
-    fn carve_inbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError> {
+    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
         self.window(window)?.check(range)?;
         if self.own.iter().map(Translation::count).sum::<usize>() >= MAX_ANNOUNCED {
-            return Err(PortError::Full("slices"));
+            return Err(PortError::Full("segments"));
         }
         let number = u32::try_from(window).map_err(|_| PortError::NoWindow(window))?;
         let link = self.live()?;
-        let slice = new_slice("crosslane-slice", range.len)?;
-        let outcome = link.announce(&frame::Frame::Slice { window: number, range }, slice.as_fd());
+        let segment = new_segment("crosslane-segment", range.len)?;
+        let outcome = link.announce(&frame::Frame::Segment { window: number, range }, segment.as_fd());
         if !self.sent(outcome)? {
             return Err(PortError::Full("frames to a peer that does not read"));
         }
         self.own[window].insert(range, ())?;
-        Ok(slice)
+        Ok(segment)
     }
 
-    fn free_inbound(&mut self, window: usize, range: SliceRange) {
+    fn free_inbound(&mut self, window: usize, range: SegmentRange) {
         let Ok(number) = u32::try_from(window) else { return };
         let carved = self.own.get_mut(window).and_then(|window| window.remove(range));
         if let (Some(()), Some(link)) = (carved, &mut self.link) {
@@ -287,29 +287,29 @@ impl Port for SoftPort {
         }
     }
 
-    fn carve_outbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError> {
+    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
         if window >= self.config.windows {
             return Err(PortError::NoWindow(window));
         }
-        let copy = self.await_announced(|link| link.slice(window, range).map(|fd| fd.map(copy_of)))?;
+        let copy = self.await_announced(|link| link.segment(window, range).map(|fd| fd.map(copy_of)))?;
         copy.ok_or_else(no_room)?.map_err(|error| system_error("dup", &error))
     }
 
-    fn map_inbound(&mut self, window: usize, range: SliceRange) -> Result<Inbound, PortError> {
-        let slice = self.carve_inbound(window, range)?;
-        Inbound::map(slice, range.len).map_err(|error| {
+    fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {
+        let segment = self.carve_inbound(window, range)?;
+        Inbound::map(segment, range.len).map_err(|error| {
             self.free_inbound(window, range);
             error.into()
         })
     }
 
-    fn map_outbound(&mut self, window: usize, range: SliceRange) -> Result<Outbound, PortError> {
+    fn map_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Outbound, PortError> {
         if window >= self.config.windows {
             return Err(PortError::NoWindow(window));
         }
         let caching = self.info().caching;
         let map = |fd: &Foreign| Outbound::map(fd, range.len, caching);
-        let view = self.await_announced(|link| link.slice(window, range).map(|fd| fd.map(map)))?;
+        let view = self.await_announced(|link| link.segment(window, range).map(|fd| fd.map(map)))?;
         Ok(view.ok_or_else(no_room)??)
     }
 

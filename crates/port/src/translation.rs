@@ -1,20 +1,20 @@
-//! What lies behind one window: its length and the slices carved from it.
+//! What lies behind one window: its length and the segments carved from it.
 
 use crate::PortError;
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use std::collections::BTreeMap;
 
-/// The memory behind one window; `T` is what is kept for each slice.
+/// The memory behind one window; `T` is what is kept for each segment.
 #[derive(Debug)]
 pub(crate) struct Translation<T> {
     len: u64,
-    slices: BTreeMap<u64, (u64, T)>,
+    segments: BTreeMap<u64, (u64, T)>,
 }
 
 impl<T> Translation<T> {
-    /// A window of `len` bytes without slices; 0 = no memory behind it.
+    /// A window of `len` bytes without segments; 0 = no memory behind it.
     pub(crate) fn new(len: u64) -> Self {
-        Self { len, slices: BTreeMap::new() }
+        Self { len, segments: BTreeMap::new() }
     }
 
     /// Bytes behind the window.
@@ -22,18 +22,18 @@ impl<T> Translation<T> {
         self.len
     }
 
-    /// Number of slices.
+    /// Number of segments.
     pub(crate) fn count(&self) -> usize {
-        self.slices.len()
+        self.segments.len()
     }
 
     /// Whether `range` could be carved now.
-    pub(crate) fn check(&self, range: SliceRange) -> Result<(), PortError> {
-        let SliceRange { offset, len } = range;
+    pub(crate) fn check(&self, range: SegmentRange) -> Result<(), PortError> {
+        let SegmentRange { offset, len } = range;
         let (true, Some(end)) = (range.fits(self.len), range.end()) else {
             return Err(PortError::Range { offset, len, window: self.len });
         };
-        match self.slices.range(..end).next_back() {
+        match self.segments.range(..end).next_back() {
             Some((before, (its_len, _))) if before + its_len > offset => {
                 Err(PortError::Overlap { offset, len })
             }
@@ -42,37 +42,37 @@ impl<T> Translation<T> {
     }
 
     /// Carves `range`.
-    pub(crate) fn insert(&mut self, range: SliceRange, value: T) -> Result<(), PortError> {
+    pub(crate) fn insert(&mut self, range: SegmentRange, value: T) -> Result<(), PortError> {
         self.check(range)?;
-        self.slices.insert(range.offset, (range.len, value));
+        self.segments.insert(range.offset, (range.len, value));
         Ok(())
     }
 
-    /// The slice of exactly this range.
-    pub(crate) fn get(&self, range: SliceRange) -> Option<&T> {
-        self.slices.get(&range.offset).filter(|(len, _)| *len == range.len).map(|(_, value)| value)
+    /// The segment of exactly this range.
+    pub(crate) fn get(&self, range: SegmentRange) -> Option<&T> {
+        self.segments.get(&range.offset).filter(|(len, _)| *len == range.len).map(|(_, value)| value)
     }
 
-    /// Frees the slice of exactly this range.
-    pub(crate) fn remove(&mut self, range: SliceRange) -> Option<T> {
+    /// Frees the segment of exactly this range.
+    pub(crate) fn remove(&mut self, range: SegmentRange) -> Option<T> {
         self.get(range)?;
-        self.slices.remove(&range.offset).map(|(_, value)| value)
+        self.segments.remove(&range.offset).map(|(_, value)| value)
     }
 
-    /// Frees all slices.
+    /// Frees all segments.
     pub(crate) fn clear(&mut self) {
-        self.slices.clear();
+        self.segments.clear();
     }
 
-    /// What is kept for each slice.
+    /// What is kept for each segment.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.slices.values().map(|(_, value)| value)
+        self.segments.values().map(|(_, value)| value)
     }
 }
 
 /// Refuses a translation that a window of `window_bytes` cannot have.
 pub(crate) fn check_len(len: u64, window_bytes: u64) -> Result<(), PortError> {
-    if len.is_multiple_of(crosslane_wire::slice::PAGE) && len <= window_bytes {
+    if len.is_multiple_of(crosslane_wire::segment::PAGE) && len <= window_bytes {
         Ok(())
     } else {
         Err(PortError::Range { offset: 0, len, window: window_bytes })
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn pages(offset: u64, len: u64) -> SliceRange {
-        SliceRange { offset: offset * 4096, len: len * 4096 }
+    fn pages(offset: u64, len: u64) -> SegmentRange {
+        SegmentRange { offset: offset * 4096, len: len * 4096 }
     }
 
     #[test]
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn a_range_that_wraps_or_leaves_the_window_is_refused() {
         let window = Translation::<()>::new(4 * 4096);
-        let wrap = SliceRange { offset: u64::MAX - 4095, len: 8192 };
-        for bad in [wrap, pages(4, 1), pages(0, 5), pages(0, 0), SliceRange { offset: 1, len: 4096 }] {
+        let wrap = SegmentRange { offset: u64::MAX - 4095, len: 8192 };
+        for bad in [wrap, pages(4, 1), pages(0, 5), pages(0, 0), SegmentRange { offset: 1, len: 4096 }] {
             assert!(matches!(window.check(bad), Err(PortError::Range { .. })), "{bad:?}");
         }
     }

@@ -4,7 +4,7 @@ use crosslane_port::conformance::{self, Cable};
 use crosslane_port::sim::{Side, SimCable, SimConfig, SimPort};
 use crosslane_port::{DownReason, Event, Port};
 use crosslane_shm::{Load, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 
 /// Under test.
 struct Simulated {
@@ -71,7 +71,7 @@ fn conforms_with_write_combining() {
     conform(&SimConfig { delay_ns: 300, jitter_ns: 900, combine: true, ..SimConfig::default() });
 }
 
-/// A pair that is up, with one slice from A to B.
+/// A pair that is up, with one segment from A to B.
 fn joined(
     seed: u64,
     config: SimConfig,
@@ -80,7 +80,7 @@ fn joined(
     let (mut a, mut b) = (cable.plug(Side::A).unwrap(), cable.plug(Side::B).unwrap());
     assert_eq!((a.poll_event(), b.poll_event()), (Some(Event::LinkUp), Some(Event::LinkUp)));
     b.set_inbound(0, 1 << 20).unwrap();
-    let range = SliceRange { offset: 0, len: 65536 };
+    let range = SegmentRange { offset: 0, len: 65536 };
     let memory = b.map_inbound(0, range).unwrap();
     let window = a.map_outbound(0, range).unwrap();
     (cable, a, b, memory, window)

@@ -6,7 +6,7 @@ use crosslane_port::conformance::{self, Cable};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{DownReason, Event, Mapped, Port, PortError};
 use crosslane_shm::{Load, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -148,7 +148,7 @@ fn bad_configurations_are_named() {
 }
 
 /// Carves and frees one range until the socket is full, as for a peer that is stopped.
-fn fill_socket(port: &mut SoftPort, range: SliceRange) {
+fn fill_socket(port: &mut SoftPort, range: SegmentRange) {
     for _ in 0..100_000 {
         match port.map_inbound(0, range) {
             Ok(_) => port.free_inbound(0, range),
@@ -164,7 +164,7 @@ fn a_peer_that_does_not_read_gets_nothing_new_and_nothing_blocks() {
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);
     a.set_inbound(0, 1 << 20).unwrap();
-    let range = SliceRange { offset: 8192, len: 8192 };
+    let range = SegmentRange { offset: 8192, len: 8192 };
     a.map_inbound(1, range).expect_err("no translation");
     fill_socket(&mut a, range);
     for _ in 0..100 {
@@ -192,7 +192,7 @@ fn a_range_carved_anew_is_never_the_old_memory() {
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);
     a.set_inbound(0, 1 << 20).unwrap();
-    let range = SliceRange { offset: 8192, len: 8192 };
+    let range = SegmentRange { offset: 8192, len: 8192 };
     for life in 1..500 {
         let memory = a.map_inbound(0, range).unwrap();
         // By whatever way it hears of the range, the peer has not polled since.
@@ -207,7 +207,7 @@ fn a_port_is_an_object() {
     let (_dir, path) = cable_path();
     let (a, b) = joined(&path);
     let mut ports: Vec<Box<Mapped>> = vec![Box::new(a), Box::new(b)];
-    let range = SliceRange { offset: 0, len: 4096 };
+    let range = SegmentRange { offset: 0, len: 4096 };
     ports[0].set_inbound(0, 4096).unwrap();
     let memory = ports[0].map_inbound(0, range).unwrap();
     ports[1].map_outbound(0, range).unwrap().store_u64(0, 1);

@@ -5,7 +5,7 @@ mod support;
 
 use crosslane_port::Port;
 use crosslane_shm::wake::{Receiver, Waker};
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::os::fd::AsFd;
 use support::{cable_path, joined};
@@ -37,8 +37,8 @@ fn fifty_thousand_clients_that_came_and_went_leave_room_for_streams() {
     // What came with the greeting may have been closed aside meanwhile.
     assert!(open_descriptors() <= before);
     for index in 0..16 {
-        let range = SliceRange { offset: index * 4096, len: 4096 };
+        let range = SegmentRange { offset: index * 4096, len: 4096 };
         a.carve_inbound(0, range).unwrap();
-        b.carve_outbound(0, range).expect("a stream still gets its slice");
+        b.carve_outbound(0, range).expect("a stream still gets its segment");
     }
 }

@@ -8,11 +8,11 @@ use bolero::TypeGenerator;
 use crosslane_port::soft::frame::{Frame, VERSION};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Port, PortError};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::wake::{self, Receiver};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::buffer::memory_len;
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,15 +50,18 @@ struct Range {
 }
 
 impl Range {
-    fn range(self) -> SliceRange {
+    fn range(self) -> SegmentRange {
         let skew = if self.shift && self.first > 250 { 8 } else { 0 };
-        SliceRange { offset: u64::from(self.first % 8) * PAGE + skew, len: u64::from(self.pages % 4) * PAGE }
+        SegmentRange {
+            offset: u64::from(self.first % 8) * PAGE + skew,
+            len: u64::from(self.pages % 4) * PAGE,
+        }
     }
 }
 
 #[derive(Clone, Debug, TypeGenerator)]
 enum Shape {
-    Slice(u8, Range),
+    Segment(u8, Range),
     Freed(u8, Range),
     Translation(u8, u8),
     Bell(u8),
@@ -72,8 +75,8 @@ enum Shape {
 impl Shape {
     fn frame(&self) -> Frame {
         match *self {
-            Self::Slice(window, range) => {
-                Frame::Slice { window: u32::from(window % 3), range: range.range() }
+            Self::Segment(window, range) => {
+                Frame::Segment { window: u32::from(window % 3), range: range.range() }
             }
             Self::Freed(window, range) => {
                 Frame::Freed { window: u32::from(window % 3), range: range.range() }
@@ -88,17 +91,19 @@ impl Shape {
             Self::Wake(number) => Frame::Wake { number },
             Self::Hello(windows) => hello(usize::from(windows % 10)),
             Self::OtherVersion(version) => Frame::Hello { version, translations: Vec::new() },
-            Self::Huge { window, offset, len } => Frame::Slice { window, range: SliceRange { offset, len } },
+            Self::Huge { window, offset, len } => {
+                Frame::Segment { window, range: SegmentRange { offset, len } }
+            }
         }
     }
 
     /// What an honest peer would send with it.
     fn fds(&self) -> Vec<OwnedFd> {
         match self {
-            Self::Slice(_, range) => Fd::Slice(range.pages).make(),
+            Self::Segment(_, range) => Fd::Segment(range.pages).make(),
             Self::Buffer { pages, .. } => Fd::Buffer(*pages).make(),
             Self::Bell(_) => Fd::Bell.make(),
-            Self::Hello(_) => Fd::Slice(1).make(),
+            Self::Hello(_) => Fd::Segment(1).make(),
             _ => None,
         }
         .into_iter()
@@ -112,7 +117,7 @@ fn reach(store: bool) -> Reach {
 
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 enum Fd {
-    Slice(u8),
+    Segment(u8),
     Buffer(u8),
     Open,
     Bell,
@@ -123,12 +128,12 @@ enum Fd {
 }
 
 impl Fd {
-    /// `None` where this machine has none (a slice without pages).
+    /// `None` where this machine has none (a segment without pages).
     fn make(self) -> Option<OwnedFd> {
         let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
         Some(match self {
-            Self::Slice(pages) => new_slice("test", u64::from(pages % 4) * PAGE).ok()?,
-            Self::Buffer(pages) => new_slice("test", memory_len(u64::from(pages % 4) * PAGE)).ok()?,
+            Self::Segment(pages) => new_segment("test", u64::from(pages % 4) * PAGE).ok()?,
+            Self::Buffer(pages) => new_segment("test", memory_len(u64::from(pages % 4) * PAGE)).ok()?,
             Self::Open => memfd_create("test", MemfdFlags::CLOEXEC).ok()?,
             Self::Bell => Receiver::new().ok()?.waker().ok()?.into_socket(),
             Self::Blocking => eventfd(u32::MAX, EventfdFlags::CLOEXEC).ok()?,
@@ -179,7 +184,7 @@ fn call(port: &mut SoftPort, call: Call) {
         }
         Call::HandOver(pages) => {
             let len = u64::from(pages % 3 + 1) * PAGE;
-            let memory = new_slice("test", memory_len(len)).unwrap();
+            let memory = new_segment("test", memory_len(len)).unwrap();
             drop(port.hand_over(memory.as_fd(), len, Reach::Store));
         }
         Call::TakeOver { handle, pages, store } => {
@@ -201,7 +206,7 @@ fn call(port: &mut SoftPort, call: Call) {
 /// Takes what a frame told of.
 fn take(port: &mut SoftPort, frame: &Frame) {
     match *frame {
-        Frame::Slice { window, range } if window < 3 => {
+        Frame::Segment { window, range } if window < 3 => {
             let window = usize::try_from(window).unwrap();
             check(port.carve_outbound(window, range), |fd| check_len(&fd, range.len));
             check(port.map_outbound(window, range), |view| assert_eq!(Store::len(&view) as u64, range.len));

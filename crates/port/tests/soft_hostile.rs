@@ -6,21 +6,21 @@ use crosslane_port::soft::frame::{Frame, VERSION};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{DownReason, Event, Port};
 use crosslane_shm::Store;
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::wake::Receiver;
 use crosslane_wire::buffer::memory_len;
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use support::{DEADLINE, Stranger, cable_path, hello, next_event, wait};
 
-fn pages(first: u64, count: u64) -> SliceRange {
-    SliceRange { offset: first * 4096, len: count * 4096 }
+fn pages(first: u64, count: u64) -> SegmentRange {
+    SegmentRange { offset: first * 4096, len: count * 4096 }
 }
 
-fn slice(window: u32, range: SliceRange) -> Frame {
-    Frame::Slice { window, range }
+fn segment(window: u32, range: SegmentRange) -> Frame {
+    Frame::Segment { window, range }
 }
 
 /// Runs `lie` on a link that is up and returns why it went down.
@@ -52,7 +52,7 @@ fn buffers_that_are_none() {
     let handed = |handle, len, reach| Frame::Buffer { handle, len, reach };
     for (len, reach) in [(0, Reach::Store), (100, Reach::Store), (4096, Reach::Load), (8192, Reach::Store)] {
         let why = violation(|peer| assert!(peer.frame(&handed(1, len, reach), Some(memory_len(4096)))));
-        assert!(why.contains("slice is"), "{why}");
+        assert!(why.contains("segment is"), "{why}");
     }
     let twice = violation(|peer| {
         for _ in 0..2 {
@@ -66,18 +66,19 @@ fn buffers_that_are_none() {
 
 #[test]
 fn ranges_that_are_none() {
-    let wrapping = SliceRange { offset: u64::MAX - 4095, len: 8192 };
-    for bad in [pages(256, 1), pages(255, 2), pages(0, 0), SliceRange { offset: 3, len: 4096 }, wrapping] {
-        assert!(violation(|peer| assert!(peer.frame(&slice(0, bad), Some(4096)))).contains("does not fit"));
+    let wrapping = SegmentRange { offset: u64::MAX - 4095, len: 8192 };
+    for bad in [pages(256, 1), pages(255, 2), pages(0, 0), SegmentRange { offset: 3, len: 4096 }, wrapping] {
+        assert!(violation(|peer| assert!(peer.frame(&segment(0, bad), Some(4096)))).contains("does not fit"));
     }
     let overlap = violation(|peer| {
         assert!(
-            peer.frame(&slice(0, pages(1, 2)), Some(8192)) && peer.frame(&slice(0, pages(2, 1)), Some(4096))
+            peer.frame(&segment(0, pages(1, 2)), Some(8192))
+                && peer.frame(&segment(0, pages(2, 1)), Some(4096))
         );
     });
     assert!(overlap.contains("overlaps"));
     assert!(
-        violation(|peer| assert!(peer.frame(&slice(2, pages(0, 1)), Some(4096)))).contains("no window 2")
+        violation(|peer| assert!(peer.frame(&segment(2, pages(0, 1)), Some(4096)))).contains("no window 2")
     );
     let freed = Frame::Freed { window: 0, range: pages(0, 1) };
     assert!(violation(|peer| assert!(peer.frame(&freed, None))).contains("not carved"));
@@ -85,12 +86,14 @@ fn ranges_that_are_none() {
 
 #[test]
 fn memory_that_is_not_what_was_announced() {
-    assert!(violation(|peer| assert!(peer.frame(&slice(0, pages(0, 2)), Some(4096)))).contains("bytes long"));
+    assert!(
+        violation(|peer| assert!(peer.frame(&segment(0, pages(0, 2)), Some(4096)))).contains("bytes long")
+    );
     let unsealed = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&unsealed, 4096).unwrap();
     let (pipe, _other) = rustix::pipe::pipe().unwrap();
     for bad in [unsealed, pipe] {
-        violation(|peer| assert!(peer.send(&slice(0, pages(0, 1)).encode(), &[bad.as_fd()])));
+        violation(|peer| assert!(peer.send(&segment(0, pages(0, 1)).encode(), &[bad.as_fd()])));
     }
     let bell = Frame::Bell { handle: 1 }.encode();
     let (pipe, _other) = rustix::pipe::pipe().unwrap();
@@ -99,9 +102,9 @@ fn memory_that_is_not_what_was_announced() {
 
 #[test]
 fn descriptors_too_many_too_few_or_unasked() {
-    let memory = new_slice("test", 4096).unwrap();
+    let memory = new_segment("test", 4096).unwrap();
     let fd = memory.as_fd();
-    let announce = slice(0, pages(0, 1)).encode();
+    let announce = segment(0, pages(0, 1)).encode();
     for count in [0, 2, 3, 8] {
         violation(|peer| assert!(peer.send(&announce, &vec![fd; count])));
     }
@@ -115,7 +118,7 @@ fn frames_out_of_turn() {
     violation(|peer| assert!(peer.frame(&translation(0, 5), None)));
     violation(|peer| assert!(peer.frame(&translation(7, 4096), None)));
     violation(|peer| {
-        assert!(peer.frame(&slice(0, pages(0, 1)), Some(4096)) && peer.frame(&translation(0, 8192), None));
+        assert!(peer.frame(&segment(0, pages(0, 1)), Some(4096)) && peer.frame(&translation(0, 8192), None));
     });
     let bell = Receiver::new().unwrap().waker().unwrap().into_socket();
     let twice = Frame::Bell { handle: 4 }.encode();
@@ -155,7 +158,7 @@ fn greetings_that_are_none() {
     let reason = refused(|peer| assert!(peer.frame(&other, Some(4096))));
     assert_eq!(reason, DownReason::Version { ours: VERSION, theirs: VERSION + 1 });
     let bad = [
-        (slice(0, pages(0, 1)), Some(4096)),
+        (segment(0, pages(0, 1)), Some(4096)),
         (hello(2), Some(8192)),
         (hello(2), None),
         (Frame::Hello { version: VERSION, translations: vec![5] }, Some(4096)),
@@ -223,18 +226,18 @@ fn floods_are_bounded() {
     let bell = Receiver::new().unwrap().waker().unwrap().into_socket();
     let reason = flood(|handle| Frame::Bell { handle }, &bell);
     assert_eq!(reason, DownReason::Violation("too many bells".into()));
-    let buffer = new_slice("test", memory_len(4096)).unwrap();
+    let buffer = new_segment("test", memory_len(4096)).unwrap();
     let handed = |handle| Frame::Buffer { handle, len: 4096, reach: Reach::Store };
     assert_eq!(flood(handed, &buffer), DownReason::Violation("too many buffers".into()));
-    let memory = new_slice("test", 4096).unwrap();
+    let memory = new_segment("test", 4096).unwrap();
     let reason = flood(
         |number| match number {
             0 => Frame::Translation { window: 0, len: 1 << 40 },
-            number => slice(0, pages(number, 1)),
+            number => segment(0, pages(number, 1)),
         },
         &memory,
     );
-    assert_eq!(reason, DownReason::Violation("too many slices".into()));
+    assert_eq!(reason, DownReason::Violation("too many segments".into()));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Event, Port};
 use crosslane_shm::wake::Receiver;
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use support::{cable_path, joined, next_event};
@@ -27,7 +27,7 @@ fn until(probe: impl Fn() -> bool) {
 fn live(a: &mut SoftPort, b: &mut SoftPort) {
     a.set_inbound(0, 1 << 20).unwrap();
     for index in 0..50 {
-        let range = SliceRange { offset: index * 4096, len: 4096 };
+        let range = SegmentRange { offset: index * 4096, len: 4096 };
         a.carve_inbound(0, range).unwrap();
         b.carve_outbound(0, range).unwrap();
         let bell = a.export_bell(Receiver::new().unwrap().waker().unwrap().as_fd()).unwrap();
@@ -38,7 +38,7 @@ fn live(a: &mut SoftPort, b: &mut SoftPort) {
             a.free_inbound(0, range);
         }
     }
-    (0..50).for_each(|index| a.free_inbound(0, SliceRange { offset: index * 4096, len: 4096 }));
+    (0..50).for_each(|index| a.free_inbound(0, SegmentRange { offset: index * 4096, len: 4096 }));
 }
 
 #[test]

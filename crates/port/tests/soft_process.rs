@@ -5,7 +5,7 @@ mod support;
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{DownReason, Event, Port};
 use crosslane_shm::{Inbound, Load, Outbound, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -16,7 +16,7 @@ use support::{DEADLINE, cable_path, next_event, wait};
 
 const PATH: &str = "CROSSLANE_TEST_CABLE";
 const LISTENS: &str = "CROSSLANE_TEST_LISTENS";
-const RANGE: SliceRange = SliceRange { offset: 4096, len: 4096 };
+const RANGE: SegmentRange = SegmentRange { offset: 4096, len: 4096 };
 
 /// Not a test by itself: the other process. It answers each word with the next one, until its standard input ends.
 #[test]
@@ -51,7 +51,7 @@ fn sleep_unless_input_ended(port: &SoftPort) -> bool {
     fds[1].revents().is_empty()
 }
 
-/// A slice for the peer to write to, and the word that says so.
+/// A segment for the peer to write to, and the word that says so.
 fn open(port: &mut SoftPort) -> Inbound {
     port.set_inbound(0, 1 << 20).unwrap();
     let memory = port.map_inbound(0, RANGE).unwrap();

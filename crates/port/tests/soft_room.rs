@@ -1,4 +1,4 @@
-//! Short of descriptors: slices cannot be had, the link and everything else goes on. Alone in its process, since it
+//! Short of descriptors: segments cannot be had, the link and everything else goes on. Alone in its process, since it
 //! lowers the limit.
 
 mod support;
@@ -7,15 +7,15 @@ use crosslane_port::soft::frame::Frame;
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Event, Port, PortError};
 use crosslane_shm::Store;
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use support::{Stranger, cable_path, next_event};
 
-fn page(index: u64) -> SliceRange {
-    SliceRange { offset: index * 4096, len: 4096 }
+fn page(index: u64) -> SegmentRange {
+    SegmentRange { offset: index * 4096, len: 4096 }
 }
 
 fn had(victim: &mut SoftPort, index: u64) -> bool {
@@ -33,9 +33,9 @@ fn a_cable_keeps_to_its_share() {
     let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
     let stranger = Stranger::connect(&path);
     let registers = stranger.greet(&mut victim);
-    let memory = crosslane_shm::mem::new_slice("test", 4096).unwrap();
+    let memory = crosslane_shm::mem::new_segment("test", 4096).unwrap();
     let announce = |index| {
-        let frame = Frame::Slice { window: 0, range: page(index) };
+        let frame = Frame::Segment { window: 0, range: page(index) };
         assert!(stranger.send(&frame.encode(), &[memory.as_fd()]));
     };
     (0..20).for_each(announce);

@@ -5,11 +5,11 @@ mod support;
 use crosslane_port::soft::SoftPort;
 use crosslane_port::{Event, Port};
 use crosslane_shm::{Load, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use support::{cable_path, joined};
 
-const RANGE: SliceRange = SliceRange { offset: 0, len: 4096 };
+const RANGE: SegmentRange = SegmentRange { offset: 0, len: 4096 };
 const BELL: u32 = 1 << 3;
 
 /// Sleeps until an event; only a lost wake-up can make that last.

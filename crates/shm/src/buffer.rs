@@ -30,7 +30,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use crosslane_wire::buffer::{GONE, LEN_MAX, len_ok};
-use crosslane_wire::slice::PAGE;
+use crosslane_wire::segment::PAGE;
 use crosslane_wire::{BufferId, Reach};
 use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;

@@ -12,7 +12,7 @@
 //! writer at a time, and the daemon believes none: it copies them once, and loses at most the transfer.
 
 use crate::MapError;
-use crate::mem::{Mapping, new_slice};
+use crate::mem::{Mapping, new_segment};
 use crate::remote::Span;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -163,7 +163,7 @@ impl Ticket {
 impl Desk {
     /// Makes a desk; the descriptor is for the daemon.
     pub fn create() -> Result<(Self, OwnedFd), MapError> {
-        let fd = new_slice("crosslane-desk", LEN)?;
+        let fd = new_segment("crosslane-desk", LEN)?;
         Ok((Self(Mapping::new(&fd, LEN)?), fd))
     }
 
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn a_desk_of_another_length_is_refused() {
-        let fd = new_slice("desk", LEN + 1).unwrap();
+        let fd = new_segment("desk", LEN + 1).unwrap();
         assert!(Desk::open(&fd).is_err());
     }
 

@@ -104,15 +104,15 @@ impl FarBuffer {
         Ok(())
     }
 
-    /// Copies `len` bytes from `offset` to byte `at` of a slice, in no particular order. What lies outside of the buffer
-    /// panics, as it does of slices: whoever calls this has looked.
+    /// Copies `len` bytes from `offset` to byte `at` of a segment, in no particular order. What lies outside of the buffer
+    /// panics, as it does of segments: whoever calls this has looked.
     pub fn send(&self, offset: usize, to: &Outbound, at: usize, len: usize) {
         let (source, target) = (self.mapping.at(offset, len), to.at(at, len));
         // SAFETY: both are in range, and lie in two mappings, which cannot overlap even if they show the same memory.
         unsafe { copy::copy(Strategy::Cached, target, source, len) }
     }
 
-    /// Copies `len` bytes from byte `at` of a slice to `offset`; the same. A buffer for loads panics too.
+    /// Copies `len` bytes from byte `at` of a segment to `offset`; the same. A buffer for loads panics too.
     pub fn receive(&self, offset: usize, from: &Inbound, at: usize, len: usize) {
         assert_eq!(self.reach, Reach::Store, "a buffer for loads");
         let (source, target) = (from.at(at, len), self.mapping.at(offset, len));

@@ -1,4 +1,4 @@
-//! The two views of a slice. What arrives can be loaded and not stored; what leaves can be stored and not loaded.
+//! The two views of a segment. What arrives can be loaded and not stored; what leaves can be stored and not loaded.
 
 use crate::guarded::{self, Fault};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -10,12 +10,12 @@ use thiserror::Error;
 
 /// Stores into a neighbour's memory. There is no load: a read across a cable would stall for a round trip.
 ///
-/// Offsets are bytes from the slice's start; one out of range panics, since it is our own mistake: offsets that
+/// Offsets are bytes from the segment's start; one out of range panics, since it is our own mistake: offsets that
 /// derive from a peer's words are checked before they come here.
 pub trait Store {
-    /// Length of the slice, bytes.
+    /// Length of the segment, bytes.
     fn len(&self) -> usize;
-    /// Whether the slice is empty.
+    /// Whether the segment is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -43,9 +43,9 @@ pub trait Store {
 
 /// Loads from our own memory, into which a neighbour stores.
 pub trait Load {
-    /// Length of the slice, bytes.
+    /// Length of the segment, bytes.
     fn len(&self) -> usize;
-    /// Whether the slice is empty.
+    /// Whether the segment is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,7 +69,7 @@ pub trait Load {
 #[derive(Debug, Error)]
 pub enum MapError {
     /// It is not the length that was promised: touching its end would kill the program.
-    #[error("slice is {actual} bytes long, {expected} were promised")]
+    #[error("segment is {actual} bytes long, {expected} were promised")]
     Length {
         /// What was promised, bytes.
         expected: u64,
@@ -77,13 +77,13 @@ pub enum MapError {
         actual: u64,
     },
     /// It could still be shrunk under us.
-    #[error("slice is not sealed against shrinking")]
+    #[error("segment is not sealed against shrinking")]
     NotSealed,
     /// It is of huge pages, which may run out when one is touched.
-    #[error("slice is of huge pages, which may run out")]
+    #[error("segment is of huge pages, which may run out")]
     HugePages,
     /// A system call failed.
-    #[error("cannot map slice: {0}")]
+    #[error("cannot map segment: {0}")]
     System(#[from] rustix::io::Errno),
 }
 
@@ -129,7 +129,7 @@ impl Mapping {
 
     #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset <= self.len && len <= self.len - offset, "offset outside the slice");
+        assert!(offset <= self.len && len <= self.len - offset, "offset outside the segment");
         // SAFETY: the range lies inside the mapping, as just checked.
         unsafe { self.base.as_ptr().add(offset) }
     }
@@ -165,7 +165,7 @@ pub enum Caching {
     WriteCombining,
 }
 
-/// A slice of a neighbour's memory: stores only.
+/// A segment of a neighbour's memory: stores only.
 #[derive(Debug)]
 pub struct Outbound {
     mapping: Mapping,
@@ -173,7 +173,7 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Maps a carved slice of exactly `len` bytes; refuses one whose owner could shrink it.
+    /// Maps a carved segment of exactly `len` bytes; refuses one whose owner could shrink it.
     pub fn map(fd: impl AsFd, len: u64, caching: Caching) -> Result<Self, MapError> {
         Ok(Self { mapping: Mapping::new(fd, len)?, caching })
     }
@@ -248,12 +248,12 @@ impl Store for Outbound {
     }
 }
 
-/// A slice of our own memory that a neighbour stores into: loads only.
+/// A segment of our own memory that a neighbour stores into: loads only.
 #[derive(Debug)]
 pub struct Inbound(Mapping);
 
 impl Inbound {
-    /// Maps a slice of exactly `len` bytes; refuses one that could still be shrunk.
+    /// Maps a segment of exactly `len` bytes; refuses one that could still be shrunk.
     pub fn map(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
         Mapping::new(fd, len).map(Self)
     }
@@ -325,9 +325,9 @@ pub fn check_memory(fd: impl AsFd, len: u64) -> Result<SealFlags, MapError> {
     if actual == len { Ok(seals) } else { Err(MapError::Length { expected: len, actual }) }
 }
 
-/// Fresh zeroed memory of `len` bytes for a slice, sealed so that nobody can resize it. No other process has ever
-/// mapped it, so a slice that was freed is never seen by its old writer again.
-pub fn new_slice(name: &str, len: u64) -> Result<OwnedFd, MapError> {
+/// Fresh zeroed memory of `len` bytes for a segment, sealed so that nobody can resize it. No other process has ever
+/// mapped it, so a segment that was freed is never seen by its old writer again.
+pub fn new_segment(name: &str, len: u64) -> Result<OwnedFd, MapError> {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, len)?;
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_one_stores_the_other_loads() {
-        let fd = new_slice("test", 8192).unwrap();
+        let fd = new_segment("test", 8192).unwrap();
         let (out, inb) =
             (Outbound::map(&fd, 8192, Caching::WriteBack).unwrap(), Inbound::map(&fd, 8192).unwrap());
         out.write(100, b"hello");
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_arrived_is_copied_on_and_nothing_beside_it() {
-        let (near, far) = (new_slice("near", 4096).unwrap(), new_slice("far", 4096).unwrap());
+        let (near, far) = (new_segment("near", 4096).unwrap(), new_segment("far", 4096).unwrap());
         Outbound::map(&near, 4096, Caching::WriteBack).unwrap().write(1000, b"hello");
         let out = Outbound::map(&far, 4096, Caching::WriteBack).unwrap();
         out.copy_from(2001, &Inbound::map(&near, 4096).unwrap(), 1000, 4);
@@ -363,16 +363,16 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "outside the slice")]
-    fn nothing_is_copied_from_outside_a_slice() {
-        let fd = new_slice("test", 4096).unwrap();
+    #[should_panic(expected = "outside the segment")]
+    fn nothing_is_copied_from_outside_a_segment() {
+        let fd = new_segment("test", 4096).unwrap();
         let out = Outbound::map(&fd, 4096, Caching::WriteBack).unwrap();
         out.copy_from(0, &Inbound::map(&fd, 4096).unwrap(), 4000, 97);
     }
 
     #[test]
     fn a_descriptor_of_another_length_or_without_seals_is_refused() {
-        let fd = new_slice("test", 8192).unwrap();
+        let fd = new_segment("test", 8192).unwrap();
         assert!(matches!(Inbound::map(&fd, 4096), Err(MapError::Length { actual: 8192, .. })));
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
         let open = rustix::fs::memfd_create("test", flags).unwrap();

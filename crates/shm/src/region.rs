@@ -1,7 +1,7 @@
 //! Memory that a program opens to others: its own threads, and the one that executes what others ask for, load and
 //! store it at the same time. So it is reached by raw copies and atomics only, and every place is checked.
 
-use crate::mem::{Mapping, new_slice};
+use crate::mem::{Mapping, new_segment};
 use crate::{Inbound, Load, MapError, copy};
 use core::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
@@ -33,7 +33,7 @@ pub struct Region {
 impl Region {
     /// Memory of `len` bytes, at least one.
     pub fn create(len: u64) -> Result<Self, MapError> {
-        let fd = new_slice("crosslane-region", len)?;
+        let fd = new_segment("crosslane-region", len)?;
         Ok(Self { mapping: Mapping::new(&fd, len)? })
     }
 
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_arrived_fills_a_place_and_nothing_beside_it() {
-        let fd = new_slice("arrived", 4096).unwrap();
+        let fd = new_segment("arrived", 4096).unwrap();
         let (ring, from) =
             (Outbound::map(&fd, 4096, Caching::WriteBack).unwrap(), Inbound::map(&fd, 4096).unwrap());
         ring.write(100, b"hello, world");
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "beyond the place")]
     fn a_place_is_not_overfilled() {
-        let fd = new_slice("arrived", 4096).unwrap();
+        let fd = new_segment("arrived", 4096).unwrap();
         let region = Region::create(64).unwrap();
         region.part(16, 12).unwrap().fill(8, &Inbound::map(&fd, 4096).unwrap(), 0, 5);
     }

@@ -12,7 +12,7 @@
 use crate::peer::{Peer, PeerError};
 use crate::{Inbound, Outbound};
 use core::ops::Range;
-use crosslane_wire::slice::PAGE;
+use crosslane_wire::segment::PAGE;
 use libc::{c_ulong, c_void, iovec};
 use std::sync::Arc;
 use thiserror::Error;
@@ -88,7 +88,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Copies what lies in `from`, in that order, to `places` of a ring: bytes from the slice's start, and how many. Both
+    /// Copies what lies in `from`, in that order, to `places` of a ring: bytes from the segment's start, and how many. Both
     /// are [`PLACES`] at most and of one length; it is all or an error.
     pub fn fetch(&self, from: &[Span], to: &Outbound, places: &[(usize, usize)]) -> Result<(), RemoteError> {
         let local = places.iter().map(|&(at, len)| io(to.at(at, len).cast(), len));
@@ -216,7 +216,7 @@ fn outcome(count: isize, wanted: usize) -> Result<(), RemoteError> {
 #[cfg(not(miri))]
 mod tests {
     use super::*;
-    use crate::{Caching, Load, Store, mem::new_slice};
+    use crate::{Caching, Load, Store, mem::new_segment};
 
     const NONCE: u64 = 0x1234_5678_9abc_def0;
 
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn bytes_go_to_places_of_a_ring_and_back_and_nowhere_else() {
-        let fd = new_slice("remote", 8192).unwrap();
+        let fd = new_segment("remote", 8192).unwrap();
         let (out, inb) =
             (Outbound::map(&fd, 8192, Caching::WriteBack).unwrap(), Inbound::map(&fd, 8192).unwrap());
         let (mut guard, source) = (Box::new(NONCE), b"hello, world".to_vec());

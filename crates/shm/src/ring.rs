@@ -2,7 +2,7 @@
 //! [`Load`](crate::Load) view.
 //!
 //! The states are plain memory (atomics used with relaxed order, guarded by the caller's lock) so that they can live
-//! in an arena that the processes of one program share. `crosslane_wire::slice` and `::record` have the layout.
+//! in an arena that the processes of one program share. `crosslane_wire::segment` and `::record` have the layout.
 //!
 //! ```text
 //!   position  counts all bytes of ring ever used, for marks and credits
@@ -30,7 +30,7 @@ pub use cursor::Cursor;
 pub use producer::{ANNOUNCED, EASY, Offer, Producer};
 
 use crosslane_wire::DecodeError;
-use crosslane_wire::slice::{LINE, RING};
+use crosslane_wire::segment::{LINE, RING};
 use thiserror::Error;
 
 /// What a peer did that it must not; the circuit is over.
@@ -70,11 +70,11 @@ impl Violation {
     }
 }
 
-/// Where in a slice of `slice` bytes the `len` bytes at this offset of the ring lie. The offset may come from memory that other
+/// Where in a segment of `segment` bytes the `len` bytes at this offset of the ring lie. The offset may come from memory that other
 /// processes write: it must be that of a line, and all of it must be in the ring.
 #[inline]
-fn place(slice: usize, offset: u64, len: u64) -> Result<usize, Violation> {
-    let ring = (slice as u64).saturating_sub(RING as u64);
+fn place(segment: usize, offset: u64, len: u64) -> Result<usize, Violation> {
+    let ring = (segment as u64).saturating_sub(RING as u64);
     if offset.is_multiple_of(LINE) && len <= ring && offset <= ring - len {
         return Ok(RING + usize::try_from(offset).unwrap_or(0));
     }

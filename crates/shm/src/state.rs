@@ -14,7 +14,7 @@ mod modes;
 pub use modes::{Chooser, Chosen, Modes, ModesSnapshot};
 
 use crate::MapError;
-use crate::mem::{Mapping, check_memory, new_slice};
+use crate::mem::{Mapping, check_memory, new_segment};
 use crate::ring::{Consumer, Cursor, Producer};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crosslane_wire::record::Kind;
@@ -131,7 +131,7 @@ pub struct State(Mapping);
 impl State {
     /// Makes the state of a new end, with one reference; the descriptor is for the daemon, and for nobody else.
     pub fn create() -> Result<(Self, OwnedFd), MapError> {
-        let fd = new_slice("crosslane-state", LEN)?;
+        let fd = new_segment("crosslane-state", LEN)?;
         let state = Self(Mapping::new(&fd, LEN)?);
         state.front().counters.refs.store(1, Ordering::Relaxed);
         Ok((state, fd))

@@ -5,7 +5,7 @@ use crosslane_shm::buffer::{
 };
 use crosslane_shm::far::CopyError;
 use crosslane_shm::far::{FarBuffer, check_buffer};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::region::BadPlace;
 use crosslane_wire::Reach;
 use crosslane_wire::buffer::{LANDINGS, LEN_MAX, memory_len};
@@ -147,7 +147,7 @@ fn what_is_said_of_a_buffer_is_checked() {
         assert!(check_buffer(&fd, lie, Reach::Load).is_err(), "{lie}");
     }
     assert!(check_buffer(&fd, len, Reach::Store).is_err(), "it is sealed against stores");
-    let open = new_slice("test", memory_len(len)).unwrap();
+    let open = new_segment("test", memory_len(len)).unwrap();
     assert!(check_buffer(&open, len, Reach::Store).is_ok());
     assert!(check_buffer(&open, len, Reach::Load).is_err(), "others might write it");
     let (pipe, _) = rustix::pipe::pipe().unwrap();

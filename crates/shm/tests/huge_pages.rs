@@ -30,7 +30,7 @@ fn refused<T: Debug>(outcome: Result<T, MapError>) {
 }
 
 #[test]
-fn slices_desks_states_and_life_pages_are_refused() {
+fn segments_desks_states_and_life_pages_are_refused() {
     let Some(fd) = huge(HUGE, SealFlags::empty()) else { return };
     refused(check_memory(&fd, HUGE));
     refused(Inbound::map(&fd, HUGE));

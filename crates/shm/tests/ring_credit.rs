@@ -5,7 +5,7 @@ mod memory;
 use crosslane_shm::ring::{Consumer, Duplex, Producer, Violation};
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, mem};
 use crosslane_wire::record::{BULK, FLAG_CREDIT, Header, Kind, mark};
-use crosslane_wire::slice::{CREDIT, LINE, RING, WANT_ROOM, slice_len};
+use crosslane_wire::segment::{CREDIT, LINE, RING, WANT_ROOM, segment_len};
 use proptest::prelude::*;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ struct End<O, I> {
 type Plain = End<memory::Out, memory::In>;
 
 fn pair() -> [Plain; 2] {
-    let (there, back) = (memory::slice(slice_len(CAP)), memory::slice(slice_len(CAP)));
+    let (there, back) = (memory::segment(segment_len(CAP)), memory::segment(segment_len(CAP)));
     [End::new(there.0, back.1, 0), End::new(back.0, there.1, 0)]
 }
 
@@ -260,11 +260,11 @@ type Mapped = End<Outbound, Inbound>;
 fn four_threads_on_two_ends_agree() {
     const TOTAL: u64 = 4 << 20;
     const LIMIT: Duration = Duration::from_secs(60);
-    let slice = || {
-        let (len, fd) = (slice_len(CAP), mem::new_slice("crosslane-test", slice_len(CAP)).unwrap());
+    let segment = || {
+        let (len, fd) = (segment_len(CAP), mem::new_segment("crosslane-test", segment_len(CAP)).unwrap());
         (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap())
     };
-    let (there, back) = (slice(), slice());
+    let (there, back) = (segment(), segment());
     let ends: [Mapped; 2] = [End::new(there.0, back.1, 3), End::new(back.0, there.1, 3)];
     let byte = |at: u64| u8::try_from(at % 251).unwrap_or(0);
     thread::scope(|scope| {

@@ -9,7 +9,7 @@ use crosslane_shm::ring::{Consumer, Producer, Violation};
 use crosslane_shm::state::{self, State, StateView};
 use crosslane_shm::{Caching, Load, Outbound, Store};
 use crosslane_wire::record::{BULK, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark};
-use crosslane_wire::slice::{CREDIT, LINE, RING, slice_len};
+use crosslane_wire::segment::{CREDIT, LINE, RING, segment_len};
 use std::cell::Cell;
 
 const KEY: u64 = 0x1234_5678;
@@ -93,7 +93,7 @@ impl Load for Shifting<'_> {
 
 /// Does with the ring what a program may, until it is over. Every step consumes a choice.
 fn consume(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
-    let back = memory::slice(slice_len(64));
+    let back = memory::segment(segment_len(64));
     let mut target = vec![0; 70_000];
     while !memory.choices.is_over() {
         memory.position.set(consumer.position());
@@ -134,7 +134,7 @@ fn a_consumer_survives_words_that_change_under_it() {
         let ring_max: u64 = cap << doublings;
         let consumer = Consumer::default();
         consumer.reset(cap, ring_max, KEY);
-        let len = usize::try_from(slice_len(ring_max)).unwrap();
+        let len = usize::try_from(segment_len(ring_max)).unwrap();
         let memory = Shifting { choices: &choices, position: Cell::new(0), len };
         let _ = consume(&consumer, &memory);
     });
@@ -143,7 +143,7 @@ fn a_consumer_survives_words_that_change_under_it() {
 #[test]
 fn a_consumer_of_rubbish_waits_or_refuses() {
     bolero::check!().for_each(|input: &[u8]| {
-        let (out, inb) = memory::slice(slice_len(4096));
+        let (out, inb) = memory::segment(segment_len(4096));
         let consumer = Consumer::default();
         consumer.reset(4096, 4096, KEY);
         out.write(RING, &input[..input.len().min(4096)]);
@@ -170,7 +170,8 @@ fn a_producer_survives_any_credit() {
         let ring_max: u64 = cap << doublings;
         let producer = Producer::default();
         producer.reset(cap, ring_max, KEY);
-        let ((ring, _), (back, credits)) = (memory::slice(slice_len(ring_max)), memory::slice(slice_len(64)));
+        let ((ring, _), (back, credits)) =
+            (memory::segment(segment_len(ring_max)), memory::segment(segment_len(64)));
         let bytes = vec![7; 140_000];
         while !choices.is_over() {
             if produce(&producer, &ring, &credits, &choices, &bytes).is_err() {
@@ -216,7 +217,7 @@ fn produce(
 fn credit_that_was_never_sent_or_goes_back_is_refused() {
     let producer = Producer::default();
     producer.reset(4096, 4096, KEY);
-    let ((ring, _), (back, credits)) = (memory::slice(slice_len(4096)), memory::slice(slice_len(64)));
+    let ((ring, _), (back, credits)) = (memory::segment(segment_len(4096)), memory::segment(segment_len(64)));
     producer.push(&ring, &credits, Kind::Data, &[1; 200], 0).unwrap();
     back.store_u64(CREDIT, 257);
     assert_eq!(producer.unconfirmed(&credits), Err(Violation::Credit { got: 257, least: 0, most: 256 }));
@@ -227,9 +228,9 @@ fn credit_that_was_never_sent_or_goes_back_is_refused() {
 }
 
 #[test]
-fn growth_beyond_the_slice_is_refused() {
+fn growth_beyond_the_segment_is_refused() {
     for (cap, ring_max, offset, len) in [(256, 256, 192, 48), (256, 256, 0, 48), (256, 511, 128, 48)] {
-        let (out, inb) = memory::slice(slice_len(512));
+        let (out, inb) = memory::segment(segment_len(512));
         let consumer = Consumer::default();
         consumer.reset(cap, ring_max, KEY);
         for position in (0..=offset).step_by(64) {
@@ -249,7 +250,7 @@ fn growth_beyond_the_slice_is_refused() {
 
 #[test]
 fn more_than_the_credit_allows_is_refused() {
-    let ((ring, data), (_, credits)) = (memory::slice(slice_len(4096)), memory::slice(slice_len(64)));
+    let ((ring, data), (_, credits)) = (memory::segment(segment_len(4096)), memory::segment(segment_len(64)));
     let (producer, consumer) = (Producer::default(), Consumer::default());
     producer.reset(4096, 4096, KEY);
     consumer.reset(4096, 4096, KEY);
@@ -292,7 +293,8 @@ fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
             let at = 64 + usize::try_from(word * 8).unwrap();
             program.store_u64(at, value);
         }
-        let ((ring, _), (_, credits)) = (memory::slice(slice_len(RING_MAX)), memory::slice(slice_len(64)));
+        let ((ring, _), (_, credits)) =
+            (memory::segment(segment_len(RING_MAX)), memory::segment(segment_len(64)));
         if let Some(copy) = producer.checked(3, RING_MAX, KEY) {
             let bytes = vec![7; 140_000];
             for _ in 0..8 {
@@ -304,7 +306,7 @@ fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
             assert!(copy.cap() <= RING_MAX);
         }
         if let Some(copy) = consumer.checked(3, RING_MAX, KEY) {
-            let len = usize::try_from(slice_len(RING_MAX)).unwrap();
+            let len = usize::try_from(segment_len(RING_MAX)).unwrap();
             let memory = Shifting { choices: &choices, position: Cell::new(0), len };
             let _ = consume(&copy, &memory);
             copy.publish(consumer);

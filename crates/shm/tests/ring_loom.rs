@@ -7,7 +7,7 @@
 use crosslane_shm::ring::{Consumer, Duplex, Producer};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{CREDIT, LINE, RING, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{CREDIT, LINE, RING, WANT_DATA, WANT_ROOM};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
@@ -29,8 +29,8 @@ struct Strength {
 
 const REAL: Strength = Strength { release: true, acquire: true, full_fence: true };
 
-/// One slice: the words beside the ring, and lines of mark, word and payload, or credit that rides behind a shorter one.
-struct Slice {
+/// One segment: the words beside the ring, and lines of mark, word and payload, or credit that rides behind a shorter one.
+struct Segment {
     words: [AtomicU64; 3],
     lines: Vec<Line>,
     strength: Strength,
@@ -43,7 +43,7 @@ struct Line {
     payload: [UnsafeCell<[u8; CHUNK]>; PAYLOAD / CHUNK],
 }
 
-impl Slice {
+impl Segment {
     fn new(strength: Strength, lines: usize) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
         let payload = || [(); PAYLOAD / CHUNK].map(|()| UnsafeCell::new([0; CHUNK]));
@@ -71,8 +71,8 @@ impl Slice {
     }
 }
 
-struct Out(Arc<Slice>);
-struct In(Arc<Slice>);
+struct Out(Arc<Segment>);
+struct In(Arc<Segment>);
 
 impl Store for Out {
     fn len(&self) -> usize {
@@ -150,7 +150,7 @@ struct Receiver {
 }
 
 fn pair(strength: Strength) -> (Sender, Receiver) {
-    let (there, back) = (Slice::new(strength, LINES), Slice::new(strength, 0));
+    let (there, back) = (Segment::new(strength, LINES), Segment::new(strength, 0));
     let (data, room) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (producer, consumer) = (Producer::default(), Consumer::default());
     producer.reset(CAP, CAP, 9);
@@ -269,7 +269,7 @@ struct End {
 }
 
 impl End {
-    fn new(out: &Arc<Slice>, inb: &Arc<Slice>) -> Self {
+    fn new(out: &Arc<Segment>, inb: &Arc<Segment>) -> Self {
         let (producer, consumer) = (Producer::default(), Consumer::default());
         producer.reset(4 * CAP, 4 * CAP, 9);
         consumer.reset(4 * CAP, 4 * CAP, 9);
@@ -292,7 +292,7 @@ impl End {
 /// The same where the credit comes along with an answer.
 fn reuse_by_ride(strength: Strength) {
     loom::model(move || {
-        let (there, back) = (Slice::new(strength, 4 * LINES), Slice::new(strength, 4 * LINES));
+        let (there, back) = (Segment::new(strength, 4 * LINES), Segment::new(strength, 4 * LINES));
         let (client, server) = (End::new(&there, &back), End::new(&back, &there));
         while client.push(&[1; PAYLOAD]) > 0 {}
         let thread = loom::thread::spawn(move || {
@@ -312,7 +312,7 @@ fn reuse_by_ride(strength: Strength) {
 
 /// A sender and its receiver, which has taken all, also of the open record that came last.
 fn caught_up(strength: Strength) -> (End, End, Arc<Notify>) {
-    let (there, back) = (Slice::new(strength, 16 * LINES), Slice::new(strength, 0));
+    let (there, back) = (Segment::new(strength, 16 * LINES), Segment::new(strength, 0));
     let end = |out, inb| {
         let end = End::new(out, inb);
         end.producer.reset(16 * CAP, 16 * CAP, 9);

@@ -5,7 +5,7 @@ mod memory;
 
 use crosslane_shm::ring::{Consumer, EASY, Producer};
 use crosslane_wire::record::{BULK, Kind, MAX_MESSAGE, MAX_PACKET, MAX_PAYLOAD, max_message};
-use crosslane_wire::slice::{LINE, slice_len};
+use crosslane_wire::segment::{LINE, segment_len};
 use memory::{In, Out};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ impl Pair {
         let (producer, consumer) = (Producer::default(), Consumer::default());
         producer.reset(cap, ring_max, key);
         consumer.reset(cap, ring_max, key);
-        let (data, back) = (memory::slice(slice_len(ring_max)), memory::slice(slice_len(64)));
+        let (data, back) = (memory::segment(segment_len(ring_max)), memory::segment(segment_len(64)));
         Self { producer, consumer, data, back, queue: VecDeque::new(), next: 0, ring_max }
     }
 
@@ -384,7 +384,7 @@ fn a_word_of_credit_that_is_no_multiple_of_a_line_hurts_nobody() {
     use crosslane_shm::Store;
     let mut pair = Pair::new(1 << 16, 1 << 16, 7);
     while pair.push(100) > 0 {}
-    pair.back.0.store_u64(crosslane_wire::slice::CREDIT, LINE * 5 + 13);
+    pair.back.0.store_u64(crosslane_wire::segment::CREDIT, LINE * 5 + 13);
     while pair.push(1) > 0 {}
     while pair.push_control() {}
     assert!(pair.producer.unconfirmed(&pair.back.1).unwrap() <= 1 << 16);

@@ -7,7 +7,7 @@ use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, mem};
 use crosslane_wire::record::{
     BULK, FLAG_CREDIT, FLAG_GATHERED, FLAG_GROW, FLAG_OPEN, Header, Kind, LONGEST_OPEN, mark,
 };
-use crosslane_wire::slice::{LINE, RING, WANT_DATA, slice_len};
+use crosslane_wire::segment::{LINE, RING, WANT_DATA, segment_len};
 use proptest::prelude::*;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ struct Pair<O, I> {
 }
 
 fn plain(ring_max: u64) -> Pair<memory::Out, memory::In> {
-    Pair::new(memory::slice(slice_len(ring_max)), memory::slice(slice_len(64)), ring_max)
+    Pair::new(memory::segment(segment_len(ring_max)), memory::segment(segment_len(64)), ring_max)
 }
 
 impl<O: Store, I: Load> Pair<O, I> {
@@ -91,7 +91,7 @@ fn of_a_ring_that_is_no_longer_read_an_open_record_is_not_checked() {
     pair.push(b"x");
     pair.take(&mut vec![0; usize::try_from(CAP).unwrap()]);
     assert!(pair.consumer.is_open());
-    let (old, view) = memory::slice(slice_len(CAP));
+    let (old, view) = memory::segment(segment_len(CAP));
     (0..old.len()).step_by(8).for_each(|at| old.store_u64(at, u64::MAX));
     assert_eq!(pair.consumer.head_if(&view, || false).unwrap(), None);
     assert!(pair.consumer.head_if(&view, || true).is_err());
@@ -364,11 +364,11 @@ proptest! {
 fn every_byte_of_gathered_sends_arrives_in_order() {
     const TOTAL: u64 = 3 << 20;
     const LIMIT: Duration = Duration::from_secs(60);
-    let slice = |len| {
-        let fd = mem::new_slice("crosslane-test", len).unwrap();
+    let segment = |len| {
+        let fd = mem::new_segment("crosslane-test", len).unwrap();
         (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap())
     };
-    let pair = Pair::new(slice(slice_len(CAP)), slice(slice_len(4096)), CAP);
+    let pair = Pair::new(segment(segment_len(CAP)), segment(segment_len(4096)), CAP);
     let byte = |at: u64| u8::try_from(at % 251).unwrap_or(0);
     thread::scope(|scope| {
         scope.spawn(|| {

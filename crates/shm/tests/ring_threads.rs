@@ -4,7 +4,7 @@
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::{Caching, Inbound, Outbound, mem};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{RING_MIN, slice_len};
+use crosslane_wire::segment::{RING_MIN, segment_len};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 const TOTAL: u64 = 8 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn slice(len: u64) -> (Outbound, Inbound) {
-    let fd = mem::new_slice("crosslane-test", len).unwrap();
+fn segment(len: u64) -> (Outbound, Inbound) {
+    let fd = mem::new_segment("crosslane-test", len).unwrap();
     (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap())
 }
 
@@ -66,7 +66,7 @@ fn consume(consumer: &Consumer, ring: &Inbound, back: &Outbound) {
 #[test]
 fn every_byte_arrives_in_order() {
     for (cap, ring_max) in [(RING_MIN, RING_MIN), (RING_MIN, 1 << 20), (256, 4096)] {
-        let ((out, inb), (back, credits)) = (slice(slice_len(ring_max)), slice(slice_len(4096)));
+        let ((out, inb), (back, credits)) = (segment(segment_len(ring_max)), segment(segment_len(4096)));
         let (producer, consumer) = (Producer::default(), Consumer::default());
         producer.reset(cap, ring_max, 77);
         consumer.reset(cap, ring_max, 77);
@@ -92,7 +92,7 @@ impl Drop for Over<'_> {
 fn those_who_look_without_the_lock_miss_nothing_and_change_nothing() {
     const ROUNDS: u64 = 300_000;
     const CAP: u64 = RING_MIN;
-    let ((ring, data), (back, credits)) = (slice(slice_len(CAP)), slice(slice_len(4096)));
+    let ((ring, data), (back, credits)) = (segment(segment_len(CAP)), segment(segment_len(4096)));
     let (producer, consumer) = (Producer::default(), Consumer::default());
     producer.reset(CAP, CAP, 77);
     consumer.reset(CAP, CAP, 77);

@@ -3,7 +3,7 @@
 //! ```text
 //!   client                    daemons                       server
 //!   bind to a free port                                     listen: Request::Listen
-//!   Request::Connect  ------> listener there? two slices
+//!   Request::Connect  ------> listener there? two segments
 //!                     <------ Reply::Circuit
 //!   Hello into the ring
 //!   connect (SYN)  .......... kernel TCP ................>  accept

@@ -32,7 +32,7 @@ pub enum Outcome {
 /// How often a busy program that never sleeps looks whether the far side has died, in sends.
 const LOOK_EVERY: u32 = 1024;
 
-/// How long a sender that may wait leaves a full ring as it is. Some slices of a busy processor's time; a program that
+/// How long a sender that may wait leaves a full ring as it is. Some segments of a busy processor's time; a program that
 /// sends megabytes before it reads, being both ends, loses no more than this for each time that the ring can double.
 const PATIENCE: Duration = Duration::from_millis(20);
 

@@ -1,8 +1,8 @@
-//! What the ends of streams ask of the daemon: slices when their circuit has moved, and buffers.
+//! What the ends of streams ask of the daemon: segments when their circuit has moved, and buffers.
 
 use crate::{consent, process};
 use crosslane_client::offload::Offload;
-use crosslane_client::slices::Next;
+use crosslane_client::segments::Next;
 use crosslane_client::{Daemon, NoBuffer, NoNext};
 use crosslane_shm::FarBuffer;
 use crosslane_shm::buffer::Located;

@@ -1,6 +1,6 @@
 //! Zero copy: one side announces memory, the other reads or writes it by itself, and either may take its word back at any
 //! moment. The rules are those of the Sockets Direct Protocol (InfiniBand Architecture Specification, annex A4); its
-//! messages that must overtake unread bytes are words here (`crosslane_wire::slice`, `crosslane_wire::buffer`).
+//! messages that must overtake unread bytes are words here (`crosslane_wire::segment`, `crosslane_wire::buffer`).
 //!
 //! ```text
 //!   Read Zcopy    source  SrcAvail record --------------------------> sink fetches, a piece at a time
@@ -14,7 +14,7 @@
 //!
 //! **Taking back is a race**, and nobody may wait long in it. Each contest here is Dekker's: both sides store, fence, and
 //! load what the other one stores. The machines below make one access to shared memory at a time, so that a test can run
-//! them in every order, store buffers included (`tests/orders.rs`); `crosslane_client` runs them on slices.
+//! them in every order, store buffers included (`tests/orders.rs`); `crosslane_client` runs them on segments.
 //! A source that takes back never waits: its memory is only read, so a fetch that comes too late may go on, and is void.
 //! A sink that takes back waits for a writer that has claimed its memory.
 

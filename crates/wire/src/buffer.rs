@@ -12,7 +12,7 @@
 //! mapped as well, from other circuits, so the word counts only with the [`seal`] of the circuit that it was offered to.
 
 use crate::mark::mark;
-use crate::slice::{LINE, PAGE};
+use crate::segment::{LINE, PAGE};
 
 /// Longest buffer, bytes.
 pub const LEN_MAX: u64 = (1 << 30) - PAGE;

@@ -2,7 +2,7 @@
 //!
 //! Messages are [`crate::codec`]-encoded, one to a [`crate::record::Kind::Message`] record.
 
-use crate::{BufferId, ChannelId, HostId, Reach, SliceRange, Tuple, WaiterId};
+use crate::{BufferId, ChannelId, HostId, Reach, SegmentRange, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 
 /// Most links in one link-state record; a host has few ports.
@@ -47,7 +47,7 @@ impl LinkState {
 pub enum Refusal {
     /// No accelerated program listens at that address.
     NoListener,
-    /// No window memory left for another pair of slices.
+    /// No window memory left for another pair of segments.
     NoMemory,
     /// A rule on the far side says TCP.
     Rule,
@@ -121,9 +121,9 @@ pub enum Control {
         tuple: Tuple,
         /// A secret of the stream's two ends, by which it is known again.
         stream: u64,
-        /// Where the receiver may write: a slice of the sender's inbound memory.
-        slice: SliceRange,
-        /// Mark key of the ring in `slice`.
+        /// Where the receiver may write: a segment of the sender's inbound memory.
+        segment: SegmentRange,
+        /// Mark key of the ring in `segment`.
         key: u64,
         /// Cables passed before this one.
         passed: u8,
@@ -138,9 +138,9 @@ pub enum Control {
         channel: ChannelId,
         /// The answerer's end of it.
         peer: ChannelId,
-        /// Where the opener may write: a slice of the answerer's inbound memory.
-        slice: SliceRange,
-        /// Mark key of the ring in `slice`.
+        /// Where the opener may write: a segment of the answerer's inbound memory.
+        segment: SegmentRange,
+        /// Mark key of the ring in `segment`.
         key: u64,
         /// Units of the stream that have arrived at the far end; 0 for a new one.
         arrived: u64,
@@ -173,7 +173,7 @@ pub enum Control {
         /// Why.
         why: Refusal,
     },
-    /// The sender's end of the channel is closed: it writes no more, and its slice may be freed once both are.
+    /// The sender's end of the channel is closed: it writes no more, and its segment may be freed once both are.
     Closed {
         /// The *receiver's* end of the channel.
         channel: ChannelId,

@@ -65,14 +65,14 @@ pub enum Reach {
 
 /// A page-aligned range of a port's inbound memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct SliceRange {
+pub struct SegmentRange {
     /// Distance from the start of the window, bytes.
     pub offset: u64,
     /// Length, bytes.
     pub len: u64,
 }
 
-impl SliceRange {
+impl SegmentRange {
     /// One past the last byte, or `None` if the range wraps around (a lie of the peer's).
     pub fn end(self) -> Option<u64> {
         self.offset.checked_add(self.len)
@@ -81,8 +81,8 @@ impl SliceRange {
     /// Whether the range is page-aligned, not empty, and ends within `window` bytes.
     pub fn fits(self, window: u64) -> bool {
         self.len > 0
-            && self.offset.is_multiple_of(crate::slice::PAGE)
-            && self.len.is_multiple_of(crate::slice::PAGE)
+            && self.offset.is_multiple_of(crate::segment::PAGE)
+            && self.len.is_multiple_of(crate::segment::PAGE)
             && self.end().is_some_and(|end| end <= window)
     }
 }

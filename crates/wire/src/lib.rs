@@ -1,6 +1,6 @@
 //! Every byte that crosses a cable or the control socket, as checked views. No I/O, no `unsafe`.
 //!
-//! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`mod@slice`] and
+//! Read in this order: [`id`] (the words), [`scratchpad`] (how two ports find each other), [`mod@segment`] and
 //! [`record`] (the layout of a channel in memory), [`control`] (what daemons tell each other through the
 //! control channel), [`packet`] (how IP crosses), [`local`] (what programs ask of their daemon), [`access`]
 //! (what programs ask of each other's memory), [`buffer`] (what one opens to others), [`zcopy`] (memory that streams
@@ -22,12 +22,12 @@ pub mod packet;
 pub mod record;
 pub mod rule;
 pub mod scratchpad;
-pub mod slice;
+pub mod segment;
 pub mod zcopy;
 
 pub use codec::DecodeError;
 pub use id::{
-    BufferId, ChannelId, CircuitId, Epoch, HostId, PortId, Reach, SliceRange, TransitId, Tuple, WaiterId,
+    BufferId, ChannelId, CircuitId, Epoch, HostId, PortId, Reach, SegmentRange, TransitId, Tuple, WaiterId,
 };
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.

@@ -76,7 +76,7 @@ pub enum Request {
     /// "I accepted this." Descriptors: the connected socket, and the memory that will hold the end's state. Answer:
     /// [`Reply::Circuit`] or [`Reply::Plain`].
     Accept,
-    /// "I hold this socket of a stream but not its slices" (after exec, or passed to me). Descriptor: the socket.
+    /// "I hold this socket of a stream but not its segments" (after exec, or passed to me). Descriptor: the socket.
     /// Answer: [`Reply::Circuit`] with one descriptor more, the memory that holds this end's state, or [`Reply::Plain`].
     Adopt,
     /// "I hold these ends, by a `fork`, or from before this session": they live as long as it, and its wake events are
@@ -85,7 +85,7 @@ pub enum Request {
         /// The ends, [`HOLD_MAX`] at most.
         ends: Vec<(CircuitId, u64)>,
     },
-    /// "My end goes on in another generation of slices: give me the one after this." Answer: [`Reply::Resumed`] with two
+    /// "My end goes on in another generation of segments: give me the one after this." Answer: [`Reply::Resumed`] with two
     /// or three descriptors, or [`Reply::Plain`] if there is none (any more).
     Resume {
         /// The end.
@@ -359,7 +359,7 @@ pub enum Reply {
         /// For people.
         text: String,
     },
-    /// A circuit's end. Descriptors: inbound slice (read it), outbound slice (store only), the retention ring if
+    /// A circuit's end. Descriptors: inbound segment (read it), outbound segment (store only), the retention ring if
     /// `retained`.
     Circuit {
         /// The end.
@@ -378,9 +378,9 @@ pub enum Reply {
         tx_key: u64,
         /// Index into the life page.
         life: u32,
-        /// Generation of the slices; 0 unless the end was adopted.
+        /// Generation of the segments; 0 unless the end was adopted.
         generation: u32,
-        /// Whether there are hosts between: the end of the stream is when the slice says so, not when the kernel does; and
+        /// Whether there are hosts between: the end of the stream is when the segment says so, not when the kernel does; and
         /// what is sent is kept until it has landed, if `retained`.
         transit: bool,
         /// Whether the stream has a retention ring, which it fills while there are hosts between, and may have to send from

@@ -24,19 +24,19 @@ pub const BULK: u64 = 1024;
 /// Longest payload of one record, bytes: large writes go out as several records, so that the reader copies one
 /// while the writer fills the next.
 pub const MAX_PAYLOAD: u64 = 64 * 1024;
-/// Longest payload of one [`Kind::Message`] in a ring of [`crate::slice::RING_MIN`], bytes.
-pub const MAX_MESSAGE: u64 = max_message(crate::slice::RING_MIN);
+/// Longest payload of one [`Kind::Message`] in a ring of [`crate::segment::RING_MIN`], bytes.
+pub const MAX_MESSAGE: u64 = max_message(crate::segment::RING_MIN);
 /// Longest payload of one [`Kind::Message`] in any ring, bytes: the longest IP packet that a kernel hands over, 64 KB
 /// behind an IPv6 header, with [`crate::packet::HEAD`] before it.
 pub const MAX_PACKET: u64 = MAX_PAYLOAD + 128;
 /// Payload that fits one cache line together with the header, bytes.
-pub const INLINE: u64 = crate::slice::LINE - HEADER;
+pub const INLINE: u64 = crate::segment::LINE - HEADER;
 /// Bytes of a credit that rides on a record.
 const CREDIT_BYTES: u64 = 8;
 /// Flag: the ring continues behind this record at its present end and is twice as long from here on.
 pub const FLAG_GROW: u8 = 1;
 /// Flag: the record's last 8 bytes, behind the payload, are the position up to which its writer has consumed the other
-/// direction, as [`crate::slice::CREDIT`] has it.
+/// direction, as [`crate::segment::CREDIT`] has it.
 pub const FLAG_CREDIT: u8 = 2;
 /// Flag: bytes of the stream may still be appended to this record, until its word comes with [`FLAG_GATHERED`] instead.
 /// Either is only on [`Kind::Data`] of 1 to [`LONGEST_OPEN`] bytes, and with no other flag.
@@ -265,17 +265,17 @@ pub fn length(word: u64) -> u64 {
 
 /// Where a payload of `len` bytes begins, bytes from the record's start.
 pub fn payload_at(len: u64) -> u64 {
-    if len < BULK { HEADER } else { crate::slice::LINE }
+    if len < BULK { HEADER } else { crate::segment::LINE }
 }
 
 /// Bytes of ring that a record with a payload of `len` bytes takes, header and padding included.
 pub fn span(len: u64) -> u64 {
-    (payload_at(len) + len).next_multiple_of(crate::slice::LINE)
+    (payload_at(len) + len).next_multiple_of(crate::segment::LINE)
 }
 
 /// The longest payload of a record that takes `span` bytes of ring, at least [`HEADER`], at most.
 pub fn payload_of(span: u64) -> u64 {
-    match span.saturating_sub(crate::slice::LINE) {
+    match span.saturating_sub(crate::segment::LINE) {
         bulk if bulk >= BULK => bulk,
         _ => span.saturating_sub(HEADER).min(BULK - 1),
     }
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn the_longest_payload_of_a_span_fills_it_and_no_more() {
         for lines in 1..2000 {
-            let room = lines * crate::slice::LINE;
+            let room = lines * crate::segment::LINE;
             let len = payload_of(room);
             assert_eq!(span(len), room);
             assert!(span(len + 1) > room);

@@ -5,7 +5,7 @@ use super::link::{Link, RING_BYTES};
 use super::transport::{PATIENCE, Transport, Wait};
 use anyhow::{Result, bail};
 use crosslane_shm::{Load, Store};
-use crosslane_wire::slice::RING;
+use crosslane_wire::segment::RING;
 use std::time::Instant;
 
 /// Where the writer's index lies in the reader's memory, and the reader's in the writer's.
@@ -52,7 +52,7 @@ impl<'a> Bare<'a> {
         }
     }
 
-    /// Where in the slice `index` lies, and how many bytes there are to the ring's end.
+    /// Where in the segment `index` lies, and how many bytes there are to the ring's end.
     fn place(index: u64) -> (usize, usize) {
         let offset = usize::try_from(index % RING_BYTES).unwrap_or(0);
         (RING + offset, usize::try_from(RING_BYTES).unwrap_or(0) - offset)

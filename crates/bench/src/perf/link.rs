@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use crosslane_shm::{Caching, Inbound, Outbound, mem};
-use crosslane_wire::slice::{PAGE, slice_len};
+use crosslane_wire::segment::{PAGE, segment_len};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,9 +12,9 @@ pub const RING_BYTES: u64 = 8 << 20;
 /// One side's views.
 #[derive(Debug)]
 pub struct Link {
-    /// The slice that the other side reads.
+    /// The segment that the other side reads.
     pub out: Outbound,
-    /// The slice that the other side writes.
+    /// The segment that the other side writes.
     pub inb: Inbound,
     /// One line that both sides store into and load from.
     pub line: (Outbound, Inbound),
@@ -39,12 +39,12 @@ pub struct Descriptors {
 impl Descriptors {
     /// Fresh memory and events.
     pub fn create() -> Result<Self> {
-        let slice = |name| mem::new_slice(name, slice_len(RING_BYTES));
+        let segment = |name| mem::new_segment(name, segment_len(RING_BYTES));
         let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         Ok(Self {
-            there: slice("crosslane-perf-there")?,
-            back: slice("crosslane-perf-back")?,
-            line: mem::new_slice("crosslane-perf-line", PAGE)?,
+            there: segment("crosslane-perf-there")?,
+            back: segment("crosslane-perf-back")?,
+            line: mem::new_segment("crosslane-perf-line", PAGE)?,
             near_bell: bell()?,
             far_bell: bell()?,
         })
@@ -68,7 +68,7 @@ impl Descriptors {
         let (out, inb) = if near { (&self.there, &self.back) } else { (&self.back, &self.there) };
         let (mine, theirs) =
             if near { (&self.near_bell, &self.far_bell) } else { (&self.far_bell, &self.near_bell) };
-        let len = slice_len(RING_BYTES);
+        let len = segment_len(RING_BYTES);
         Ok(Link {
             out: Outbound::map(out, len, Caching::WriteBack)?,
             inb: Inbound::map(inb, len)?,

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A part of what is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// One processor's stores into a slice, by size and kind of copy
+    /// One processor's stores into a segment, by size and kind of copy
     Writes,
     /// Times of single messages: means and percentiles
     Messages,
@@ -132,7 +132,7 @@ pub fn measure(plan: &Plan, cores: Cores, session: &mut Session) -> Result<Repor
     let mut report =
         Report::new(format!("crosslane perf, processors {cores}, medians of {} runs", plan.runs));
     let progress = plan.progress();
-    begin(&progress, "writes into a slice");
+    begin(&progress, "writes into a segment");
     writes(plan, &progress, &mut report)?;
     begin(&progress, "messages");
     latencies(plan, session, &progress, &mut report)?;
@@ -190,7 +190,7 @@ fn writes(plan: &Plan, progress: &ProgressBar, report: &mut Report) -> Result<()
     for (&(size, kind), sample) in cases.iter().zip(&samples) {
         let Some(kind) = kind else { continue };
         let case = format!("{}, {}", bytes(size), kind.name());
-        let mut figure = Figure::new("write into a slice", case, Unit::GigabitsPerSecond, sample.clone());
+        let mut figure = Figure::new("write into a segment", case, Unit::GigabitsPerSecond, sample.clone());
         if !kind.is_native() {
             (figure.sample, figure.missing) = (None, Some("this processor has no such copy".to_owned()));
         }

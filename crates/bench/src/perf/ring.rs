@@ -8,7 +8,7 @@ use crosslane_shm::ring::{Consumer, Duplex, Producer};
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_shm::{Inbound, Load, Store};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{CREDIT, RING_MIN, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{CREDIT, RING_MIN, WANT_DATA, WANT_ROOM};
 use std::time::Instant;
 
 /// Longest spin before sleep: about what a wake-up costs, ns.

@@ -6,27 +6,27 @@ use crosslane_shm::copy::{Strategy, store_fence};
 use crosslane_shm::{Caching, Outbound, Store, mem};
 use std::time::{Duration, Instant};
 
-/// A slice that is written, and private memory of the same size to compare with.
+/// A segment that is written, and private memory of the same size to compare with.
 #[derive(Debug)]
 pub(super) struct Window {
-    slice: Outbound,
+    segment: Outbound,
     private: Vec<u8>,
     source: Vec<u8>,
 }
 
 impl Window {
     pub(super) fn new() -> Result<Self> {
-        let fd = mem::new_slice("crosslane-perf-window", RING_BYTES)?;
-        let slice = Outbound::map(&fd, RING_BYTES, Caching::WriteBack)?;
-        let source = vec![0x5a; slice.len()];
-        slice.write(0, &source);
-        Ok(Self { private: source.clone(), slice, source })
+        let fd = mem::new_segment("crosslane-perf-window", RING_BYTES)?;
+        let segment = Outbound::map(&fd, RING_BYTES, Caching::WriteBack)?;
+        let source = vec![0x5a; segment.len()];
+        segment.write(0, &source);
+        Ok(Self { private: source.clone(), segment, source })
     }
 
     /// Gb/s of writes of `size` bytes, one behind the other.
     pub(super) fn rate(&self, strategy: Strategy, size: usize, time: Duration) -> f64 {
         run(self.source.len(), size, time, |at| {
-            self.slice.write_by(strategy, at, &self.source[at..at + size]);
+            self.segment.write_by(strategy, at, &self.source[at..at + size]);
             store_fence();
         })
     }

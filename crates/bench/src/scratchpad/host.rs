@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crosslane_port::soft::SoftPort;
 use crosslane_port::{Event, Port};
 use crosslane_shm::{Inbound, Load, Outbound, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +116,7 @@ impl Host {
 
     /// Set-up, first half: allots the buffer for the left neighbour, and tells id, address and length by scratchpads.
     pub fn offer(&mut self) -> Result<Inbound> {
-        let range = SliceRange { offset: 0, len: BUFFER as u64 };
+        let range = SegmentRange { offset: 0, len: BUFFER as u64 };
         let buffer = self.left.map_inbound(0, range)?;
         self.left.write_peer_scratchpad(SOURCE, self.id);
         self.left.write_peer_scratchpad(ADDRESS, u32::try_from(range.offset)?);
@@ -129,7 +129,7 @@ impl Host {
     pub fn open(&mut self, buffer: Inbound) -> Result<()> {
         let word = |index| self.right.read_scratchpad(index);
         let (address, length) = (word(ADDRESS), word(LENGTH));
-        let range = SliceRange { offset: address.into(), len: length.into() };
+        let range = SegmentRange { offset: address.into(), len: length.into() };
         let window = self.right.map_outbound(0, range).context("the neighbour's buffer is not there")?;
         self.ends = Some(Ends { buffer, window, address });
         Ok(())

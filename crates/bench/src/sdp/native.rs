@@ -1,5 +1,5 @@
 //! Programs that are written for streams (`crosslane_client::native`): they have calls of their own for what sockets cannot
-//! say, memory that lies in slices already, and answers that land where they are wanted.
+//! say, memory that lies in segments already, and answers that land where they are wanted.
 
 use super::flow::{BUFFER, Progress, obey};
 use anyhow::{Context, Result};

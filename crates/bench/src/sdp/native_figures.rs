@@ -1,4 +1,4 @@
-//! Bytes one way between programs that are written for streams: copied by both, from buffers that lie in slices already,
+//! Bytes one way between programs that are written for streams: copied by both, from buffers that lie in segments already,
 //! into memory that was offered.
 
 use super::native::Manner;

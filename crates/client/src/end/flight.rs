@@ -145,7 +145,7 @@ impl End {
             return Ok(Moved { bytes, wake: None });
         }
         let rx = self.generations.rx();
-        let gave = self.shared.consumer.give_credit(&rx.slices.outbound, false) | self.was_credited();
+        let gave = self.shared.consumer.give_credit(&rx.segments.outbound, false) | self.was_credited();
         add(&self.shared.counters.rx_bytes, bytes);
         Ok(Moved { bytes, wake: if gave { self.room_bell(rx) } else { None } })
     }

@@ -1,7 +1,7 @@
-//! The generations of slices that a process has for an end: a list that only grows at its end, while any thread may be
+//! The generations of segments that a process has for an end: a list that only grows at its end, while any thread may be
 //! reading it.
 
-use crate::slices::{Next, Slices};
+use crate::segments::{Next, Segments};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use crosslane_shm::list::{List, Node};
@@ -14,7 +14,7 @@ pub(super) type Generation = Node<Member>;
 #[derive(Debug)]
 pub(super) struct Member {
     /// Its memory.
-    pub(super) slices: Slices,
+    pub(super) segments: Segments,
     /// Units of the receiving direction that came before it.
     pub(super) limit: u64,
     /// Units of the sending direction that the far end had when it began; `None` if sending does not go on here.
@@ -38,27 +38,27 @@ const UNKNOWN: u32 = u32::MAX;
 impl Member {
     /// The one after another, as the daemon gave it.
     pub(super) fn of(next: Next) -> Self {
-        let Next { slices, newest, limit, arrived } = next;
-        Self { slices, limit, arrived: newest.then_some(arrived) }
+        let Next { segments, newest, limit, arrived } = next;
+        Self { segments, limit, arrived: newest.then_some(arrived) }
     }
 
     /// Its number.
     #[inline]
     pub(super) fn number(&self) -> u32 {
-        self.slices.generation
+        self.segments.generation
     }
 
     /// The circuit's word while this is the newest generation and lives.
     #[inline]
     pub(super) fn word(&self) -> u32 {
-        life_word(self.slices.generation, LIFE_ALIVE)
+        life_word(self.segments.generation, LIFE_ALIVE)
     }
 }
 
 impl Generations {
     /// A list of one.
-    pub(super) fn new(slices: Slices) -> Self {
-        let first = Member { slices, limit: 0, arrived: None };
+    pub(super) fn new(segments: Segments) -> Self {
+        let first = Member { segments, limit: 0, arrived: None };
         Self { list: List::new(first), current: AtomicU32::new(UNKNOWN) }
     }
 

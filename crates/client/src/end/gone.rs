@@ -6,14 +6,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::Load;
 use crosslane_stream::Direction;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{STATE, STATE_DEAF, STATE_GONE};
+use crosslane_wire::segment::{STATE, STATE_DEAF, STATE_GONE};
 
 impl End {
     /// Whether nobody is there any more who could read what we send: the far end was closed or shut for both directions, or
     /// its connection ended without a word (its last holder was killed or left by `_exit`).
     #[inline]
     pub fn gone(&self) -> bool {
-        if matches!(self.generations.tx().slices.inbound.load_u32(STATE), STATE_GONE | STATE_DEAF) {
+        if matches!(self.generations.tx().segments.inbound.load_u32(STATE), STATE_GONE | STATE_DEAF) {
             return self.is_settled() || !self.is_moving();
         }
         self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()

@@ -4,13 +4,13 @@
 //! cache. If nobody takes anything for a while it doubles, so that a program may send megabytes before anyone reads.
 
 use super::{End, Failure, Generation};
-use crate::slices::Retention;
+use crate::segments::Retention;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::Load;
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::ring::Violation;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::slice::{LANDED, RETENTION, RETENTION_MIN};
+use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN};
 
 /// Less room for what is kept counts as none, bytes: records are not to become small.
 const WORTHWHILE: u64 = 16 * 1024;
@@ -68,9 +68,9 @@ impl End {
         piece: &[u8],
         cpu: u16,
     ) -> Result<Result<usize, Fault>, Failure> {
-        let (producer, slices) = (&self.shared.producer, &tx.slices);
+        let (producer, segments) = (&self.shared.producer, &tx.segments);
         let unit = producer.units();
-        let pushed = producer.push_guarded(&slices.outbound, &self.credits(tx), Kind::Data, piece, cpu)?;
+        let pushed = producer.push_guarded(&segments.outbound, &self.credits(tx), Kind::Data, piece, cpu)?;
         let Ok(pushed) = pushed else { return Ok(pushed) };
         let cap = self.keeping_cap()?;
         if kept.keep(cap, unit, &piece[..pushed]).is_err() {
@@ -94,14 +94,14 @@ impl End {
     /// Longest that the retention ring may become, bytes. All of it should fit into the ring of another circuit, where our
     /// daemon sends it again if we have ended.
     fn keeping_max(tx: &Generation) -> u64 {
-        (tx.slices.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
+        (tx.segments.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
     }
 
     /// Whether the retention ring is full and could be longer: worth [`Self::keep_more`] if the far program takes nothing for
     /// a while. A sender that must not wait does without, as it polls for room.
     pub fn keeps_too_little(&self) -> bool {
         let tx = self.generations.tx();
-        tx.slices.keeping().is_some()
+        tx.segments.keeping().is_some()
             && self.shared.kept.pressed.load(Relaxed) == 0
             && self.keeping_cap_seen() < Self::keeping_max(tx)
             && self.keeping_glance() < WORTHWHILE
@@ -135,7 +135,7 @@ impl End {
 
     /// Units that the far program has taken, as the hosts between say, who count from the circuit's start.
     fn landed(&self, tx: &Generation) -> u64 {
-        self.shared.sending.base.load(Relaxed).saturating_add(tx.slices.inbound.load_u64(LANDED))
+        self.shared.sending.base.load(Relaxed).saturating_add(tx.segments.inbound.load_u64(LANDED))
     }
 
     /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
@@ -157,7 +157,7 @@ impl End {
     /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
     pub(super) fn keeping_glance(&self) -> u64 {
         let tx = self.generations.tx();
-        if tx.slices.keeping().is_none() {
+        if tx.segments.keeping().is_none() {
             return u64::MAX;
         }
         let sent = self.shared.producer.units();

@@ -1,4 +1,4 @@
-//! A stream whose circuit was lost, or that found a shorter way, goes on in the next generation of slices.
+//! A stream whose circuit was lost, or that found a shorter way, goes on in the next generation of segments.
 //!
 //! Whoever comes first does it, for all threads and processes that share the end: what is shared changes with the lock of
 //! its direction held. A call that has one of the two locks only tries to get the other one, so nobody waits in a circle.
@@ -12,7 +12,7 @@ use crosslane_stream::Direction;
 use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_generation, life_reason};
 use crosslane_wire::record::{Kind, units};
-use crosslane_wire::slice::{ORDER, RING_MIN, STATE, STATE_ATTACHED};
+use crosslane_wire::segment::{ORDER, RING_MIN, STATE, STATE_ATTACHED};
 
 /// What the daemon says of the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,14 +78,14 @@ impl End {
             }
     }
 
-    /// Gets the slices that this process lacks, moves on to them where the old ones are done with, and sends again what
+    /// Gets the segments that this process lacks, moves on to them where the old ones are done with, and sends again what
     /// the far end lacks.
     #[cold]
     pub(super) fn catch_up(&self, tid: u32, has: Has) -> Result<(), Failure> {
         let word = self.life.load(Acquire);
         let lives = life_reason(word) == LIFE_ALIVE && self.shared.status.reset.load(Relaxed) == 0;
         if lives {
-            self.fetch_slices(life_generation(word))?;
+            self.fetch_segments(life_generation(word))?;
         }
         let receiving = &self.shared.receiving.lock;
         let guard = if has == Has::Receiving { None } else { receiving.try_lock(tid) };
@@ -109,8 +109,8 @@ impl End {
         Ok(())
     }
 
-    /// Asks the daemon for all slices up to those of `generation`.
-    pub(super) fn fetch_slices(&self, generation: u32) -> Result<(), Failure> {
+    /// Asks the daemon for all segments up to those of `generation`.
+    pub(super) fn fetch_segments(&self, generation: u32) -> Result<(), Failure> {
         loop {
             let last = self.generations.newest();
             if last.number() >= generation {
@@ -118,7 +118,7 @@ impl End {
             }
             let answer = self.daemon.next(self.circuit, self.token, last.number());
             match answer {
-                Ok(next) if next.slices.generation > last.number() => drop(last.append(Member::of(next))),
+                Ok(next) if next.segments.generation > last.number() => drop(last.append(Member::of(next))),
                 Err(NoNext::Reentered) => return Err(Failure::Reentered),
                 Ok(_) | Err(NoNext::Never) => {
                     self.give_up("no other circuit can be had");
@@ -145,10 +145,10 @@ impl End {
                     return Err(Failure::Discontinued { told, known });
                 }
             }
-            let slices = &next.slices;
-            let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);
+            let segments = &next.segments;
+            let (cap, max) = (RING_MIN.min(segments.ring_max), segments.ring_max);
             self.shared.receiving.rung.store(0, Relaxed);
-            consumer.resume(slices.generation, cap, max, slices.rx_key, told);
+            consumer.resume(segments.generation, cap, max, segments.rx_key, told);
             // What was announced by the old circuit comes by the ring of the new one.
             self.shared.zcopy.noted.store(0, Relaxed);
             rx = next;
@@ -165,7 +165,7 @@ impl End {
         if consumer.generation() != rx.number() {
             return Ok(None);
         }
-        let ring = &rx.slices.inbound;
+        let ring = &rx.segments.inbound;
         let Some(next) = rx.next() else {
             return Ok(consumer.head_if(ring, || consumer.is_begun() || self.counts(rx))?);
         };
@@ -228,19 +228,19 @@ impl End {
 
     /// Begins to send in `newest`, with the unit `arrived`; all before `sent` will be sent again.
     fn send_from(&self, newest: &Generation, arrived: u64, sent: u64) -> Result<(), Failure> {
-        let (sending, producer, slices) = (&self.shared.sending, &self.shared.producer, &newest.slices);
+        let (sending, producer, segments) = (&self.shared.sending, &self.shared.producer, &newest.segments);
         if arrived > producer.units() || !self.is_kept(arrived, sent) {
             return Err(Failure::Discontinued { told: arrived, known: producer.units() });
         }
-        slices.outbound.store_u32(ORDER, self.shared.receiving.order.load(Relaxed));
-        slices.outbound.store_u32(STATE, STATE_ATTACHED);
+        segments.outbound.store_u32(ORDER, self.shared.receiving.order.load(Relaxed));
+        segments.outbound.store_u32(STATE, STATE_ATTACHED);
         sending.rung.store(0, Relaxed);
         self.shared.kept.owed.store(sent, Relaxed);
         self.shared.zcopy.off.store(0, Relaxed);
         sending.landed.store(arrived, Relaxed);
         sending.base.store(arrived, Relaxed);
-        let (cap, max) = (RING_MIN.min(slices.ring_max), slices.ring_max);
-        producer.resume(slices.generation, cap, max, slices.tx_key, arrived);
+        let (cap, max) = (RING_MIN.min(segments.ring_max), segments.ring_max);
+        producer.resume(segments.generation, cap, max, segments.tx_key, arrived);
         self.apply_limit(max);
         self.generations.send_by(newest);
         Ok(())

@@ -70,7 +70,7 @@ impl End {
         }
         let Some((engine, mut order)) = self.order(Way::Out, tx, spans, skip, LONGEST) else { return Ok(0) };
         order.rung = self.shared.sending.rung.load(Relaxed);
-        self.shared.producer.close(&tx.slices.outbound)?;
+        self.shared.producer.close(&tx.segments.outbound)?;
         self.handed(engine.run(Way::Out, &order), &self.shared.sent)
     }
 
@@ -142,7 +142,7 @@ impl End {
         skip: usize,
         longest: usize,
     ) -> Option<(&'static Offload, Order)> {
-        if at.slices.transit || !self.is_settled() {
+        if at.segments.transit || !self.is_settled() {
             return None;
         }
         let total = spans.clone().map(|(_, len)| len).sum::<usize>() - skip;
@@ -210,7 +210,7 @@ impl End {
     pub(super) fn expects_bulk(&self, tid: u32) -> Result<bool, Failure> {
         let consumer = &self.shared.consumer;
         let comes = if self.settle(tid)? {
-            let head = consumer.head(&self.generations.rx().slices.inbound)?;
+            let head = consumer.head(&self.generations.rx().segments.inbound)?;
             head.is_some_and(|head| head.kind == Kind::Data && (head.left >= BULK || self.is_bulk()))
         } else {
             self.is_bulk()

@@ -121,9 +121,9 @@ impl End {
     #[cold]
     fn finish_record(&self) {
         let (producer, tx) = (&self.shared.producer, self.generations.tx());
-        // The slices of another ring may be nowhere any more, and whether the record counted there nobody can tell.
+        // The segments of another ring may be nowhere any more, and whether the record counted there nobody can tell.
         let finished = if producer.generation() == tx.number() {
-            producer.finish(&tx.slices.outbound)
+            producer.finish(&tx.segments.outbound)
         } else {
             Err(Violation::state("a record of another ring"))
         };

@@ -8,7 +8,7 @@ use crosslane_shm::Store;
 use crosslane_shm::ring::Cursor;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
-use crosslane_wire::slice::{LINE, ORDER, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// What an end is ready for, in the terms of `poll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl End {
     /// Asks the far side to stamp what it sends from now on; see [`Self::stamp_of_front`].
     pub fn want_stamps(&self) {
         self.shared().receiving.order.store(1, Relaxed);
-        self.generations.newest().slices.outbound.store_u32(ORDER, 1);
+        self.generations.newest().segments.outbound.store_u32(ORDER, 1);
     }
 
     /// When the record at the front was sent, to be ranked by `crosslane_wire::record::rank`; 0 if that is not known.
@@ -170,7 +170,7 @@ impl End {
     pub fn make_good(&self, tid: u32) -> [Option<WaiterId>; 2] {
         let (tx, rx) = (self.generations.tx(), self.generations.rx());
         if let Some(_guard) = self.shared().receiving.lock.try_lock(tid) {
-            self.shared().consumer.give_credit(&rx.slices.outbound, true);
+            self.shared().consumer.give_credit(&rx.segments.outbound, true);
         }
         self.ring_again();
         [self.data_bell(tx), self.room_bell(rx)]
@@ -212,7 +212,7 @@ impl End {
             return false;
         }
         let sequence = self.shared().waiting.sequence.fetch_add(1, Relaxed).wrapping_add(1);
-        let outbound = &self.generations.newest().slices.outbound;
+        let outbound = &self.generations.newest().segments.outbound;
         outbound.store_u64(word, u64::from(sequence) << 32 | u64::from(waiter.0));
         outbound.fence();
         true
@@ -220,7 +220,7 @@ impl End {
 
     fn unwant(&self, word: usize, owner: &core::sync::atomic::AtomicU32, waiter: WaiterId) {
         if owner.load(Relaxed) == waiter.0 {
-            self.generations.newest().slices.outbound.store_u64(word, 0);
+            self.generations.newest().segments.outbound.store_u64(word, 0);
             owner.store(0, Release);
         }
     }

@@ -11,7 +11,7 @@ use crosslane_shm::ring::{Cursor, Head, Violation};
 use crosslane_shm::{Inbound, Load};
 use crosslane_stream::{Direction, Effect, handle_record};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{LINE, RING_MAX, STATE, STATE_GONE};
+use crosslane_wire::segment::{LINE, RING_MAX, STATE, STATE_GONE};
 use std::io::IoSliceMut;
 
 /// Looks at a ring that say there is data, and find none: an honest holder of the end makes none.
@@ -149,8 +149,8 @@ impl End {
             return Err(self.nothing_left(fin));
         }
         let rx = self.generations.rx();
-        let (consumer, slices) = (&self.shared.consumer, &rx.slices);
-        let gave = consumer.give_or_offer(&slices.outbound, &slices.inbound) | self.was_credited();
+        let (consumer, segments) = (&self.shared.consumer, &rx.segments);
+        let gave = consumer.give_or_offer(&segments.outbound, &segments.inbound) | self.was_credited();
         if gave {
             add(&self.shared.received.control, 1);
         }
@@ -267,7 +267,7 @@ impl End {
                         fetched => fetched?,
                     },
                     Some(Front::Ring(head)) => {
-                        let ring = &self.generations.rx().slices.inbound;
+                        let ring = &self.generations.rx().segments.inbound;
                         match consumer.take_guarded(ring, head, &mut buffer[at..])? {
                             Ok(taken) => {
                                 begun = if taken == head.left { 0 } else { begun + taken };
@@ -314,7 +314,7 @@ impl End {
                 self.refuse();
                 continue;
             }
-            let ring = &self.generations.rx().slices.inbound;
+            let ring = &self.generations.rx().segments.inbound;
             let Some(head) = consumer.head(ring)? else { break };
             let count = head.left.min(wanted - done);
             pass(ring, consumer.front(ring, head)?, done, count);
@@ -401,7 +401,7 @@ impl End {
     /// The record at the front, if one has arrived and counts. Whether it does is looked at after its mark was seen.
     #[inline]
     fn next_record(&self, tid: u32) -> Result<Option<Head>, Failure> {
-        let ring = &self.generations.rx().slices.inbound;
+        let ring = &self.generations.rx().segments.inbound;
         let head = self.shared.consumer.head_if(ring, || self.is_settled())?;
         if head.is_some() || self.is_settled() {
             return Ok(head);
@@ -415,17 +415,17 @@ impl End {
         if self.shared.consumer.elsewhere() > 0 {
             return self.has_elsewhere();
         }
-        self.shared.consumer.arrived(&self.generations.rx().slices.inbound)
+        self.shared.consumer.arrived(&self.generations.rx().segments.inbound)
     }
 
     /// Whether the far side's FIN was seen, and all that it sent before is here: a FIN may overtake what hosts between
-    /// carry, which is over when the slice says that the far side is gone. To be asked before the ring is looked at: what
+    /// carry, which is over when the segment says that the far side is gone. To be asked before the ring is looked at: what
     /// the far side stored before its FIN is in the ring then, while another thread may see the FIN at any moment after.
     #[inline]
     pub fn has_fin(&self) -> bool {
         self.shared.status.fin.load(Acquire) != 0 && {
-            let slices = &self.generations.newest().slices;
-            !slices.transit || slices.inbound.load_u32(STATE) == STATE_GONE
+            let segments = &self.generations.newest().segments;
+            !segments.transit || segments.inbound.load_u32(STATE) == STATE_GONE
         }
     }
 

@@ -2,11 +2,11 @@
 
 use super::moving::{Has, Standing};
 use super::{End, Failure, Generation};
-use crate::slices::Retention;
+use crate::segments::Retention;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_stream::Direction;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::slice::LINE;
+use crosslane_wire::segment::LINE;
 use std::time::{Duration, Instant};
 
 /// How long a call that cannot know what became of its bytes waits for the circuit to move.
@@ -70,7 +70,7 @@ impl End {
 
     /// The memory that it is kept in; the same for all generations. Those of before the stream kept anything do not tell.
     fn retention(&self) -> Option<&Retention> {
-        self.generations.all().find_map(|generation| generation.slices.retention.as_ref())
+        self.generations.all().find_map(|generation| generation.segments.retention.as_ref())
     }
 
     /// With the lock of sending: sends again what the far end lacks, as far as there is room in `tx`.
@@ -96,8 +96,8 @@ impl End {
 
     /// Sends the next record again; returns how many units that was.
     fn resend_some(&self, tx: &Generation) -> Result<u64, Failure> {
-        let (producer, slices) = (&self.shared.producer, &tx.slices);
-        let (ring, credits) = (&slices.outbound, &self.credits(tx));
+        let (producer, segments) = (&self.shared.producer, &tx.segments);
+        let (ring, credits) = (&segments.outbound, &self.credits(tx));
         let (unit, sent) = (producer.units(), self.shared.kept.owed.load(Relaxed));
         let kind = self.kind_of(unit, sent);
         if kind != Kind::Data {
@@ -120,7 +120,7 @@ impl End {
     #[cold]
     pub(super) fn decide(&self, tid: u32, tx: &Generation, begin: u64) -> Result<u64, Failure> {
         let pushed = self.shared.producer.units().saturating_sub(begin);
-        if tx.slices.keeping().is_some() {
+        if tx.segments.keeping().is_some() {
             self.catch_up(tid, Has::Sending)?;
             return Ok(pushed);
         }
@@ -130,7 +130,7 @@ impl End {
         Ok(arrived.saturating_sub(begin).min(pushed))
     }
 
-    /// Waits for the slices after `tx` where sending goes on, and returns what has arrived before; `None` if the circuit
+    /// Waits for the segments after `tx` where sending goes on, and returns what has arrived before; `None` if the circuit
     /// died, or lives on as it was.
     pub(super) fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
         let (start, mut pause) = (Instant::now(), Duration::from_micros(50));
@@ -140,7 +140,7 @@ impl End {
                 Standing::Lives(generation) if generation == tx.number() => return Ok(None),
                 Standing::Lives(generation) => {
                     // In a handler that interrupted a request nobody can wait for the answer.
-                    if self.fetch_slices(generation).is_err() {
+                    if self.fetch_segments(generation).is_err() {
                         break;
                     }
                     if let Some(arrived) = self.generations.newest().arrived {

@@ -11,7 +11,7 @@ use crosslane_shm::lock::{forget_busy, let_settle};
 use crosslane_stream::{Direction, handle_send};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::slice::{ORDER, RING_MIN};
+use crosslane_wire::segment::{ORDER, RING_MIN};
 use std::io::IoSlice;
 
 /// Bytes that the kernel's TCP copies at a time: of a buffer that ends early it sends so many, or a multiple, or none.
@@ -27,7 +27,7 @@ impl End {
     /// below its first size.
     pub fn limit_sending(&self, bytes: u64) {
         self.shared.sending.limit.store(bytes.max(1), Relaxed);
-        self.apply_limit(self.generations.tx().slices.ring_max);
+        self.apply_limit(self.generations.tx().segments.ring_max);
     }
 
     /// To a ring of at most `ring_max` bytes.
@@ -192,7 +192,7 @@ impl End {
         let mut wake = None;
         if goes_on {
             self.stamp(tx);
-            let (ring, credits) = (&tx.slices.outbound, self.credits(tx));
+            let (ring, credits) = (&tx.segments.outbound, self.credits(tx));
             let pushed = self.shared.producer.push_control(ring, &credits, kind, 0).map_err(Failure::from);
             if !self.guarded(pushed)? {
                 return Err(Failure::WouldBlock);
@@ -248,7 +248,7 @@ impl End {
     /// Whether records carry the time is for the far side to say.
     #[inline]
     pub(super) fn stamp(&self, tx: &Generation) {
-        self.shared.producer.stamp(tx.slices.inbound.load_u32(ORDER) != 0);
+        self.shared.producer.stamp(tx.segments.inbound.load_u32(ORDER) != 0);
     }
 
     /// Whether `tx` is no longer where sending goes on. To be asked after a full fence: then what was pushed before is
@@ -321,7 +321,7 @@ impl End {
         if done > 0 {
             return Ok(done);
         }
-        let (producer, slices) = (&self.shared.producer, &tx.slices);
+        let (producer, segments) = (&self.shared.producer, &tx.segments);
         if buffers.len() > 1 && !begins_there(buffers, skip) {
             return Err(Failure::Fault);
         }
@@ -333,8 +333,10 @@ impl End {
             };
             skip = 0;
             let rest = &rest[..rest.len().min(most - done)];
-            let pushed = match slices.keeping() {
-                None => producer.push_guarded(&slices.outbound, &self.credits(tx), Kind::Data, rest, cpu)?,
+            let pushed = match segments.keeping() {
+                None => {
+                    producer.push_guarded(&segments.outbound, &self.credits(tx), Kind::Data, rest, cpu)?
+                }
                 Some(kept) => self.push_kept(tx, kept, rest, cpu)?,
             };
             let pushed = match pushed {
@@ -357,9 +359,9 @@ impl End {
         let Some(piece) = bytes.get(..KERNEL_PIECE).filter(|piece| piece.len() < bytes.len()) else {
             return Err(Failure::Fault);
         };
-        Ok(match tx.slices.keeping() {
+        Ok(match tx.segments.keeping() {
             None => {
-                let (ring, credits) = (&tx.slices.outbound, self.credits(tx));
+                let (ring, credits) = (&tx.segments.outbound, self.credits(tx));
                 self.shared.producer.push_guarded(ring, &credits, Kind::Data, piece, cpu)??
             }
             Some(kept) => self.push_kept(tx, kept, piece, cpu)??,

@@ -21,7 +21,7 @@ impl End {
     /// or nowhere in that ring.
     pub(super) fn walk(&self, cursor: Cursor) -> Option<Walk<'_>> {
         let at = self.generations.find(cursor.generation())?;
-        let cursor = cursor.checked(at.slices.ring_max, at.slices.rx_key)?;
+        let cursor = cursor.checked(at.segments.ring_max, at.segments.rx_key)?;
         Some(Walk { end: self, at, cursor, began: cursor.position(), through: false })
     }
 }
@@ -40,7 +40,7 @@ impl<'a> Walk<'a> {
 
     /// The memory of the record that [`Self::look`] returned.
     pub(super) fn ring(&self) -> &'a Inbound {
-        &self.at.slices.inbound
+        &self.at.segments.inbound
     }
 
     /// The record here, if it has arrived and counts. What lies behind the limit of an old ring came, or comes, again.
@@ -63,8 +63,8 @@ impl<'a> Walk<'a> {
 
     /// Goes on at the start of the next ring.
     fn enter(&mut self, next: &'a Generation) {
-        let slices = &next.slices;
-        let fresh = Cursor::fresh(slices.ring_max, slices.rx_key, next.limit);
+        let segments = &next.segments;
+        let fresh = Cursor::fresh(segments.ring_max, segments.rx_key, next.limit);
         self.cursor = fresh.of_generation(next.number());
         (self.at, self.began) = (next, 0);
     }

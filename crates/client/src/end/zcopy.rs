@@ -1,4 +1,4 @@
-//! Zero copy: what `crosslane_stream::zcopy` rules, on the slices of an end.
+//! Zero copy: what `crosslane_stream::zcopy` rules, on the segments of an end.
 //!
 //! [`announce`] is the source of Read Zcopy, `fetch` its sink; [`offer`] the sink of Write Zcopy and Transactions, `write`
 //! their source. Only between two programs of one machine, by a circuit of
@@ -10,7 +10,7 @@ pub mod offer;
 mod write;
 
 use super::{End, Failure, Generation};
-use crate::slices::Slices;
+use crate::segments::Segments;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::buffer::Landing;
 use crosslane_shm::far::CopyError;
@@ -20,7 +20,7 @@ use crosslane_shm::{FarBuffer, Load, Store};
 use crosslane_stream::zcopy::{Action, Lie, Word};
 use crosslane_wire::buffer::seal;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM};
+use crosslane_wire::segment::{RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM};
 use crosslane_wire::zcopy::Descriptor;
 use crosslane_wire::{BufferId, Reach};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ impl End {
             return Ok(());
         }
         zcopy.noted.store(place, Relaxed);
-        let ring = &self.generations.rx().slices.inbound;
+        let ring = &self.generations.rx().segments.inbound;
         let descriptor = Descriptor::decode(&consumer.descriptor(ring, head)?)
             .map_err(|lie| Failure::Violation(lie.into()))?;
         if head.kind == Kind::SrcAvail {
@@ -83,19 +83,20 @@ impl End {
         line: Line<'_>,
         mut next: impl FnMut(u64) -> Result<Action<T>, Lie>,
     ) -> Result<T, Failure> {
-        let (slices, mut loaded, mut awaited) = (&at.slices, 0, Awaited::default());
+        let (segments, mut loaded, mut awaited) = (&at.segments, 0, Awaited::default());
         loop {
             match next(loaded)? {
                 Action::Store(word, value) => match offset(word) {
-                    Some(offset) => slices.outbound.store_u64(offset, value),
-                    None => line.store(slices, value),
+                    Some(offset) => segments.outbound.store_u64(offset, value),
+                    None => line.store(segments, value),
                 },
-                Action::Fence => slices.outbound.fence(),
+                Action::Fence => segments.outbound.fence(),
                 Action::Load(word) => {
-                    loaded = offset(word).map_or_else(|| line.load(slices), |at| slices.inbound.load_u64(at));
+                    loaded =
+                        offset(word).map_or_else(|| line.load(segments), |at| segments.inbound.load_u64(at));
                 }
                 Action::Await(word) => {
-                    loaded = offset(word).map_or(0, |at| slices.inbound.load_u64(at));
+                    loaded = offset(word).map_or(0, |at| segments.inbound.load_u64(at));
                     if !awaited.pause() || self.dead().is_some() || self.gone() {
                         self.give_up("the far side does not answer of its memory");
                         return Err(Failure::Reset);
@@ -141,21 +142,21 @@ enum Line<'a> {
 
 impl Line<'_> {
     /// What the source says, if it is the one that this was offered to; else 0.
-    fn load(self, slices: &Slices) -> u64 {
+    fn load(self, segments: &Segments) -> u64 {
         let Self::Near(landing) = self else { return 0 };
         let word = landing.word();
-        if landing.seal() == seal(slices.rx_key, slices.tx_key, word) { word } else { 0 }
+        if landing.seal() == seal(segments.rx_key, segments.tx_key, word) { word } else { 0 }
     }
 
-    fn store(self, slices: &Slices, word: u64) {
+    fn store(self, segments: &Segments, word: u64) {
         if let Self::Far(far, number) = self {
             // Of a line that there is not nothing is said: whoever waits for it takes the offer back.
-            let _ = far.land(number, word, seal(slices.tx_key, slices.rx_key, word));
+            let _ = far.land(number, word, seal(segments.tx_key, segments.rx_key, word));
         }
     }
 }
 
-/// Where in a slice the word lies; `None` of the one that does not lie there.
+/// Where in a segment the word lies; `None` of the one that does not lie there.
 fn offset(word: Word) -> Option<usize> {
     match word {
         Word::RdDone => Some(RD_DONE),

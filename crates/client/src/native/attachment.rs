@@ -2,8 +2,8 @@
 
 use super::{Error, Stream, Waiter};
 use crate::offload::Offload;
+use crate::segments::Next;
 use crate::session::Session;
-use crate::slices::Next;
 use crate::{Daemon, End, Grant, NoBuffer, NoNext, SessionError};
 use crosslane_shm::FarBuffer;
 use crosslane_shm::buffer::Located;

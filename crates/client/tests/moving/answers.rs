@@ -5,7 +5,7 @@ use crate::rig::{Rig, bytes, receive, send, tid};
 use crate::zcopy::{check, drain};
 use crosslane_client::buffers::{Landing, OpenBuffer};
 use crosslane_client::{End, Failure};
-use crosslane_wire::slice::WR_DONE;
+use crosslane_wire::segment::WR_DONE;
 use crosslane_wire::zcopy::word;
 
 const RING_MAX: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use crosslane_client::end::zcopy::announce::{Attempt, Behind, Stand};
 use crosslane_shm::FarBuffer;
 use crosslane_wire::buffer::seal;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{MODE, RD_DONE, SEND_SM, SRC_OFF, VERDICT, WR_CLAIM};
+use crosslane_wire::segment::{MODE, RD_DONE, SEND_SM, SRC_OFF, VERDICT, WR_CLAIM};
 use crosslane_wire::zcopy::{DESCRIPTOR, Descriptor, LONGEST, word};
 use crosslane_wire::{BufferId, Reach};
 use std::time::{Duration, Instant};

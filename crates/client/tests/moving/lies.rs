@@ -4,7 +4,7 @@ use crate::rig::{Rig, bytes, receive, send, tid};
 use core::sync::atomic::Ordering;
 use crosslane_client::Failure;
 use crosslane_wire::local::{LIFE_CABLE, life_word};
-use crosslane_wire::slice::{LANDED, RETENTION};
+use crosslane_wire::segment::{LANDED, RETENTION};
 
 const RING_MAX: u64 = 1 << 20;
 
@@ -82,7 +82,7 @@ fn what_has_landed_is_rubbish() {
 }
 
 #[test]
-fn a_daemon_that_has_no_slices_ends_the_stream() {
+fn a_daemon_that_has_no_segments_ends_the_stream() {
     let rig = rig(false, 0);
     rig.hosts[0].life.store(life_word(1, 0), Ordering::Relaxed);
     assert_eq!(send(&rig.ends[0], b"x"), Err(Failure::Reset));

@@ -2,16 +2,16 @@
 
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use crosslane_client::buffers::{FarBuffer, Located};
+use crosslane_client::segments::{Next, Retention, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoBuffer, NoNext};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::state::StateView;
 use crosslane_shm::{Caching, Inbound, Outbound, Store};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_word};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{LANDED, RETENTION, slice_len};
+use crosslane_wire::segment::{LANDED, RETENTION, segment_len};
 use crosslane_wire::zcopy::DESCRIPTOR;
 use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId};
 use std::collections::HashMap;
@@ -90,9 +90,9 @@ impl core::fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn slices(&self) -> Slices {
-        let len = slice_len(self.ring_max);
-        Slices {
+    fn segments(&self) -> Segments {
+        let len = segment_len(self.ring_max);
+        Segments {
             generation: self.number,
             ring_max: self.ring_max,
             rx_key: self.rx_key,
@@ -110,8 +110,13 @@ impl Daemon for Host {
         let all = self.generations.lock().unwrap();
         let next = all.iter().find(|memory| memory.number > generation).ok_or(NoNext::Never)?;
         let newest = Some(next.number) == all.last().map(|last| last.number);
-        let slices = next.slices();
-        Ok(Next { slices, newest, limit: next.limit, arrived: if newest { next.arrived } else { u64::MAX } })
+        let segments = next.segments();
+        Ok(Next {
+            segments,
+            newest,
+            limit: next.limit,
+            arrived: if newest { next.arrived } else { u64::MAX },
+        })
     }
 
     fn ring(&self, _: CircuitId, _: u64, waiter: WaiterId) -> bool {
@@ -159,7 +164,7 @@ impl Host {
             tuple: Tuple { client: address(1), server: address(2) },
             client: self.client,
             life: 0,
-            slices: self.generations.lock().unwrap()[generation].slices(),
+            segments: self.generations.lock().unwrap()[generation].segments(),
             state: SharedState::open(self.state()).unwrap(),
         }
     }
@@ -200,7 +205,7 @@ impl Host {
     pub(crate) fn count(&self, lose: Option<&mut Dice>) -> u64 {
         let all = self.generations.lock().unwrap();
         let last = all.last().unwrap();
-        let ring = Inbound::map(&last.inbound, slice_len(last.ring_max)).unwrap();
+        let ring = Inbound::map(&last.inbound, segment_len(last.ring_max)).unwrap();
         let fresh = Cursor::fresh(last.ring_max, last.rx_key, last.limit);
         loop {
             let start = self.place(last).unwrap_or(fresh);
@@ -230,7 +235,7 @@ impl Host {
     pub(crate) fn first(&self) -> u64 {
         let all = self.generations.lock().unwrap();
         let last = all.last().unwrap();
-        let ring = Inbound::map(&last.inbound, slice_len(last.ring_max)).unwrap();
+        let ring = Inbound::map(&last.inbound, segment_len(last.ring_max)).unwrap();
         let mut cursor = self.place(last).unwrap();
         let header = cursor.look(&ring).unwrap().unwrap();
         cursor.pass(header);
@@ -274,8 +279,8 @@ impl Rig {
     ) -> bool {
         let [near, far] = self.hosts.map(|host| host.generations.lock().unwrap());
         let (near, far) = (near.last().unwrap(), far.last().unwrap());
-        let ring = Outbound::map(&far.inbound, slice_len(far.ring_max), Caching::WriteBack).unwrap();
-        let credits = Inbound::map(&near.inbound, slice_len(near.ring_max)).unwrap();
+        let ring = Outbound::map(&far.inbound, segment_len(far.ring_max), Caching::WriteBack).unwrap();
+        let credits = Inbound::map(&near.inbound, segment_len(near.ring_max)).unwrap();
         let producer = &self.ends[0].shared().producer;
         producer.push_announcement(&ring, &credits, kind, descriptor, carried, 0).unwrap_or(false)
     }
@@ -364,21 +369,21 @@ impl Mover {
     pub(crate) fn forge(&self, end: usize, word: usize, value: u64) {
         let all = self.hosts[end].generations.lock().unwrap();
         let last = all.last().unwrap();
-        let out = Outbound::map(&last.inbound, slice_len(last.ring_max), Caching::WriteBack).unwrap();
+        let out = Outbound::map(&last.inbound, segment_len(last.ring_max), Caching::WriteBack).unwrap();
         out.store_u64(word, value);
     }
 }
 
 /// One more generation for both.
 fn add(hosts: [&'static Host; 2], number: u32, ring_max: u64, retained: bool, limits: [u64; 2]) -> u32 {
-    let len = slice_len(ring_max);
-    let fds = [new_slice("to-client", len).unwrap(), new_slice("to-server", len).unwrap()];
+    let len = segment_len(ring_max);
+    let fds = [new_segment("to-client", len).unwrap(), new_segment("to-server", len).unwrap()];
     for (index, host) in hosts.into_iter().enumerate() {
         let key = |index: usize| u64::from(number) * 100 + 10 + index as u64;
         let mut generations = host.generations.lock().unwrap();
         let retention = match generations.last() {
             Some(last) => last.retention.try_clone().unwrap(),
-            None => new_slice("retention", RETENTION).unwrap(),
+            None => new_segment("retention", RETENTION).unwrap(),
         };
         generations.push(Memory {
             number,

@@ -4,7 +4,7 @@ use crate::rig::{Mover, Rig, bytes, receive, send, tid};
 use crosslane_client::Failure;
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{LANDED, RETENTION, RETENTION_MIN, RING_MIN};
+use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN, RING_MIN};
 use std::io::IoSliceMut;
 
 const RING_MAX: u64 = 1 << 20;

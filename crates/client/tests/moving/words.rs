@@ -9,7 +9,7 @@ use crosslane_client::buffers::{Landing, OpenBuffer, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_client::{End, Failure};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{
+use crosslane_wire::segment::{
     CREDIT, LANDED, MODE, ORDER, RD_DONE, RING, SEND_SM, SINK_OFF, SRC_OFF, STATE, VERDICT, WANT_DATA,
     WANT_ROOM, WR_CLAIM, WR_DONE,
 };

@@ -7,7 +7,7 @@ use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stan
 use crosslane_client::{End, Failure};
 use crosslane_wire::local::{LIFE_CABLE, life_word};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::RING_MIN;
+use crosslane_wire::segment::RING_MIN;
 use crosslane_wire::{BufferId, WaiterId};
 use std::io::IoSliceMut;
 

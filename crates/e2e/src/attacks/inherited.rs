@@ -34,7 +34,7 @@ struct Got {
     connections: usize,
     /// Answers about other ends that are no refusal.
     answers: usize,
-    /// Memory that is neither the end's slices nor one page for its state.
+    /// Memory that is neither the end's segments nor one page for its state.
     memory: usize,
 }
 

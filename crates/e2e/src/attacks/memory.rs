@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crosslane_shm::Store;
 use crosslane_wire::BufferId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::SRC_OFF;
+use crosslane_wire::segment::SRC_OFF;
 use crosslane_wire::zcopy::{Descriptor, LONGEST, word};
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -116,7 +116,7 @@ fn steals(program: &Program, server: SocketAddr, descriptor: &[u8], games: bool)
     end.push(Kind::SrcAvail, &payload)?;
     if games {
         // Taken back, announced again under the same number, with a record behind it, and an offer of memory that is none.
-        end.grant.slices.outbound.store_u64(SRC_OFF, word(1, 0));
+        end.grant.segments.outbound.store_u64(SRC_OFF, word(1, 0));
         end.push(Kind::SrcAvail, &payload)?;
         end.push(Kind::Data, &[b'x'; 128])?;
         end.push(Kind::SinkAvail, &payload)?;

@@ -1,4 +1,4 @@
-//! A program that gets a circuit in order and then writes rubbish into its slice: for tests.
+//! A program that gets a circuit in order and then writes rubbish into its segment: for tests.
 //!
 //! `crosslane-scribbler ADDRESS PORT KIND SEED`, KIND one of `header`, `kind`, `order`, `credit`, `noise`. Prints
 //! `scribbled` and stays until it is killed.
@@ -8,7 +8,7 @@ use crosslane_e2e::payload;
 use crosslane_e2e::raw::{End, HELLO, Program, ring};
 use crosslane_shm::Store;
 use crosslane_wire::record::{Header, Kind, MAX_PAYLOAD};
-use crosslane_wire::slice::{CREDIT, LINE, STATE, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{CREDIT, LINE, STATE, WANT_DATA, WANT_ROOM};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
 
 /// What no proper program writes.
 fn scribble(end: &End<'_>, kind: &str, seed: u64) -> Result<()> {
-    let slice = &end.grant.slices.outbound;
+    let segment = &end.grant.segments.outbound;
     let long = Header { len: u32::try_from(MAX_PAYLOAD)? + 1, kind: Kind::Data, flags: 0, cpu: 0 };
     match kind {
         "header" => end.put(LINE, long.to_word()),
@@ -47,19 +47,19 @@ fn scribble(end: &End<'_>, kind: &str, seed: u64) -> Result<()> {
         "order" => end.put(LINE, HELLO.to_word()),
         "credit" => {
             let data = Header { len: 5, kind: Kind::Data, flags: 0, cpu: 0 };
-            slice.write(ring(LINE)? + 16, b"12345");
-            slice.store_u64(CREDIT, u64::MAX);
-            slice.store_u64(WANT_DATA, u64::MAX);
-            slice.store_u64(WANT_ROOM, u64::MAX);
+            segment.write(ring(LINE)? + 16, b"12345");
+            segment.store_u64(CREDIT, u64::MAX);
+            segment.store_u64(WANT_DATA, u64::MAX);
+            segment.store_u64(WANT_ROOM, u64::MAX);
             end.put(LINE, data.to_word());
         }
         "noise" => {
-            slice.write(0, &payload::bytes(seed, slice.len()));
+            segment.write(0, &payload::bytes(seed, segment.len()));
             end.put(LINE, seed | 1 << 31);
-            slice.store_u32(STATE, u32::MAX);
+            segment.store_u32(STATE, u32::MAX);
         }
         other => bail!("no kind of rubbish: {other}"),
     }
-    slice.fence();
+    segment.fence();
     Ok(())
 }

@@ -126,7 +126,7 @@ fn daemon_dies(signal: Signal) -> Result<()> {
     rig.lab.kill_daemon("h2", signal)?;
     learns(&mut flow.client).with_context(|| rig.story("h1"))?;
     other.goes_on(&rig, "h1")?;
-    wait_for("the slices of the dead cable are given back", PATIENCE, || {
+    wait_for("the segments of the dead cable are given back", PATIENCE, || {
         let now = rig.account("h1").map_err(|error| error.to_string())?;
         if now.circuits == with_other.circuits && now.window_used <= with_other.window_used {
             Ok(())

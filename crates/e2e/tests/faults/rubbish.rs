@@ -1,4 +1,4 @@
-//! A program writes rubbish into its slices: its own stream dies, with a logged reason, and nothing else.
+//! A program writes rubbish into its segments: its own stream dies, with a logged reason, and nothing else.
 
 use anyhow::{Result, ensure};
 use crosslane_e2e::program::Program;

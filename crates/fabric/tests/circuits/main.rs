@@ -5,11 +5,11 @@ mod transit;
 use crosslane_fabric::circuit::{Death, Far, Limits, Output, Path, Role, Scope, State};
 use crosslane_fabric::{Circuits, Links};
 use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal, Resumption};
-use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, Tuple};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SegmentRange, Tuple};
 use std::time::Duration;
 
 const PORT: PortId = PortId(0);
-const SLICE: SliceRange = SliceRange { offset: 4096, len: 4096 };
+const SEGMENT: SegmentRange = SegmentRange { offset: 4096, len: 4096 };
 const LATE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(500);
 const PATH: Path = Path { port: PORT, epoch: Epoch(1), hops: 1 };
@@ -20,7 +20,7 @@ fn tuple(port: u16) -> Tuple {
 }
 
 fn opened(channel: ChannelId, peer: ChannelId, key: u64, arrived: u64) -> Control {
-    Control::Opened { channel, peer, slice: SLICE, key, arrived }
+    Control::Opened { channel, peer, segment: SEGMENT, key, arrived }
 }
 
 fn refused(channel: ChannelId, why: Refusal) -> Control {
@@ -68,7 +68,7 @@ impl Pair {
     fn answer(&mut self, port: u16, asking: ChannelId) -> CircuitId {
         let (server, channel) =
             self.hosts[1].handle_open(tuple(port), SECRET, HostId(1), PATH, asking).unwrap();
-        self.hosts[1].answer(channel, SLICE, 1, 0);
+        self.hosts[1].answer(channel, SEGMENT, 1, 0);
         server
     }
 
@@ -113,7 +113,7 @@ impl Pair {
         let (asking, generation) = self.hosts[0].redial(client, PATH, LATE).expect("it moves");
         let resume = Resumption { generation };
         let (server, channel) = self.hosts[1].handle_resume(&tuple(port), SECRET, resume, PATH, asking)?;
-        self.hosts[1].answer(channel, SLICE, 2, 9);
+        self.hosts[1].answer(channel, SEGMENT, 2, 9);
         self.carry();
         self.hosts[0].tell_arrived(client, 7);
         self.carry();
@@ -207,7 +207,7 @@ fn a_stream_goes_on_over_another_circuit() {
         assert!(pair.events[1].contains(&Output::Moving { circuit: server }));
         assert!(pair.events[0].contains(&Output::Seek { circuit: client }));
         assert_eq!(pair.resume(client, 1000), Ok(server));
-        let resumed = Output::Resumed { circuit: client, slice: SLICE, key: 2, arrived: 9 };
+        let resumed = Output::Resumed { circuit: client, segment: SEGMENT, key: 2, arrived: 9 };
         assert!(pair.events[0].contains(&resumed));
         assert!(pair.events[1].contains(&Output::Arrived { circuit: server, units: 7 }));
         let generation = |pair: &Pair, side: usize, end| pair.hosts[side].get(end).unwrap().generation;

@@ -1,6 +1,6 @@
 //! Circuits that pass through a host.
 
-use crate::{LATE, PATH, PATIENCE, PORT, SLICE, circuits, closed, opened, refused};
+use crate::{LATE, PATH, PATIENCE, PORT, SEGMENT, circuits, closed, opened, refused};
 use crosslane_fabric::Circuits;
 use crosslane_fabric::circuit::{Death, Output, Path};
 use crosslane_wire::control::{Closing, Control, Refusal};
@@ -18,9 +18,9 @@ fn host_asked() -> (Circuits, TransitId, [ChannelId; 2]) {
 fn host_between() -> (Circuits, TransitId, [ChannelId; 2]) {
     let (mut host, transit, channels) = host_asked();
     host.handle_message(PortId(1), opened(channels[1], ChannelId(60), 3, 4)).unwrap();
-    let passed = Output::Passed { transit, slice: SLICE, key: 3, arrived: 4 };
+    let passed = Output::Passed { transit, segment: SEGMENT, key: 3, arrived: 4 };
     assert_eq!(host.poll_output(), Some(passed));
-    host.pass(transit, SLICE, 5, 4);
+    host.pass(transit, SEGMENT, 5, 4);
     let message = opened(ChannelId(50), channels[0], 5, 4);
     assert_eq!(host.poll_output(), Some(Output::Send { port: PORT, message }));
     (host, transit, channels)

@@ -50,7 +50,7 @@ impl World {
             ];
             if here.alive && left != [0; 8] {
                 self.fail(format!(
-                    "host {host} has [ends, pending, channels, transits, parts, slices, passages, rings] {left:?}: \
+                    "host {host} has [ends, pending, channels, transits, parts, segments, passages, rings] {left:?}: \
                      {:?}",
                     self.hosts[host].circuits
                 ));

@@ -2,12 +2,12 @@
 //! module `dial`.
 
 use crate::memory::range_of;
-use crate::resume::{Parts, Slices};
+use crate::resume::{Parts, Segments};
 use crate::world::{Event, World};
 use crosslane_fabric::channel;
 use crosslane_fabric::circuit::{Path, Role, Scope, State};
 use crosslane_wire::control::{Control, Refusal, Resumption};
-use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SliceRange, Tuple};
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, Tuple};
 use std::time::Duration;
 
 /// How long a neighbour may take to answer.
@@ -30,7 +30,7 @@ pub(crate) struct Asked {
     /// The stream's secret.
     pub(crate) stream: u64,
     /// Where we may write.
-    pub(crate) slice: SliceRange,
+    pub(crate) segment: SegmentRange,
     /// Cables passed before this one.
     pub(crate) passed: u8,
     /// A stream that goes on.
@@ -117,7 +117,7 @@ impl World {
         here.leaning |= path.hops > 1;
         here.memory.insert(channel, range_of(ring));
         if let Some(parts) = here.parts.get_mut(&circuit) {
-            parts.slices.push_back(Slices {
+            parts.segments.push_back(Segments {
                 generation: resume.map_or(0, |resume| resume.generation),
                 inbound: ring,
                 outbound: None,
@@ -126,8 +126,8 @@ impl World {
                 retained: false,
             });
         }
-        let slice = range_of(ring);
-        let open = Control::Open { channel, tuple, stream, slice, key: 1, passed: 0, route, resume };
+        let segment = range_of(ring);
+        let open = Control::Open { channel, tuple, stream, segment, key: 1, passed: 0, route, resume };
         self.send(host, path.port, open);
     }
 
@@ -141,7 +141,7 @@ impl World {
             return self.hosts[host].circuits.try_failed(circuit, why);
         }
         if let Some(parts) = self.hosts[host].parts.get_mut(&circuit) {
-            parts.slices.clear();
+            parts.segments.clear();
         }
         if matches!(why, Refusal::NoMemory | Refusal::NoRoute) && self.try_another(host, circuit).is_some() {
             return;
@@ -191,8 +191,10 @@ impl World {
 
     /// A neighbour asks for a circuit.
     pub(crate) fn handle_open(&mut self, host: usize, port: PortId, open: Control) {
-        let Control::Open { channel, tuple, stream, slice, passed, route, resume, .. } = open else { return };
-        let asked = Asked { channel, tuple, stream, slice, passed, resume };
+        let Control::Open { channel, tuple, stream, segment, passed, route, resume, .. } = open else {
+            return;
+        };
+        let asked = Asked { channel, tuple, stream, segment, passed, resume };
         let outcome = match (&asked.resume, route.is_empty()) {
             (_, false) => self.pass_on(host, port, &asked, route),
             (None, true) => self.open_for(host, port, &asked),
@@ -221,7 +223,7 @@ impl World {
         };
         here.memory.insert(channel, range_of(ring));
         let mut parts = Parts::default();
-        parts.slices.push_back(self.answering(host, asked, ring, 0));
+        parts.segments.push_back(self.answering(host, asked, ring, 0));
         self.hosts[host].parts.insert(circuit, parts);
         self.hosts[host].circuits.answer(channel, range_of(ring), 1, 0);
         Ok(())
@@ -239,8 +241,8 @@ impl World {
     }
 
     /// A neighbour made the circuit that a program asked for.
-    pub(crate) fn opened(&mut self, host: usize, circuit: CircuitId, slice: SliceRange) {
-        self.complete(host, circuit, slice, 0);
+    pub(crate) fn opened(&mut self, host: usize, circuit: CircuitId, segment: SegmentRange) {
+        self.complete(host, circuit, segment, 0);
         let Some(program) = self.hosts[host].parts.get(&circuit).and_then(|parts| parts.program) else {
             return self.close_end(host, circuit, true);
         };

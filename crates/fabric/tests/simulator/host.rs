@@ -8,7 +8,7 @@ use crate::world::{Event, World};
 use crosslane_fabric::circuit::{Death, Limits, Output};
 use crosslane_fabric::{Circuits, Damping, Links};
 use crosslane_wire::control::{Control, LinkState};
-use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SliceRange, TransitId};
+use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SegmentRange, TransitId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -65,8 +65,8 @@ pub(crate) struct Host {
     pub(crate) plugs: Vec<Option<(usize, usize)>>,
     /// What ends hold.
     pub(crate) parts: BTreeMap<CircuitId, Parts>,
-    /// The slice of each channel.
-    pub(crate) memory: BTreeMap<ChannelId, SliceRange>,
+    /// The segment of each channel.
+    pub(crate) memory: BTreeMap<ChannelId, SegmentRange>,
     /// Circuits that pass through.
     pub(crate) passages: BTreeMap<TransitId, Passage>,
     /// Neighbours that owe an answer, and since when.
@@ -282,15 +282,17 @@ impl World {
         while let Some(output) = self.hosts[host].circuits.poll_output() {
             match output {
                 Output::Send { port, message } => self.send(host, port, message),
-                Output::Opened { circuit, slice, .. } => self.opened(host, circuit, slice),
+                Output::Opened { circuit, segment, .. } => self.opened(host, circuit, segment),
                 Output::Moving { circuit } => self.say(|| format!("host {host}: {circuit} moves")),
                 Output::Seek { circuit } => self.seek(host, circuit),
-                Output::Resumed { circuit, slice, arrived, .. } => {
-                    self.resumed(host, circuit, slice, arrived)
+                Output::Resumed { circuit, segment, arrived, .. } => {
+                    self.resumed(host, circuit, segment, arrived)
                 }
                 Output::Arrived { circuit, units } => self.goes_on(host, circuit, units),
                 Output::Freed { channel, port, epoch } => self.free_memory(host, channel, port, epoch),
-                Output::Passed { transit, slice, arrived, .. } => self.passed(host, transit, slice, arrived),
+                Output::Passed { transit, segment, arrived, .. } => {
+                    self.passed(host, transit, segment, arrived)
+                }
                 Output::Drain { transit, side } => self.drain(host, transit, side),
                 Output::Stop { transit } => self.stop_transit(host, transit),
                 Output::Failed { circuit, channel, why } => self.failed(host, circuit, channel, why),

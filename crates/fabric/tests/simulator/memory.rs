@@ -1,15 +1,15 @@
 //! Memory of hosts that neighbours write into: rings of numbered units in place of rings of bytes.
 //!
 //! What was stored lies there until it is read, whatever becomes of the cable, as in the memory of a software port.
-//! Every slice is a ring of its own, and none is used for another one later.
+//! Every segment is a ring of its own, and none is used for another one later.
 
 use crate::world::World;
-use crosslane_wire::{SliceRange, TransitId};
+use crosslane_wire::{SegmentRange, TransitId};
 use std::collections::VecDeque;
 
 /// Units that a ring holds.
 pub(crate) const RING: u64 = 8;
-const SLICE: u64 = 4096;
+const SEGMENT: u64 = 4096;
 
 /// A byte of a stream, so to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) enum Actor {
     Pump(usize, u32, TransitId),
 }
 
-/// One slice.
+/// One segment.
 #[derive(Debug)]
 pub(crate) struct Ring {
     units: VecDeque<Unit>,
@@ -50,13 +50,13 @@ pub(crate) struct Ring {
 }
 
 /// Where a ring lies.
-pub(crate) fn range_of(ring: usize) -> SliceRange {
-    SliceRange { offset: u64::try_from(ring + 1).unwrap() * SLICE, len: SLICE }
+pub(crate) fn range_of(ring: usize) -> SegmentRange {
+    SegmentRange { offset: u64::try_from(ring + 1).unwrap() * SEGMENT, len: SEGMENT }
 }
 
 /// The ring that lies there.
-pub(crate) fn ring_at(range: SliceRange) -> usize {
-    usize::try_from(range.offset / SLICE).unwrap() - 1
+pub(crate) fn ring_at(range: SegmentRange) -> usize {
+    usize::try_from(range.offset / SEGMENT).unwrap() - 1
 }
 
 impl World {

@@ -3,7 +3,7 @@
 
 use crate::dial::tuple_of;
 use crate::memory::{Actor, Unit};
-use crate::resume::{Life, Next, Slices};
+use crate::resume::{Life, Next, Segments};
 use crate::world::{Event, World};
 use crosslane_wire::CircuitId;
 use crosslane_wire::control::ARRIVED_ALL;
@@ -137,13 +137,13 @@ impl World {
         self.end(program, Outcome::Refused);
     }
 
-    /// The program gets its first slices.
+    /// The program gets its first segments.
     pub(crate) fn granted(&mut self, program: usize) {
         let (host, circuit) = (self.programs[program].host, self.programs[program].circuit);
-        let Some(slices) = self.first_slices(host, circuit) else {
+        let Some(segments) = self.first_segments(host, circuit) else {
             return self.fail(format!("program {program} is granted nothing"));
         };
-        self.take(program, slices, true);
+        self.take(program, segments, true);
         self.wake_program(program);
     }
 
@@ -180,7 +180,7 @@ impl World {
                 self.programs[program].awake = true;
                 return self.after(Duration::from_millis(5), Event::Program(program));
             }
-            match self.next_slices(host, circuit, self.programs[program].generation) {
+            match self.next_segments(host, circuit, self.programs[program].generation) {
                 Some(next) => self.go_on(program, next),
                 None => break matches!(life, Life::Dead(_)),
             }
@@ -295,30 +295,34 @@ impl World {
         written
     }
 
-    /// Goes on with the next slices.
+    /// Goes on with the next segments.
     fn go_on(&mut self, program: usize, next: Next) {
-        let slices = next.slices;
+        let segments = next.segments;
         let here = &mut self.programs[program];
         let received = here.received;
         if let Some(last) = here.reading.back_mut() {
-            last.limit = Some(slices.before);
+            last.limit = Some(segments.before);
         }
-        if slices.before < received {
-            self.fail(format!("program {program} has read {received} units of which {slices:?} count"));
+        if segments.before < received {
+            self.fail(format!("program {program} has read {received} units of which {segments:?} count"));
         }
-        self.take(program, slices, next.newest);
+        self.take(program, segments, next.newest);
     }
 
-    fn take(&mut self, program: usize, slices: Slices, newest: bool) {
+    fn take(&mut self, program: usize, segments: Segments, newest: bool) {
         let here = &mut self.programs[program];
-        here.generation = slices.generation;
-        here.reading.push_back(Segment { generation: slices.generation, ring: slices.inbound, limit: None });
+        here.generation = segments.generation;
+        here.reading.push_back(Segment {
+            generation: segments.generation,
+            ring: segments.inbound,
+            limit: None,
+        });
         here.sending = None;
-        self.rings[slices.inbound].reader = Actor::Program(program);
+        self.rings[segments.inbound].reader = Actor::Program(program);
         if !newest {
             return;
         }
-        let arrived = if slices.arrived == ARRIVED_ALL { here.top } else { slices.arrived };
+        let arrived = if segments.arrived == ARRIVED_ALL { here.top } else { segments.arrived };
         if arrived > here.top || arrived < here.kept {
             let (kept, top) = (here.kept, here.top);
             self.fail(format!(
@@ -327,8 +331,8 @@ impl World {
             return;
         }
         (here.next, here.kept) = (arrived, arrived);
-        if let Some(ring) = slices.outbound {
-            here.sending = Some(Sending { ring, base: arrived, retained: slices.retained });
+        if let Some(ring) = segments.outbound {
+            here.sending = Some(Sending { ring, base: arrived, retained: segments.retained });
             self.rings[ring].writer = Actor::Program(program);
         }
     }

@@ -5,13 +5,13 @@ use crate::memory::{range_of, ring_at};
 use crate::world::World;
 use crosslane_fabric::circuit::{End, Path, State};
 use crosslane_wire::control::{ARRIVED_ALL, Refusal, Resumption};
-use crosslane_wire::{CircuitId, PortId, SliceRange};
+use crosslane_wire::{CircuitId, PortId, SegmentRange};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The slices of one circuit of an end.
+/// The segments of one circuit of an end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slices {
+pub(crate) struct Segments {
     /// Number of the circuit in the stream's life.
     pub(crate) generation: u32,
     /// The ring that is read.
@@ -31,8 +31,8 @@ pub(crate) struct Slices {
 pub(crate) struct Parts {
     /// Who uses it.
     pub(crate) program: Option<usize>,
-    /// Slices by generation.
-    pub(crate) slices: VecDeque<Slices>,
+    /// Segments by generation.
+    pub(crate) segments: VecDeque<Segments>,
     /// The generation that the program was told of last.
     pub(crate) published: u32,
     /// Ports whose paths were tried.
@@ -44,8 +44,8 @@ pub(crate) struct Parts {
 /// What `Resume` answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Next {
-    /// The slices.
-    pub(crate) slices: Slices,
+    /// The segments.
+    pub(crate) segments: Segments,
     /// Whether they are the newest.
     pub(crate) newest: bool,
 }
@@ -62,25 +62,25 @@ pub(crate) enum Life {
 }
 
 impl World {
-    /// Slices for a circuit that a neighbour asks for.
-    pub(crate) fn answering(&mut self, host: usize, asked: &Asked, ring: usize, before: u64) -> Slices {
+    /// Segments for a circuit that a neighbour asks for.
+    pub(crate) fn answering(&mut self, host: usize, asked: &Asked, ring: usize, before: u64) -> Segments {
         self.hosts[host].leaning |= asked.passed > 0;
-        Slices {
+        Segments {
             generation: asked.resume.map_or(0, |resume| resume.generation),
             inbound: ring,
-            outbound: Some(ring_at(asked.slice)),
+            outbound: Some(ring_at(asked.segment)),
             before,
             arrived: 0,
             retained: asked.passed > 0,
         }
     }
 
-    /// The newest slices have a far side, at which so much had arrived.
-    pub(crate) fn complete(&mut self, host: usize, circuit: CircuitId, slice: SliceRange, arrived: u64) {
+    /// The newest segments have a far side, at which so much had arrived.
+    pub(crate) fn complete(&mut self, host: usize, circuit: CircuitId, segment: SegmentRange, arrived: u64) {
         let here = &mut self.hosts[host];
         let retained = here.circuits.get(circuit).is_some_and(|end| end.hops > 1);
-        if let Some(newest) = here.parts.get_mut(&circuit).and_then(|parts| parts.slices.back_mut()) {
-            (newest.outbound, newest.arrived, newest.retained) = (Some(ring_at(slice)), arrived, retained);
+        if let Some(newest) = here.parts.get_mut(&circuit).and_then(|parts| parts.segments.back_mut()) {
+            (newest.outbound, newest.arrived, newest.retained) = (Some(ring_at(segment)), arrived, retained);
         }
     }
 
@@ -104,15 +104,15 @@ impl World {
         let parts = self.hosts[host].parts.get_mut(&circuit)?;
         parts.tried.push(path.port);
         // Into those of a try that came to nothing the far side has not written: it was never told to go on.
-        parts.slices.retain(|slices| slices.outbound.is_some());
+        parts.segments.retain(|segments| segments.outbound.is_some());
         self.ask_for(host, circuit, channel, attempt, Some(Resumption { generation }));
         Some(())
     }
 
     /// A path was found.
-    pub(crate) fn resumed(&mut self, host: usize, circuit: CircuitId, slice: SliceRange, arrived: u64) {
+    pub(crate) fn resumed(&mut self, host: usize, circuit: CircuitId, segment: SegmentRange, arrived: u64) {
         self.counts.resumed += 1;
-        self.complete(host, circuit, slice, arrived);
+        self.complete(host, circuit, segment, arrived);
         let before = self.count(host, circuit, 1);
         self.say(|| format!("host {host}: {circuit} goes on, has {before}, far side {arrived}"));
         if let Some(newest) = self.newest(host, circuit) {
@@ -128,15 +128,15 @@ impl World {
         let generation = self.hosts[host].circuits.get(circuit).map(|end| end.generation);
         let Some(parts) = self.hosts[host].parts.get_mut(&circuit) else { return };
         let published = parts.published;
-        let newest = parts.slices.back_mut().filter(|slices| Some(slices.generation) == generation);
-        let Some(newest) = newest.filter(|slices| slices.generation != published) else { return };
+        let newest = parts.segments.back_mut().filter(|segments| Some(segments.generation) == generation);
+        let Some(newest) = newest.filter(|segments| segments.generation != published) else { return };
         newest.arrived = arrived;
         self.publish(host, circuit);
         self.hosts[host].circuits.finish(circuit, false);
     }
 
-    fn newest(&mut self, host: usize, circuit: CircuitId) -> Option<&mut Slices> {
-        self.hosts[host].parts.get_mut(&circuit)?.slices.back_mut()
+    fn newest(&mut self, host: usize, circuit: CircuitId) -> Option<&mut Segments> {
+        self.hosts[host].parts.get_mut(&circuit)?.segments.back_mut()
     }
 
     /// The connecting side's host seeks another circuit for a stream.
@@ -158,10 +158,10 @@ impl World {
             return Err(Refusal::NoMemory);
         };
         self.say(|| format!("host {host}: {circuit} resumes with {resume:?}, has {arrived}"));
-        let slices = self.answering(host, asked, ring, arrived);
+        let segments = self.answering(host, asked, ring, arrived);
         self.hosts[host].memory.insert(channel, range_of(ring));
         if let Some(parts) = self.hosts[host].parts.get_mut(&circuit) {
-            parts.slices.push_back(slices);
+            parts.segments.push_back(segments);
             parts.tried.clear();
         }
         self.hosts[host].circuits.answer(channel, range_of(ring), 1, arrived);
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// Units that have arrived here before the newest so many slices; all, if nobody reads any more.
+    /// Units that have arrived here before the newest so many segments; all, if nobody reads any more.
     fn count(&mut self, host: usize, circuit: CircuitId, newest: usize) -> u64 {
         let closed = |end: &End| matches!(end.state, State::Closing(_));
         if self.hosts[host].circuits.get(circuit).is_none_or(closed) {
@@ -193,7 +193,7 @@ impl World {
         }
         self.trim(host, circuit);
         let parts = self.hosts[host].parts.get(&circuit);
-        let last = parts.and_then(|parts| parts.slices.iter().rev().nth(newest).copied());
+        let last = parts.and_then(|parts| parts.segments.iter().rev().nth(newest).copied());
         last.map_or(ARRIVED_ALL, |last| last.before + self.rings[last.inbound].written)
     }
 
@@ -201,25 +201,27 @@ impl World {
         let Some(parts) = self.hosts[host].parts.get_mut(&circuit) else { return };
         let reads = parts.program.and_then(|program| self.programs[program].reads());
         let Some(generation) = reads else { return };
-        while parts.slices.len() > 1 && parts.slices.front().is_some_and(|old| old.generation < generation) {
-            parts.slices.pop_front();
+        while parts.segments.len() > 1
+            && parts.segments.front().is_some_and(|old| old.generation < generation)
+        {
+            parts.segments.pop_front();
         }
     }
 
-    /// The oldest slices that still count, for a program that is given the end.
-    pub(crate) fn first_slices(&mut self, host: usize, circuit: CircuitId) -> Option<Slices> {
+    /// The oldest segments that still count, for a program that is given the end.
+    pub(crate) fn first_segments(&mut self, host: usize, circuit: CircuitId) -> Option<Segments> {
         self.trim(host, circuit);
-        self.hosts[host].parts.get(&circuit)?.slices.front().copied()
+        self.hosts[host].parts.get(&circuit)?.segments.front().copied()
     }
 
-    /// `Resume`: the slices after those that the program has.
-    pub(crate) fn next_slices(&mut self, host: usize, circuit: CircuitId, generation: u32) -> Option<Next> {
+    /// `Resume`: the segments after those that the program has.
+    pub(crate) fn next_segments(&mut self, host: usize, circuit: CircuitId, generation: u32) -> Option<Next> {
         self.trim(host, circuit);
         let parts = self.hosts[host].parts.get(&circuit)?;
         let published = parts.published;
         let known = |next: u32| next > generation && next <= published;
-        let slices = *parts.slices.iter().find(|slices| known(slices.generation))?;
-        Some(Next { slices, newest: slices.generation == published })
+        let segments = *parts.segments.iter().find(|segments| known(segments.generation))?;
+        Some(Next { segments, newest: segments.generation == published })
     }
 
     /// What the program of an end sees of it.
@@ -239,7 +241,7 @@ impl World {
     /// A program has the end no longer.
     pub(crate) fn close_end(&mut self, host: usize, circuit: CircuitId, abort: bool) {
         if let Some(parts) = self.hosts[host].parts.get_mut(&circuit) {
-            parts.slices.clear();
+            parts.segments.clear();
             parts.program = None;
         }
         self.hosts[host].circuits.close(circuit, abort);

@@ -7,7 +7,7 @@ use crate::world::{Event, World};
 use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
 use crosslane_wire::control::{Closing, Control, Refusal};
-use crosslane_wire::{HostId, PortId, SliceRange, TransitId};
+use crosslane_wire::{HostId, PortId, SegmentRange, TransitId};
 use std::collections::BTreeSet;
 
 /// A circuit through a host.
@@ -53,7 +53,7 @@ impl World {
         here.memory.insert(channels[BEHIND], range_of(ring_behind));
         let passage = Passage {
             inbound: [ring, ring_behind],
-            outbound: [Some(ring_at(asked.slice)), None],
+            outbound: [Some(ring_at(asked.segment)), None],
             ends: [asked.passed == 0, route.is_empty()],
             draining: [false; 2],
             awake: false,
@@ -65,7 +65,7 @@ impl World {
             channel: channels[BEHIND],
             tuple: asked.tuple,
             stream: asked.stream,
-            slice: range_of(ring_behind),
+            segment: range_of(ring_behind),
             key: 1,
             passed: before.hops,
             route,
@@ -85,10 +85,10 @@ impl World {
     }
 
     /// The far half of a circuit is there.
-    pub(crate) fn passed(&mut self, host: usize, transit: TransitId, slice: SliceRange, arrived: u64) {
+    pub(crate) fn passed(&mut self, host: usize, transit: TransitId, segment: SegmentRange, arrived: u64) {
         let here = &mut self.hosts[host];
         let Some(passage) = here.passages.get_mut(&transit) else { return };
-        passage.outbound[BEHIND] = Some(ring_at(slice));
+        passage.outbound[BEHIND] = Some(ring_at(segment));
         let actor = Actor::Pump(host, here.life, transit);
         let (inbound, outbound) = (passage.inbound, passage.outbound);
         here.circuits.pass(transit, range_of(inbound[BEFORE]), 1, arrived);

@@ -83,7 +83,7 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     /// All cables, also those that are not plugged in.
     pub(crate) cables: Vec<Cable>,
-    /// All slices.
+    /// All segments.
     pub(crate) rings: Vec<Ring>,
     /// All programs.
     pub(crate) programs: Vec<Program>,

@@ -11,7 +11,7 @@ use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, Output};
 use crosslane_port::{Event, PortError};
 use crosslane_wire::scratchpad::{BELL_SETUP, WORDS};
-use crosslane_wire::slice::RING_MIN;
+use crosslane_wire::segment::RING_MIN;
 use std::time::Duration;
 
 impl Cable {

@@ -8,7 +8,7 @@ use crosslane_fabric::HOST_MAX;
 use crosslane_shm::copy::Strategy;
 use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
-use crosslane_wire::slice::{RING_MAX, RING_MIN, ring_max_ok};
+use crosslane_wire::segment::{RING_MAX, RING_MIN, ring_max_ok};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

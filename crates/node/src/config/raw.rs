@@ -11,7 +11,7 @@ use crate::address::Addresses;
 use crate::offload::Settings;
 use crosslane_fabric::HOST_MAX;
 use crosslane_wire::HostId;
-use crosslane_wire::slice::PAGE;
+use crosslane_wire::segment::PAGE;
 use serde::Deserialize;
 use std::path::PathBuf;
 

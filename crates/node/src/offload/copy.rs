@@ -1,7 +1,7 @@
 //! Who moves the bytes between a program's memory and a ring.
 
 use crosslane_shm::copy::Strategy;
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
 use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound};
@@ -25,7 +25,7 @@ pub enum Choice {
     Staged(Strategy),
 }
 
-/// Places in a slice: where, and how many bytes.
+/// Places in a segment: where, and how many bytes.
 pub(super) type Places<'a> = &'a [(usize, usize)];
 
 /// A way to copy pieces. One that is not done when it returns goes on by itself, and is asked later.
@@ -152,10 +152,10 @@ pub(super) fn choose(choice: Choice) -> Box<dyn CopyEngine> {
     }
 }
 
-/// Each copies pieces from this process's memory into a slice and back; the one that takes least wins.
+/// Each copies pieces from this process's memory into a segment and back; the one that takes least wins.
 fn fastest() -> Result<Box<dyn CopyEngine>, MapError> {
     let len = PIECE as u64 * 2;
-    let fd = new_slice("crosslane-measure", len)?;
+    let fd = new_segment("crosslane-measure", len)?;
     let (to, from) = (Outbound::map(&fd, len, Caching::WriteBack)?, Inbound::map(&fd, len)?);
     let all = std::iter::once(Box::new(Straight) as Box<dyn CopyEngine>)
         .chain(Strategy::ALL.into_iter().filter(|strategy| strategy.is_native()).map(staged));
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn the_processor_stores_nothing_into_a_ring_before_the_piece_is_sure() {
         let len = PIECE as u64;
-        let fd = new_slice("copy", len).unwrap();
+        let fd = new_segment("copy", len).unwrap();
         let (to, from) =
             (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
         let (guard, source) = (Box::new(7_u64), [9_u8; 100]);
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn every_engine_copies_what_it_is_told_and_nothing_else() {
         let len = 4 * PIECE as u64;
-        let fd = new_slice("copy", len).unwrap();
+        let fd = new_segment("copy", len).unwrap();
         let (to, from) =
             (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
         let guard = Box::new(7_u64);

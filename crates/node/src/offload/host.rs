@@ -14,14 +14,14 @@ use crosslane_shm::remote::{Remote, guard_at};
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{Caching, FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
-use crosslane_wire::slice::slice_len;
+use crosslane_wire::segment::segment_len;
 use crosslane_wire::{BufferId, CircuitId, Reach};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Descriptors that two threads keep for a program: a lease, a bell, and one of the process.
 const FDS: u64 = 3;
-/// Mappings of the rings of an end: both slices, and its program's arena.
+/// Mappings of the rings of an end: both segments, and its program's arena.
 const WORK_MAPPINGS: u64 = 3;
 
 impl Host {
@@ -107,16 +107,18 @@ impl Host {
     fn work_of(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> Option<Work> {
         let mappings = self.charge_session(id, Kind::Mappings, WORK_MAPPINGS).ok()?;
         let parts = self.parts.get(&circuit).filter(|parts| parts.token == token)?;
-        let slices =
-            parts.slices.back().filter(|slices| slices.generation == generation && !slices.transit)?;
-        let len = slice_len(slices.ring_max);
+        let segments = parts
+            .segments
+            .back()
+            .filter(|segments| segments.generation == generation && !segments.transit)?;
+        let len = segment_len(segments.ring_max);
         Some(Work {
             generation,
-            inbound: Inbound::map(&slices.inbound, len).ok()?,
-            outbound: Outbound::map(slices.outbound.as_ref()?, len, Caching::WriteBack).ok()?,
-            ring_max: slices.ring_max,
-            rx_key: slices.rx_key,
-            tx_key: slices.tx_key,
+            inbound: Inbound::map(&segments.inbound, len).ok()?,
+            outbound: Outbound::map(segments.outbound.as_ref()?, len, Caching::WriteBack).ok()?,
+            ring_max: segments.ring_max,
+            rx_key: segments.rx_key,
+            tx_key: segments.tx_key,
             state: parts.state.as_ref()?.view.desk().ok()?,
             life: AtomicU32::new(life_of(self.circuits.get(circuit)?, parts.published)),
             _mappings: mappings,

@@ -15,7 +15,7 @@ use crosslane_shm::remote::{PLACES, Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::record::{Kind, MAX_PAYLOAD, span};
-use crosslane_wire::slice::{LINE, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{LINE, WANT_DATA, WANT_ROOM};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;

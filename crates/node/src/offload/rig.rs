@@ -9,7 +9,7 @@ use super::worker::{Tally, Worker};
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_shm::desk::{Desk, Order, Ticket, Way};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer};
@@ -18,7 +18,7 @@ use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, life_word};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::slice_len;
+use crosslane_wire::segment::segment_len;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -191,8 +191,8 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
 
 fn stream_of() -> Stream {
     let state = StateView::new(State::create().unwrap().1).unwrap().desk().unwrap();
-    let len = slice_len(RING);
-    let [there, back] = ["there", "back"].map(|name| new_slice(name, len).unwrap());
+    let len = segment_len(RING);
+    let [there, back] = ["there", "back"].map(|name| new_segment(name, len).unwrap());
     let out = |fd| Outbound::map(fd, len, Caching::WriteBack).unwrap();
     let into = |fd| Inbound::map(fd, len).unwrap();
     let (producer, consumer) = state.rings();

@@ -6,7 +6,7 @@ use crosslane_shm::ring::{Consumer, EASY, Head, Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{CPU_MASK, Kind};
-use crosslane_wire::slice::{CREDIT, LINE, ORDER, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{CREDIT, LINE, ORDER, WANT_DATA, WANT_ROOM};
 
 /// Bytes of ring that are consumed in one turn, about.
 const TURN: u64 = 64 * 1024;
@@ -53,7 +53,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// A fresh direction over fresh slices.
+    /// A fresh direction over fresh segments.
     pub(super) fn new(from: &Side, to: &Side) -> Self {
         let flow = Self::default();
         flow.consumer.reset(from.leg.cap(), from.leg.ring_max, from.leg.rx_key);

@@ -6,7 +6,7 @@ use super::leg::Side;
 use crosslane_shm::ring::{Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::DecodeError;
-use crosslane_wire::slice::{CREDIT, LANDED};
+use crosslane_wire::segment::{CREDIT, LANDED};
 use std::collections::VecDeque;
 
 /// Units that are worth telling, or asking for, while others move.

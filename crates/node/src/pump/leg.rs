@@ -3,7 +3,7 @@
 use super::bells::Bells;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_wire::WaiterId;
-use crosslane_wire::slice::{
+use crosslane_wire::segment::{
     RING_MAX, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA, WANT_ROOM, ring_max_ok,
 };
 
@@ -14,7 +14,7 @@ pub struct Leg {
     pub inbound: Inbound,
     /// What we store into.
     pub outbound: Outbound,
-    /// Longest ring of either slice, bytes; a power of two.
+    /// Longest ring of either segment, bytes; a power of two.
     pub ring_max: u64,
     /// Key of the marks that are read.
     pub rx_key: u64,
@@ -27,10 +27,10 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// Whether the slices are long enough for the rings.
+    /// Whether the segments are long enough for the rings.
     pub(super) fn fits(&self) -> bool {
-        let len = usize::try_from(crosslane_wire::slice::slice_len(self.ring_max.min(RING_MAX)));
-        let fits = |slice: usize| len.is_ok_and(|len| len <= slice);
+        let len = usize::try_from(crosslane_wire::segment::segment_len(self.ring_max.min(RING_MAX)));
+        let fits = |segment: usize| len.is_ok_and(|len| len <= segment);
         ring_max_ok(self.ring_max) && fits(Load::len(&self.inbound)) && fits(Store::len(&self.outbound))
     }
 
@@ -43,7 +43,7 @@ impl Leg {
 /// A leg at work.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// Its slices.
+    /// Its segments.
     pub(super) leg: Leg,
     /// The daemon says that nothing more comes from there and that nobody reads there.
     pub(super) closed: bool,

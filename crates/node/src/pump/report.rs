@@ -29,7 +29,7 @@ pub enum Report {
         /// The leg that was drained.
         leg: usize,
     },
-    /// The mappings are gone: the slices may be freed.
+    /// The mappings are gone: the segments may be freed.
     Removed {
         /// The circuit.
         transit: TransitId,

@@ -5,21 +5,21 @@ use crate::host::Host;
 use crate::session::SessionId;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
-use crosslane_wire::{CircuitId, PortId, SliceRange};
+use crosslane_wire::{CircuitId, PortId, SegmentRange};
 use std::os::fd::OwnedFd;
 
 /// Descriptors of a session: its socket.
 const SESSION_FDS: u64 = 1;
 /// Mappings of a session: its life page, and its arena.
 const SESSION_MAPPINGS: u64 = 2;
-/// Descriptors of one circuit of an end: both slices.
-const SLICES_FDS: u64 = 2;
+/// Descriptors of one circuit of an end: both segments.
+const SEGMENTS_FDS: u64 = 2;
 
 /// Inbound memory of a port that was given out.
 #[derive(Debug)]
 pub(crate) struct Carved {
     /// Where it lies.
-    pub(crate) range: SliceRange,
+    pub(crate) range: SegmentRange,
     /// What is paid for it, as long as it is given out.
     pub(crate) window: Charge,
     /// The memory.
@@ -80,15 +80,15 @@ impl Host {
         Ok(charges)
     }
 
-    /// The slices of one circuit of an end, of which the daemon makes one, of `len` bytes.
-    pub(crate) fn charge_slices(
+    /// The segments of one circuit of an end, of which the daemon makes one, of `len` bytes.
+    pub(crate) fn charge_segments(
         &mut self,
         payer: Payer,
         len: u64,
         purpose: Purpose,
     ) -> Result<Vec<Charge>, Refusal> {
         Ok(vec![
-            self.charge_or_refuse(payer, Kind::Descriptors, SLICES_FDS, purpose)?,
+            self.charge_or_refuse(payer, Kind::Descriptors, SEGMENTS_FDS, purpose)?,
             self.charge_or_refuse(payer, Kind::Memory, len, purpose)?,
         ])
     }
@@ -96,7 +96,7 @@ impl Host {
     /// Whether the user who would accept a connection may have one more.
     pub(crate) fn check_accepter(&mut self, uid: u32) -> Result<(), Refusal> {
         let user = Payer::User(uid);
-        for (kind, amount) in [(Kind::Circuits, 1), (Kind::Descriptors, SLICES_FDS)] {
+        for (kind, amount) in [(Kind::Circuits, 1), (Kind::Descriptors, SEGMENTS_FDS)] {
             self.charge_or_refuse(user, kind, amount, Purpose::New)?;
         }
         Ok(())
@@ -115,7 +115,7 @@ impl Host {
             self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
         let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
         let (range, memory) =
-            cable.carve_inbound(len).map_err(|error| crate::dial::no_slice(&error, !known))?;
+            cable.carve_inbound(len).map_err(|error| crate::dial::no_segment(&error, !known))?;
         Ok(Carved { range, window, memory })
     }
 
@@ -141,11 +141,12 @@ impl Host {
         let Some(parts) = self.parts.get_mut(&circuit) else { return };
         parts.charges.retain(|charge| charge.kind() != Kind::Pending);
         parts.payer = payer;
-        let slices = parts.slices.iter_mut().chain(&mut parts.attempt).flat_map(|slices| &mut slices.charges);
-        parts.charges.iter_mut().chain(slices).for_each(|charge| charge.pass_to(payer));
+        let segments =
+            parts.segments.iter_mut().chain(&mut parts.attempt).flat_map(|segments| &mut segments.charges);
+        parts.charges.iter_mut().chain(segments).for_each(|charge| charge.pass_to(payer));
     }
 
-    /// What neighbours have this host hold besides their circuits' slices: they bound it themselves, port by port, and it is
+    /// What neighbours have this host hold besides their circuits' segments: they bound it themselves, port by port, and it is
     /// counted.
     pub(crate) fn charge_neighbours(&mut self) {
         for cable in &self.cables {

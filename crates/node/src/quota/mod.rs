@@ -6,7 +6,7 @@
 //! ```
 //! What is taken is *charged* to a [`Payer`]: a user of this host, all of whose sessions share, or the neighbour at a
 //! port. A [`Charge`] gives back what it stands for when it is dropped, so it lives in the struct that holds the
-//! descriptor, the slice or the listener, and no path can forget it. `pool::Pool` has the arithmetic,
+//! descriptor, the segment or the listener, and no path can forget it. `pool::Pool` has the arithmetic,
 //! [`Settings`] what is configured, [`Ledger`] the books.
 
 mod host;
@@ -44,7 +44,7 @@ pub enum Kind {
     Mappings,
     /// Circuits that pass through this host.
     Transits,
-    /// Bytes of the memory files that the daemon makes: slices and what is kept of what was sent.
+    /// Bytes of the memory files that the daemon makes: segments and what is kept of what was sent.
     Memory,
     /// Bytes of a port's inbound memory.
     Window(PortId),

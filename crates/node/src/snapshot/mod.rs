@@ -192,7 +192,7 @@ pub struct CircuitRow {
     pub modes: (ModesSnapshot, ModesSnapshot),
     /// The port that the circuit leaves by.
     pub port: Option<PortId>,
-    /// The port of its newest slices, and the payload that went by it, sent and received, bytes.
+    /// The port of its newest segments, and the payload that went by it, sent and received, bytes.
     pub by_port: (Option<PortId>, (u64, u64)),
 }
 

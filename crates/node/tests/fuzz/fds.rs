@@ -3,7 +3,7 @@
 use crate::world::as_user;
 use bolero::TypeGenerator;
 use crosslane_shm::desk::Desk;
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::state::State;
 use crosslane_wire::buffer::memory_len;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     },
     /// Memory of this length, of which nothing is there.
     Vast(u64),
-    Slice(u8),
+    Segment(u8),
     Buffer(u8),
     State,
     Desk,
@@ -102,9 +102,9 @@ impl Kind {
             Self::SeqPacket => one(socket(AddressFamily::UNIX, SocketType::SEQPACKET)?),
             Self::Memory { pages, seals } => one(sealed(memory(pages), seals)?),
             Self::Vast(len) => one(sealed(len, 0)?),
-            Self::Slice(pages) => one(new_slice("fuzz", memory(pages)).map_err(std::io::Error::other)?),
+            Self::Segment(pages) => one(new_segment("fuzz", memory(pages)).map_err(std::io::Error::other)?),
             Self::Buffer(pages) => {
-                one(new_slice("fuzz", memory_len(memory(pages))).map_err(std::io::Error::other)?)
+                one(new_segment("fuzz", memory_len(memory(pages))).map_err(std::io::Error::other)?)
             }
             Self::State => one(State::create().map_err(std::io::Error::other)?.1),
             Self::Desk => one(Desk::create().map_err(std::io::Error::other)?.1),

@@ -14,8 +14,8 @@ use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_shm::Store;
 use crosslane_wire::control::{Closing, Control, Doorbell, Handed, LinkState, Refusal, Resumption, Seal};
 use crosslane_wire::local::Request;
-use crosslane_wire::slice::{CREDIT, RING, WANT_DATA, WANT_ROOM, slice_len};
-use crosslane_wire::{BufferId, ChannelId, HostId, PortId, Reach, SliceRange, Tuple, WaiterId};
+use crosslane_wire::segment::{CREDIT, RING, WANT_DATA, WANT_ROOM, segment_len};
+use crosslane_wire::{BufferId, ChannelId, HostId, PortId, Reach, SegmentRange, Tuple, WaiterId};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
@@ -62,7 +62,7 @@ enum Message {
         channel: Channel,
         client: Peer,
         server: Peer,
-        slice: Slice,
+        segment: Segment,
         stream: u8,
         passed: u8,
         route: Vec<u8>,
@@ -71,7 +71,7 @@ enum Message {
     Opened {
         channel: Channel,
         peer: Channel,
-        slice: Slice,
+        segment: Segment,
         arrived: u64,
     },
     Arrived {
@@ -129,7 +129,7 @@ enum Peer {
 }
 
 #[derive(Clone, Copy, Debug, TypeGenerator)]
-enum Slice {
+enum Segment {
     /// One that was carved.
     Good(u8),
     Pages {
@@ -151,7 +151,7 @@ struct Head {
     sound: bool,
 }
 
-/// A place in a slice.
+/// A place in a segment.
 #[derive(Clone, Copy, Debug, TypeGenerator)]
 enum At {
     Credit,
@@ -212,7 +212,7 @@ struct Act<'a> {
     world: &'a World,
     listener: SocketAddr,
     known: Vec<ChannelId>,
-    slices: Vec<(SliceRange, OwnedFd)>,
+    segments: Vec<(SegmentRange, OwnedFd)>,
     sessions: Vec<(Session, OwnedFd)>,
 }
 
@@ -231,9 +231,9 @@ impl Act<'_> {
                 self.liar.cable.flush();
             }
             Step::Raw { channel, at, word } => {
-                if let Some(slice) = self.liar.grip.mapped().get(usize::from(*channel)) {
-                    let at = at.offset() % (Store::len(slice) - 8);
-                    slice.store_u64(at & !7, *word);
+                if let Some(segment) = self.liar.grip.mapped().get(usize::from(*channel)) {
+                    let at = at.offset() % (Store::len(segment) - 8);
+                    segment.store_u64(at & !7, *word);
                 }
             }
             Step::Scratchpad(at, word) => {
@@ -242,8 +242,8 @@ impl Act<'_> {
             Step::Ring(bits) => self.liar.grip.port().ring_peer_doorbell(*bits),
             Step::Carve => self.carve(),
             Step::Free(at) => {
-                if !self.slices.is_empty() {
-                    let (range, _) = self.slices.swap_remove(usize::from(*at) % self.slices.len());
+                if !self.segments.is_empty() {
+                    let (range, _) = self.segments.swap_remove(usize::from(*at) % self.segments.len());
                     self.liar.cable.free_inbound(range);
                 }
             }
@@ -261,22 +261,22 @@ impl Act<'_> {
     }
 
     fn carve(&mut self) {
-        if self.slices.len() < MOST
-            && let Ok(slice) = self.liar.cable.carve_inbound(slice_len(1 << 16))
+        if self.segments.len() < MOST
+            && let Ok(segment) = self.liar.cable.carve_inbound(segment_len(1 << 16))
         {
-            self.slices.push(slice);
+            self.segments.push(segment);
         }
     }
 
     fn open(&mut self, port: u8, known: bool) {
         self.carve();
-        let last = u8::try_from(self.slices.len().saturating_sub(1)).unwrap();
+        let last = u8::try_from(self.segments.len().saturating_sub(1)).unwrap();
         let server = if known { Peer::Listener } else { Peer::Daemon(port) };
         let open = self.message(&Message::Open {
             channel: Channel::Ours(port),
             client: Peer::Us(port),
             server,
-            slice: Slice::Good(last),
+            segment: Segment::Good(last),
             stream: port,
             passed: 0,
             route: Vec::new(),
@@ -353,16 +353,16 @@ impl Act<'_> {
         (ip, port).into()
     }
 
-    fn slice(&self, slice: Slice) -> SliceRange {
-        match slice {
-            Slice::Good(at) => {
-                let good = self.slices.get(usize::from(at) % self.slices.len().max(1));
-                good.map_or(SliceRange::default(), |(range, _)| *range)
+    fn segment(&self, segment: Segment) -> SegmentRange {
+        match segment {
+            Segment::Good(at) => {
+                let good = self.segments.get(usize::from(at) % self.segments.len().max(1));
+                good.map_or(SegmentRange::default(), |(range, _)| *range)
             }
-            Slice::Pages { first, count } => {
-                SliceRange { offset: u64::from(first) * 4096, len: u64::from(count) * 4096 }
+            Segment::Pages { first, count } => {
+                SegmentRange { offset: u64::from(first) * 4096, len: u64::from(count) * 4096 }
             }
-            Slice::Any { offset, len } => SliceRange { offset, len },
+            Segment::Any { offset, len } => SegmentRange { offset, len },
         }
     }
 
@@ -382,22 +382,22 @@ impl Act<'_> {
                     })
                     .collect(),
             ),
-            Message::Open { channel, client, server, slice, stream, passed, route, resume } => {
+            Message::Open { channel, client, server, segment, stream, passed, route, resume } => {
                 Control::Open {
                     channel: self.channel(*channel),
                     tuple: Tuple { client: self.address(*client), server: self.address(*server) },
                     stream: (*stream).into(),
-                    slice: self.slice(*slice),
+                    segment: self.segment(*segment),
                     key: 1,
                     passed: *passed,
                     route: hosts(route),
                     resume: resume.map(|generation| Resumption { generation }),
                 }
             }
-            Message::Opened { channel, peer, slice, arrived } => Control::Opened {
+            Message::Opened { channel, peer, segment, arrived } => Control::Opened {
                 channel: self.channel(*channel),
                 peer: self.channel(*peer),
-                slice: self.slice(*slice),
+                segment: self.segment(*segment),
                 key: 1,
                 arrived: *arrived,
             },
@@ -455,7 +455,7 @@ impl Act<'_> {
 
 impl Drop for Act<'_> {
     fn drop(&mut self) {
-        for (range, _) in self.slices.drain(..) {
+        for (range, _) in self.segments.drain(..) {
             self.liar.cable.free_inbound(range);
         }
     }
@@ -517,9 +517,9 @@ impl Town {
         let _recent = self.world.recent.begin(&steps);
         let at = self.pick();
         let listener = self.listener.local_addr().unwrap();
-        let (known, slices, sessions) = (Vec::new(), Vec::new(), Vec::new());
+        let (known, segments, sessions) = (Vec::new(), Vec::new(), Vec::new());
         let mut act =
-            Act { liar: &mut self.liars[at], world: &self.world, listener, known, slices, sessions };
+            Act { liar: &mut self.liars[at], world: &self.world, listener, known, segments, sessions };
         steps.iter().for_each(|step| act.step(step));
         drop(act);
         if self.world.is_due() {

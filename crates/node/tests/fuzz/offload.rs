@@ -8,14 +8,14 @@ use crate::support::{Circuit, Client, bound_socket, finish};
 use crate::world::{TestPort, World};
 use bolero::TypeGenerator;
 use crosslane_shm::desk::{Desk, Order, SPANS, Ticket, Way};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
 use crosslane_shm::wake::Waker;
 use crosslane_shm::{Caching, Load, Outbound, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
-use crosslane_wire::slice::RING;
+use crosslane_wire::segment::RING;
 use crosslane_wire::{BufferId, Reach};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -203,7 +203,7 @@ impl Mad {
 
     fn lend(&mut self, name: u8, pages: u8, store: bool) {
         let len = (u64::from(pages % 32) + 1) * 4096;
-        let memory = new_slice("lent", memory_len(len.min(LENT))).unwrap();
+        let memory = new_segment("lent", memory_len(len.min(LENT))).unwrap();
         let reach = if store { Reach::Store } else { Reach::Load };
         let lend = Request::Lend { buffer: BufferId((name % 4).into()), len, reach };
         if let (Reply::Lent { handle }, _) = self.client.ask(&lend, &[memory.as_fd()]) {

@@ -4,7 +4,7 @@
 use crosslane_port::soft::SoftPort;
 use crosslane_port::{DownReason, Event, Info, Port, PortError};
 use crosslane_shm::{Inbound, Outbound};
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -96,19 +96,19 @@ impl Port for Tap {
     fn set_inbound(&mut self, window: usize, len: u64) -> Result<(), PortError> {
         self.port().set_inbound(window, len)
     }
-    fn carve_inbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError> {
+    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
         self.port().carve_inbound(window, range)
     }
-    fn free_inbound(&mut self, window: usize, range: SliceRange) {
+    fn free_inbound(&mut self, window: usize, range: SegmentRange) {
         self.port().free_inbound(window, range);
     }
-    fn carve_outbound(&mut self, window: usize, range: SliceRange) -> Result<OwnedFd, PortError> {
+    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
         self.port().carve_outbound(window, range)
     }
-    fn map_inbound(&mut self, window: usize, range: SliceRange) -> Result<Inbound, PortError> {
+    fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {
         self.port().map_inbound(window, range)
     }
-    fn map_outbound(&mut self, window: usize, range: SliceRange) -> Result<Outbound, PortError> {
+    fn map_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Outbound, PortError> {
         let ours = self.port().map_outbound(window, range)?;
         self.mapped.lock().unwrap().push(ours);
         self.port().map_outbound(window, range)

@@ -4,7 +4,7 @@ use crate::support::joined::{Joined, join as join_raw};
 use crate::support::{Client, Lab, until};
 use crate::{check_flow, join, pair};
 use crosslane_shm::desk::{Desk, Order, SPANS, Way};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
 use crosslane_shm::wake::Waker;
@@ -69,7 +69,7 @@ const LENT: u64 = 1 << 20;
 
 /// What the daemon calls it, if it takes it.
 fn lend(client: &mut Client, buffer: BufferId, reach: Reach) -> u32 {
-    let memory = new_slice("lent", memory_len(LENT)).unwrap();
+    let memory = new_segment("lent", memory_len(LENT)).unwrap();
     let (reply, _) = client.ask(&Request::Lend { buffer, len: LENT, reach }, &[memory.as_fd()]);
     let Reply::Lent { handle } = reply else { panic!("{reply:?}") };
     handle

@@ -3,15 +3,15 @@
 #![allow(dead_code, unreachable_pub, reason = "a module of one test")]
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crosslane_client::segments::{Next, Retention, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::slices::{Next, Retention, Slices};
 use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::wake::{self, Receiver, Waker};
 use crosslane_shm::{Caching, Inbound, Outbound};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{RETENTION, slice_len};
+use crosslane_wire::segment::{RETENTION, segment_len};
 use crosslane_wire::{CircuitId, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SocketAddrUnix;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 const LOST: Duration = Duration::from_secs(10);
 const TID: u32 = 1;
 
-/// A daemon that never has other slices.
+/// A daemon that never has other segments.
 #[derive(Debug)]
 struct Still;
 
@@ -150,7 +150,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Both slices of one cable, and the keys of what travels forth and back.
+/// Both segments of one cable, and the keys of what travels forth and back.
 pub struct Channel {
     forth: OwnedFd,
     back: OwnedFd,
@@ -160,14 +160,14 @@ pub struct Channel {
 
 impl Channel {
     pub fn new(name: &str, ring_max: u64) -> Self {
-        let slice = || new_slice(name, slice_len(ring_max)).unwrap();
+        let segment = || new_segment(name, segment_len(ring_max)).unwrap();
         let keys = (u64::from(unique()) << 20, u64::from(unique()) << 20 | 7);
-        Self { forth: slice(), back: slice(), keys, ring_max }
+        Self { forth: segment(), back: segment(), keys, ring_max }
     }
 
-    /// The slices and keys of the side that is nearer to the client, or of the other.
+    /// The segments and keys of the side that is nearer to the client, or of the other.
     fn side(&self, near: bool) -> (Inbound, Outbound, u64, u64) {
-        let len = slice_len(self.ring_max);
+        let len = segment_len(self.ring_max);
         let (inbound, outbound) = if near { (&self.back, &self.forth) } else { (&self.forth, &self.back) };
         let (forth, back) = self.keys;
         let (rx, tx) = if near { (back, forth) } else { (forth, back) };
@@ -204,7 +204,7 @@ impl Channel {
             tuple: Tuple { client: address(1), server: address(2) },
             client,
             life: 0,
-            slices: Slices {
+            segments: Segments {
                 generation: 0,
                 ring_max: self.ring_max,
                 rx_key,
@@ -212,7 +212,7 @@ impl Channel {
                 inbound,
                 outbound,
                 transit: true,
-                retention: Some(Retention::map(new_slice("kept", RETENTION).unwrap()).unwrap()),
+                retention: Some(Retention::map(new_segment("kept", RETENTION).unwrap()).unwrap()),
             },
             state: SharedState::create().unwrap().0,
         }

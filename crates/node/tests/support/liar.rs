@@ -4,7 +4,7 @@ use super::{Lab, until};
 use crosslane_node::cable::{Cable, CableEvent};
 use crosslane_node::config::PortConfig;
 use crosslane_wire::control::{Control, LinkState};
-use crosslane_wire::{ChannelId, HostId, PortId, SliceRange, Tuple};
+use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple};
 use std::time::Instant;
 
 /// A neighbour whose end of the cable this test holds.
@@ -67,16 +67,16 @@ impl Liar {
         })
     }
 
-    pub fn open(&mut self, tuple: Tuple, slice: SliceRange) -> Control {
-        self.open_along(&[], 0, tuple, slice)
+    pub fn open(&mut self, tuple: Tuple, segment: SegmentRange) -> Control {
+        self.open_along(&[], 0, tuple, segment)
     }
 
-    pub fn open_along(&mut self, route: &[u16], passed: u8, tuple: Tuple, slice: SliceRange) -> Control {
+    pub fn open_along(&mut self, route: &[u16], passed: u8, tuple: Tuple, segment: SegmentRange) -> Control {
         self.say(&Control::Open {
             channel: ChannelId(5),
             tuple,
             stream: tuple.client.port().into(),
-            slice,
+            segment,
             key: 1,
             passed,
             route: route.iter().map(|host| HostId(*host)).collect(),

@@ -10,7 +10,7 @@ use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
-use crosslane_wire::slice::{RING, slice_len};
+use crosslane_wire::segment::{RING, segment_len};
 use crosslane_wire::{CircuitId, PROTOCOL_VERSION, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -410,7 +410,7 @@ impl Client {
         else {
             return Err(reply);
         };
-        let len = slice_len(ring_max);
+        let len = segment_len(ring_max);
         Ok(Circuit {
             id: circuit,
             token,
@@ -443,9 +443,9 @@ impl Client {
     }
 }
 
-/// The next slices of an end, as an end.
+/// The next segments of an end, as an end.
 pub fn remap(end: &Circuit, ring_max: u64, keys: (u64, u64), fds: Vec<OwnedFd>) -> Circuit {
-    let len = slice_len(ring_max);
+    let len = segment_len(ring_max);
     Circuit {
         id: end.id,
         token: end.token,

@@ -60,7 +60,7 @@ pub(super) fn old_views<C: Cable>(rig: &mut Rig<C>) {
     rig.revive_b();
     assert!(
         matches!(rig.cable.a().map_outbound(0, range), Err(PortError::NotThere)),
-        "an old slice is there"
+        "an old segment is there"
     );
     let memory = rig.cable.b().map_inbound(0, range).expect("maps its own");
     old.write(0, &[0xff; 4096]);
@@ -125,9 +125,9 @@ pub(super) fn many_lives<C: Cable>(rig: &mut Rig<C>) {
     rig.up();
     for _ in 0..6 {
         let views: Vec<_> = (0..8)
-            .map(|slice| {
-                rig.cable.a().map_inbound(0, pages(slice, 1)).expect("maps its own");
-                rig.cable.b().map_outbound(0, pages(slice, 1)).expect("maps the peer's")
+            .map(|segment| {
+                rig.cable.a().map_inbound(0, pages(segment, 1)).expect("maps its own");
+                rig.cable.b().map_outbound(0, pages(segment, 1)).expect("maps the peer's")
             })
             .collect();
         rig.kill_b();

@@ -1,11 +1,11 @@
-//! Windows, translations, slices.
+//! Windows, translations, segments.
 
 use super::Cable;
 use super::registers::settle;
 use super::rig::{Rig, WINDOW, pages};
 use crate::{Port, PortError};
 use crosslane_shm::{Inbound, Load, Store};
-use crosslane_wire::SliceRange;
+use crosslane_wire::SegmentRange;
 use rustix::fs::SealFlags;
 
 pub(super) fn stores_arrive<C: Cable>(rig: &mut Rig<C>) {
@@ -82,9 +82,9 @@ pub(super) fn ranges_are_checked<C: Cable>(rig: &mut Rig<C>) {
     let port = rig.cable.a();
     let windows = port.info().windows;
     let end = WINDOW / 4096;
-    let odd = SliceRange { offset: 4096, len: 100 };
-    let shifted = SliceRange { offset: 8, len: 4096 };
-    let wrapping = SliceRange { offset: u64::MAX - 4095, len: 8192 };
+    let odd = SegmentRange { offset: 4096, len: 100 };
+    let shifted = SegmentRange { offset: 8, len: 4096 };
+    let wrapping = SegmentRange { offset: u64::MAX - 4095, len: 8192 };
     for bad in
         [odd, shifted, wrapping, pages(1, 0), pages(end, 1), pages(end - 1, 2), pages(0, u64::MAX >> 12)]
     {
@@ -120,7 +120,7 @@ pub(super) fn translations<C: Cable>(rig: &mut Rig<C>) {
     port.map_inbound(0, pages(1, 1)).expect("maps its own");
     assert!(matches!(port.set_inbound(0, 2 * WINDOW), Err(PortError::Busy(0))));
     port.free_inbound(0, pages(1, 1));
-    port.set_inbound(0, 2 * WINDOW).expect("no slices are left");
+    port.set_inbound(0, 2 * WINDOW).expect("no segments are left");
     let far = pages(2 * WINDOW / 4096 - 1, 1);
     let memory = port.map_inbound(0, far).expect("is inside now");
     let view = rig.cable.b().map_outbound(0, far).expect("the peer knows the new length");
@@ -154,7 +154,7 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
     window.write(0, &[0xff; 3 * 4096]);
     window.store_fence();
     rig.until("the last word arrived", |_| memory.load_u64(3 * 4096 - 8) == u64::MAX);
-    assert_eq!(neighbour.load_u64(0), 0, "stores reached the next slice");
+    assert_eq!(neighbour.load_u64(0), 0, "stores reached the next segment");
     let again = rig.cable.b().carve_outbound(0, range).expect("as often as wanted");
     assert_eq!(rustix::fs::fstat(again).expect("stat").st_ino, rustix::fs::fstat(&own).expect("stat").st_ino);
 }

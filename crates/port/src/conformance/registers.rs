@@ -3,12 +3,12 @@
 use super::Cable;
 use super::rig::{Rig, pages};
 use crate::{Port, PortError};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{FarBuffer, Inbound, Load, Store};
 use crosslane_wire::Reach;
 use crosslane_wire::buffer::memory_len;
-use crosslane_wire::slice::PAGE;
+use crosslane_wire::segment::PAGE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 
@@ -141,7 +141,7 @@ pub(super) fn bells<C: Cable>(rig: &mut Rig<C>) {
 pub(super) fn buffers<C: Cable>(rig: &mut Rig<C>) {
     rig.up();
     let len = 4 * PAGE;
-    let memory = new_slice("buffer", memory_len(len)).expect("memory");
+    let memory = new_segment("buffer", memory_len(len)).expect("memory");
     let handle = match rig.cable.a().hand_over(memory.as_fd(), len, Reach::Store) {
         Ok(handle) => handle,
         Err(PortError::Unsupported(_)) => {

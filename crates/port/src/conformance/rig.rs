@@ -2,8 +2,8 @@
 
 use super::Cable;
 use crate::{DownReason, Event, Port};
-use crosslane_wire::SliceRange;
-use crosslane_wire::slice::PAGE;
+use crosslane_wire::SegmentRange;
+use crosslane_wire::segment::PAGE;
 use std::time::{Duration, Instant};
 
 /// How long a check waits for something before it fails.
@@ -106,13 +106,13 @@ impl<C: Cable> Rig<C> {
 }
 
 /// A range of whole pages.
-pub(super) fn pages(first: u64, count: u64) -> SliceRange {
-    SliceRange { offset: first * PAGE, len: count * PAGE }
+pub(super) fn pages(first: u64, count: u64) -> SegmentRange {
+    SegmentRange { offset: first * PAGE, len: count * PAGE }
 }
 
 pub(super) fn set_windows(port: &mut impl Port) {
     for window in 0..port.info().windows {
-        // Windows that have slices keep their length.
+        // Windows that have segments keep their length.
         let _ = port.set_inbound(window, WINDOW);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const PAGE: usize = 4096;
 type Page = Box<[AtomicU64]>;
 
-/// The memory of one slice.
+/// The memory of one segment.
 #[derive(Debug)]
 pub(super) struct Memory {
     pages: Vec<OnceLock<Page>>,

@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// What a lying peer can do to `side`: rubbish in its scratchpads, doorbells and slices.
+    /// What a lying peer can do to `side`: rubbish in its scratchpads, doorbells and segments.
     pub(super) fn rubbish(&mut self, side: Side) {
         let end = &mut self.ends[side.index()];
         for index in 0..SCRATCHPADS {

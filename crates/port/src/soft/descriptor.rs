@@ -5,14 +5,14 @@ use rustix::fs::{OFlags, SealFlags};
 use std::os::fd::AsFd;
 
 /// Refuses all but memory of exactly `len` bytes that can be mapped for loads and stores and never resized.
-pub(super) fn check_slice(fd: &impl AsFd, len: u64) -> Result<(), String> {
+pub(super) fn check_segment(fd: &impl AsFd, len: u64) -> Result<(), String> {
     let seals = check_memory(fd, len).map_err(|error| error.to_string())?;
     if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-        return Err("slice is sealed against stores".into());
+        return Err("segment is sealed against stores".into());
     }
     let flags = rustix::fs::fcntl_getfl(fd).map_err(|errno| errno.to_string())?;
     if flags & OFlags::RWMODE != OFlags::RDWR {
-        return Err("slice is not open for loads and stores".into());
+        return Err("segment is not open for loads and stores".into());
     }
     Ok(())
 }
@@ -24,16 +24,16 @@ mod tests {
 
     #[test]
     fn only_sealed_memory_of_the_right_length_passes() {
-        let good = crosslane_shm::mem::new_slice("test", 8192).unwrap();
-        assert_eq!(check_slice(&good, 8192), Ok(()));
-        assert!(check_slice(&good, 4096).is_err());
+        let good = crosslane_shm::mem::new_segment("test", 8192).unwrap();
+        assert_eq!(check_segment(&good, 8192), Ok(()));
+        assert!(check_segment(&good, 4096).is_err());
         let open = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&open, 8192).unwrap();
-        assert!(check_slice(&open, 8192).is_err());
+        assert!(check_segment(&open, 8192).is_err());
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL | SealFlags::FUTURE_WRITE;
         fcntl_add_seals(&open, seals).unwrap();
-        assert!(check_slice(&open, 8192).unwrap_err().contains("against stores"));
+        assert!(check_segment(&open, 8192).unwrap_err().contains("against stores"));
         let (pipe, _) = rustix::pipe::pipe().unwrap();
-        assert!(check_slice(&pipe, 8192).is_err());
+        assert!(check_segment(&pipe, 8192).is_err());
     }
 }

@@ -1,10 +1,10 @@
 //! What two soft ports tell each other over their socket: the set-up of the hardware that they play.
 //!
 //! One frame a packet, little-endian: `tag u32 | small u32 | first u64 | second u64`, and in a Hello the lengths of
-//! the sender's translations behind that, `u64` each. `Hello`, `Slice`, `Bell` and `Buffer` bring one descriptor, the others
+//! the sender's translations behind that, `u64` each. `Hello`, `Segment`, `Bell` and `Buffer` bring one descriptor, the others
 //! none.
 
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use thiserror::Error;
 
 /// Version of these frames and of the register page. The Hello's layout never changes.
@@ -27,26 +27,26 @@ pub enum Frame {
         /// Bytes behind each of the sender's inbound windows; at most [`MAX_WINDOWS`]. Empty if `version` is not ours.
         translations: Vec<u64>,
     },
-    /// The sender's inbound window has another length now. It has no slices.
+    /// The sender's inbound window has another length now. It has no segments.
     Translation {
         /// Which.
         window: u32,
         /// Bytes.
         len: u64,
     },
-    /// The sender carved a slice of its inbound memory. Descriptor: the slice.
-    Slice {
+    /// The sender carved a segment of its inbound memory. Descriptor: the segment.
+    Segment {
         /// Of which window.
         window: u32,
         /// Which range of it.
-        range: SliceRange,
+        range: SegmentRange,
     },
-    /// The sender freed that slice.
+    /// The sender freed that segment.
     Freed {
         /// Of which window.
         window: u32,
         /// Which range of it.
-        range: SliceRange,
+        range: SegmentRange,
     },
     /// The receiver may take this waker, once. Descriptor: its socket.
     Bell {
@@ -89,8 +89,10 @@ pub enum FrameError {
 impl Frame {
     /// Descriptors that come with it.
     pub fn descriptors(&self) -> usize {
-        let brings =
-            matches!(self, Self::Hello { .. } | Self::Slice { .. } | Self::Bell { .. } | Self::Buffer { .. });
+        let brings = matches!(
+            self,
+            Self::Hello { .. } | Self::Segment { .. } | Self::Bell { .. } | Self::Buffer { .. }
+        );
         usize::from(brings)
     }
 
@@ -99,7 +101,7 @@ impl Frame {
         let (tag, small, first, second, more): (u32, u32, u64, u64, &[u64]) = match self {
             Self::Hello { version, translations } => (1, *version, MAGIC, 0, translations),
             Self::Translation { window, len } => (2, *window, 0, *len, &[]),
-            Self::Slice { window, range } => (3, *window, range.offset, range.len, &[]),
+            Self::Segment { window, range } => (3, *window, range.offset, range.len, &[]),
             Self::Freed { window, range } => (4, *window, range.offset, range.len, &[]),
             Self::Bell { handle } => (5, 0, *handle, 0, &[]),
             Self::Wake { number } => (7, *number, 0, 0, &[]),
@@ -129,10 +131,10 @@ impl Frame {
         if !rest.is_empty() {
             return Err(FrameError::Length(bytes.len()));
         }
-        let range = SliceRange { offset: first, len: second };
+        let range = SegmentRange { offset: first, len: second };
         let (frame, spare) = match tag {
             2 => (Self::Translation { window: small, len: second }, first),
-            3 => (Self::Slice { window: small, range }, 0),
+            3 => (Self::Segment { window: small, range }, 0),
             4 => (Self::Freed { window: small, range }, 0),
             5 => (Self::Bell { handle: first }, u64::from(small) | second),
             7 => (Self::Wake { number: small }, first | second),
@@ -181,12 +183,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn frames() -> impl Strategy<Value = Frame> {
-        let range = (any::<u64>(), any::<u64>()).prop_map(|(offset, len)| SliceRange { offset, len });
+        let range = (any::<u64>(), any::<u64>()).prop_map(|(offset, len)| SegmentRange { offset, len });
         prop_oneof![
             prop::collection::vec(any::<u64>(), 0..=MAX_WINDOWS)
                 .prop_map(|translations| Frame::Hello { version: VERSION, translations }),
             (any::<u32>(), any::<u64>()).prop_map(|(window, len)| Frame::Translation { window, len }),
-            (any::<u32>(), range.clone()).prop_map(|(window, range)| Frame::Slice { window, range }),
+            (any::<u32>(), range.clone()).prop_map(|(window, range)| Frame::Segment { window, range }),
             (any::<u32>(), range).prop_map(|(window, range)| Frame::Freed { window, range }),
             any::<u64>().prop_map(|handle| Frame::Bell { handle }),
             any::<u32>().prop_map(|number| Frame::Wake { number }),

@@ -1,6 +1,6 @@
 //! One life of a soft cable: the connection, both register pages, and what the peer has announced.
 
-use super::descriptor::check_slice;
+use super::descriptor::check_segment;
 use super::frame::{Frame, MAX_WINDOWS, VERSION};
 use super::registers::{OwnPage, PeerPage};
 use super::share::{Kept, Share};
@@ -10,12 +10,12 @@ use crate::translation::{Translation, check_len};
 use crosslane_passing::Foreign;
 use crosslane_shm::far::check_buffer;
 use crosslane_shm::wake;
-use crosslane_wire::{Reach, SliceRange};
+use crosslane_wire::{Reach, SegmentRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-/// Most slices, and most wakers that we have not taken, that a peer may have announced at one time.
+/// Most segments, and most wakers that we have not taken, that a peer may have announced at one time.
 pub(super) const MAX_ANNOUNCED: usize = 16 * 1024;
 /// Most buffers that a peer may have handed over and we have not taken: it gives them only when asked, and is not asked
 /// for more at a time.
@@ -193,8 +193,8 @@ impl Link {
         Ok(Some(handle))
     }
 
-    /// The peer's slice of exactly this range; `Some(None)` if there was no room for its descriptor.
-    pub(super) fn slice(&self, window: usize, range: SliceRange) -> Option<Option<&Foreign>> {
+    /// The peer's segment of exactly this range; `Some(None)` if there was no room for its descriptor.
+    pub(super) fn segment(&self, window: usize, range: SegmentRange) -> Option<Option<&Foreign>> {
         self.windows.get(window)?.get(range).map(|kept| kept.as_ref().map(Kept::fd))
     }
 
@@ -263,7 +263,7 @@ impl Link {
             Frame::Hello { .. } => {}
             Frame::Wake { number } => peer.saw(number),
             Frame::Translation { window, len } => self.translated(window, len)?,
-            Frame::Slice { window, range } => self.carved(window, range, descriptors)?,
+            Frame::Segment { window, range } => self.carved(window, range, descriptors)?,
             Frame::Freed { window, range } => {
                 let gone = self.window(window)?.remove(range);
                 drop(gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?);
@@ -308,7 +308,7 @@ impl Link {
         check_len(len, MAX_WINDOW).map_err(|error| violation(error.to_string()))?;
         let place = self.window(window)?;
         if place.count() != 0 {
-            return Err(violation(format!("new translation of window {window} with slices")));
+            return Err(violation(format!("new translation of window {window} with segments")));
         }
         *place = Translation::new(len);
         Ok(())
@@ -317,15 +317,15 @@ impl Link {
     fn carved(
         &mut self,
         window: u32,
-        range: SliceRange,
+        range: SegmentRange,
         descriptors: &mut Vec<Foreign>,
     ) -> Result<(), DownReason> {
         if self.announced >= MAX_ANNOUNCED {
-            return Err(violation("too many slices".into()));
+            return Err(violation("too many segments".into()));
         }
         self.window(window)?.check(range).map_err(|error| violation(error.to_string()))?;
         if let Some(fd) = descriptors.last() {
-            check_slice(fd, range.len).map_err(violation)?;
+            check_segment(fd, range.len).map_err(violation)?;
         }
         let kept = self.hold(descriptors);
         self.window(window)?.insert(range, kept).map_err(|error| violation(error.to_string()))?;

@@ -11,9 +11,9 @@
 //! wakes R by a frame, unless R has masked the doorbell or has yet to see an earlier wake-up. Both sides store, fence
 //! and then load what the other stores, so that one of them notices.
 
-use super::descriptor::check_slice;
+use super::descriptor::check_segment;
 use crate::port::{DOORBELLS, SCRATCHPADS};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,7 +33,7 @@ pub(super) struct OwnPage {
 impl OwnPage {
     /// A fresh page and its descriptor, for the peer.
     pub(super) fn new() -> Result<(Self, OwnedFd), MapError> {
-        let fd = new_slice("crosslane-registers", LEN)?;
+        let fd = new_segment("crosslane-registers", LEN)?;
         let page = Inbound::map(&fd, LEN)?;
         Ok((Self { page, reported: [0; DOORBELLS as usize] }, fd))
     }
@@ -87,7 +87,7 @@ pub(super) struct PeerPage {
 impl PeerPage {
     /// Maps a page that the peer sent, after checking it.
     pub(super) fn map(fd: &impl AsFd) -> Result<Self, String> {
-        check_slice(fd, LEN)?;
+        check_segment(fd, LEN)?;
         let page = Outbound::map(fd, LEN, Caching::WriteBack).map_err(|error| error.to_string())?;
         Ok(Self { page, rung: [const { Cell::new(0) }; DOORBELLS as usize], wakes: Cell::new(0) })
     }

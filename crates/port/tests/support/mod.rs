@@ -4,7 +4,7 @@
 use crosslane_port::soft::frame::{Frame, MAX_WINDOWS, VERSION};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Event, Port};
-use crosslane_shm::mem::new_slice;
+use crosslane_shm::mem::new_segment;
 use crosslane_shm::{Caching, Outbound};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -99,7 +99,7 @@ impl Stranger {
 
     /// Sends a frame, with memory of `len` bytes if given.
     pub(crate) fn frame(&self, frame: &Frame, memory: Option<u64>) -> bool {
-        let memory = memory.map(|len| new_slice("stranger", len).unwrap());
+        let memory = memory.map(|len| new_segment("stranger", len).unwrap());
         let descriptors: Vec<_> = memory.iter().map(AsFd::as_fd).collect();
         self.send(&frame.encode(), &descriptors)
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// Zeroed memory, whole pages, that far programs may map for loads. Given back when dropped: who has it mapped keeps the old
 /// bytes, and sees nothing new.
 ///
-/// It is a slice of bytes, since nobody but this process writes there: the kernel maps it for stores for nobody else (see
+/// It is a segment of bytes, since nobody but this process writes there: the kernel maps it for stores for nobody else (see
 /// [`super`]).
 #[derive(Debug)]
 pub struct Buffer(Block);

@@ -277,7 +277,7 @@ pub(super) fn busy(interrupted: bool) -> NotTaken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mem::{Mapping, new_slice};
+    use crate::mem::{Mapping, new_segment};
 
     fn own() -> u32 {
         rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
@@ -285,7 +285,7 @@ mod tests {
 
     /// A lock in memory that children of `fork` share.
     fn shared() -> &'static SharedLock {
-        let mapping = Mapping::new(new_slice("lock", 4096).unwrap(), 4096).unwrap();
+        let mapping = Mapping::new(new_segment("lock", 4096).unwrap(), 4096).unwrap();
         let at = mapping.base();
         core::mem::forget(mapping);
         // SAFETY: mapped for the life of the process, aligned; zeros are a free lock.

@@ -22,7 +22,7 @@ impl Consumer {
     }
 
     /// The far side may write what comes next into memory of ours; it says so by at most `word` in
-    /// [`WR_DONE`](crosslane_wire::slice::WR_DONE). 0: not any more, and it did not.
+    /// [`WR_DONE`](crosslane_wire::segment::WR_DONE). 0: not any more, and it did not.
     pub fn expect_apart(&self, word: u64) {
         self.apart.store(word, Release);
     }

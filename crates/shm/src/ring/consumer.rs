@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_CREDIT, FLAG_GROW, Header, Kind, is_open, length, mark, payload_at};
-use crosslane_wire::slice::LINE;
+use crosslane_wire::segment::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Looks at a front that moves, before a thread without the lock gives up.
@@ -221,8 +221,8 @@ impl Consumer {
         place(ring.len(), self.offset.load(Relaxed), LINE)
     }
 
-    /// Where in the slice the payload begins that is left of the front record, for which [`Self::head`] returned
-    /// `head`. All of it lies in the slice.
+    /// Where in the segment the payload begins that is left of the front record, for which [`Self::head`] returned
+    /// `head`. All of it lies in the segment.
     #[inline]
     pub fn front(&self, ring: &impl Load, head: Head) -> Result<usize, Violation> {
         let taken = self.taken.load(Relaxed);

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 use crosslane_wire::record::{FLAG_GROW, Header, Kind, is_open, mark};
-use crosslane_wire::slice::{LINE, RING_MIN};
+use crosslane_wire::segment::{LINE, RING_MIN};
 
 impl Consumer {
     /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring

@@ -22,7 +22,7 @@ use crate::account::{self, Function};
 use crate::{Load, Store};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
-use crosslane_wire::slice::{CREDIT, LINE, RING_MIN, WANT_DATA, WANT_ROOM};
+use crosslane_wire::segment::{CREDIT, LINE, RING_MIN, WANT_DATA, WANT_ROOM};
 
 /// What a producer hears of the other direction of its channel, and tells it. Any view of the peer's words will do if
 /// nothing is to ride.

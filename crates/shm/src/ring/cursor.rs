@@ -5,7 +5,7 @@ use crate::Load;
 use crate::guarded::Fault;
 use crosslane_wire::DecodeError;
 use crosslane_wire::record::{FLAG_GATHERED, FLAG_GROW, Header, Kind, mark, stamp, units};
-use crosslane_wire::slice::{LINE, RING_MIN, SRC_OFF, VERDICT, WR_DONE};
+use crosslane_wire::segment::{LINE, RING_MIN, SRC_OFF, VERDICT, WR_DONE};
 use crosslane_wire::zcopy::{bytes_of, sequence_of};
 
 /// A place in the ring that moves over records without consuming them (`MSG_PEEK`, `FIONREAD`, edge detection).
@@ -180,7 +180,7 @@ impl Cursor {
         Ok(header)
     }
 
-    /// Where it lies in the slice.
+    /// Where it lies in the segment.
     #[inline]
     fn place(&self, ring: &impl Load) -> Result<usize, Violation> {
         place(ring.len(), self.offset, LINE)

@@ -13,7 +13,7 @@ use crate::account::{self, Function};
 use crate::{Load, Store};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_wire::record::{HEADER, Header, Kind, LONGEST_OPEN, closed, is_open, length, span};
-use crosslane_wire::slice::LINE;
+use crosslane_wire::segment::LINE;
 
 /// Longest send that is gathered, bytes: from there on a line more or less makes no difference.
 pub(super) const GATHERED: u64 = 128;
@@ -34,7 +34,7 @@ impl Producer {
     }
 
     /// Appends `len` bytes to the last record, if that is open and there is room; else nothing: `Ok(false)`. `fill` stores them
-    /// at an offset of the slice, or fails: then nothing is appended.
+    /// at an offset of the segment, or fails: then nothing is appended.
     #[inline]
     pub(super) fn append<F>(
         &self,

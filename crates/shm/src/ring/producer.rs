@@ -10,7 +10,7 @@ use crosslane_wire::record::{
     FLAG_CREDIT, FLAG_GROW, FLAG_OPEN, Header, Kind, MAX_PACKET, MAX_PAYLOAD, payload_at, payload_of, span,
     stamped,
 };
-use crosslane_wire::slice::LINE;
+use crosslane_wire::segment::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
@@ -33,7 +33,7 @@ const OWN_TIME: u32 = u32::MAX;
 /// A place for the payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where in the slice it begins.
+    /// Where in the segment it begins.
     pub at: usize,
     /// Bytes.
     pub len: usize,
@@ -316,7 +316,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Stores credit into the record that is written next, at `begin` in the slice, if any is to ride and there is a place
+    /// Stores credit into the record that is written next, at `begin` in the segment, if any is to ride and there is a place
     /// for it. The record ends at position `after`.
     #[cold]
     #[inline(never)]

@@ -43,7 +43,7 @@ impl Producer {
         self.push_by(ring, credits, kind, bytes.len(), cpu, fill)
     }
 
-    /// Pushes as much of `len` bytes as there is room for; `fill` copies a part of them to an offset of the slice, or fails.
+    /// Pushes as much of `len` bytes as there is room for; `fill` copies a part of them to an offset of the segment, or fails.
     #[inline]
     fn push_by<F>(
         &self,
@@ -102,7 +102,7 @@ impl Producer {
     }
 
     /// Pushes records for as much of `len` bytes as there is room for, which stay open if `gathers`; `fill` copies a part
-    /// of them to an offset of the slice, or fails: what was pushed before counts.
+    /// of them to an offset of the segment, or fails: what was pushed before counts.
     #[inline]
     fn push_parts<F>(
         &self,

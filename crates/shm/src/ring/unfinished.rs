@@ -122,14 +122,14 @@ mod tests {
     use crate::ring::{Consumer, Credits, EASY};
     use crate::steps::at_each_instruction;
     use crosslane_wire::record::{Kind, payload_of};
-    use crosslane_wire::slice::{LINE, RING};
+    use crosslane_wire::segment::{LINE, RING};
     use std::cell::RefCell;
 
     const CAP: u64 = 4096;
     const MAX: u64 = 2 * CAP;
     const KEY: u64 = 4711;
 
-    /// A slice of which each aligned word is stored at once.
+    /// A segment of which each aligned word is stored at once.
     struct Memory(Vec<AtomicU64>);
 
     impl Store for Memory {

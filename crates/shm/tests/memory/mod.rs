@@ -1,4 +1,4 @@
-//! A slice in private memory, to test rings without any mapping: what leaves its range panics.
+//! A segment in private memory, to test rings without any mapping: what leaves its range panics.
 
 use crosslane_shm::{Load, Store};
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ pub(crate) struct Out(Bytes);
 pub(crate) struct In(Bytes);
 
 /// Zeroed memory of `len` bytes, seen from both sides.
-pub(crate) fn slice(len: u64) -> (Out, In) {
+pub(crate) fn segment(len: u64) -> (Out, In) {
     let bytes: Bytes = Rc::new(RefCell::new(vec![0; usize::try_from(len).expect("length")]));
     (Out(bytes.clone()), In(bytes))
 }

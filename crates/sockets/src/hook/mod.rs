@@ -79,7 +79,7 @@ const NOWHERE: *mut u8 = core::ptr::without_provenance_mut(1);
 /// guarded.
 ///
 /// # Safety
-/// If it is there it is the program's, for as long as the slice lives.
+/// If it is there it is the program's, for as long as the segment lives.
 unsafe fn bytes<'a>(base: *const core::ffi::c_void, len: usize) -> &'a [u8] {
     let base = if base.is_null() { NOWHERE } else { base.cast() };
     // SAFETY: not null; the length was checked, or is below `isize::MAX`; see above.
@@ -134,22 +134,22 @@ impl<T> core::ops::DerefMut for Buffers<T> {
 ///
 /// # Safety
 /// What is there of the buffers must be the program's for the call.
-unsafe fn slices<'a>(iov: *const iovec, count: usize) -> Result<Buffers<IoSlice<'a>>, c_int> {
+unsafe fn segments<'a>(iov: *const iovec, count: usize) -> Result<Buffers<IoSlice<'a>>, c_int> {
     // SAFETY: the caller's promise.
     buffers(iov, count, || IoSlice::new(&[]), |iov| IoSlice::new(unsafe { bytes(iov.iov_base, iov.iov_len) }))
 }
 
-/// Like [`slices`], for buffers that are filled.
+/// Like [`segments`], for buffers that are filled.
 ///
 /// # Safety
-/// As [`slices`], from this thread alone.
-unsafe fn slices_mut<'a>(iov: *const iovec, count: usize) -> Result<Buffers<IoSliceMut<'a>>, c_int> {
+/// As [`segments`], from this thread alone.
+unsafe fn segments_mut<'a>(iov: *const iovec, count: usize) -> Result<Buffers<IoSliceMut<'a>>, c_int> {
     // SAFETY: the caller's promise.
     let one = |iov: &iovec| IoSliceMut::new(unsafe { bytes_mut(iov.iov_base, iov.iov_len) });
     buffers(iov, count, || IoSliceMut::new(&mut []), one)
 }
 
-/// As [`slices`]: `none` makes an empty buffer, `one` that of an `iovec`.
+/// As [`segments`]: `none` makes an empty buffer, `one` that of an `iovec`.
 fn buffers<T>(
     iov: *const iovec,
     count: usize,

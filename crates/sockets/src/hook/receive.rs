@@ -1,6 +1,6 @@
 //! `read`, `recv` and their relatives.
 
-use super::{ancillary, hook, slices_mut};
+use super::{ancillary, hook, segments_mut};
 use crate::table::{self, Held};
 use crate::{io, peeking, real, scratch, user};
 use core::ffi::{c_int, c_uint, c_void};
@@ -91,7 +91,7 @@ hook! {
             return unsafe { real::readv(fd, iov, count) };
         };
         // SAFETY: as above.
-        match unsafe { slices_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
+        match unsafe { segments_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
             Ok(mut buffers) => io::receive(fd, &end, &mut buffers, 0)
                 // SAFETY: as above.
                 .finish(|| unsafe { real::readv(fd, iov, count) }),
@@ -105,7 +105,7 @@ hook! {
         let kernel = || unsafe { real::preadv2(fd, iov, count, offset, flags) };
         let Some(end) = table::stream(fd).filter(|_| offset == -1) else { return kernel() };
         // SAFETY: as above.
-        let buffers = unsafe { slices_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) };
+        let buffers = unsafe { segments_mut(iov, usize::try_from(count).unwrap_or(usize::MAX)) };
         let bytes = |buffers: &[IoSliceMut<'_>]| buffers.iter().map(|buffer| buffer.len()).sum();
         match buffers.and_then(|buffers| super::flags_of(flags, bytes(&buffers)).map(|flags| (buffers, flags))) {
             Ok((mut buffers, flags)) => io::receive(fd, &end, &mut buffers, flags).finish(kernel),
@@ -220,7 +220,7 @@ unsafe fn message_in(fd: c_int, end: &Held, message: *mut msghdr, flags: c_int) 
         return real::fail(libc::EMSGSIZE);
     }
     // SAFETY: as above.
-    let mut buffers = match unsafe { slices_mut(header.msg_iov, header.msg_iovlen) } {
+    let mut buffers = match unsafe { segments_mut(header.msg_iov, header.msg_iovlen) } {
         Ok(buffers) => buffers,
         Err(errno) => return real::fail(errno),
     };

@@ -1,6 +1,6 @@
 //! `write`, `send` and their relatives.
 
-use super::{ancillary, hook, slices};
+use super::{ancillary, hook, segments};
 use crate::table::{self, Held};
 use crate::{io, real, user};
 use core::ffi::{c_int, c_uint, c_void};
@@ -56,7 +56,7 @@ hook! {
             return unsafe { real::writev(fd, iov, count) };
         };
         // SAFETY: as above.
-        match unsafe { slices(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
+        match unsafe { segments(iov, usize::try_from(count).unwrap_or(usize::MAX)) } {
             // Unlike a `write` of nothing, it asks nobody.
             Ok(buffers) if bytes_of(&buffers) == 0 => 0,
             Ok(buffers) => io::send(fd, &end, &buffers, 0)
@@ -72,7 +72,7 @@ hook! {
         let kernel = || unsafe { real::pwritev2(fd, iov, count, offset, flags) };
         let Some(end) = table::stream(fd).filter(|_| offset == -1) else { return kernel() };
         // SAFETY: as above.
-        let buffers = unsafe { slices(iov, usize::try_from(count).unwrap_or(usize::MAX)) };
+        let buffers = unsafe { segments(iov, usize::try_from(count).unwrap_or(usize::MAX)) };
         match buffers
             .and_then(|buffers| super::flags_of(flags, bytes_of(&buffers)).map(|flags| (buffers, flags)))
         {
@@ -143,7 +143,7 @@ unsafe fn message_out(fd: c_int, end: &Held, message: *const msghdr, flags: c_in
         return real::fail(libc::EMSGSIZE);
     }
     // SAFETY: the caller's promise.
-    let buffers = match unsafe { slices(header.msg_iov, header.msg_iovlen) } {
+    let buffers = match unsafe { segments(header.msg_iov, header.msg_iovlen) } {
         Ok(buffers) => buffers,
         Err(errno) => return real::fail(errno),
     };

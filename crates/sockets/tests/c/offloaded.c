@@ -224,7 +224,7 @@ static void unmapped(int fd)
 }
 
 /* Memory that the engine may map, if there is one. */
-static unsigned char *slices(size_t count, unsigned flags)
+static unsigned char *segments(size_t count, unsigned flags)
 {
     unsigned char *bytes = xl_alloc != NULL ? xl_alloc(count, flags) : malloc(count);
     CHECK(bytes != NULL);
@@ -237,10 +237,10 @@ static void give_back(unsigned char *bytes)
         free(bytes);
 }
 
-static void *slice_sender(void *unused)
+static void *segment_sender(void *unused)
 {
     (void)unused;
-    unsigned char *bytes = slices(3 * LONG + 4096, 0);
+    unsigned char *bytes = segments(3 * LONG + 4096, 0);
     for (size_t round = 0; round < 20; round++) {
         for (size_t i = 0; i < 3 * LONG; i++)
             bytes[100 + i] = at(round * 3 * LONG + i);
@@ -252,11 +252,11 @@ static void *slice_sender(void *unused)
 }
 
 /* Whoever gives a buffer to be stored into gets there what arrives, and nothing beside it. */
-static void in_slices(int fd)
+static void in_segments(int fd)
 {
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, slice_sender, NULL) == 0);
-    unsigned char *bytes = slices(LONG + 8192, XL_ALLOC_OPEN);
+    CHECK(pthread_create(&thread, NULL, segment_sender, NULL) == 0);
+    unsigned char *bytes = segments(LONG + 8192, XL_ALLOC_OPEN);
     memset(bytes, 7, LONG + 8192);
     for (size_t done = 0; done < 60 * LONG; done += LONG) {
         CHECK(recv(fd, bytes + 4096, LONG, MSG_WAITALL) == (ssize_t)LONG);
@@ -271,7 +271,7 @@ static void in_slices(int fd)
 int main(void)
 {
     /* Each by a connection of its own: who has sent and received by turns copies by himself. */
-    void (*parts[])(int) = {in_order, in_slices, peeked, limited, interrupted, disturbed_flow, jumped, forked, unmapped};
+    void (*parts[])(int) = {in_order, in_segments, peeked, limited, interrupted, disturbed_flow, jumped, forked, unmapped};
     struct sockaddr_in to;
     int listening = listener(&to), streams = 0;
     size_t offloaded = 0;

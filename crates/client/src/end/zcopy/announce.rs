@@ -13,7 +13,7 @@ use crosslane_shm::ring::Violation;
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Announced, Cancel, Mode, Open, Progress};
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::{MODE, RD_DONE, RING_AT, SEND_SM, SRC_OFF};
+use crosslane_wire::segment::{MODE, RD_DONE, RING_AT, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::{Descriptor, LONGEST, bytes_of, next_sequence, sequence_of, word};
 use crosslane_wire::{BufferId, WaiterId};
 
@@ -105,9 +105,9 @@ impl End {
     /// Whether memory may be announced at all now.
     #[inline]
     pub fn may_announce(&self) -> bool {
-        let slices = &self.generations.tx().slices;
-        let mode = Mode::under(slices.inbound.load_u64(MODE), Mode::Combined);
-        mode.announcements() > 0 && !slices.transit && self.is_settled()
+        let segments = &self.generations.tx().segments;
+        let mode = Mode::under(segments.inbound.load_u64(MODE), Mode::Combined);
+        mode.announcements() > 0 && !segments.transit && self.is_settled()
     }
 
     /// Announces `bytes`, which begin at byte `at` of `buffer`, one that is shared for this circuit; they must stay as they are
@@ -146,9 +146,9 @@ impl End {
         // Of several the one that is waited for is told later, by `want_fetched`.
         let (at, rings) = (at + carried.len() as u64, mode == Mode::Combined);
         let descriptor = Descriptor { sequence, len, buffer, at, line: 0, units: u64::from(rings) }.encode();
-        let (begin, slices, cpu) = (producer.units(), &tx.slices, self.processor());
+        let (begin, segments, cpu) = (producer.units(), &tx.segments, self.processor());
         self.stamp(tx);
-        let (ring, credits) = (&slices.outbound, &self.credits(tx));
+        let (ring, credits) = (&segments.outbound, &self.credits(tx));
         let pushed = producer.push_announcement(ring, credits, Kind::SrcAvail, &descriptor, carried, cpu);
         if !self.guarded(pushed.map_err(Failure::from))? {
             return Ok(Attempt::Ring);
@@ -199,7 +199,7 @@ impl End {
         if tx.number() != open.generation || !self.is_settled() || self.gone() {
             return Ok(Some(Stand::Unwanted));
         }
-        let inbound = &tx.slices.inbound;
+        let inbound = &tx.segments.inbound;
         let before = if index == 0 { open.fetched } else { 0 };
         let progress = all.progress(inbound.load_u64(RD_DONE), before)?;
         if progress.ended > index {
@@ -226,12 +226,12 @@ impl End {
         if zcopy.off.load(Relaxed) == 0 {
             return Ok(true);
         }
-        let waiting = producer.unconfirmed(&tx.slices.inbound).map_err(Failure::from);
+        let waiting = producer.unconfirmed(&tx.segments.inbound).map_err(Failure::from);
         let consumed = producer.position().saturating_sub(self.guarded(waiting)?);
         // The announcing record itself is consumed before what it announces.
         let past = consumed > zcopy.off_at.load(Relaxed);
         if past {
-            tx.slices.outbound.store_u64(SRC_OFF, 0);
+            tx.segments.outbound.store_u64(SRC_OFF, 0);
             zcopy.off.store(0, Relaxed);
         }
         Ok(past)
@@ -240,13 +240,13 @@ impl End {
     /// Whoever waits for room is to be rung when `open`, which is one of several, is fetched in full. To be said before
     /// [`Self::want_room`].
     pub fn want_fetched(&self, open: &Announcement) {
-        self.generations.tx().slices.outbound.store_u64(RING_AT, word(open.what.sequence, 0));
+        self.generations.tx().segments.outbound.store_u64(RING_AT, word(open.what.sequence, 0));
     }
 
     /// Whether [`Self::stand`] would say something new: for those who wait.
     #[inline]
     pub fn is_answered(&self, open: &Announcement) -> bool {
-        let inbound = &self.generations.tx().slices.inbound;
+        let inbound = &self.generations.tx().segments.inbound;
         let all = self.shared.zcopy.open();
         let Some(index) = all.find(open.what.sequence) else { return true };
         let ended = |progress: Progress| progress.ended > index;
@@ -293,7 +293,7 @@ impl End {
         let mut cancel = Cancel::new(all, 0);
         let progress = self.run(tx, |loaded| cancel.step(loaded));
         let progress = self.guarded(progress)?;
-        tx.slices.outbound.fence();
+        tx.segments.outbound.fence();
         if self.has_moved(tx) && self.await_next(tx)?.is_some() {
             // The daemons may have counted before they could see that it was taken back.
             self.catch_up(tid, Has::Sending)?;

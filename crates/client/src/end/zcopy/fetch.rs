@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::{Load, Store};
 use crosslane_stream::zcopy::{Confirm, Fetched, Lie, is_off};
-use crosslane_wire::slice::{MODE, RING_AT, SEND_SM, SRC_OFF};
+use crosslane_wire::segment::{MODE, RING_AT, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::{sequence_of, word};
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ impl End {
 
     /// Whether the source has taken its memory back.
     fn is_off(&self) -> bool {
-        let off = self.generations.rx().slices.inbound.load_u64(SRC_OFF);
+        let off = self.generations.rx().segments.inbound.load_u64(SRC_OFF);
         is_off(off, self.shared.zcopy.source.sequence.load(Relaxed))
     }
 
@@ -85,7 +85,7 @@ impl End {
         let after = done.saturating_add(u32::try_from(wanted).unwrap_or(0));
         let mut confirm = Confirm::new(sequence, done, after);
         let fetched = self.run(rx, |loaded| confirm.step(loaded))?;
-        rx.slices.outbound.fence();
+        rx.segments.outbound.fence();
         let said = fetched != Fetched::Void;
         // The daemons' count goes before the source's word.
         let moved = fetched != Fetched::Counts && !self.is_settled() && !self.counts(rx);
@@ -99,7 +99,7 @@ impl End {
         }
         consumer.confirm();
         // The source's wish is looked at after it was told, as Dekker has it: one of the two sees the other.
-        let wanted = || sequence_of(rx.slices.inbound.load_u64(RING_AT)) == sequence;
+        let wanted = || sequence_of(rx.segments.inbound.load_u64(RING_AT)) == sequence;
         if consumer.elsewhere() == 0 && (source.units.load(Relaxed) != 0 || wanted()) {
             self.shared.zcopy.bell.store(1, Relaxed);
         }
@@ -112,7 +112,7 @@ impl End {
     /// moves, and they do not count; they come again.
     fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let rx = self.generations.rx();
-        rx.slices.outbound.fence();
+        rx.segments.outbound.fence();
         let counts = self.is_settled() || self.counts(rx) || self.was_counted(false)?.unwrap_or(true);
         if !counts {
             self.shared.consumer.discount(bytes);
@@ -141,7 +141,7 @@ impl End {
     fn was_counted(&self, said: bool) -> Result<Option<bool>, Failure> {
         let (limit, consumer) = (self.await_limit()?, &self.shared.consumer);
         // More lies behind only if the source took the rest back before the daemons counted.
-        let behind = || consumer.cursor().has_more(&self.generations.rx().slices.inbound);
+        let behind = || consumer.cursor().has_more(&self.generations.rx().segments.inbound);
         Ok(limit.map(|limit| if behind() { said } else { consumer.units() <= limit }))
     }
 
@@ -154,7 +154,7 @@ impl End {
             match self.standing() {
                 Standing::Dead => return Ok(None),
                 Standing::Lives(generation) => {
-                    self.fetch_slices(generation)?;
+                    self.fetch_segments(generation)?;
                     return Ok(self.generations.rx().next().map(|next| next.limit));
                 }
                 Standing::Moving => std::thread::sleep(Duration::from_micros(100)),
@@ -169,7 +169,7 @@ impl End {
     #[cold]
     fn note_refusal(&self) {
         if self.shared.zcopy.refusals.fetch_add(1, Relaxed).saturating_add(1) >= REFUSALS {
-            self.generations.rx().slices.outbound.store_u64(MODE, 1);
+            self.generations.rx().segments.outbound.store_u64(MODE, 1);
         }
     }
 
@@ -179,7 +179,7 @@ impl End {
         if source.refused.swap(1, Relaxed) == 0 {
             let sequence = source.sequence.load(Relaxed);
             let rx = self.generations.rx();
-            rx.slices.outbound.store_u64(SEND_SM, word(sequence, 0));
+            rx.segments.outbound.store_u64(SEND_SM, word(sequence, 0));
             if let Some(waiter) = self.room_bell(rx)
                 && !self.daemon.ring(self.circuit, self.token, waiter)
             {

@@ -10,7 +10,7 @@ use crosslane_shm::ring::{ANNOUNCED, Violation};
 use crosslane_stream::zcopy::{Announced, TakeBack, landed};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::slice::WR_DONE;
+use crosslane_wire::segment::WR_DONE;
 use crosslane_wire::zcopy::{Descriptor, LONGEST, next_sequence, sequence_of, word};
 
 /// Longest request that rides in an offer, bytes.
@@ -35,7 +35,7 @@ impl End {
         self.may_send(Kind::SinkAvail)?;
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let free = zcopy.offered.load(Acquire) == 0 && zcopy.open().count() == 0;
-        if !free || tx.slices.transit || !self.is_settled() || self.gone() || self.has_arrived() {
+        if !free || tx.segments.transit || !self.is_settled() || self.gone() || self.has_arrived() {
             return Ok(None);
         }
         // Should another thread be receiving all the same, the offer is void.
@@ -54,7 +54,7 @@ impl End {
         zcopy.offered.store(sequence, Relaxed);
         self.shared.consumer.expect_apart(word(sequence, len));
         self.stamp(tx);
-        let (ring, credits) = (&tx.slices.outbound, &self.credits(tx));
+        let (ring, credits) = (&tx.segments.outbound, &self.credits(tx));
         let cpu = self.processor();
         let pushed = producer.push_announcement(ring, credits, Kind::SinkAvail, &descriptor, request, cpu);
         let pushed = self.guarded(pushed.map_err(Failure::from))?;
@@ -84,7 +84,7 @@ impl End {
     #[cold]
     pub(in super::super) fn lies_untaken(&self) -> bool {
         let offered = self.shared.zcopy.offered.load(Relaxed);
-        let said = self.offered_at().map_or(0, |at| at.slices.inbound.load_u64(WR_DONE));
+        let said = self.offered_at().map_or(0, |at| at.segments.inbound.load_u64(WR_DONE));
         offered != 0 && sequence_of(said) == offered
     }
 
@@ -100,7 +100,7 @@ impl End {
         }
         let _guard = self.lock_receiving_surely(tid)?;
         let at = self.offered_at().ok_or(Failure::Reset)?;
-        let said = Line::Near(line).load(&at.slices);
+        let said = Line::Near(line).load(&at.segments);
         if said == 0 {
             return Ok(None);
         }

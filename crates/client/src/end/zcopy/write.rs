@@ -6,7 +6,7 @@ use super::{End, Failure, Generation, Line};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::{FarBuffer, Store};
 use crosslane_stream::zcopy::{Announced, Claim, Written};
-use crosslane_wire::slice::WR_DONE;
+use crosslane_wire::segment::WR_DONE;
 use crosslane_wire::zcopy::word;
 use crosslane_wire::{Reach, WaiterId};
 use std::io::IoSlice;
@@ -38,7 +38,7 @@ impl End {
         let sequence = sink.sequence.load(Relaxed);
         sink.sequence.store(0, Relaxed);
         let begin = self.shared.producer.units();
-        let here = sink.generation.load(Relaxed) == tx.number() && !tx.slices.transit;
+        let here = sink.generation.load(Relaxed) == tx.number() && !tx.segments.transit;
         if !here || sink.units.load(Relaxed) != begin {
             return Ok(None);
         }
@@ -71,11 +71,11 @@ impl End {
         }
         let most = (what.len as usize).min(total(buffers) - skip);
         let done = write(far, sink.at.load(Relaxed), buffers, skip, most);
-        producer.close(&tx.slices.outbound)?;
+        producer.close(&tx.segments.outbound)?;
         producer.count(done as u64);
-        tx.slices.outbound.store_fence();
+        tx.segments.outbound.store_fence();
         // First for the daemon there: what its program has taken is counted, should the circuit be lost just now.
-        tx.slices.outbound.store_u64(WR_DONE, word(what.sequence, u32::try_from(done).unwrap_or(0)));
+        tx.segments.outbound.store_u64(WR_DONE, word(what.sequence, u32::try_from(done).unwrap_or(0)));
         let mut written = Written::new(what.sequence, u32::try_from(done).unwrap_or(0));
         self.run_with(tx, Line::Far(far, sink.line.load(Relaxed)), |_| Ok(written.step()))?;
         Ok(Some(done))

@@ -3,12 +3,12 @@
 use crate::SessionError;
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
-use crosslane_wire::slice::{self, RETENTION};
+use crosslane_wire::segment::{self, RETENTION};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The slices of one generation, mapped.
+/// The segments of one generation, mapped.
 #[derive(Debug)]
-pub struct Slices {
+pub struct Segments {
     /// Its number.
     pub generation: u32,
     /// Bytes of each ring.
@@ -21,17 +21,17 @@ pub struct Slices {
     pub inbound: Inbound,
     /// Where we store.
     pub outbound: Outbound,
-    /// Whether there are hosts between: the far side is gone when its slice says so, not when the kernel does.
+    /// Whether there are hosts between: the far side is gone when its segment says so, not when the kernel does.
     pub transit: bool,
     /// Where the stream keeps what it sends until it has landed, or did so by an earlier circuit: see [`Self::keeping`].
     pub retention: Option<Retention>,
 }
 
-/// The slices after those that an end has, and where it goes on.
+/// The segments after those that an end has, and where it goes on.
 #[derive(Debug)]
 pub struct Next {
-    /// The slices.
-    pub slices: Slices,
+    /// The segments.
+    pub segments: Segments,
     /// Whether sending goes on there.
     pub newest: bool,
     /// Units of the receiving direction that count before them, from the stream's start.
@@ -48,7 +48,7 @@ pub struct Retention {
     load: Inbound,
 }
 
-/// A daemon's numbers for [`Slices`].
+/// A daemon's numbers for [`Segments`].
 pub(crate) struct Numbers {
     pub generation: u32,
     pub ring_max: u64,
@@ -58,8 +58,8 @@ pub(crate) struct Numbers {
     pub retained: bool,
 }
 
-impl Slices {
-    /// Where what is sent by these slices is kept until it has landed; `None` if it lands as it is stored.
+impl Segments {
+    /// Where what is sent by these segments is kept until it has landed; `None` if it lands as it is stored.
     #[inline]
     pub fn keeping(&self) -> Option<&Retention> {
         self.retention.as_ref().filter(|_| self.transit)
@@ -72,11 +72,11 @@ impl Slices {
         fds: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<Option<Self>, SessionError> {
         let &Numbers { generation, ring_max, rx_key, tx_key, transit, retained } = numbers;
-        if !slice::ring_max_ok(ring_max) {
+        if !segment::ring_max_ok(ring_max) {
             return Err(SessionError::Unexpected("ring length"));
         }
         let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else { return Ok(None) };
-        let len = slice::slice_len(ring_max);
+        let len = segment::segment_len(ring_max);
         let inbound = Inbound::map(&inbound, len)?;
         let outbound = Outbound::map(&outbound, len, Caching::WriteBack)?;
         let mut retention = None;

@@ -1,4 +1,4 @@
-//! Layout of one slice: a page of words that the writer keeps for the reader, then the byte ring.
+//! Layout of one segment: a page of words that the writer keeps for the reader, then the byte ring.
 //!
 //! ```text
 //!            memory of R, written by W only, read by R only
@@ -25,7 +25,7 @@
 //! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT`, the two
 //! `WANT` words and `LANDED` share a cache line: the sender looks at all of them together.
 
-/// Page size that slices are aligned to, bytes.
+/// Page size that segments are aligned to, bytes.
 pub const PAGE: u64 = 4096;
 /// Cache line, bytes; every record starts on one.
 pub const LINE: u64 = 64;
@@ -84,8 +84,8 @@ pub const RETENTION: u64 = 4 * 1024 * 1024;
 /// pump's ring and some tens of KB.
 pub const RETENTION_MIN: u64 = 512 * 1024;
 
-/// Length of a slice that holds a ring of `ring_max` bytes.
-pub const fn slice_len(ring_max: u64) -> u64 {
+/// Length of a segment that holds a ring of `ring_max` bytes.
+pub const fn segment_len(ring_max: u64) -> u64 {
     RING as u64 + ring_max
 }
 
