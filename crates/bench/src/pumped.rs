@@ -6,7 +6,7 @@ use crosslane_node::pump::{Command, Leg, Pumps, TransitId};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::wake::Waker;
-use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{CPU_MASK, Kind};
 use crosslane_wire::segment::{RING_MIN, segment_len};
@@ -198,7 +198,7 @@ impl Side {
 /// What an end loads from, and what it stores to.
 fn views(inbound: &OwnedFd, outbound: &OwnedFd) -> Result<(Inbound, Outbound)> {
     let len = segment_len(RING);
-    Ok((Inbound::map(inbound, len)?, Outbound::map(outbound, len, Caching::WriteBack)?))
+    Ok((Inbound::sealed(inbound, len)?, Outbound::sealed(outbound, len)?))
 }
 
 /// A wait without sleep that lets others run now and then, for there may be fewer processors than threads, and

@@ -230,7 +230,7 @@ impl End {
         debug_assert!(greeted, "a fresh ring has room");
         end.generations.settled(end.generations.tx().word());
         // The far side's daemon knows by the greeting that the circuit was taken: no host between may sleep over it.
-        if segments.transit
+        if segments.way.relayed
             && let Some(waiter) = end.data_bell(end.generations.tx())
             && !end.daemon.ring(end.circuit, end.token, waiter)
         {
@@ -293,11 +293,16 @@ impl End {
         self.side
     }
 
-    /// The generation of the circuit, if it is longer than one cable: its waiters are those of the host between that
-    /// comes next.
-    pub fn detour(&self) -> Option<u32> {
+    /// The generation of the circuit, if it is relayed: its waiters are those of the host between that comes next.
+    pub fn relayed(&self) -> Option<u32> {
         let tx = self.generations.tx();
-        tx.segments.transit.then_some(tx.number())
+        tx.segments.way.relayed.then_some(tx.number())
+    }
+
+    /// Whether both programs can map each other's buffers by the present circuit.
+    #[inline]
+    pub fn allows_zero_copy(&self) -> bool {
+        self.generations.tx().segments.way.zero_copy
     }
 
     /// State of the receiving direction.
@@ -383,7 +388,7 @@ impl End {
     /// ways, unless a host between is there.
     #[inline]
     fn credits<'a>(&'a self, tx: &'a Generation) -> Duplex<'a, Inbound> {
-        Duplex { words: &tx.segments.inbound, consumer: &self.shared.consumer, rides: !tx.segments.transit }
+        Duplex { words: &tx.segments.inbound, consumer: &self.shared.consumer, rides: tx.segments.way.rides }
     }
 
     /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data

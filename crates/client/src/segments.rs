@@ -2,8 +2,9 @@
 
 use crate::SessionError;
 use crosslane_shm::guarded::Fault;
-use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
+use crosslane_shm::{Inbound, Load, MapError, Outbound, Segment, Store};
 use crosslane_wire::segment::{self, RETENTION};
+use crosslane_wire::{SegmentInfo, Way};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The segments of one generation, mapped.
@@ -21,8 +22,10 @@ pub struct Segments {
     pub inbound: Inbound,
     /// Where we store.
     pub outbound: Outbound,
-    /// Whether there are hosts between: the far side is gone when its segment says so, not when the kernel does.
-    pub transit: bool,
+    /// What the circuit can do.
+    pub way: Way,
+    /// How long a store of ours, and then one of the far side's that answers it, may be under way, ns.
+    pub in_flight_ns: u32,
     /// Where the stream keeps what it sends until it has landed, or did so by an earlier circuit: see [`Self::keeping`].
     pub retention: Option<Retention>,
 }
@@ -54,7 +57,8 @@ pub(crate) struct Numbers {
     pub ring_max: u64,
     pub rx_key: u64,
     pub tx_key: u64,
-    pub transit: bool,
+    pub segments: [SegmentInfo; 2],
+    pub way: Way,
     pub retained: bool,
 }
 
@@ -62,7 +66,7 @@ impl Segments {
     /// Where what is sent by these segments is kept until it has landed; `None` if it lands as it is stored.
     #[inline]
     pub fn keeping(&self) -> Option<&Retention> {
-        self.retention.as_ref().filter(|_| self.transit)
+        self.retention.as_ref().filter(|_| self.way.keeps)
     }
 
     /// Maps what came with a daemon's answer, and takes its descriptors off the front of `fds`. `Ok(None)`: they did not
@@ -71,28 +75,40 @@ impl Segments {
         numbers: &Numbers,
         fds: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<Option<Self>, SessionError> {
-        let &Numbers { generation, ring_max, rx_key, tx_key, transit, retained } = numbers;
-        if !segment::ring_max_ok(ring_max) {
+        let &Numbers { generation, ring_max, rx_key, tx_key, segments: [theirs, ours], way, retained } =
+            numbers;
+        let len = segment::segment_len(ring_max);
+        if !segment::ring_max_ok(ring_max) || [theirs.len, ours.len] != [len; 2] {
             return Err(SessionError::Unexpected("ring length"));
         }
         let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else { return Ok(None) };
-        let len = segment::segment_len(ring_max);
-        let inbound = Inbound::map(&inbound, len)?;
-        let outbound = Outbound::map(&outbound, len, Caching::WriteBack)?;
+        let inbound = Inbound::map(&Segment { fd: inbound, info: theirs })?;
+        let outbound = Outbound::map(&Segment { fd: outbound, info: ours })?;
+        let in_flight_ns = ours.posted_ns.saturating_add(theirs.posted_ns);
         let mut retention = None;
         if retained {
             let Some(fd) = fds.next() else { return Ok(None) };
             retention = Some(Retention::map(&fd)?);
         }
-        Ok(Some(Self { generation, ring_max, rx_key, tx_key, inbound, outbound, transit, retention }))
+        Ok(Some(Self {
+            generation,
+            ring_max,
+            rx_key,
+            tx_key,
+            inbound,
+            outbound,
+            way,
+            in_flight_ns,
+            retention,
+        }))
     }
 }
 
 impl Retention {
     /// Maps a retention ring that a daemon gave out.
     pub fn map(fd: impl AsFd) -> Result<Self, MapError> {
-        let store = Outbound::map(&fd, RETENTION, Caching::WriteBack)?;
-        Ok(Self { store, load: Inbound::map(&fd, RETENTION)? })
+        let store = Outbound::sealed(&fd, RETENTION)?;
+        Ok(Self { store, load: Inbound::sealed(&fd, RETENTION)? })
     }
 
     /// Keeps `bytes`, not more than the ring holds, the first of which is unit `unit` of the stream. They are the program's and may not

@@ -277,10 +277,11 @@ impl Session {
                 tx_key,
                 life,
                 generation,
-                transit,
+                segments,
+                way,
                 retained,
             } => {
-                let numbers = Numbers { generation, ring_max, rx_key, tx_key, transit, retained };
+                let numbers = Numbers { generation, ring_max, rx_key, tx_key, segments, way, retained };
                 let mut fds = fds.into_iter();
                 let segments = match Segments::map(&numbers, &mut fds) {
                     Ok(Some(segments)) => segments,
@@ -326,10 +327,11 @@ impl Session {
                 ring_max,
                 rx_key,
                 tx_key,
-                transit,
+                segments,
+                way,
                 retained,
             } => {
-                let numbers = Numbers { generation, ring_max, rx_key, tx_key, transit, retained };
+                let numbers = Numbers { generation, ring_max, rx_key, tx_key, segments, way, retained };
                 let segments = Segments::map(&numbers, &mut fds.into_iter())?;
                 let segments = segments.ok_or(SessionError::NoRoom { circuit, token })?;
                 Ok(Some(Next { segments, newest, limit, arrived }))

@@ -5,9 +5,9 @@ use crosslane_client::segments::{Next, Segments};
 use crosslane_client::shared::SharedState;
 use crosslane_client::{Daemon, End, Grant, NoBuffer, NoNext};
 use crosslane_shm::mem::new_segment;
-use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::segment::{PAGE, segment_len};
-use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId};
+use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId, Way};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -63,9 +63,10 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
             ring_max: RING,
             rx_key: 3,
             tx_key: 3,
-            inbound: Inbound::map(inbound, len).unwrap(),
-            outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
-            transit,
+            inbound: Inbound::sealed(inbound, len).unwrap(),
+            outbound: Outbound::sealed(outbound, len).unwrap(),
+            way: if transit { Way::RELAYED } else { Way::DIRECT },
+            in_flight_ns: 0,
             retention: None,
         };
         let tuple = Tuple { client: address(1), server: address(2) };

@@ -6,10 +6,10 @@ use crosslane_client::shared::SharedState;
 use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::EASY;
-use crosslane_shm::{Caching, Inbound, Outbound, Store};
+use crosslane_shm::{Inbound, Outbound, Store};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{CREDIT, LINE, RING, segment_len};
-use crosslane_wire::{CircuitId, Tuple, WaiterId};
+use crosslane_wire::{CircuitId, Tuple, WaiterId, Way};
 use std::io::{IoSlice, IoSliceMut};
 
 const TID: u32 = 1;
@@ -69,9 +69,10 @@ fn pair_of(ring_max: u64) -> Pair {
                 ring_max,
                 rx_key: 10 + u64::from(client),
                 tx_key: 11 - u64::from(client),
-                inbound: Inbound::map(inbound, len).unwrap(),
-                outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
-                transit: false,
+                inbound: Inbound::sealed(inbound, len).unwrap(),
+                outbound: Outbound::sealed(outbound, len).unwrap(),
+                way: Way::DIRECT,
+                in_flight_ns: 0,
                 retention: None,
             },
             state: SharedState::create().unwrap().0,
@@ -79,7 +80,7 @@ fn pair_of(ring_max: u64) -> Pair {
         End::prepare(&grant);
         End::begin(grant, life[usize::from(client)], &Alone).unwrap()
     };
-    let forged = Outbound::map(&to_server, len, Caching::WriteBack).unwrap();
+    let forged = Outbound::sealed(&to_server, len).unwrap();
     Pair { client: end(true), server: end(false), forged, life }
 }
 

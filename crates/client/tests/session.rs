@@ -3,7 +3,7 @@
 use crosslane_client::{Session, SessionError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply, Request};
-use crosslane_wire::{CircuitId, Tuple};
+use crosslane_wire::{CircuitId, SegmentInfo, Tuple, Way, segment::segment_len};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::os::fd::{AsFd, OwnedFd};
@@ -79,7 +79,8 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
         tx_key: 2,
         life: 3,
         generation: 0,
-        transit: false,
+        segments: [SegmentInfo::sealed(segment_len(1 << 16)); 2],
+        way: Way::DIRECT,
         retained: false,
     };
     rustix::net::send(&daemon, &codec::encode(&granted).unwrap(), SendFlags::empty()).unwrap();

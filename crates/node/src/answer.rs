@@ -10,7 +10,7 @@ use crosslane_fabric::setup::Agreement;
 use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::{ring_max_ok, segment_len};
-use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple};
+use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple, Way};
 
 /// What a neighbour's `Open` says.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +60,9 @@ impl Host {
         let payer = Payer::Neighbour(port);
         let charges = self.charge_end(payer, true)?;
         let (segments, (range, window)) = self.answering_segments(port, asked, 0, payer)?;
-        let (retained, key, ledger) = (segments.retained, segments.rx_key, self.ledger.clone());
+        let (keeps, key, ledger) = (segments.way.keeps, segments.rx_key, self.ledger.clone());
         let mut parts = Parts { uid: accepter, ..Parts::new(Some(segments), payer, charges) };
-        let kept = if retained { parts.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
+        let kept = if keeps { parts.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
         let opened = kept
             .map_err(refusal_of)
             .and_then(|()| self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel));
@@ -111,12 +111,13 @@ impl Host {
     ) -> Result<(Segments, (SegmentRange, Charge)), Refusal> {
         let purpose = if asked.resume.is_some() { Purpose::Move } else { Purpose::New };
         let charges = self.charge_segments(payer, asked.segment.len, purpose)?;
-        let retained = asked.passed > 0 && !self.config.resume.is_zero();
         self.leaning |= asked.passed > 0;
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
         let outbound = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
         let Carved { range, window, memory: inbound } =
             self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
+        let cables = asked.passed.saturating_add(1);
+        let way = Way::new(cables, &inbound.info, &outbound.info, self.resumes());
         let segments = Segments {
             generation: asked.resume.map_or(0, |resume| resume.generation),
             port: Some(port),
@@ -127,8 +128,7 @@ impl Host {
             tx_key: asked.key,
             before,
             arrived: 0,
-            transit: asked.passed > 0,
-            retained,
+            way,
             charges,
         };
         Ok((segments, (range, window)))

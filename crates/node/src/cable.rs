@@ -22,13 +22,13 @@ use crosslane_fabric::setup::{Agreement, CableSetup, State};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Mapped, PortError};
 use crosslane_shm::ring::Violation;
-use crosslane_shm::{Inbound, Outbound};
+use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::control::Control;
 use crosslane_wire::scratchpad::BELL_CHANNEL;
 use crosslane_wire::segment::{RING_MIN, segment_len};
 use crosslane_wire::{Epoch, HostId, PortId, SegmentRange, codec};
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Window that everything goes through.
@@ -375,7 +375,7 @@ impl Cable {
     }
 
     /// Gives out a segment of inbound memory for the peer to write, as a descriptor.
-    pub fn carve_inbound(&mut self, len: u64) -> Result<(SegmentRange, OwnedFd), PortError> {
+    pub fn carve_inbound(&mut self, len: u64) -> Result<(SegmentRange, Segment), PortError> {
         let range = self.window.allot(len).ok_or(PortError::Full("segments"))?;
         match self.port.carve_inbound(WINDOW, range) {
             Ok(fd) => Ok((range, fd)),
@@ -393,7 +393,7 @@ impl Cable {
     }
 
     /// A segment of the peer's memory, as a descriptor.
-    pub fn carve_outbound(&mut self, range: SegmentRange) -> Result<OwnedFd, PortError> {
+    pub fn carve_outbound(&mut self, range: SegmentRange) -> Result<Segment, PortError> {
         self.port.carve_outbound(WINDOW, range)
     }
 

@@ -188,7 +188,7 @@ fn news(word: u64, rung: &mut u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crosslane_shm::{Caching, Inbound, Outbound, mem::new_segment};
+    use crosslane_shm::{Inbound, Outbound, mem::new_segment};
     use crosslane_wire::segment::{RING_MIN, segment_len};
 
     type Mapped = Channel<Inbound, Outbound>;
@@ -196,11 +196,11 @@ mod tests {
     fn pair(queue: usize) -> (Mapped, Mapped, Outbound) {
         let len = segment_len(RING_MIN);
         let (a, b) = (new_segment("a", len).unwrap(), new_segment("b", len).unwrap());
-        let out = |fd| Outbound::map(fd, len, Caching::WriteBack).unwrap();
+        let out = |fd| Outbound::sealed(fd, len).unwrap();
         let rubbish = out(&a);
         let limits = Limits { messages: queue, lane_bytes: 1 << 30, bytes: 1 << 30 };
         let end = |inb, outb, keys| {
-            Channel::new(Inbound::map(inb, len).unwrap(), out(outb), RING_MIN, RING_MIN, keys, limits)
+            Channel::new(Inbound::sealed(inb, len).unwrap(), out(outb), RING_MIN, RING_MIN, keys, limits)
         };
         (end(&a, &b, (1, 2)), end(&b, &a, (2, 1)), rubbish)
     }

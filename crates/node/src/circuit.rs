@@ -9,12 +9,12 @@ use crate::random;
 use crate::session::SessionId;
 use crate::source::source_of;
 use crosslane_fabric::circuit::{Output, Role, Scope, State};
+use crosslane_shm::Segment;
 use crosslane_shm::mem::new_segment;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{CircuitId, Tuple};
+use crosslane_wire::{CircuitId, Tuple, Way};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 
 impl Host {
     /// `Connect`: an answer, or `None` if a neighbour must be asked first.
@@ -197,9 +197,13 @@ impl Host {
         };
         let (client_end, client_segments) = end(self, false).map_err(Plain::Refused)?;
         let (server_end, server_segments) = end(self, true).map_err(Plain::Refused)?;
-        let segment = || new_segment("crosslane-segment", segment_len(ring_max)).map_err(|_| Plain::System);
+        let len = segment_len(ring_max);
+        let segment = || {
+            let memory = new_segment("crosslane-segment", len).map_err(|_| Plain::System)?;
+            Ok::<_, Plain>(Segment::sealed(memory, len))
+        };
         let (forth, back) = (segment()?, segment()?);
-        let copy = |fd: &OwnedFd| fd.try_clone().map_err(|_| Plain::System);
+        let copy = |segment: &Segment| segment.try_clone().map_err(|_| Plain::System);
         let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
         let (client, server) = self.circuits.local(tuple, scope);
         let (key_forth, key_back) = (random::u64(), random::u64());
@@ -213,8 +217,7 @@ impl Host {
             tx_key,
             before: 0,
             arrived: 0,
-            transit: false,
-            retained: false,
+            way: Way::DIRECT,
             charges,
         };
         let of_client = segments(back, forth, key_back, key_forth, client_segments);

@@ -17,11 +17,11 @@ use crate::session::{SessionId, Waiting};
 use crosslane_fabric::channel;
 use crosslane_fabric::circuit::Path;
 use crosslane_port::PortError;
+use crosslane_shm::Segment;
 use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, Tuple};
-use std::os::fd::OwnedFd;
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, Tuple, Way};
 use std::time::Duration;
 
 /// How long a neighbour may take to answer `Open` for a program that waits for its connection. On a busy machine its
@@ -136,8 +136,7 @@ impl Host {
                 tx_key: 0,
                 before: 0,
                 arrived: 0,
-                transit: false,
-                retained: false,
+                way: Way::DIRECT,
                 charges,
             });
         }
@@ -241,18 +240,18 @@ impl Host {
         (before, arrived): (u64, u64),
     ) -> Result<(), Plain> {
         let end = self.circuits.get(circuit).ok_or(Plain::System)?;
-        let (transit, port) = (end.hops > 1, self.port_of(circuit).ok_or(Plain::System)?);
+        let (cables, port) = (end.hops, self.port_of(circuit).ok_or(Plain::System)?);
         let attempt = self.parts.get_mut(&circuit).and_then(|parts| parts.attempt.take());
         let mut segments = attempt.ok_or(Plain::System)?;
-        segments.outbound = Some(self.outbound_of(port, segment, segments.ring_max)?);
-        let retained = transit && !self.config.resume.is_zero();
+        let outbound = self.outbound_of(port, segment, segments.ring_max)?;
+        segments.way = Way::new(cables, &segments.inbound.info, &outbound.info, self.resumes());
+        segments.outbound = Some(outbound);
         let ledger = self.ledger.clone();
         let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
-        if retained {
+        if segments.way.keeps {
             parts.keep_sent(&ledger, if segments.generation > 0 { Purpose::Move } else { Purpose::New })?;
         }
         (segments.tx_key, segments.before, segments.arrived) = (key, before, arrived);
-        (segments.transit, segments.retained) = (transit, retained);
         self.push_segments(circuit, segments);
         Ok(())
     }
@@ -273,7 +272,7 @@ impl Host {
         port: PortId,
         segment: SegmentRange,
         ring_max: u64,
-    ) -> Result<OwnedFd, Plain> {
+    ) -> Result<Segment, Plain> {
         let cable = self.cable(port).ok_or(Plain::System)?;
         let window = cable.agreement().map_or(0, |agreement| agreement.peer_window);
         if segment.len != segment_len(ring_max) || !segment.fits(window) {

@@ -84,7 +84,8 @@ impl Host {
             tx_key: segments.tx_key,
             life,
             generation: segments.generation,
-            transit: segments.transit,
+            segments: [segments.inbound.info, outbound.info],
+            way: segments.way,
             retained: retention.is_some(),
         };
         let mut fds = vec![segments.inbound.as_fd(), outbound.as_fd()];

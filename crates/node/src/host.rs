@@ -241,6 +241,11 @@ impl Host {
         self.links.use_keys(Box::new(keys));
     }
 
+    /// Whether streams go on over other circuits when theirs is lost.
+    pub(crate) fn resumes(&self) -> bool {
+        !self.config.resume.is_zero()
+    }
+
     /// This host's id.
     pub fn me(&self) -> HostId {
         self.config.addresses.me
@@ -343,7 +348,6 @@ impl Host {
             subnets: vec![subnet(self.config.addresses.v4), subnet(self.config.addresses.v6)],
             rules: self.config.rules.clone(),
             spin_ns: self.config.spin_us.saturating_mul(1000),
-            posted_ns: self.cables.iter().map(Cable::posted_ns).max().unwrap_or(0),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The life page of a session: one word for each of its circuit ends, written by the daemon, read by the programs.
 
-use crosslane_shm::{Caching, MapError, Outbound, Store};
+use crosslane_shm::{MapError, Outbound, Store};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_ANNOUNCED, LIFE_WORDS};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ impl LifePage {
         let fd = memfd_create("crosslane-life", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, LEN)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
-        let words = Outbound::map(&fd, LEN, Caching::WriteBack)?;
+        let words = Outbound::sealed(&fd, LEN)?;
         fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
         Ok((Self { words, next: LIFE_ANNOUNCED + 1, free: Vec::new() }, fd))
     }

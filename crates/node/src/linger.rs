@@ -5,10 +5,10 @@ use crate::host::Host;
 use crosslane_fabric::circuit::{Role, State};
 use crosslane_shm::ring::{Producer, Violation};
 use crosslane_shm::state::Sent;
-use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
+use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::segment::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, segment_len};
+use crosslane_wire::segment::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA};
 use crosslane_wire::{CircuitId, WaiterId};
 
 impl Host {
@@ -18,7 +18,7 @@ impl Host {
         let moving = self.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
         let whole = moving || self.go_on(circuit);
         let Some(parts) = self.parts.get_mut(&circuit) else { return whole };
-        let retained = parts.segments.back().is_some_and(|newest| newest.retained);
+        let retained = parts.segments.back().is_some_and(|newest| newest.way.keeps);
         parts.sent = None;
         if moving || retained {
             parts.sent = parts.state.as_ref().and_then(|state| state.view.sent());
@@ -86,9 +86,8 @@ impl Host {
         {
             return None;
         }
-        let len = segment_len(newest.ring_max);
-        let ring = Outbound::map(newest.outbound.as_ref()?, len, Caching::WriteBack).ok()?;
-        let credits = Inbound::map(&newest.inbound, len).ok()?;
+        let ring = Outbound::map(newest.outbound.as_ref()?).ok()?;
+        let credits = Inbound::map(&newest.inbound).ok()?;
         let producer = Producer::default();
         let cap = RING_MIN.min(newest.ring_max);
         producer.resume(newest.generation, cap, newest.ring_max, newest.tx_key, arrived);
@@ -98,7 +97,7 @@ impl Host {
             producer.push_control(&ring, &credits, greeting, 0).ok().filter(|pushed| *pushed)?;
         }
         if begin < end {
-            let kept = Inbound::map(parts.retention.as_ref()?, RETENTION).ok()?;
+            let kept = Inbound::sealed(parts.retention.as_ref()?, RETENTION).ok()?;
             push_kept(&producer, &ring, &credits, (&kept, sent.cap.clamp(1, RETENTION)), (begin, end))
                 .ok()
                 .filter(|pushed| *pushed)?;

@@ -9,12 +9,12 @@ use crate::random;
 use crate::session::SessionId;
 use crosslane_fabric::circuit::State;
 use crosslane_passing::Foreign;
-use crosslane_shm::mem::new_segment;
 use crosslane_shm::state::{Chosen, ModesSnapshot, Sent, Snapshot, StateView};
+use crosslane_shm::{Segment, mem::new_segment};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::RETENTION;
-use crosslane_wire::{BufferId, ChannelId, CircuitId, Epoch, PortId};
+use crosslane_wire::{BufferId, ChannelId, CircuitId, Epoch, PortId, Way};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -32,9 +32,9 @@ pub struct Segments {
     /// The port that the circuit leaves by; none within this host.
     pub port: Option<PortId>,
     /// Memory that the far side writes.
-    pub inbound: OwnedFd,
+    pub inbound: Segment,
     /// Memory of the far side; none before the far side has answered.
-    pub outbound: Option<OwnedFd>,
+    pub outbound: Option<Segment>,
     /// Bytes of each ring.
     pub ring_max: u64,
     /// Key of the ring that is read.
@@ -45,10 +45,8 @@ pub struct Segments {
     pub before: u64,
     /// Units of the stream that had arrived at the far end before this circuit.
     pub arrived: u64,
-    /// Whether there are hosts between.
-    pub transit: bool,
-    /// Whether what is sent must be kept until it has landed.
-    pub retained: bool,
+    /// What the circuit can do; [`Way::DIRECT`] before the far side has answered.
+    pub way: Way,
     /// What is paid for them.
     pub charges: Vec<Charge>,
 }
@@ -289,15 +287,14 @@ mod tests {
         Segments {
             generation,
             port: None,
-            inbound: new_segment("test", 4096).unwrap(),
+            inbound: Segment::sealed(new_segment("test", 4096).unwrap(), 4096),
             outbound: None,
             ring_max: 4096,
             rx_key: 1,
             tx_key: 2,
             before: 0,
             arrived: 0,
-            transit: false,
-            retained: false,
+            way: Way::DIRECT,
             charges: Vec::new(),
         }
     }

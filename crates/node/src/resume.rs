@@ -12,7 +12,6 @@ use crosslane_shm::Inbound;
 use crosslane_shm::ring::Cursor;
 use crosslane_wire::control::{ARRIVED_ALL, Refusal, Resumption};
 use crosslane_wire::local::{Plain, Reply};
-use crosslane_wire::segment::segment_len;
 use crosslane_wire::{CircuitId, PortId, SegmentRange};
 use std::os::fd::AsFd;
 
@@ -132,7 +131,7 @@ impl Host {
         let (segments, (range, window)) = self.answering_segments(port, asked, arrived, payer)?;
         let key = segments.rx_key;
         let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
-        if segments.retained && parts.keep_sent(&ledger, Purpose::Move).is_err() {
+        if segments.way.keeps && parts.keep_sent(&ledger, Purpose::Move).is_err() {
             if let Some(cable) = self.cable(port) {
                 cable.free_inbound(range);
             }
@@ -182,7 +181,7 @@ impl Host {
         let published = parts.published;
         let known = |next: u32| next > generation && next <= published;
         let next = parts.segments.iter().find(|segments| known(segments.generation))?;
-        let retention = parts.retention.as_ref();
+        let (outbound, retention) = (next.outbound.as_ref()?, parts.retention.as_ref());
         let reply = Reply::Resumed {
             generation: next.generation,
             newest: next.generation == published,
@@ -191,10 +190,11 @@ impl Host {
             ring_max: next.ring_max,
             rx_key: next.rx_key,
             tx_key: next.tx_key,
-            transit: next.transit,
+            segments: [next.inbound.info, outbound.info],
+            way: next.way,
             retained: retention.is_some(),
         };
-        let mut fds = vec![next.inbound.as_fd(), next.outbound.as_ref()?.as_fd()];
+        let mut fds = vec![next.inbound.as_fd(), outbound.as_fd()];
         fds.extend(retention.map(AsFd::as_fd));
         self.sessions.get_mut(&session)?.reply(&reply, &fds);
         Some(())
@@ -233,7 +233,7 @@ impl Host {
         let parts = self.parts.get_mut(&circuit)?;
         parts.trim();
         let newest = parts.segments.back()?;
-        let ring = Inbound::map(&newest.inbound, segment_len(newest.ring_max)).ok()?;
+        let ring = Inbound::map(&newest.inbound).ok()?;
         let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
         let reader = || {
             let (generation, cursor) = parts.state.as_ref()?.view.receiver()?;

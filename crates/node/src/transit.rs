@@ -10,7 +10,7 @@ use crate::random;
 use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
 use crosslane_shm::wake::{Receiver, Waker};
-use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
@@ -93,7 +93,7 @@ impl Host {
         let len = asked.segment.len;
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
         let outbound = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
-        let outbound = Outbound::map(&outbound, len, Caching::WriteBack).map_err(|_| Refusal::NoMemory)?;
+        let outbound = Outbound::map(&outbound).map_err(|_| Refusal::NoMemory)?;
         let (range, window, inbound) = self.carve_mapped(port, len, payer, purpose)?;
         let (range_behind, window_behind, inbound_behind) =
             match self.carve_mapped(onward, len, payer, purpose) {
@@ -153,7 +153,7 @@ impl Host {
         purpose: Purpose,
     ) -> Result<(SegmentRange, Charge, Inbound), Refusal> {
         let Carved { range, window, memory } = self.carve(port, len, payer, purpose).map_err(refusal_of)?;
-        match Inbound::map(&memory, len) {
+        match Inbound::map(&memory) {
             Ok(mapped) => Ok((range, window, mapped)),
             Err(_) => {
                 if let Some(cable) = self.cable(port) {
@@ -179,7 +179,7 @@ impl Host {
         let passage = self.passages.get(&transit).ok_or(Plain::System)?;
         let (port, ring_max) = (passage.ports[BEHIND], passage.ring_max);
         let behind = self.outbound_of(port, segment, ring_max)?;
-        let behind = Outbound::map(&behind, segment.len, Caching::WriteBack).map_err(|_| Plain::System)?;
+        let behind = Outbound::map(&behind).map_err(|_| Plain::System)?;
         let posted = passage_posted(self, transit);
         let passage = self.passages.get_mut(&transit).ok_or(Plain::System)?;
         let Opening { inbound: [in_before, in_behind], before, tx_key } =

@@ -6,10 +6,10 @@ use crosslane_client::segments::{Next, Retention, Segments};
 use crosslane_client::shared::SharedState;
 use crosslane_client::{Daemon, End, Grant, NoNext};
 use crosslane_shm::ring::Cursor;
-use crosslane_shm::{Caching, Inbound, Load, Outbound};
+use crosslane_shm::{Inbound, Load, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_word};
 use crosslane_wire::segment::{RING_MIN, STATE, STATE_GONE, segment_len};
-use crosslane_wire::{CircuitId, WaiterId};
+use crosslane_wire::{CircuitId, WaiterId, Way};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::IoSlice;
 use support::joined::{Joined, join, ring};
@@ -40,9 +40,10 @@ fn deaf_end(joined: &Joined, state: SharedState) -> End {
         ring_max: RING_MAX,
         rx_key: near.keys.0,
         tx_key: near.keys.1,
-        inbound: Inbound::map(&near.fds[0], len).unwrap(),
-        outbound: Outbound::map(&near.fds[1], len, Caching::WriteBack).unwrap(),
-        transit: true,
+        inbound: Inbound::sealed(&near.fds[0], len).unwrap(),
+        outbound: Outbound::sealed(&near.fds[1], len).unwrap(),
+        way: Way::RELAYED,
+        in_flight_ns: 0,
         retention: Some(Retention::map(&near.fds[2]).unwrap()),
     };
     let (circuit, token, tuple) = (near.id, near.token, near.tuple);
@@ -72,7 +73,7 @@ fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
     let request = Request::Resume { circuit: joined.far.id, token: joined.far.token, generation: 0 };
     let (reply, fds) = joined.server.ask(&request, &[]);
     let Reply::Resumed { limit, ring_max, rx_key, .. } = reply else { panic!("no segments but {reply:?}") };
-    let far = Inbound::map(&fds[0], segment_len(ring_max)).unwrap();
+    let far = Inbound::sealed(&fds[0], segment_len(ring_max)).unwrap();
     until("the far side is gone, behind all", || (far.load_u32(STATE) == STATE_GONE).then_some(()));
     assert!(limit < RING_MIN, "nothing of it was lost: {limit}");
     assert_eq!(Cursor::fresh(ring_max, rx_key, limit).arrived(&far), 1 + 300_000);

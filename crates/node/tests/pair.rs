@@ -5,7 +5,7 @@ mod support;
 use crosslane_port::Port;
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_shm::wake::Waker;
-use crosslane_shm::{Caching, Outbound, Store, state};
+use crosslane_shm::{Outbound, Store, state};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, Plain, Reply, Request};
 use crosslane_wire::scratchpad::{BELL_SETUP, Setup};
@@ -360,7 +360,7 @@ fn counts_that_programs_wrote_end_no_daemon() {
     for _ in 0..3 {
         let stream = joined::join(&lab, 2);
         let (_, memory) = stream.near.state.as_ref().unwrap();
-        let state = Outbound::map(memory, state::LEN, Caching::WriteBack).unwrap();
+        let state = Outbound::sealed(memory, state::LEN).unwrap();
         (0..8).for_each(|word| state.store_u64(word * 8, u64::MAX / 2 + 1));
         lab.status(1);
         stream.client.close(&stream.near, false);

@@ -3,10 +3,10 @@
 mod support;
 
 use crosslane_shm::{Load, Store};
-use crosslane_wire::WaiterId;
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_MOVING, Plain, Reply, Request, life_word};
 use crosslane_wire::record::mark;
 use crosslane_wire::segment::{RING, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA};
+use crosslane_wire::{WaiterId, Way};
 use std::os::fd::AsFd;
 use support::joined::{Joined, join, ring};
 use support::*;
@@ -106,15 +106,15 @@ fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
     }
     let mut heir = Client::hello(&lab.control(1), "heir");
     let (reply, fds) = heir.ask(&Request::Adopt, &[joined.sockets.0.as_fd()]);
-    let Reply::Circuit { circuit, token, generation, transit, retained, .. } = reply else {
+    let Reply::Circuit { circuit, token, generation, way, retained, .. } = reply else {
         panic!("no circuit but {reply:?}")
     };
     // With the end's state, which is the last of them.
-    assert_eq!((generation, transit, retained, fds.len()), (0, false, true, 4));
-    for (has, through) in [(0, true), (1, false)] {
+    assert_eq!((generation, way, retained, fds.len()), (0, Way::DIRECT, true, 4));
+    for (has, expected) in [(0, Way::RELAYED), (1, Way::DIRECT)] {
         let (reply, fds) = heir.ask(&Request::Resume { circuit, token, generation: has }, &[]);
-        let Reply::Resumed { transit, retained, .. } = reply else { panic!("no segments but {reply:?}") };
-        assert_eq!((transit, retained, fds.len()), (through, true, 3));
+        let Reply::Resumed { way, retained, .. } = reply else { panic!("no segments but {reply:?}") };
+        assert_eq!((way, retained, fds.len()), (expected, true, 3));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The trait.
 
-use crosslane_shm::{Caching, Load, MapError, Store};
-use crosslane_wire::{Reach, SegmentRange};
+use crosslane_shm::{Load, MapError, Segment, Store};
+use crosslane_wire::{Caching, Reach, SegmentRange};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 use thiserror::Error;
@@ -82,27 +82,27 @@ pub trait Port: Send {
     /// [`PortError::Busy`] while segments are carved from the window.
     fn set_inbound(&mut self, window: usize, len: u64) -> Result<(), PortError>;
 
-    /// Puts fresh zeroed memory, which no peer has ever seen, behind a range of an inbound window, and returns it as
-    /// a descriptor of exactly that length. Which ranges to use is the caller's choice.
+    /// Puts fresh zeroed memory, which no peer has ever seen, behind a range of an inbound window, and returns it as a
+    /// segment of exactly that length, for loads. Which ranges to use is the caller's choice.
     ///
     /// # Errors
     /// [`PortError::Down`], [`PortError::NoWindow`], [`PortError::Range`], [`PortError::Overlap`] with a range carved
     /// before and not freed, [`PortError::Full`] (also while the peer does not read: it must know of the segment before
     /// it hears of it by another way), [`PortError::Unsupported`] if `info().descriptors` is false, or a
     /// system error.
-    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError>;
+    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError>;
 
     /// Takes the memory behind a carved range away from the peer; later stores through it reach nobody. The very
     /// range that was carved, or nothing happens.
     fn free_inbound(&mut self, window: usize, range: SegmentRange);
 
-    /// The peer's memory behind a range of the outbound window, as a descriptor that a program can map: that segment
-    /// and no more. The peer must have carved exactly this range.
+    /// The peer's memory behind a range of the outbound window, as a segment that a program can map: that range and no
+    /// more, for stores. The peer must have carved exactly this range.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer has not carved it, within a few milliseconds; [`PortError::Down`],
     /// [`PortError::NoWindow`], [`PortError::Unsupported`], or a system error.
-    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError>;
+    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError>;
 
     /// As [`Self::carve_inbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Self::Inbound, PortError>;
@@ -158,6 +158,8 @@ pub struct Info {
     pub caching: Caching,
     /// How long a posted write may be under way, ns; 0 where memory is coherent.
     pub posted_ns: u32,
+    /// Whether what is under way is lost when the link goes down.
+    pub lossy: bool,
 }
 
 /// What happens on a port.

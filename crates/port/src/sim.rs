@@ -15,8 +15,8 @@ mod world;
 use crate::port::{DOORBELLS, SCRATCHPADS};
 use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
-use crosslane_shm::{Caching, Load, Store};
-use crosslane_wire::{Reach, SegmentRange};
+use crosslane_shm::{Load, Segment, Store};
+use crosslane_wire::{Caching, Reach, SegmentRange};
 use memory::Memory;
 use posted::Write;
 use rustix::event::{EventfdFlags, eventfd};
@@ -211,6 +211,7 @@ impl Port for SimPort {
             descriptors: false,
             caching: if config.combine { Caching::WriteCombining } else { Caching::WriteBack },
             posted_ns: u32::try_from(posted).unwrap_or(u32::MAX),
+            lossy: posted > 0,
         }
     }
 
@@ -294,7 +295,7 @@ impl Port for SimPort {
         Ok(())
     }
 
-    fn carve_inbound(&mut self, _window: usize, _range: SegmentRange) -> Result<OwnedFd, PortError> {
+    fn carve_inbound(&mut self, _window: usize, _range: SegmentRange) -> Result<Segment, PortError> {
         Err(PortError::Unsupported("carve descriptors"))
     }
 
@@ -307,7 +308,7 @@ impl Port for SimPort {
         }
     }
 
-    fn carve_outbound(&mut self, _window: usize, _range: SegmentRange) -> Result<OwnedFd, PortError> {
+    fn carve_outbound(&mut self, _window: usize, _range: SegmentRange) -> Result<Segment, PortError> {
         Err(PortError::Unsupported("carve descriptors"))
     }
 

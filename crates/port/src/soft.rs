@@ -26,8 +26,8 @@ use crate::translation::{Translation, check_len};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_passing::Foreign;
 use crosslane_shm::mem::new_segment;
-use crosslane_shm::{Caching, Inbound, Outbound};
-use crosslane_wire::{Reach, SegmentRange};
+use crosslane_shm::{Inbound, Outbound, Segment};
+use crosslane_wire::{Caching, Reach, SegmentRange};
 use link::{Link, MAX_ANNOUNCED};
 use rendezvous::{BackOff, Listener};
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -150,6 +150,7 @@ impl Port for SoftPort {
             descriptors: true,
             caching: Caching::WriteBack,
             posted_ns: 0,
+            lossy: false,
         }
     }
 
@@ -262,7 +263,7 @@ impl Port for SoftPort {
         Ok(())
     }
 
-    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
+    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         self.window(window)?.check(range)?;
         if self.own.iter().map(Translation::count).sum::<usize>() >= MAX_ANNOUNCED {
             return Err(PortError::Full("segments"));
@@ -275,7 +276,7 @@ impl Port for SoftPort {
             return Err(PortError::Full("frames to a peer that does not read"));
         }
         self.own[window].insert(range, ())?;
-        Ok(segment)
+        Ok(Segment::sealed(segment, range.len))
     }
 
     fn free_inbound(&mut self, window: usize, range: SegmentRange) {
@@ -287,17 +288,18 @@ impl Port for SoftPort {
         }
     }
 
-    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
+    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         if window >= self.config.windows {
             return Err(PortError::NoWindow(window));
         }
         let copy = self.await_announced(|link| link.segment(window, range).map(|fd| fd.map(copy_of)))?;
-        copy.ok_or_else(no_room)?.map_err(|error| system_error("dup", &error))
+        let fd = copy.ok_or_else(no_room)?.map_err(|error| system_error("dup", &error))?;
+        Ok(Segment::sealed(fd, range.len))
     }
 
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {
         let segment = self.carve_inbound(window, range)?;
-        Inbound::map(segment, range.len).map_err(|error| {
+        Inbound::map(&segment).map_err(|error| {
             self.free_inbound(window, range);
             error.into()
         })
@@ -307,8 +309,7 @@ impl Port for SoftPort {
         if window >= self.config.windows {
             return Err(PortError::NoWindow(window));
         }
-        let caching = self.info().caching;
-        let map = |fd: &Foreign| Outbound::map(fd, range.len, caching);
+        let map = |fd: &Foreign| Outbound::sealed(fd, range.len);
         let view = self.await_announced(|link| link.segment(window, range).map(|fd| fd.map(map)))?;
         Ok(view.ok_or_else(no_room)??)
     }

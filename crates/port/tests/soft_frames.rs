@@ -229,7 +229,7 @@ fn check<T>(outcome: Result<T, PortError>, good: impl FnOnce(T)) {
 }
 
 /// Memory of this very length, which nobody can shrink.
-fn check_len(fd: &OwnedFd, len: u64) {
+fn check_len(fd: &impl AsFd, len: u64) {
     assert_eq!(u64::try_from(rustix::fs::fstat(fd).unwrap().st_size).unwrap(), len);
     let seals = rustix::fs::fcntl_get_seals(fd).unwrap();
     assert!(seals.contains(rustix::fs::SealFlags::SHRINK), "{seals:?}");

@@ -462,10 +462,9 @@ mod tests {
 
     #[test]
     fn whatever_lies_in_a_desk_the_daemon_survives_it() {
-        use crate::{Caching, Outbound, Store};
+        use crate::{Outbound, Store};
         let (_, fd) = Desk::create().unwrap();
-        let (daemon, scribbler) =
-            (Desk::open(&fd).unwrap(), Outbound::map(&fd, LEN, Caching::WriteBack).unwrap());
+        let (daemon, scribbler) = (Desk::open(&fd).unwrap(), Outbound::sealed(&fd, LEN).unwrap());
         for fill in [0xff, 0x01, 0x09, 0x55] {
             scribbler.write(0, &vec![fill; usize::try_from(LEN).unwrap()]);
             for way in [Way::Out, Way::In] {

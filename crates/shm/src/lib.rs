@@ -1,7 +1,7 @@
 //! Memory shared with a peer that may lie: mappings, rings, copies, fences, waits.
 //!
 //! This is where all `unsafe` of the data path lives. Nothing here forms a Rust reference over shared bytes: the
-//! peer may change them at any time. [`mem`] has the two views (an [`Outbound`] has no load at all: law 1), [`ring`]
+//! peer may change them at any time. [`mem`] has the two views (an [`Outbound`] has no load at all: law 1), [`segment`] what a port gives out, [`ring`]
 //! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
 //! spin-then-sleep, [`lock`] and [`state`] what the processes of one program share among themselves, [`list`] what
 //! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
@@ -25,6 +25,7 @@ pub mod peer;
 pub mod region;
 pub mod remote;
 pub mod ring;
+pub mod segment;
 pub mod signals;
 pub mod state;
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -33,4 +34,5 @@ pub mod wait;
 pub mod wake;
 
 pub use far::FarBuffer;
-pub use mem::{Caching, Inbound, Load, MapError, Outbound, Store};
+pub use mem::{Inbound, Load, MapError, Outbound, Store};
+pub use segment::Segment;

@@ -1,7 +1,9 @@
 //! The two views of a segment. What arrives can be loaded and not stored; what leaves can be stored and not loaded.
 
 use crate::guarded::{self, Fault};
+use crate::segment::Segment;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crosslane_wire::{Caching, MemoryKind};
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -76,6 +78,9 @@ pub enum MapError {
         /// What `fstat` says, bytes.
         actual: u64,
     },
+    /// The descriptor is not of the kind that the port names, or memory of that kind cannot be used so.
+    #[error("segment is no memory of kind {0:?} that can be mapped so")]
+    NotThatKind(MemoryKind),
     /// It could still be shrunk under us.
     #[error("segment is not sealed against shrinking")]
     NotSealed,
@@ -110,10 +115,22 @@ impl Mapping {
         if actual != len || len == 0 {
             return Err(MapError::Length { expected: len, actual });
         }
-        let len = usize::try_from(len).map_err(|_| MapError::Length { expected: len, actual })?;
+        Self::at_offset(fd, 0, len, protection)
+    }
+
+    /// A mapping of a segment, once its descriptor was found to be what the port says that it is.
+    fn of(segment: &Segment) -> Result<Self, MapError> {
+        segment.check()?;
+        let info = &segment.info;
+        Self::at_offset(&segment.fd, info.offset, info.len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn at_offset(fd: impl AsFd, offset: u64, len: u64, protection: ProtFlags) -> Result<Self, MapError> {
+        let len = usize::try_from(len).map_err(|_| rustix::io::Errno::OVERFLOW)?;
         // SAFETY: a fresh shared mapping at an address of the kernel's choice aliases nothing of ours.
-        let base =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &fd, 0)? };
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &fd, offset)?
+        };
         let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
         Ok(Self { base, len })
     }
@@ -156,15 +173,6 @@ impl Drop for Mapping {
     }
 }
 
-/// How the processor treats stores to a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caching {
-    /// Ordinary coherent memory: software ports.
-    WriteBack,
-    /// Stores are gathered and leave in no order: a BAR mapped for bandwidth.
-    WriteCombining,
-}
-
 /// A segment of a neighbour's memory: stores only.
 #[derive(Debug)]
 pub struct Outbound {
@@ -173,9 +181,20 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Maps a carved segment of exactly `len` bytes; refuses one whose owner could shrink it.
-    pub fn map(fd: impl AsFd, len: u64, caching: Caching) -> Result<Self, MapError> {
-        Ok(Self { mapping: Mapping::new(fd, len)?, caching })
+    /// Maps a sealed memfd of exactly `len` bytes, which is coherent; refuses one whose owner could shrink it.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn sealed(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+        Ok(Self { mapping: Mapping::new(fd, len)?, caching: Caching::WriteBack })
+    }
+
+    /// Maps what a port gave out, in the way that it says.
+    ///
+    /// # Errors
+    /// See [`MapError`]: the descriptor is not what was said.
+    pub fn map(segment: &Segment) -> Result<Self, MapError> {
+        Ok(Self { mapping: Mapping::of(segment)?, caching: segment.info.caching })
     }
 
     /// Where `len` bytes at `offset` lie, to be copied to.
@@ -253,9 +272,23 @@ impl Store for Outbound {
 pub struct Inbound(Mapping);
 
 impl Inbound {
-    /// Maps a segment of exactly `len` bytes; refuses one that could still be shrunk.
-    pub fn map(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+    /// Maps a sealed memfd of exactly `len` bytes; refuses one that could still be shrunk.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn sealed(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
         Mapping::new(fd, len).map(Self)
+    }
+
+    /// Maps what a port gave out, in the way that it says.
+    ///
+    /// # Errors
+    /// See [`MapError`]: the descriptor is not what was said, or it holds a queue of stores.
+    pub fn map(segment: &Segment) -> Result<Self, MapError> {
+        if segment.info.memory == MemoryKind::Queue {
+            return Err(MapError::NotThatKind(MemoryKind::Queue));
+        }
+        Mapping::of(segment).map(Self)
     }
 
     /// Where `len` bytes at `offset` lie, to be copied from.
@@ -342,8 +375,7 @@ mod tests {
     #[test]
     fn what_one_stores_the_other_loads() {
         let fd = new_segment("test", 8192).unwrap();
-        let (out, inb) =
-            (Outbound::map(&fd, 8192, Caching::WriteBack).unwrap(), Inbound::map(&fd, 8192).unwrap());
+        let (out, inb) = (Outbound::sealed(&fd, 8192).unwrap(), Inbound::sealed(&fd, 8192).unwrap());
         out.write(100, b"hello");
         out.store_u64(64, 7);
         let mut bytes = [0; 5];
@@ -354,11 +386,11 @@ mod tests {
     #[test]
     fn what_arrived_is_copied_on_and_nothing_beside_it() {
         let (near, far) = (new_segment("near", 4096).unwrap(), new_segment("far", 4096).unwrap());
-        Outbound::map(&near, 4096, Caching::WriteBack).unwrap().write(1000, b"hello");
-        let out = Outbound::map(&far, 4096, Caching::WriteBack).unwrap();
-        out.copy_from(2001, &Inbound::map(&near, 4096).unwrap(), 1000, 4);
+        Outbound::sealed(&near, 4096).unwrap().write(1000, b"hello");
+        let out = Outbound::sealed(&far, 4096).unwrap();
+        out.copy_from(2001, &Inbound::sealed(&near, 4096).unwrap(), 1000, 4);
         let mut bytes = [0; 6];
-        Inbound::map(&far, 4096).unwrap().read(2000, &mut bytes);
+        Inbound::sealed(&far, 4096).unwrap().read(2000, &mut bytes);
         assert_eq!(&bytes, b"\0hell\0");
     }
 
@@ -366,17 +398,17 @@ mod tests {
     #[should_panic(expected = "outside the segment")]
     fn nothing_is_copied_from_outside_a_segment() {
         let fd = new_segment("test", 4096).unwrap();
-        let out = Outbound::map(&fd, 4096, Caching::WriteBack).unwrap();
-        out.copy_from(0, &Inbound::map(&fd, 4096).unwrap(), 4000, 97);
+        let out = Outbound::sealed(&fd, 4096).unwrap();
+        out.copy_from(0, &Inbound::sealed(&fd, 4096).unwrap(), 4000, 97);
     }
 
     #[test]
     fn a_descriptor_of_another_length_or_without_seals_is_refused() {
         let fd = new_segment("test", 8192).unwrap();
-        assert!(matches!(Inbound::map(&fd, 4096), Err(MapError::Length { actual: 8192, .. })));
+        assert!(matches!(Inbound::sealed(&fd, 4096), Err(MapError::Length { actual: 8192, .. })));
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
         let open = rustix::fs::memfd_create("test", flags).unwrap();
         rustix::fs::ftruncate(&open, 8192).unwrap();
-        assert!(matches!(Inbound::map(&open, 8192), Err(MapError::NotSealed)));
+        assert!(matches!(Inbound::sealed(&open, 8192), Err(MapError::NotSealed)));
     }
 }

@@ -167,7 +167,7 @@ fn at(offset: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caching, Outbound, Store};
+    use crate::{Outbound, Store};
 
     #[test]
     fn bytes_and_words_are_where_they_were_put() {
@@ -188,8 +188,7 @@ mod tests {
     #[test]
     fn what_arrived_fills_a_place_and_nothing_beside_it() {
         let fd = new_segment("arrived", 4096).unwrap();
-        let (ring, from) =
-            (Outbound::map(&fd, 4096, Caching::WriteBack).unwrap(), Inbound::map(&fd, 4096).unwrap());
+        let (ring, from) = (Outbound::sealed(&fd, 4096).unwrap(), Inbound::sealed(&fd, 4096).unwrap());
         ring.write(100, b"hello, world");
         let region = Region::create(64).unwrap();
         let part = region.part(16, 12).unwrap();
@@ -208,7 +207,7 @@ mod tests {
     fn a_place_is_not_overfilled() {
         let fd = new_segment("arrived", 4096).unwrap();
         let region = Region::create(64).unwrap();
-        region.part(16, 12).unwrap().fill(8, &Inbound::map(&fd, 4096).unwrap(), 0, 5);
+        region.part(16, 12).unwrap().fill(8, &Inbound::sealed(&fd, 4096).unwrap(), 0, 5);
     }
 
     #[test]

@@ -216,7 +216,7 @@ fn outcome(count: isize, wanted: usize) -> Result<(), RemoteError> {
 #[cfg(not(miri))]
 mod tests {
     use super::*;
-    use crate::{Caching, Load, Store, mem::new_segment};
+    use crate::{Load, Store, mem::new_segment};
 
     const NONCE: u64 = 0x1234_5678_9abc_def0;
 
@@ -235,8 +235,7 @@ mod tests {
     #[test]
     fn bytes_go_to_places_of_a_ring_and_back_and_nowhere_else() {
         let fd = new_segment("remote", 8192).unwrap();
-        let (out, inb) =
-            (Outbound::map(&fd, 8192, Caching::WriteBack).unwrap(), Inbound::map(&fd, 8192).unwrap());
+        let (out, inb) = (Outbound::sealed(&fd, 8192).unwrap(), Inbound::sealed(&fd, 8192).unwrap());
         let (mut guard, source) = (Box::new(NONCE), b"hello, world".to_vec());
         let remote = remote(&mut guard);
         remote.fetch(&[span(&source[..3]), span(&source[3..])], &out, &[(100, 5), (200, 7)]).unwrap();

@@ -268,7 +268,7 @@ fn front(mapping: &Mapping) -> &Front {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caching, Outbound, Store};
+    use crate::{Outbound, Store};
     use rustix::fs::SealFlags;
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         assert!(matches!(StateView::new(memory(2 * LEN, sealed)), Err(MapError::Length { .. })));
         assert!(StateView::new(std::fs::File::open("/dev/zero").unwrap()).is_err());
         let view = StateView::new(memory(LEN, sealed)).unwrap();
-        let program = Outbound::map(view.memory(), LEN, Caching::WriteBack).unwrap();
+        let program = Outbound::sealed(view.memory(), LEN).unwrap();
         program.write(0, &[0xff; 4096]);
         assert_eq!(view.counters().tx_bytes, u64::MAX);
         assert!(view.receiver().is_none_or(|(_, cursor)| cursor.checked(1 << 20, 1).is_none()));

@@ -5,7 +5,7 @@ use crosslane_shm::far::check_buffer;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::mem::check_memory;
 use crosslane_shm::state::{State, StateView};
-use crosslane_shm::{Caching, FarBuffer, Inbound, MapError, Outbound};
+use crosslane_shm::{FarBuffer, Inbound, MapError, Outbound};
 use crosslane_wire::Reach;
 use crosslane_wire::buffer::memory_len;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -33,8 +33,8 @@ fn refused<T: Debug>(outcome: Result<T, MapError>) {
 fn segments_desks_states_and_life_pages_are_refused() {
     let Some(fd) = huge(HUGE, SealFlags::empty()) else { return };
     refused(check_memory(&fd, HUGE));
-    refused(Inbound::map(&fd, HUGE));
-    refused(Outbound::map(&fd, HUGE, Caching::WriteBack));
+    refused(Inbound::sealed(&fd, HUGE));
+    refused(Outbound::sealed(&fd, HUGE));
     // Before the length is looked at, so that no length makes a difference.
     refused(Desk::open(&fd));
     refused(State::open(&fd));

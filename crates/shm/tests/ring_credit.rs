@@ -3,7 +3,7 @@
 mod memory;
 
 use crosslane_shm::ring::{Consumer, Duplex, Producer, Violation};
-use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, mem};
+use crosslane_shm::{Inbound, Load, Outbound, Store, mem};
 use crosslane_wire::record::{BULK, FLAG_CREDIT, Header, Kind, mark};
 use crosslane_wire::segment::{CREDIT, LINE, RING, WANT_ROOM, segment_len};
 use proptest::prelude::*;
@@ -262,7 +262,7 @@ fn four_threads_on_two_ends_agree() {
     const LIMIT: Duration = Duration::from_secs(60);
     let segment = || {
         let (len, fd) = (segment_len(CAP), mem::new_segment("crosslane-test", segment_len(CAP)).unwrap());
-        (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap())
+        (Outbound::sealed(&fd, len).unwrap(), Inbound::sealed(&fd, len).unwrap())
     };
     let (there, back) = (segment(), segment());
     let ends: [Mapped; 2] = [End::new(there.0, back.1, 3), End::new(back.0, there.1, 3)];

@@ -7,7 +7,7 @@ mod memory;
 
 use crosslane_shm::ring::{Consumer, Producer, Violation};
 use crosslane_shm::state::{self, State, StateView};
-use crosslane_shm::{Caching, Load, Outbound, Store};
+use crosslane_shm::{Load, Outbound, Store};
 use crosslane_wire::record::{BULK, Header, Kind, MAX_MESSAGE, MAX_PAYLOAD, mark};
 use crosslane_wire::segment::{CREDIT, LINE, RING, segment_len};
 use std::cell::Cell;
@@ -273,7 +273,7 @@ fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
     const RING_MAX: u64 = 1 << 18;
     const WORDS: u64 = 48;
     let (_state, fd) = State::create().unwrap();
-    let program = Outbound::map(&fd, state::LEN, Caching::WriteBack).unwrap();
+    let program = Outbound::sealed(&fd, state::LEN).unwrap();
     let desk = StateView::new(fd).unwrap().desk().unwrap();
     let held = std::panic::AssertUnwindSafe((program, desk));
     bolero::check!().for_each(move |input: &[u8]| {

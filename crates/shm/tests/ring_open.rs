@@ -3,7 +3,7 @@
 mod memory;
 
 use crosslane_shm::ring::{Consumer, Cursor, Duplex, Producer, Violation};
-use crosslane_shm::{Caching, Inbound, Load, Outbound, Store, mem};
+use crosslane_shm::{Inbound, Load, Outbound, Store, mem};
 use crosslane_wire::record::{
     BULK, FLAG_CREDIT, FLAG_GATHERED, FLAG_GROW, FLAG_OPEN, Header, Kind, LONGEST_OPEN, mark,
 };
@@ -366,7 +366,7 @@ fn every_byte_of_gathered_sends_arrives_in_order() {
     const LIMIT: Duration = Duration::from_secs(60);
     let segment = |len| {
         let fd = mem::new_segment("crosslane-test", len).unwrap();
-        (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap())
+        (Outbound::sealed(&fd, len).unwrap(), Inbound::sealed(&fd, len).unwrap())
     };
     let pair = Pair::new(segment(segment_len(CAP)), segment(segment_len(4096)), CAP);
     let byte = |at: u64| u8::try_from(at % 251).unwrap_or(0);

@@ -2,7 +2,7 @@
 #![cfg(not(miri))]
 
 use crosslane_shm::ring::{Consumer, Producer};
-use crosslane_shm::{Caching, Inbound, Outbound, mem};
+use crosslane_shm::{Inbound, Outbound, mem};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{RING_MIN, segment_len};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 fn segment(len: u64) -> (Outbound, Inbound) {
     let fd = mem::new_segment("crosslane-test", len).unwrap();
-    (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap())
+    (Outbound::sealed(&fd, len).unwrap(), Inbound::sealed(&fd, len).unwrap())
 }
 
 /// The byte of the stream at `position`; a prime period, so that no lap of the ring equals another.

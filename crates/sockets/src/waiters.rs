@@ -270,7 +270,7 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
     }
     let far =
         if end.shared().status.client.load(Ordering::Relaxed) != 0 { tuple.server } else { tuple.client };
-    let between = end.detour().map(|generation| (circuit.0, generation));
+    let between = end.relayed().map(|generation| (circuit.0, generation));
     let key = (far.ip().to_canonical(), between, waiter.0);
     let end_of = (circuit, token);
     let bell = known(key).or_else(|| if end.is_patient() { find(end_of, waiter, key) } else { None });

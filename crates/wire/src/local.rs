@@ -4,7 +4,7 @@
 //! the packet (`SCM_RIGHTS`) in the order given.
 
 use crate::control::Refusal;
-use crate::{BufferId, CircuitId, HostId, Reach, Tuple, WaiterId};
+use crate::{BufferId, CircuitId, HostId, Reach, SegmentInfo, Tuple, WaiterId, Way};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -347,8 +347,6 @@ pub enum Reply {
         rules: Vec<Rule>,
         /// How long a waiter may spin before it sleeps, ns.
         spin_ns: u32,
-        /// How long a posted write may be under way, ns; 0 on software ports, where memory is coherent.
-        posted_ns: u32,
     },
     /// It is done.
     Done,
@@ -380,11 +378,11 @@ pub enum Reply {
         life: u32,
         /// Generation of the segments; 0 unless the end was adopted.
         generation: u32,
-        /// Whether there are hosts between: the end of the stream is when the segment says so, not when the kernel does; and
-        /// what is sent is kept until it has landed, if `retained`.
-        transit: bool,
-        /// Whether the stream has a retention ring, which it fills while there are hosts between, and may have to send from
-        /// later.
+        /// The inbound and the outbound segment, in the order of their descriptors.
+        segments: [SegmentInfo; 2],
+        /// What the circuit can do.
+        way: Way,
+        /// Whether the stream has a retention ring, which it fills while its way `keeps`, and may have to send from later.
         retained: bool,
     },
     /// Answer to [`Request::Resume`]: the next generation. Descriptors as with [`Reply::Circuit`]; the retention ring is
@@ -405,8 +403,10 @@ pub enum Reply {
         rx_key: u64,
         /// Mark key of the ring that this end writes.
         tx_key: u64,
-        /// Whether there are hosts between in this generation.
-        transit: bool,
+        /// As in [`Reply::Circuit`].
+        segments: [SegmentInfo; 2],
+        /// What the circuit of this generation can do.
+        way: Way,
         /// Whether the stream has a retention ring.
         retained: bool,
     },

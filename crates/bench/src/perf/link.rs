@@ -1,7 +1,7 @@
 //! The memory and the wake events that the two sides of a measurement share.
 
 use anyhow::{Context, Result, bail};
-use crosslane_shm::{Caching, Inbound, Outbound, mem};
+use crosslane_shm::{Inbound, Outbound, mem};
 use crosslane_wire::segment::{PAGE, segment_len};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -70,9 +70,9 @@ impl Descriptors {
             if near { (&self.near_bell, &self.far_bell) } else { (&self.far_bell, &self.near_bell) };
         let len = segment_len(RING_BYTES);
         Ok(Link {
-            out: Outbound::map(out, len, Caching::WriteBack)?,
-            inb: Inbound::map(inb, len)?,
-            line: (Outbound::map(&self.line, PAGE, Caching::WriteBack)?, Inbound::map(&self.line, PAGE)?),
+            out: Outbound::sealed(out, len)?,
+            inb: Inbound::sealed(inb, len)?,
+            line: (Outbound::sealed(&self.line, PAGE)?, Inbound::sealed(&self.line, PAGE)?),
             mine: mine.try_clone()?,
             theirs: theirs.try_clone()?,
             shared_core,

@@ -3,7 +3,7 @@
 use super::link::RING_BYTES;
 use anyhow::Result;
 use crosslane_shm::copy::{Strategy, store_fence};
-use crosslane_shm::{Caching, Outbound, Store, mem};
+use crosslane_shm::{Outbound, Store, mem};
 use std::time::{Duration, Instant};
 
 /// A segment that is written, and private memory of the same size to compare with.
@@ -17,7 +17,7 @@ pub(super) struct Window {
 impl Window {
     pub(super) fn new() -> Result<Self> {
         let fd = mem::new_segment("crosslane-perf-window", RING_BYTES)?;
-        let segment = Outbound::map(&fd, RING_BYTES, Caching::WriteBack)?;
+        let segment = Outbound::sealed(&fd, RING_BYTES)?;
         let source = vec![0x5a; segment.len()];
         segment.write(0, &source);
         Ok(Self { private: source.clone(), segment, source })

@@ -59,7 +59,7 @@ impl End {
         if self.exchange.is_told(located.id) {
             return Ok(());
         }
-        if self.detour().is_some() {
+        if !self.allows_zero_copy() {
             return Err(NoBuffer::Never);
         }
         self.daemon.share(self.circuit, self.token, located)?;
@@ -82,7 +82,7 @@ impl End {
         if let Some(known) = far::known(tid, &self.exchange.user, buffer)? {
             return Some(known).filter(as_asked).ok_or(NoBuffer::Never);
         }
-        if self.exchange.unfound.load(Relaxed) >= PATIENCE || self.detour().is_some() {
+        if self.exchange.unfound.load(Relaxed) >= PATIENCE || !self.allows_zero_copy() {
             return Err(NoBuffer::Never);
         }
         let found = self.daemon.far_buffer(self.circuit, self.token, buffer).inspect_err(|why| {

@@ -142,7 +142,7 @@ impl End {
         skip: usize,
         longest: usize,
     ) -> Option<(&'static Offload, Order)> {
-        if at.segments.transit || !self.is_settled() {
+        if !at.segments.way.offload || !self.is_settled() {
             return None;
         }
         let total = spans.clone().map(|(_, len)| len).sum::<usize>() - skip;

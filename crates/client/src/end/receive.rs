@@ -10,6 +10,7 @@ use crosslane_shm::region::Part;
 use crosslane_shm::ring::{Cursor, Head, Violation};
 use crosslane_shm::{Inbound, Load};
 use crosslane_stream::{Direction, Effect, handle_record};
+use crosslane_wire::EndedBy;
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{LINE, RING_MAX, STATE, STATE_GONE};
 use std::io::IoSliceMut;
@@ -425,7 +426,10 @@ impl End {
     pub fn has_fin(&self) -> bool {
         self.shared.status.fin.load(Acquire) != 0 && {
             let segments = &self.generations.newest().segments;
-            !segments.transit || segments.inbound.load_u32(STATE) == STATE_GONE
+            match segments.way.ended_by {
+                EndedBy::Fin => true,
+                EndedBy::Status => segments.inbound.load_u32(STATE) == STATE_GONE,
+            }
         }
     }
 

@@ -43,7 +43,7 @@ impl End {
     /// still be made longer: see [`Self::can_be_pressed`].
     pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Moved, Failure> {
         let (sending, wanted) = (&self.shared.sending, total(buffers) - skip);
-        if wanted >= WORTH_A_LOOK && self.detour().is_none() && self.is_settled() && self.has_arrived() {
+        if wanted >= WORTH_A_LOOK && self.allows_zero_copy() && self.is_settled() && self.has_arrived() {
             // The far side may offer memory for this.
             self.refresh(tid);
         }

@@ -24,7 +24,7 @@ impl Bells {
     pub(super) fn ring(&self, attachment: &Attachment, end: &End, waiter: WaiterId) {
         end.shared().counters.bells.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         let mut bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let owner = (end.detour(), waiter);
+        let owner = (end.relayed(), waiter);
         if !bells.iter().any(|(known, _)| *known == owner)
             && end.is_patient()
             && let Some(waker) = find(attachment, end, waiter)

@@ -8,12 +8,12 @@ use crosslane_client::{Daemon, End, Failure, Grant, NoBuffer, NoNext};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::state::StateView;
-use crosslane_shm::{Caching, Inbound, Outbound, Store};
+use crosslane_shm::{Inbound, Outbound, Store};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_word};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{LANDED, RETENTION, segment_len};
 use crosslane_wire::zcopy::DESCRIPTOR;
-use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId};
+use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId, Way};
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -97,9 +97,10 @@ impl Memory {
             ring_max: self.ring_max,
             rx_key: self.rx_key,
             tx_key: self.tx_key,
-            inbound: Inbound::map(&self.inbound, len).unwrap(),
-            outbound: Outbound::map(&self.outbound, len, Caching::WriteBack).unwrap(),
-            transit: self.retained,
+            inbound: Inbound::sealed(&self.inbound, len).unwrap(),
+            outbound: Outbound::sealed(&self.outbound, len).unwrap(),
+            way: if self.retained { Way::RELAYED } else { Way::DIRECT },
+            in_flight_ns: 0,
             retention: Some(Retention::map(&self.retention).unwrap()),
         }
     }
@@ -205,7 +206,7 @@ impl Host {
     pub(crate) fn count(&self, lose: Option<&mut Dice>) -> u64 {
         let all = self.generations.lock().unwrap();
         let last = all.last().unwrap();
-        let ring = Inbound::map(&last.inbound, segment_len(last.ring_max)).unwrap();
+        let ring = Inbound::sealed(&last.inbound, segment_len(last.ring_max)).unwrap();
         let fresh = Cursor::fresh(last.ring_max, last.rx_key, last.limit);
         loop {
             let start = self.place(last).unwrap_or(fresh);
@@ -235,7 +236,7 @@ impl Host {
     pub(crate) fn first(&self) -> u64 {
         let all = self.generations.lock().unwrap();
         let last = all.last().unwrap();
-        let ring = Inbound::map(&last.inbound, segment_len(last.ring_max)).unwrap();
+        let ring = Inbound::sealed(&last.inbound, segment_len(last.ring_max)).unwrap();
         let mut cursor = self.place(last).unwrap();
         let header = cursor.look(&ring).unwrap().unwrap();
         cursor.pass(header);
@@ -279,8 +280,8 @@ impl Rig {
     ) -> bool {
         let [near, far] = self.hosts.map(|host| host.generations.lock().unwrap());
         let (near, far) = (near.last().unwrap(), far.last().unwrap());
-        let ring = Outbound::map(&far.inbound, segment_len(far.ring_max), Caching::WriteBack).unwrap();
-        let credits = Inbound::map(&near.inbound, segment_len(near.ring_max)).unwrap();
+        let ring = Outbound::sealed(&far.inbound, segment_len(far.ring_max)).unwrap();
+        let credits = Inbound::sealed(&near.inbound, segment_len(near.ring_max)).unwrap();
         let producer = &self.ends[0].shared().producer;
         producer.push_announcement(&ring, &credits, kind, descriptor, carried, 0).unwrap_or(false)
     }
@@ -369,7 +370,7 @@ impl Mover {
     pub(crate) fn forge(&self, end: usize, word: usize, value: u64) {
         let all = self.hosts[end].generations.lock().unwrap();
         let last = all.last().unwrap();
-        let out = Outbound::map(&last.inbound, segment_len(last.ring_max), Caching::WriteBack).unwrap();
+        let out = Outbound::sealed(&last.inbound, segment_len(last.ring_max)).unwrap();
         out.store_u64(word, value);
     }
 }

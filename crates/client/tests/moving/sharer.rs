@@ -11,7 +11,7 @@ use crosslane_client::Failure;
 use crosslane_client::buffers::OpenBuffer;
 use crosslane_client::shared::Shared;
 use crosslane_shm::state::LEN;
-use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
+use crosslane_shm::{Inbound, Load, Outbound, Store};
 use std::time::Instant;
 
 #[derive(Clone, Debug, TypeGenerator)]
@@ -46,10 +46,7 @@ struct Page {
 impl Page {
     fn of(host: &Host) -> Self {
         let memory = host.state();
-        Self {
-            load: Inbound::map(&memory, LEN).unwrap(),
-            store: Outbound::map(&memory, LEN, Caching::WriteBack).unwrap(),
-        }
+        Self { load: Inbound::sealed(&memory, LEN).unwrap(), store: Outbound::sealed(&memory, LEN).unwrap() }
     }
 
     fn write(&self, at: u16, what: What) {

@@ -4,7 +4,7 @@ use crosslane_shm::copy::Strategy;
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
-use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound};
+use crosslane_shm::{Inbound, Load, MapError, Outbound};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -156,7 +156,7 @@ pub(super) fn choose(choice: Choice) -> Box<dyn CopyEngine> {
 fn fastest() -> Result<Box<dyn CopyEngine>, MapError> {
     let len = PIECE as u64 * 2;
     let fd = new_segment("crosslane-measure", len)?;
-    let (to, from) = (Outbound::map(&fd, len, Caching::WriteBack)?, Inbound::map(&fd, len)?);
+    let (to, from) = (Outbound::sealed(&fd, len)?, Inbound::sealed(&fd, len)?);
     let all = std::iter::once(Box::new(Straight) as Box<dyn CopyEngine>)
         .chain(Strategy::ALL.into_iter().filter(|strategy| strategy.is_native()).map(staged));
     let timed = all.map(|mut engine| (time(engine.as_mut(), &to, &from), engine));
@@ -192,8 +192,7 @@ mod tests {
     fn the_processor_stores_nothing_into_a_ring_before_the_piece_is_sure() {
         let len = PIECE as u64;
         let fd = new_segment("copy", len).unwrap();
-        let (to, from) =
-            (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
+        let (to, from) = (Outbound::sealed(&fd, len).unwrap(), Inbound::sealed(&fd, len).unwrap());
         let (guard, source) = (Box::new(7_u64), [9_u8; 100]);
         let peer = Arc::new(Peer::own().unwrap());
         let remote = Remote { peer, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };
@@ -216,8 +215,7 @@ mod tests {
     fn every_engine_copies_what_it_is_told_and_nothing_else() {
         let len = 4 * PIECE as u64;
         let fd = new_segment("copy", len).unwrap();
-        let (to, from) =
-            (Outbound::map(&fd, len, Caching::WriteBack).unwrap(), Inbound::map(&fd, len).unwrap());
+        let (to, from) = (Outbound::sealed(&fd, len).unwrap(), Inbound::sealed(&fd, len).unwrap());
         let guard = Box::new(7_u64);
         let peer = Arc::new(Peer::own().unwrap());
         let remote = Remote { peer, guard: core::ptr::from_ref(&*guard) as u64, nonce: 7 };

@@ -12,9 +12,8 @@ use crosslane_shm::desk::Desk;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, guard_at};
 use crosslane_shm::wake::{Receiver, Waker};
-use crosslane_shm::{Caching, FarBuffer, Inbound, Outbound};
+use crosslane_shm::{FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
-use crosslane_wire::segment::segment_len;
 use crosslane_wire::{BufferId, CircuitId, Reach};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -110,12 +109,11 @@ impl Host {
         let segments = parts
             .segments
             .back()
-            .filter(|segments| segments.generation == generation && !segments.transit)?;
-        let len = segment_len(segments.ring_max);
+            .filter(|segments| segments.generation == generation && segments.way.offload)?;
         Some(Work {
             generation,
-            inbound: Inbound::map(&segments.inbound, len).ok()?,
-            outbound: Outbound::map(segments.outbound.as_ref()?, len, Caching::WriteBack).ok()?,
+            inbound: Inbound::map(&segments.inbound).ok()?,
+            outbound: Outbound::map(segments.outbound.as_ref()?).ok()?,
             ring_max: segments.ring_max,
             rx_key: segments.rx_key,
             tx_key: segments.tx_key,

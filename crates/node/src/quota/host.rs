@@ -3,10 +3,10 @@
 use super::{Charge, Denied, Kind, May, Payer, Purpose};
 use crate::host::Host;
 use crate::session::SessionId;
+use crosslane_shm::Segment;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::{CircuitId, PortId, SegmentRange};
-use std::os::fd::OwnedFd;
 
 /// Descriptors of a session: its socket.
 const SESSION_FDS: u64 = 1;
@@ -23,7 +23,7 @@ pub(crate) struct Carved {
     /// What is paid for it, as long as it is given out.
     pub(crate) window: Charge,
     /// The memory.
-    pub(crate) memory: OwnedFd,
+    pub(crate) memory: Segment,
 }
 
 impl Host {

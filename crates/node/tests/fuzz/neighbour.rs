@@ -212,7 +212,7 @@ struct Act<'a> {
     world: &'a World,
     listener: SocketAddr,
     known: Vec<ChannelId>,
-    segments: Vec<(SegmentRange, OwnedFd)>,
+    segments: Vec<(SegmentRange, crosslane_shm::Segment)>,
     sessions: Vec<(Session, OwnedFd)>,
 }
 

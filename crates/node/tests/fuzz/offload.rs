@@ -12,7 +12,7 @@ use crosslane_shm::mem::new_segment;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
 use crosslane_shm::wake::Waker;
-use crosslane_shm::{Caching, Load, Outbound, Store};
+use crosslane_shm::{Load, Outbound, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::segment::RING;
@@ -134,9 +134,9 @@ impl Mad {
         let [out, into, _bell, _lease] = <[OwnedFd; 4]>::try_from(fds).unwrap();
         let doors = [Waker::of(out, said[0]).unwrap(), Waker::of(into, said[1]).unwrap()];
         let len = u64::try_from(rustix::fs::fstat(&desk_fd).unwrap().st_size).unwrap();
-        let words = Outbound::map(&desk_fd, len, Caching::WriteBack).unwrap();
+        let words = Outbound::sealed(&desk_fd, len).unwrap();
         let (_, memory) = near.state.as_ref().unwrap();
-        let state = Outbound::map(memory, state::LEN, Caching::WriteBack).unwrap();
+        let state = Outbound::sealed(memory, state::LEN).unwrap();
         let (lent, tickets) = (Vec::new(), Vec::new());
         let mut mad =
             Self { client, _server: server, near, far, desk, words, state, doors, handle: 0, lent, tickets };

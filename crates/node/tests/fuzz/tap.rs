@@ -3,7 +3,7 @@
 
 use crosslane_port::soft::SoftPort;
 use crosslane_port::{DownReason, Event, Info, Port, PortError};
-use crosslane_shm::{Inbound, Outbound};
+use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::{Reach, SegmentRange};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -96,13 +96,13 @@ impl Port for Tap {
     fn set_inbound(&mut self, window: usize, len: u64) -> Result<(), PortError> {
         self.port().set_inbound(window, len)
     }
-    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
+    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         self.port().carve_inbound(window, range)
     }
     fn free_inbound(&mut self, window: usize, range: SegmentRange) {
         self.port().free_inbound(window, range);
     }
-    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<OwnedFd, PortError> {
+    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         self.port().carve_outbound(window, range)
     }
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {

@@ -8,7 +8,7 @@ use crosslane_shm::mem::new_segment;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
 use crosslane_shm::wake::Waker;
-use crosslane_shm::{Caching, Outbound, Store};
+use crosslane_shm::{Outbound, Store};
 use crosslane_wire::buffer::memory_len;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::{BufferId, Reach};
@@ -119,9 +119,9 @@ fn whatever_a_program_writes_to_desk_and_state_others_are_served() {
     let lent = lend(&mut mad.joined.client, BufferId(77), Reach::Store);
     assert_ne!(lent, 0);
     let desk_len = u64::try_from(rustix::fs::fstat(&mad.desk_fd).unwrap().st_size).unwrap();
-    let desk = Outbound::map(&mad.desk_fd, desk_len, Caching::WriteBack).unwrap();
+    let desk = Outbound::sealed(&mad.desk_fd, desk_len).unwrap();
     let (_, memory) = mad.joined.near.state.as_ref().unwrap();
-    let state = Outbound::map(memory, state::LEN, Caching::WriteBack).unwrap();
+    let state = Outbound::sealed(memory, state::LEN).unwrap();
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for round in 0..3000 {
         for _ in 0..8 {

@@ -9,10 +9,10 @@ use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::wake::{self, Receiver, Waker};
-use crosslane_shm::{Caching, Inbound, Outbound};
+use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{RETENTION, segment_len};
-use crosslane_wire::{CircuitId, Tuple, WaiterId};
+use crosslane_wire::{CircuitId, Tuple, WaiterId, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SocketAddrUnix;
 use std::collections::HashMap;
@@ -171,8 +171,8 @@ impl Channel {
         let (inbound, outbound) = if near { (&self.back, &self.forth) } else { (&self.forth, &self.back) };
         let (forth, back) = self.keys;
         let (rx, tx) = if near { (back, forth) } else { (forth, back) };
-        let outbound = Outbound::map(outbound, len, Caching::WriteBack).unwrap();
-        (Inbound::map(inbound, len).unwrap(), outbound, rx, tx)
+        let outbound = Outbound::sealed(outbound, len).unwrap();
+        (Inbound::sealed(inbound, len).unwrap(), outbound, rx, tx)
     }
 
     pub fn leg(&self, near: bool, is_end: bool, posted: bool) -> Leg {
@@ -211,7 +211,8 @@ impl Channel {
                 tx_key,
                 inbound,
                 outbound,
-                transit: true,
+                way: Way::RELAYED,
+                in_flight_ns: 0,
                 retention: Some(Retention::map(new_segment("kept", RETENTION).unwrap()).unwrap()),
             },
             state: SharedState::create().unwrap().0,

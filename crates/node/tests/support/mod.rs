@@ -7,7 +7,7 @@ pub mod liar;
 use crosslane_client::shared::SharedState;
 use crosslane_passing::{Foreign, Owner, receive, send};
 use crosslane_shm::wake::Receiver;
-use crosslane_shm::{Caching, Inbound, Load, Outbound, Store};
+use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::segment::{RING, segment_len};
@@ -419,8 +419,8 @@ impl Client {
             life,
             state: None,
             keys: (rx_key, tx_key),
-            inbound: Inbound::map(&fds[0], len).unwrap(),
-            outbound: Outbound::map(&fds[1], len, Caching::WriteBack).unwrap(),
+            inbound: Inbound::sealed(&fds[0], len).unwrap(),
+            outbound: Outbound::sealed(&fds[1], len).unwrap(),
             fds,
         })
     }
@@ -454,8 +454,8 @@ pub fn remap(end: &Circuit, ring_max: u64, keys: (u64, u64), fds: Vec<OwnedFd>) 
         life: end.life,
         state: None,
         keys,
-        inbound: Inbound::map(&fds[0], len).unwrap(),
-        outbound: Outbound::map(&fds[1], len, Caching::WriteBack).unwrap(),
+        inbound: Inbound::sealed(&fds[0], len).unwrap(),
+        outbound: Outbound::sealed(&fds[1], len).unwrap(),
         fds,
     }
 }

@@ -148,9 +148,8 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
         assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL), "{seals:?}");
         assert!(rustix::fs::ftruncate(fd, 4096).is_err() && rustix::fs::ftruncate(fd, 1 << 20).is_err());
     }
-    let memory = Inbound::map(&own, range.len).expect("a program maps it");
-    let window = crosslane_shm::Outbound::map(&theirs, range.len, crosslane_shm::Caching::WriteBack)
-        .expect("a program maps it");
+    let memory = Inbound::sealed(&own, range.len).expect("a program maps it");
+    let window = crosslane_shm::Outbound::sealed(&theirs, range.len).expect("a program maps it");
     window.write(0, &[0xff; 3 * 4096]);
     window.store_fence();
     rig.until("the last word arrived", |_| memory.load_u64(3 * 4096 - 8) == u64::MAX);

@@ -155,7 +155,7 @@ pub(super) fn buffers<C: Cable>(rig: &mut Rig<C>) {
     let far = FarBuffer::map(taken, len, Reach::Store).expect("is a buffer");
     far.copy_in(100, b"hello").expect("inside");
     let mut bytes = [0; 5];
-    Inbound::map(&memory, memory_len(len)).expect("maps").read(100, &mut bytes);
+    Inbound::sealed(&memory, memory_len(len)).expect("maps").read(100, &mut bytes);
     assert_eq!(&bytes, b"hello");
     let again = rig.cable.b().take_over(handle, len, Reach::Store);
     assert!(matches!(again, Err(PortError::NotThere)), "one can be taken once");

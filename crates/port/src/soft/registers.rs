@@ -14,7 +14,7 @@
 use super::descriptor::check_segment;
 use crate::port::{DOORBELLS, SCRATCHPADS};
 use crosslane_shm::mem::new_segment;
-use crosslane_shm::{Caching, Inbound, Load, MapError, Outbound, Store};
+use crosslane_shm::{Inbound, Load, MapError, Outbound, Store};
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -34,7 +34,7 @@ impl OwnPage {
     /// A fresh page and its descriptor, for the peer.
     pub(super) fn new() -> Result<(Self, OwnedFd), MapError> {
         let fd = new_segment("crosslane-registers", LEN)?;
-        let page = Inbound::map(&fd, LEN)?;
+        let page = Inbound::sealed(&fd, LEN)?;
         Ok((Self { page, reported: [0; DOORBELLS as usize] }, fd))
     }
 
@@ -88,7 +88,7 @@ impl PeerPage {
     /// Maps a page that the peer sent, after checking it.
     pub(super) fn map(fd: &impl AsFd) -> Result<Self, String> {
         check_segment(fd, LEN)?;
-        let page = Outbound::map(fd, LEN, Caching::WriteBack).map_err(|error| error.to_string())?;
+        let page = Outbound::sealed(fd, LEN).map_err(|error| error.to_string())?;
         Ok(Self { page, rung: [const { Cell::new(0) }; DOORBELLS as usize], wakes: Cell::new(0) })
     }
 

@@ -4,8 +4,8 @@
 use crosslane_port::soft::frame::{Frame, MAX_WINDOWS, VERSION};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Event, Port};
+use crosslane_shm::Outbound;
 use crosslane_shm::mem::new_segment;
-use crosslane_shm::{Caching, Outbound};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -117,7 +117,7 @@ impl Stranger {
             RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
             _ => None,
         });
-        Outbound::map(page.unwrap(), 4096, Caching::WriteBack).unwrap()
+        Outbound::sealed(page.unwrap(), 4096).unwrap()
     }
 }
 

@@ -107,7 +107,7 @@ impl End {
     pub fn may_announce(&self) -> bool {
         let segments = &self.generations.tx().segments;
         let mode = Mode::under(segments.inbound.load_u64(MODE), Mode::Combined);
-        mode.announcements() > 0 && !segments.transit && self.is_settled()
+        mode.announcements() > 0 && segments.way.zero_copy && self.is_settled()
     }
 
     /// Announces `bytes`, which begin at byte `at` of `buffer`, one that is shared for this circuit; they must stay as they are

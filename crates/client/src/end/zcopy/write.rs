@@ -38,7 +38,7 @@ impl End {
         let sequence = sink.sequence.load(Relaxed);
         sink.sequence.store(0, Relaxed);
         let begin = self.shared.producer.units();
-        let here = sink.generation.load(Relaxed) == tx.number() && !tx.segments.transit;
+        let here = sink.generation.load(Relaxed) == tx.number() && tx.segments.way.zero_copy;
         if !here || sink.units.load(Relaxed) != begin {
             return Ok(None);
         }

@@ -1,0 +1,109 @@
+//! A segment as it travels: a descriptor, and what the port says of the memory behind it.
+
+use crate::MapError;
+use crate::mem::inspect_memory;
+use crosslane_wire::{MemoryKind, SegmentInfo};
+use rustix::fs::{FileType, SealFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Memory of a segment that nobody has mapped here yet.
+#[derive(Debug)]
+pub struct Segment {
+    /// Leads to the memory, and perhaps to more of it: see [`SegmentInfo::offset`].
+    pub fd: OwnedFd,
+    /// What the port says of it.
+    pub info: SegmentInfo,
+}
+
+impl Segment {
+    /// A whole sealed memfd of `len` bytes. Not looked at before it is mapped.
+    pub fn sealed(fd: OwnedFd, len: u64) -> Self {
+        Self { fd, info: SegmentInfo::sealed(len) }
+    }
+
+    /// The same memory under another descriptor.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn try_clone(&self) -> Result<Self, rustix::io::Errno> {
+        Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?, info: self.info })
+    }
+
+    /// Whether the descriptor is what the port says: then touching the memory cannot end the process.
+    ///
+    /// # Errors
+    /// [`MapError::NotThatKind`], or what is wrong with a memfd ([`inspect_memory`]).
+    pub(crate) fn check(&self) -> Result<(), MapError> {
+        let info = &self.info;
+        if !info.is_mappable() {
+            return Err(MapError::NotThatKind(info.memory));
+        }
+        match info.memory {
+            MemoryKind::Sealed => {
+                let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
+                // A memfd of a segment's own is as long as the segment; else it reaches at least to its end.
+                let expected = info.offset + info.len;
+                let fits = if info.offset == 0 { actual == expected } else { actual >= expected };
+                if fits { Ok(()) } else { Err(MapError::Length { expected, actual }) }
+            }
+            MemoryKind::Device => self.check_device(),
+            MemoryKind::Queue => Err(MapError::NotThatKind(info.memory)),
+        }
+    }
+
+    fn check_device(&self) -> Result<(), MapError> {
+        let mode = rustix::fs::fstat(&self.fd)?.st_mode;
+        if FileType::from_raw_mode(mode) == FileType::CharacterDevice {
+            Ok(())
+        } else {
+            Err(MapError::NotThatKind(MemoryKind::Device))
+        }
+    }
+}
+
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::new_segment;
+    use crate::{Inbound, Load, Outbound, Store};
+
+    const PAGE: u64 = 4096;
+
+    fn of(len: u64, offset: u64, part: u64) -> Segment {
+        let info = SegmentInfo { offset, ..SegmentInfo::sealed(part) };
+        Segment { fd: new_segment("test", len).unwrap(), info }
+    }
+
+    #[test]
+    fn segment_is_mapped_where_it_begins() {
+        let part = of(4 * PAGE, PAGE, 2 * PAGE);
+        let whole = Inbound::sealed(&part.fd, 4 * PAGE).unwrap();
+        Outbound::map(&part).unwrap().store_u64(8, 7);
+        assert_eq!((whole.load_u64(4096 + 8), whole.load_u64(8)), (7, 0));
+    }
+
+    #[test]
+    fn segment_beyond_its_memory_or_of_another_kind_is_refused() {
+        for bad in [of(PAGE, PAGE, PAGE), of(4 * PAGE, 0, PAGE), of(PAGE, 1, PAGE), of(PAGE, 0, 0)] {
+            assert!(Outbound::map(&bad).is_err(), "{bad:?}");
+        }
+        let mut wrong = of(PAGE, 0, PAGE);
+        for kind in [MemoryKind::Device, MemoryKind::Queue] {
+            wrong.info.memory = kind;
+            assert!(Inbound::map(&wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn segment_of_a_device_is_mapped_without_a_length_of_its_own() {
+        let fd = rustix::fs::open("/dev/zero", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
+        let info = SegmentInfo { memory: MemoryKind::Device, ..SegmentInfo::sealed(PAGE) };
+        Outbound::map(&Segment { fd, info }).unwrap().store_u64(0, 1);
+    }
+}
