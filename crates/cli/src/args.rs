@@ -256,7 +256,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     pub(crate) force: bool,
     /// Inbound memory of each port (sparse)
-    #[arg(long, default_value = "16G")]
+    #[arg(long, default_value = "32G")]
     pub(crate) window: String,
     /// Largest ring of a stream [default: the daemon's]
     #[arg(long)]

@@ -149,6 +149,9 @@ pub trait Daemon: Sync + core::fmt::Debug {
     /// This end was broken off, for the reason `why`: the far end is to be reset.
     fn broken_off(&self, _circuit: CircuitId, _token: u64, _why: &str) {}
 
+    /// The stream outgrew its segment of `generation`: it may move to a longer one.
+    fn grow(&self, _circuit: CircuitId, _token: u64, _generation: u32) {}
+
     /// Lets the far end have a buffer of this program.
     fn share(&self, _circuit: CircuitId, _token: u64, _located: &Located) -> Result<(), NoBuffer> {
         Err(NoBuffer::Never)

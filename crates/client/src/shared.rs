@@ -96,6 +96,8 @@ pub struct Sending {
     pub budget: Budget,
     /// Longest ring that the program wants, bytes; 0 if it did not say.
     pub limit: AtomicU64,
+    /// One more than the generation for which a longer segment was asked last.
+    pub outgrown: AtomicU32,
     /// Units that the far program is known to have taken.
     pub landed: AtomicU64,
     /// Units that the far end had when the present circuit began.

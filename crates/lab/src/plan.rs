@@ -87,7 +87,7 @@ impl Options {
             name: name.to_owned(),
             hosts: 3,
             topology: Topology::Ring,
-            window: "16G".to_owned(),
+            window: "32G".to_owned(),
             ring_max: None,
             spin_us: None,
             one_way: false,

@@ -10,7 +10,7 @@ use crosslane_fabric::setup::Agreement;
 use crosslane_wire::control::{Control, Refusal, Resumption};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::{ring_max_ok, segment_len};
-use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple, Way};
+use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple};
 
 /// What a neighbour's `Open` says.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ impl Host {
         let Carved { range, window, memory: inbound } =
             self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
         let cables = asked.passed.saturating_add(1);
-        let way = Way::new(cables, &inbound.info, &outbound.info, self.resumes());
+        let way = self.way(cables, &inbound, &outbound);
         let segments = Segments {
             generation: asked.resume.map_or(0, |resume| resume.generation),
             port: Some(port),

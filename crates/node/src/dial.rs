@@ -37,6 +37,7 @@ pub(crate) struct Attempt {
     pub(crate) route: Vec<HostId>,
     pub(crate) carved: Carved,
     pub(crate) charges: Vec<Charge>,
+    pub(crate) ring_max: u64,
     pub(crate) key: u64,
 }
 
@@ -54,7 +55,8 @@ impl Host {
         let deadline = self.now + if hurried { PROMPT_ANSWER } else { ANSWER };
         let payer = self.payer_of(session).ok_or(Plain::System)?;
         let charges = self.charge_end(payer, false).map_err(Plain::Refused)?;
-        let attempt = self.attempt(path, route, payer, Purpose::New)?;
+        let ring_max = self.first_ring(path);
+        let attempt = self.attempt(path, route, payer, Purpose::New, ring_max)?;
         let stream = random::u64().max(1);
         let (circuit, channel) = self.circuits.dial(tuple, stream, host, path, deadline);
         let mut parts = Parts::new(None, payer, charges);
@@ -96,11 +98,18 @@ impl Host {
         route: Vec<HostId>,
         payer: Payer,
         purpose: Purpose,
+        ring_max: u64,
     ) -> Result<Attempt, Plain> {
-        let len = segment_len(self.config.ring_max);
+        let len = segment_len(ring_max);
         let charges = self.charge_segments(payer, len, purpose).map_err(Plain::Refused)?;
         let carved = self.carve(path.port, len, payer, purpose)?;
-        Ok(Attempt { path, route, carved, charges, key: random::u64() })
+        Ok(Attempt { path, route, carved, charges, ring_max, key: random::u64() })
+    }
+
+    /// What a circuit over so many cables, the first of which has these segments, can do.
+    pub(crate) fn way(&self, cables: u8, inbound: &Segment, outbound: &Segment) -> Way {
+        let grows = self.resumes() && inbound.info.len < segment_len(self.config.ring_max);
+        Way { grows, ..Way::new(cables, &inbound.info, &outbound.info, self.resumes()) }
     }
 
     /// Gives back what an attempt took that is not made.
@@ -121,8 +130,14 @@ impl Host {
         let Some((tuple, stream)) = self.circuits.get(circuit).map(|end| (end.tuple, end.stream)) else {
             return;
         };
-        let Attempt { path, route, carved: Carved { range, window, memory: inbound }, charges, key } =
-            attempt;
+        let Attempt {
+            path,
+            route,
+            carved: Carved { range, window, memory: inbound },
+            charges,
+            ring_max,
+            key,
+        } = attempt;
         self.leaning |= path.hops > 1;
         self.memory.insert(channel, (range, window));
         if let Some(parts) = self.parts.get_mut(&circuit) {
@@ -131,7 +146,7 @@ impl Host {
                 port: Some(path.port),
                 inbound,
                 outbound: None,
-                ring_max: self.config.ring_max,
+                ring_max,
                 rx_key: key,
                 tx_key: 0,
                 before: 0,
@@ -175,7 +190,8 @@ impl Host {
         let parts = self.parts.get(&circuit).filter(|parts| parts.deadline > self.now)?;
         let (tried, deadline, payer) = (parts.tried.clone(), parts.deadline, parts.payer);
         let (path, route) = self.path_to(host, &tried).ok()?;
-        let attempt = self.attempt(path, route, payer, Purpose::New).ok()?;
+        let ring_max = self.first_ring(path);
+        let attempt = self.attempt(path, route, payer, Purpose::New, ring_max).ok()?;
         self.circuits.rename(circuit, random::u64().max(1));
         let Some((channel, _)) = self.circuits.redial(circuit, path, deadline) else {
             self.forgo(attempt);
@@ -244,7 +260,7 @@ impl Host {
         let attempt = self.parts.get_mut(&circuit).and_then(|parts| parts.attempt.take());
         let mut segments = attempt.ok_or(Plain::System)?;
         let outbound = self.outbound_of(port, segment, segments.ring_max)?;
-        segments.way = Way::new(cables, &segments.inbound.info, &outbound.info, self.resumes());
+        segments.way = self.way(cables, &segments.inbound, &outbound);
         segments.outbound = Some(outbound);
         let ledger = self.ledger.clone();
         let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
@@ -293,9 +309,7 @@ pub(crate) fn no_segment(error: &PortError, first: bool) -> Plain {
     match error {
         PortError::Full(_) => {
             if first {
-                tracing::warn!(
-                    "no window memory left: connections use TCP; make `window` larger or `ring_max` smaller"
-                );
+                tracing::warn!("no window memory left: connections use TCP; make `window` larger");
             }
             Plain::Refused(Refusal::NoMemory)
         }

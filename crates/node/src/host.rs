@@ -34,7 +34,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.
-const PENDING_MAX: usize = 16384;
+const PENDING_MAX: usize = 65536;
 /// What programs of other namespaces are told where the kernel does not say whose a socket is.
 const NAMESPACE: &str = "this program is in another network namespace than the daemon, and the kernel cannot tell their sockets \
                          apart (Linux before 5.14): run a daemon in that namespace";

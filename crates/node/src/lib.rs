@@ -48,6 +48,7 @@ pub mod random;
 pub mod reload;
 pub mod request;
 pub mod resume;
+mod ring_size;
 pub mod rule;
 pub mod seldom;
 pub mod session;

@@ -103,6 +103,8 @@ pub struct Parts {
     pub attempt: Option<Segments>,
     /// Ports whose paths were tried for the circuit that is being asked for.
     pub tried: Vec<PortId>,
+    /// Whether the stream asked for a longer ring already: it moves for that once.
+    pub grown: bool,
     /// Until when the program waits for it.
     pub deadline: Duration,
 }
@@ -131,6 +133,7 @@ impl Parts {
             charges,
             attempt: None,
             tried: Vec::new(),
+            grown: false,
             deadline: Duration::ZERO,
         }
     }

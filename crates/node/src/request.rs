@@ -261,6 +261,7 @@ impl Host {
             }
             Request::Close { circuit, token, abort } => self.close(circuit, token, abort),
             Request::Violated { circuit, token, text } => self.violated(circuit, token, &text),
+            Request::Grow { circuit, token, generation } => self.grow(circuit, token, generation),
             Request::Waiter => self.add_waiter(id),
             Request::Unwait { waiter } => self.unwait(id, waiter),
             Request::WantBell { circuit, token, waiter } => self.want_bell(id, (circuit, token), waiter),

@@ -56,10 +56,18 @@ impl Signals {
     }
 }
 
-/// As many descriptors as we may have: each circuit end takes two.
+/// As many descriptors as we may have: each circuit end takes three. A daemon that is root may have as many as the kernel
+/// gives to any process.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
+    let kernel = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
+    let kernel = kernel.and_then(|text| text.trim().parse().ok());
+    if let Some(most) = kernel.filter(|most| limit.maximum.is_none_or(|maximum| *most > maximum))
+        && setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) }).is_ok()
+    {
+        return;
+    }
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(errno) = setrlimit(Resource::Nofile, raised) {
         let errno: Errno = errno;

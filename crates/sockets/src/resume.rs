@@ -33,6 +33,10 @@ impl Daemon for BySession {
         process::tell(&Request::Violated { circuit, token, text: why.to_owned() });
     }
 
+    fn grow(&self, circuit: CircuitId, token: u64, generation: u32) {
+        process::tell(&Request::Grow { circuit, token, generation });
+    }
+
     fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), NoBuffer> {
         if process::is_reentered() {
             return Err(NoBuffer::Later);

@@ -114,6 +114,15 @@ pub enum Request {
         /// Why.
         text: String,
     },
+    /// "The ring of this generation is too short": the stream moves to a longer segment if there is room. No answer.
+    Grow {
+        /// The end.
+        circuit: CircuitId,
+        /// The key that came with it, as proof.
+        token: u64,
+        /// Which generation.
+        generation: u32,
+    },
     /// Asks for a wake event. Answer: [`Reply::Waiter`].
     Waiter,
     /// "Nobody sleeps on that wake event of mine": for one that did not arrive, since the process had no room for its

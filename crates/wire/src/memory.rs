@@ -86,6 +86,8 @@ pub struct Way {
     pub zero_copy: bool,
     /// Whether the daemon's offload engine can copy for it.
     pub offload: bool,
+    /// Whether the daemon may have a longer ring for the stream than its segment has room for (`Request::Grow`).
+    pub grows: bool,
 }
 
 impl Way {
@@ -97,6 +99,7 @@ impl Way {
         relayed: false,
         zero_copy: true,
         offload: true,
+        grows: false,
     };
 
     /// The way over hosts between, of a stream that goes on over other circuits when one is lost.
@@ -107,10 +110,11 @@ impl Way {
         relayed: true,
         zero_copy: false,
         offload: false,
+        grows: false,
     };
 
     /// The way of a circuit over `cables` cables, whose first has these segments; `resumes`: streams go on over other circuits
-    /// when one is lost.
+    /// when one is lost. That it grows is for the daemon to say.
     pub const fn new(cables: u8, inbound: &SegmentInfo, outbound: &SegmentInfo, resumes: bool) -> Self {
         let relayed = cables > 1;
         let coherent = inbound.is_coherent() && outbound.is_coherent();
@@ -121,6 +125,7 @@ impl Way {
             relayed,
             zero_copy: !relayed && coherent,
             offload: !relayed && coherent,
+            grows: false,
         }
     }
 }

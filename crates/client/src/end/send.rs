@@ -211,12 +211,29 @@ impl End {
     /// Whether the last send found a full ring that could be longer than it is. A sender does best to wait for
     /// [`Self::has_credit`] for a moment, so that both ends stay in their caches, and then to [`Self::press`].
     pub fn can_be_pressed(&self) -> bool {
-        self.shared.producer.can_be_pressed()
+        self.shared.producer.can_be_pressed() || self.may_outgrow()
     }
 
-    /// Lets the ring become twice as long at the next send that finds it full.
+    /// Lets the ring become twice as long at the next send that finds it full, or asks the daemon for a longer segment, to which
+    /// the stream moves in a moment.
     pub fn press(&self) {
-        self.shared.producer.press();
+        let (sending, tx) = (&self.shared.sending, self.generations.tx());
+        if self.shared.producer.may_grow() {
+            self.shared.producer.press();
+        } else if sending.outgrown.swap(tx.number() + 1, Relaxed) != tx.number() + 1 {
+            self.daemon.grow(self.circuit, self.token, tx.number());
+        }
+    }
+
+    /// Whether the last send found a full ring that is as long as its segment, and a longer segment was not asked for yet.
+    fn may_outgrow(&self) -> bool {
+        let (sending, tx) = (&self.shared.sending, self.generations.tx());
+        let (ring_max, limit) = (tx.segments.ring_max, sending.limit.load(Relaxed));
+        tx.segments.way.grows
+            && self.shared.producer.was_full_at(ring_max)
+            && (limit == 0 || limit > ring_max)
+            && sending.outgrown.load(Relaxed) != tx.number() + 1
+            && self.is_settled()
     }
 
     /// Whether a quarter of the ring in use is free, and of what keeps what is sent.

@@ -229,6 +229,10 @@ impl Daemon for Attachment {
         self.tell(&Request::Violated { circuit, token, text: why.to_owned() });
     }
 
+    fn grow(&self, circuit: CircuitId, token: u64, generation: u32) {
+        self.tell(&Request::Grow { circuit, token, generation });
+    }
+
     fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), NoBuffer> {
         self.request(|session| session.share(circuit, token, located)).map_err(|_| NoBuffer::Never)
     }

@@ -123,7 +123,7 @@ fn default_kind() -> String {
     "soft".to_owned()
 }
 fn default_window() -> String {
-    "16G".to_owned()
+    "32G".to_owned()
 }
 fn default_mode() -> String {
     "0600".to_owned()

@@ -30,7 +30,7 @@ impl Default for Limits {
             sessions: 4096,
             listeners: 4096,
             descriptors: u64::MAX,
-            circuits: 16384,
+            circuits: 65536,
             pending: 1024,
             memory: u64::MAX,
             window: u64::MAX,

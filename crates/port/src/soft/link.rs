@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 /// Most segments, and most wakers that we have not taken, that a peer may have announced at one time.
-pub(super) const MAX_ANNOUNCED: usize = 16 * 1024;
+pub(super) const MAX_ANNOUNCED: usize = 64 * 1024;
 /// Most buffers that a peer may have handed over and we have not taken: it gives them only when asked, and is not asked
 /// for more at a time.
 pub(super) const MAX_HANDED: usize = 64;

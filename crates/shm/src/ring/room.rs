@@ -22,6 +22,11 @@ impl Producer {
         self.cap() >= EASY && self.may_grow() && self.demand.load(Relaxed) == FULL
     }
 
+    /// Whether the last push found no room though the ring is `len` bytes long, all that there is.
+    pub fn was_full_at(&self, len: u64) -> bool {
+        self.cap() >= len && self.demand.load(Relaxed) == FULL
+    }
+
     /// The reader was waited for in vain: let the ring become twice as long with the next push that finds it full.
     /// Needs no lock.
     pub fn press(&self) {
