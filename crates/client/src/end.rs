@@ -37,13 +37,12 @@ use crosslane_shm::buffer::Located;
 use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{NotTaken, Reentered};
 use crosslane_shm::ring::{Duplex, Violation};
-use crosslane_shm::{FarBuffer, Inbound, Load, Store};
+use crosslane_shm::{FarBuffer, Inbound, Load, Store, wait};
 use crosslane_stream::zcopy::Lie;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
 use crosslane_wire::segment::{
-    ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA,
-    WANT_ROOM,
+    ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
 };
 use crosslane_wire::{BufferId, CircuitId, Tuple, WaiterId};
 use exchange::Exchange;
@@ -248,7 +247,7 @@ impl End {
         let (generation, max) = (segments.generation, segments.ring_max);
         let cap = RING_MIN.min(max);
         shared.begin();
-        shared.kept.cap.store(RETENTION_MIN, Relaxed);
+        shared.kept.cap.store(keeping::first_cap(max), Relaxed);
         shared.producer.resume(generation, cap, max, segments.tx_key, 0);
         shared.consumer.resume(generation, cap, max, segments.rx_key, 0);
     }
@@ -336,10 +335,11 @@ impl End {
     }
 
     /// Whether the far side ever took the circuit. A connecting side does so before its SYN, so when its connection
-    /// is accepted this is final.
+    /// is accepted this is final, once what was stored before it has landed.
     pub fn was_attached(&self) -> bool {
         let newest = self.generations.newest();
-        newest.number() > 0 || newest.segments.inbound.load_u32(STATE) != STATE_NONE
+        let is_attached = || newest.number() > 0 || newest.segments.inbound.load_u32(STATE) != STATE_NONE;
+        is_attached() || wait::spin(newest.segments.in_flight_ns, is_attached)
     }
 
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us
@@ -361,12 +361,19 @@ impl End {
 
     /// Tells the far side that this end, which sends no more, receives no more either.
     pub fn deafen(&self) {
-        self.generations.newest().segments.outbound.store_u32(STATE, STATE_DEAF);
+        self.tell_state(STATE_DEAF);
     }
 
     /// Tells the far side that this end is gone for good.
     pub fn leave(&self) {
-        self.generations.newest().segments.outbound.store_u32(STATE, STATE_GONE);
+        self.tell_state(STATE_GONE);
+    }
+
+    /// Behind everything that was stored before.
+    fn tell_state(&self, state: u32) {
+        let outbound = &self.generations.newest().segments.outbound;
+        outbound.store_fence();
+        outbound.store_u32(STATE, state);
     }
 
     /// Breaks the stream off, as the far side or the kernel has it: `errno` is told once. Returns whether it was not yet.

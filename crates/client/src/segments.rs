@@ -2,7 +2,7 @@
 
 use crate::SessionError;
 use crosslane_shm::guarded::Fault;
-use crosslane_shm::{Inbound, Load, MapError, Outbound, Segment, Store};
+use crosslane_shm::{Inbound, MapError, Outbound, Own, Segment};
 use crosslane_wire::segment::{self, RETENTION};
 use crosslane_wire::{SegmentInfo, Way};
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,10 +46,7 @@ pub struct Next {
 /// The memory that keeps payload until it has landed: unit `u` of the stream at `u % cap`, where `cap` is a power of two,
 /// [`RETENTION`] at most.
 #[derive(Debug)]
-pub struct Retention {
-    store: Outbound,
-    load: Inbound,
-}
+pub struct Retention(Own);
 
 /// A daemon's numbers for [`Segments`].
 pub(crate) struct Numbers {
@@ -107,8 +104,7 @@ impl Segments {
 impl Retention {
     /// Maps a retention ring that a daemon gave out.
     pub fn map(fd: impl AsFd) -> Result<Self, MapError> {
-        let store = Outbound::sealed(&fd, RETENTION)?;
-        Ok(Self { store, load: Inbound::sealed(&fd, RETENTION)? })
+        Own::sealed(fd, RETENTION).map(Self)
     }
 
     /// Keeps `bytes`, not more than the ring holds, the first of which is unit `unit` of the stream. They are the program's and may not
@@ -116,15 +112,15 @@ impl Retention {
     pub fn keep(&self, cap: u64, unit: u64, bytes: &[u8]) -> Result<(), Fault> {
         let (at, to_end) = place(unit, cap);
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
-        self.store.write_guarded(at, first)?;
-        self.store.write_guarded(0, rest)
+        self.0.write_guarded(at, first)?;
+        self.0.write_guarded(0, rest)
     }
 
     /// Copies what was kept from unit `unit` on, up to the end of the part in use at most. Returns how many bytes that was.
     pub fn copy(&self, cap: u64, unit: u64, target: &mut [u8]) -> usize {
         let (at, to_end) = place(unit, cap);
         let count = target.len().min(to_end);
-        self.load.read(at, &mut target[..count]);
+        self.0.read(at, &mut target[..count]);
         count
     }
 }

@@ -34,5 +34,5 @@ pub mod wait;
 pub mod wake;
 
 pub use far::FarBuffer;
-pub use mem::{Inbound, Load, MapError, Outbound, Store};
+pub use mem::{Inbound, Load, MapError, Outbound, Own, Store};
 pub use segment::Segment;

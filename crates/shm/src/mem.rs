@@ -329,6 +329,38 @@ impl Load for Inbound {
     }
 }
 
+/// Memory of one program's own, which its processes share: loads and stores by one mapping.
+#[derive(Debug)]
+pub struct Own(Mapping);
+
+impl Own {
+    /// Maps a sealed memfd of exactly `len` bytes; refuses one that could still be shrunk.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn sealed(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+        Mapping::new(fd, len).map(Self)
+    }
+
+    /// Copies `source`, which is the program's and may not be there, to `offset`.
+    ///
+    /// # Errors
+    /// Part of it may have been copied.
+    pub fn write_guarded(&self, offset: usize, source: &[u8]) -> Result<(), Fault> {
+        let target = self.0.at(offset, source.len());
+        guarded::check(source.as_ptr())?;
+        // SAFETY: `target` is in range; `source` is the program's, which does not have our mapping.
+        unsafe { guarded::copy(target, source.as_ptr(), source.len()) }
+    }
+
+    /// Copies from `offset` into `target`. Other processes may change the bytes meanwhile.
+    pub fn read(&self, offset: usize, target: &mut [u8]) {
+        let source = self.0.at(offset, target.len());
+        // SAFETY: `source` is in range; `target` is private memory, so the two cannot overlap.
+        unsafe { crate::copy::from_shared(target, source) }
+    }
+}
+
 /// `f_type` of the kernel's in-memory file system, `TMPFS_MAGIC`.
 const IN_MEMORY: rustix::fs::FsWord = 0x0102_1994;
 

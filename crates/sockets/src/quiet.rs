@@ -63,7 +63,7 @@ pub fn news(fd: c_int, end: &Held, told: PollFlags) {
     // Of a receiving side that travels by TCP and is shut, the kernel says the same.
     let ours = end.rx() == Direction::Tcp && status.read_shut.load(Relaxed) != 0;
     if told.contains(PollFlags::HUP) || told.contains(PollFlags::RDHUP) && !ours {
-        status.fin.store(1, Release);
+        end.note_fin();
     }
     if told.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
         stray_bytes(fd, end);

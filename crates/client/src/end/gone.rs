@@ -2,7 +2,8 @@
 
 use super::End;
 use crate::shared::{FIN_SILENT, FIN_TOLD};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::time::Duration;
 use crosslane_shm::Load;
 use crosslane_stream::Direction;
 use crosslane_wire::record::Kind;
@@ -17,6 +18,16 @@ impl End {
             return self.is_settled() || !self.is_moving();
         }
         self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()
+    }
+
+    /// The kernel's connection has ended. Believed once what the far side stored before that has landed: on a port that posts
+    /// stores the caller waits for so long, once in the stream's life.
+    pub fn note_fin(&self) {
+        let (fin, in_flight_ns) = (&self.shared.status.fin, self.generations.newest().segments.in_flight_ns);
+        if in_flight_ns > 0 && fin.load(Relaxed) == 0 {
+            std::thread::sleep(Duration::from_nanos(in_flight_ns.into()));
+        }
+        fin.store(1, Release);
     }
 
     /// After the FIN: whether nothing that lies unread ends or turns the far side's direction, as whoever closes in

@@ -1,4 +1,5 @@
-//! Keeping what is sent over several cables until it has landed: the hosts between hold it in memory that can be lost.
+//! Keeping what is sent until it has landed, on ways that can lose it: over several cables, whose hosts between hold it in their
+//! memory, and over a cable that posts stores.
 //!
 //! Only a small part of the retention ring is used while the far program takes what comes: it stays in our processor's
 //! cache. If nobody takes anything for a while it doubles, so that a program may send megabytes before anyone reads.
@@ -10,16 +11,22 @@ use crosslane_shm::Load;
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::ring::Violation;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN};
+use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN, RING_MIN};
 
 /// Less room for what is kept counts as none, bytes: records are not to become small.
 const WORTHWHILE: u64 = 16 * 1024;
+
+/// Bytes of the retention ring that are used at first by a stream whose segment has a ring of `ring_max` bytes: what is kept
+/// should fit into such a ring, where it is sent again.
+pub(super) fn first_cap(ring_max: u64) -> u64 {
+    ring_max.clamp(RING_MIN, RETENTION_MIN)
+}
 
 impl End {
     /// Bytes of the retention ring in use.
     pub(super) fn keeping_cap(&self) -> Result<u64, Violation> {
         let cap = self.shared.kept.cap.load(Relaxed);
-        let is_one = cap.is_power_of_two() && (RETENTION_MIN..=RETENTION).contains(&cap);
+        let is_one = cap.is_power_of_two() && (RING_MIN..=RETENTION).contains(&cap);
         if is_one { Ok(cap) } else { Err(Violation::state("the length of what is kept")) }
     }
 
@@ -94,7 +101,7 @@ impl End {
     /// Longest that the retention ring may become, bytes. All of it should fit into the ring of another circuit, where our
     /// daemon sends it again if we have ended.
     fn keeping_max(tx: &Generation) -> u64 {
-        (tx.segments.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
+        (tx.segments.ring_max / 2).clamp(first_cap(tx.segments.ring_max), RETENTION)
     }
 
     /// Whether the retention ring is full and could be longer: worth [`Self::keep_more`] if the far program takes nothing for
@@ -133,9 +140,15 @@ impl End {
         Ok(true)
     }
 
-    /// Units that the far program has taken, as the hosts between say, who count from the circuit's start.
+    /// Units that the far program has taken: as the hosts between say, who count from the circuit's start; without any, all but as
+    /// many as there are bytes of ring that no credit has come back for.
     fn landed(&self, tx: &Generation) -> u64 {
-        self.shared.sending.base.load(Relaxed).saturating_add(tx.segments.inbound.load_u64(LANDED))
+        let (sending, producer) = (&self.shared.sending, &self.shared.producer);
+        if tx.segments.way.relayed {
+            return sending.base.load(Relaxed).saturating_add(tx.segments.inbound.load_u64(LANDED));
+        }
+        let sent = producer.units();
+        producer.unconfirmed(&self.credits(tx)).map_or(0, |bytes| sent.saturating_sub(bytes))
     }
 
     /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.

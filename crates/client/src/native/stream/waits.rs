@@ -150,7 +150,6 @@ impl Stream {
 
     /// What `poll` said of the kernel's connection and of the session.
     fn news(&self, quiet: PollFlags, daemon: PollFlags) {
-        let status = &self.end.shared().status;
         // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
         if quiet.contains(PollFlags::ERR)
             && let Ok(Err(errno)) = sockopt::socket_error(&self.quiet)
@@ -158,7 +157,7 @@ impl Stream {
             self.end.break_off(errno.raw_os_error());
         }
         if quiet.intersects(PollFlags::RDHUP | PollFlags::HUP) {
-            status.fin.store(1, Release);
+            self.end.note_fin();
         }
         if quiet.contains(PollFlags::IN) {
             self.stray_bytes();
