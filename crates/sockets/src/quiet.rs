@@ -4,7 +4,7 @@ use crate::table::Held;
 use crate::watch::{self, Watched};
 use crate::{options, process, real, thread};
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::UNHEARD_TOLD;
 use crosslane_stream::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec};

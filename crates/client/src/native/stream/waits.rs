@@ -5,7 +5,7 @@ use crate::SessionError;
 use crate::end::apart;
 use crate::native::Error;
 use crate::native::wait::{Patience, Spinner, Waiter, tid, time_left};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
