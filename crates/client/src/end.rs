@@ -300,6 +300,14 @@ impl End {
         tx.segments.transit.then_some(tx.number())
     }
 
+    /// How long a store of ours to the far side and then one of the far side's to us may be under way together, ns, in the newest
+    /// generation: a `WANT` word, and what it is not answered for. 0 where memory is coherent.
+    #[inline]
+    pub fn in_flight_ns(&self) -> u32 {
+        let segments = &self.generations.newest().segments;
+        segments.posted_out_ns.saturating_add(segments.posted_in_ns)
+    }
+
     /// State of the receiving direction.
     #[inline]
     pub fn rx(&self) -> Direction {

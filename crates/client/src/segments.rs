@@ -25,6 +25,10 @@ pub struct Segments {
     pub transit: bool,
     /// Where the stream keeps what it sends until it has landed, or did so by an earlier circuit: see [`Self::keeping`].
     pub retention: Option<Retention>,
+    /// How long a store of ours to the far side may be under way, ns; 0 where memory is coherent.
+    pub posted_out_ns: u32,
+    /// How long a store of the far side's to us may be under way, ns.
+    pub posted_in_ns: u32,
 }
 
 /// The segments after those that an end has, and where it goes on.
@@ -84,7 +88,19 @@ impl Segments {
             let Some(fd) = fds.next() else { return Ok(None) };
             retention = Some(Retention::map(&fd)?);
         }
-        Ok(Some(Self { generation, ring_max, rx_key, tx_key, inbound, outbound, transit, retention }))
+        let (posted_out_ns, posted_in_ns) = (0, 0);
+        Ok(Some(Self {
+            generation,
+            ring_max,
+            rx_key,
+            tx_key,
+            inbound,
+            outbound,
+            transit,
+            retention,
+            posted_out_ns,
+            posted_in_ns,
+        }))
     }
 }
 

@@ -67,6 +67,8 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
             outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
             transit,
             retention: None,
+            posted_out_ns: 0,
+            posted_in_ns: 0,
         };
         let tuple = Tuple { client: address(1), server: address(2) };
         let (state, _) = SharedState::create().unwrap();

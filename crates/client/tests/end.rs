@@ -73,6 +73,8 @@ fn pair_of(ring_max: u64) -> Pair {
                 outbound: Outbound::map(outbound, len, Caching::WriteBack).unwrap(),
                 transit: false,
                 retention: None,
+                posted_out_ns: 0,
+                posted_in_ns: 0,
             },
             state: SharedState::create().unwrap().0,
         };

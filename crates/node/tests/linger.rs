@@ -44,6 +44,8 @@ fn deaf_end(joined: &Joined, state: SharedState) -> End {
         outbound: Outbound::map(&near.fds[1], len, Caching::WriteBack).unwrap(),
         transit: true,
         retention: Some(Retention::map(&near.fds[2]).unwrap()),
+        posted_out_ns: 0,
+        posted_in_ns: 0,
     };
     let (circuit, token, tuple) = (near.id, near.token, near.tuple);
     let grant = Grant { circuit, token, tuple, client: true, life: 0, segments, state };

@@ -101,6 +101,8 @@ impl Memory {
             outbound: Outbound::map(&self.outbound, len, Caching::WriteBack).unwrap(),
             transit: self.retained,
             retention: Some(Retention::map(&self.retention).unwrap()),
+            posted_out_ns: 0,
+            posted_in_ns: 0,
         }
     }
 }
