@@ -65,7 +65,7 @@ impl Chain {
         let cables = (0..=pumps).map(|_| segment()).collect::<Result<Vec<[OwnedFd; 2]>>>()?;
         let leg = |inbound: &OwnedFd, outbound: &OwnedFd, is_end| -> Result<Leg> {
             let (inbound, outbound) = views(inbound, outbound)?;
-            Ok(Leg { inbound, outbound, ring_max: RING, rx_key: KEY, tx_key: KEY, is_end, posted: false })
+            Ok(Leg { inbound, outbound, ring_max: RING, rx_key: KEY, tx_key: KEY, is_end, in_flight_ns: 0 })
         };
         let (mut all, mut bells) = (Vec::new(), Vec::new());
         for (at, pair) in cables.windows(2).enumerate() {

@@ -307,6 +307,14 @@ impl End {
         self.generations.tx().segments.way.zero_copy
     }
 
+    /// How long a store of ours to the far side and then one of the far side's to us may be under way together, ns, in the newest
+    /// generation: a `WANT` word, and what it is not answered for. 0 where memory is coherent.
+    #[inline]
+    pub fn in_flight_ns(&self) -> u32 {
+        let segments = &self.generations.newest().segments;
+        segments.posted_out_ns.saturating_add(segments.posted_in_ns)
+    }
+
     /// State of the receiving direction.
     #[inline]
     pub fn rx(&self) -> Direction {
@@ -339,7 +347,7 @@ impl End {
     pub fn was_attached(&self) -> bool {
         let newest = self.generations.newest();
         let is_attached = || newest.number() > 0 || newest.segments.inbound.load_u32(STATE) != STATE_NONE;
-        is_attached() || wait::spin(newest.segments.in_flight_ns, is_attached)
+        is_attached() || wait::spin(newest.segments.posted_in_ns, is_attached)
     }
 
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us

@@ -24,10 +24,12 @@ pub struct Segments {
     pub outbound: Outbound,
     /// What the circuit can do.
     pub way: Way,
-    /// How long a store of ours, and then one of the far side's that answers it, may be under way, ns.
-    pub in_flight_ns: u32,
     /// Where the stream keeps what it sends until it has landed, or did so by an earlier circuit: see [`Self::keeping`].
     pub retention: Option<Retention>,
+    /// How long a store of ours to the far side may be under way, ns; 0 where memory is coherent.
+    pub posted_out_ns: u32,
+    /// How long a store of the far side's to us may be under way, ns.
+    pub posted_in_ns: u32,
 }
 
 /// The segments after those that an end has, and where it goes on.
@@ -81,12 +83,12 @@ impl Segments {
         let (Some(inbound), Some(outbound)) = (fds.next(), fds.next()) else { return Ok(None) };
         let inbound = Inbound::map(&Segment { fd: inbound, info: theirs })?;
         let outbound = Outbound::map(&Segment { fd: outbound, info: ours })?;
-        let in_flight_ns = ours.posted_ns.saturating_add(theirs.posted_ns);
         let mut retention = None;
         if retained {
             let Some(fd) = fds.next() else { return Ok(None) };
             retention = Some(Retention::map(&fd)?);
         }
+        let (posted_out_ns, posted_in_ns) = (ours.posted_ns, theirs.posted_ns);
         Ok(Some(Self {
             generation,
             ring_max,
@@ -95,8 +97,9 @@ impl Segments {
             inbound,
             outbound,
             way,
-            in_flight_ns,
             retention,
+            posted_out_ns,
+            posted_in_ns,
         }))
     }
 }

@@ -66,8 +66,9 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
             inbound: Inbound::sealed(inbound, len).unwrap(),
             outbound: Outbound::sealed(outbound, len).unwrap(),
             way: if transit { Way::RELAYED } else { Way::DIRECT },
-            in_flight_ns: 0,
             retention: None,
+            posted_out_ns: 0,
+            posted_in_ns: 0,
         };
         let tuple = Tuple { client: address(1), server: address(2) };
         let (state, _) = SharedState::create().unwrap();

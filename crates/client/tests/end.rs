@@ -72,8 +72,9 @@ fn pair_of(ring_max: u64) -> Pair {
                 inbound: Inbound::sealed(inbound, len).unwrap(),
                 outbound: Outbound::sealed(outbound, len).unwrap(),
                 way: Way::DIRECT,
-                in_flight_ns: 0,
                 retention: None,
+                posted_out_ns: 0,
+                posted_in_ns: 0,
             },
             state: SharedState::create().unwrap().0,
         };

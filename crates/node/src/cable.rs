@@ -21,6 +21,7 @@ use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, CableSetup, State};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Mapped, PortError};
+use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::control::Control;
@@ -29,7 +30,7 @@ use crosslane_wire::segment::{RING_MIN, segment_len};
 use crosslane_wire::{Epoch, HostId, PortId, SegmentRange, codec};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Window that everything goes through.
 const WINDOW: usize = 0;
@@ -118,6 +119,8 @@ pub struct Cable {
     retry_at: Option<Duration>,
     /// Until when nothing is read that the peer sends.
     rest_until: Option<Duration>,
+    /// How long what the peer was asked for last may be under way.
+    requests: Armed<Instant>,
     /// When to say that it has not come up; `None` once it was up, was refused, or that was said.
     expected_at: Option<Duration>,
     cut: bool,
@@ -162,6 +165,7 @@ impl Cable {
             setup_bells: (0, 0),
             retry_at: None,
             rest_until: None,
+            requests: Armed::NOTHING,
             expected_at: Some(EXPECTED),
             cut: false,
             why: None,
@@ -240,6 +244,11 @@ impl Cable {
     /// How long a posted write may be under way, ns.
     pub fn posted_ns(&self) -> u32 {
         self.port.info().posted_ns
+    }
+
+    /// How long a write of ours and then one of the peer's may be under way together, ns; the peer's port is one like ours.
+    pub fn in_flight_ns(&self) -> u32 {
+        self.posted_ns().saturating_mul(2)
     }
 
     /// The next thing that happened. Handles all events of the port first.
@@ -351,12 +360,25 @@ impl Cable {
 
     /// Asks for bells before a sleep; `true` if something has arrived meanwhile.
     pub fn arm(&mut self) -> bool {
+        let in_flight_ns = self.in_flight_ns();
         let Some(live) = self.live.as_mut().filter(|_| self.rest_until.is_none()) else { return false };
-        if let Err(violation) = live.control.arm().and_then(|()| live.ip.arm()) {
-            self.violated(violation);
-            return true;
+        match live.control.arm().and_then(|asked| Ok(live.ip.arm()? | asked)) {
+            Ok(true) => self.requests.arm(in_flight_ns, Instant::now),
+            Ok(false) => {}
+            Err(violation) => {
+                self.violated(violation);
+                return true;
+            }
+        }
+        if live.control.poll_bell() | live.ip.poll_bell() {
+            self.port.ring_peer_doorbell(1 << BELL_CHANNEL);
         }
         self.arrived()
+    }
+
+    /// How long the next sleep may last: what was asked for may still be under way. To be followed by another [`Self::arm`].
+    pub fn next_sleep(&mut self) -> NextSleep {
+        self.requests.next_sleep(Instant::now)
     }
 
     /// Wants no more bells.

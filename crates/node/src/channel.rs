@@ -1,7 +1,8 @@
 //! A message channel between two daemons: two segments, a ring of messages each way, a bounded queue before the ring.
 //!
 //! ```text
-//!   awake --- nothing arrives ---> arm: WANT_DATA = sequence, fence, look once more --- still nothing ---> sleep
+//!   awake --- nothing arrives ---> arm: WANT_DATA = sequence, fence, look once more --- still nothing ---> sleep,
+//!     ^                                     at first only for as long as stores may be under way (crosslane_shm::arm)
 //!     ^                                                                                                     |
 //!     +---- doorbell BELL_CHANNEL: the writer publishes, fences, looks at WANT_DATA, rings once for each sequence
 //! ```
@@ -138,19 +139,23 @@ impl<I: Load, O: Store> Channel<I, O> {
         data || room
     }
 
-    /// Asks the peer for a bell, before a sleep. The caller then looks at [`Self::arrived`] once more.
-    pub fn arm(&mut self) -> Result<(), Violation> {
+    /// Asks the peer for a bell, before a sleep, unless it was asked already; whether it was asked now. The caller then looks at
+    /// [`Self::arrived`] once more, and at [`Self::poll_bell`]: there may have been room for what waited.
+    pub fn arm(&mut self) -> Result<bool, Violation> {
+        let mut asked = false;
         if !self.armed {
             self.sequence = self.sequence.wrapping_add(1).max(1);
             self.outbound.store_u64(WANT_DATA, want(self.sequence));
             self.armed = true;
+            asked = true;
         }
         if !self.waiting.is_empty() && !self.wants_room {
             self.outbound.store_u64(WANT_ROOM, want(self.sequence));
             self.wants_room = true;
+            asked = true;
         }
         self.outbound.fence();
-        self.flush()
+        self.flush().map(|()| asked)
     }
 
     /// Wants no more bells.

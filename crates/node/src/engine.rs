@@ -20,6 +20,7 @@ use crate::host::Host;
 use crate::session::SessionId;
 use crate::signal::{Signal, Signals};
 use crate::tun::Tun;
+use crosslane_shm::arm::NextSleep;
 use crosslane_wire::control::Control;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -336,19 +337,32 @@ impl Engine {
     /// Arms all channels, looks once more, and sleeps until something happens. The channels stay armed until the next
     /// turn has done what is urgent.
     fn sleep(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), Errno> {
-        let mut arrived = false;
-        for cable in &mut self.host.cables {
-            arrived |= cable.arm();
-        }
+        let mut arrived = self.arm();
         self.host.tick();
-        let timeout = if arrived { Some(Duration::ZERO) } else { self.timeout() };
         let before = Instant::now();
-        let outcome = self.wait(events, timeout);
+        let slept = loop {
+            let next = self.host.cables.iter_mut().map(Cable::next_sleep);
+            let next = next.fold(NextSleep::Unbounded, NextSleep::sooner);
+            // What is still under way is looked for once more when it is not, at the latest.
+            arrived |= next.is_bounded() && self.arm();
+            let time = if arrived { Some(Duration::ZERO) } else { self.timeout() };
+            let timeout = next.limit(time);
+            let outcome = self.wait(events, timeout);
+            if timeout == time || !events.is_empty() || outcome.is_err() {
+                break outcome;
+            }
+            self.host.tick();
+        };
         if !arrived {
             self.spin.slept(before.elapsed());
             self.patience.slept(before.elapsed());
         }
-        outcome
+        slept
+    }
+
+    /// Asks all neighbours for bells; whether something has arrived meanwhile.
+    fn arm(&mut self) -> bool {
+        self.host.cables.iter_mut().fold(false, |arrived, cable| cable.arm() | arrived)
     }
 
     fn timeout(&self) -> Option<Duration> {

@@ -2,6 +2,7 @@
 //! ([`crate::pump`]); here they get their segments, and bells.
 
 use crate::answer::{Asked, path_of, refusal_of};
+use crate::cable::Cable;
 use crate::dial::ANSWER;
 use crate::host::Host;
 use crate::pump::{Command, Leg, Report};
@@ -180,7 +181,7 @@ impl Host {
         let (port, ring_max) = (passage.ports[BEHIND], passage.ring_max);
         let behind = self.outbound_of(port, segment, ring_max)?;
         let behind = Outbound::map(&behind).map_err(|_| Plain::System)?;
-        let posted = passage_posted(self, transit);
+        let in_flight_ns = passage_in_flight_ns(self, transit);
         let passage = self.passages.get_mut(&transit).ok_or(Plain::System)?;
         let Opening { inbound: [in_before, in_behind], before, tx_key } =
             passage.opening.take().ok_or(Plain::System)?;
@@ -191,7 +192,7 @@ impl Host {
             rx_key: passage.rx_keys[side],
             tx_key,
             is_end: passage.ends[side],
-            posted: posted[side],
+            in_flight_ns: in_flight_ns[side],
         };
         let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
         let waiter = passage.waiter;
@@ -285,9 +286,8 @@ impl Host {
     }
 }
 
-/// Whether stores to the two neighbours of a circuit may be under way for a while.
-fn passage_posted(host: &Host, transit: TransitId) -> [bool; 2] {
-    let posted =
-        |port: PortId| host.cables.get(usize::from(port.0)).is_some_and(|cable| cable.posted_ns() > 0);
-    host.passages.get(&transit).map_or([false; 2], |passage| passage.ports.map(posted))
+/// How long stores to the two neighbours of a circuit, and theirs after them, may be under way, ns.
+fn passage_in_flight_ns(host: &Host, transit: TransitId) -> [u32; 2] {
+    let in_flight_ns = |port: PortId| host.cables.get(usize::from(port.0)).map_or(0, Cable::in_flight_ns);
+    host.passages.get(&transit).map_or([0; 2], |passage| passage.ports.map(in_flight_ns))
 }

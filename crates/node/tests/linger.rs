@@ -43,8 +43,9 @@ fn deaf_end(joined: &Joined, state: SharedState) -> End {
         inbound: Inbound::sealed(&near.fds[0], len).unwrap(),
         outbound: Outbound::sealed(&near.fds[1], len).unwrap(),
         way: Way::RELAYED,
-        in_flight_ns: 0,
         retention: Some(Retention::map(&near.fds[2]).unwrap()),
+        posted_out_ns: 0,
+        posted_in_ns: 0,
     };
     let (circuit, token, tuple) = (near.id, near.token, near.tuple);
     let grant = Grant { circuit, token, tuple, client: true, life: 0, segments, state };

@@ -43,14 +43,14 @@ pub fn after_fork() {
 }
 
 /// Sleeps until there is news of the quiet socket `fd` of `end`, or the waiter is rung; at most for `timeout` (`None` is
-/// for ever), and without a set for `blind` only.
+/// for ever), and without a set for `blind` only. Whether it heard something.
 pub fn doze(
     fd: c_int,
     end: &Held,
     waiter: Option<Waiter>,
     timeout: Option<Timespec>,
     blind: Duration,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     let guard = LOCK.try_lock(thread::tid());
     let set = SET.load(Relaxed);
     if let (Some(_guard), Some(waiter), true) = (guard, waiter, set >= 0 && !process::sandboxed()) {
@@ -59,18 +59,19 @@ pub fn doze(
     let blind = Timespec { tv_sec: 0, tv_nsec: blind.subsec_nanos().into() };
     let blind = timeout.filter(|time| (time.tv_sec, time.tv_nsec) < (0, blind.tv_nsec)).unwrap_or(blind);
     match look(fd, end, Some(&blind)) {
-        Err(Errno::INVAL) => rustix::event::poll(&mut [], Some(&blind)).map(drop),
+        Err(Errno::INVAL) => rustix::event::poll(&mut [], Some(&blind)).map(|_| false),
         outcome => outcome,
     }
 }
 
 /// The quiet socket alone.
-fn look(fd: c_int, end: &Held, timeout: Option<&Timespec>) -> Result<(), Errno> {
+fn look(fd: c_int, end: &Held, timeout: Option<&Timespec>) -> Result<bool, Errno> {
     let mut fds = [quiet::polled(fd, end)];
-    if rustix::event::poll(&mut fds, timeout)? > 0 {
+    let heard = rustix::event::poll(&mut fds, timeout)? > 0;
+    if heard {
         quiet::news(fd, end, fds[0].revents());
     }
-    Ok(())
+    Ok(heard)
 }
 
 fn wait_in(
@@ -79,7 +80,7 @@ fn wait_in(
     end: &Held,
     waiter: Waiter,
     timeout: Option<&Timespec>,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     let ms = timeout.map_or(-1, |time| {
         c_int::try_from(time.tv_sec * 1000 + (time.tv_nsec + 999_999) / 1_000_000).unwrap_or(c_int::MAX)
     });
@@ -107,7 +108,7 @@ fn wait_in(
     if let (Some(daemon), true) = (daemon, events.iter().take(count).any(|event| event.u64 == DAEMON)) {
         process::lost(daemon);
     }
-    Ok(())
+    Ok(count > 0)
 }
 
 fn control(set: RawFd, operation: c_int, fd: RawFd, events: u32, key: u64) {

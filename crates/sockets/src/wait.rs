@@ -9,6 +9,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crosslane_client::apart;
 use crosslane_client::end::zcopy::announce::Announcement;
+use crosslane_shm::arm::Armed;
 use crosslane_shm::lock::Busy;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
@@ -210,10 +211,19 @@ fn sleep(
     } else {
         Some(BLIND)
     };
-    let outcome = if ready() || over(end, what) {
-        Ok(())
-    } else {
-        doze(fd, end, waiter.filter(|_| armed || queued), cap, deadline)
+    let mut requests = Armed::NOTHING;
+    if armed {
+        requests.arm(end.in_flight_ns(), Instant::now);
+    }
+    let outcome = loop {
+        let next = requests.next_sleep(Instant::now);
+        if ready() || over(end, what) {
+            break Ok(());
+        }
+        match doze(fd, end, waiter.filter(|_| armed || queued), next.limit(cap), deadline) {
+            Ok(false) if next.is_bounded() => {}
+            outcome => break outcome.map(drop),
+        }
     };
     if let Some(waiter) = waiter {
         match what {
@@ -260,14 +270,14 @@ fn over(end: &Held, what: For) -> bool {
         }
 }
 
-/// Sleeps until `deadline`, or for `cap` at most.
+/// Sleeps until `deadline`, or for `cap` at most. Whether something was heard.
 fn doze(
     fd: c_int,
     end: &Held,
     waiter: Option<Waiter>,
     cap: Option<Duration>,
     deadline: Option<Instant>,
-) -> Result<(), c_int> {
+) -> Result<bool, c_int> {
     let daemon = watch::present();
     let cap = cap.or(daemon.is_none().then_some(BLIND)).map(|cap| Instant::now() + cap);
     let timeout = time_left(deadline.into_iter().chain(cap).min());
@@ -280,19 +290,19 @@ fn doze(
     fds.extend(daemon.map(Watched::poll));
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(0) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Err(libc::EAGAIN),
-        Ok(_) => {
+        Ok(count) => {
             let news = fds[0].revents();
             if !news.is_empty() {
                 quiet::news(fd, end, news);
             }
             quiet::ended(daemon, fds.get(at));
-            Ok(())
+            Ok(count > 0)
         }
-        Err(Errno::INTR) => interrupted(deadline.is_some()),
+        Err(Errno::INTR) => interrupted(deadline.is_some()).map(|()| true),
         // More descriptors than the limit allows.
         Err(Errno::INVAL) => match confined::doze(fd, end, waiter, timeout, BLIND) {
-            Ok(()) => Ok(()),
-            Err(Errno::INTR) => interrupted(deadline.is_some()),
+            Ok(heard) => Ok(heard),
+            Err(Errno::INTR) => interrupted(deadline.is_some()).map(|()| true),
             Err(errno) => Err(errno.raw_os_error()),
         },
         Err(errno) => Err(errno.raw_os_error()),

@@ -23,9 +23,9 @@ impl End {
     /// The kernel's connection has ended. Believed once what the far side stored before that has landed: on a port that posts
     /// stores the caller waits for so long, once in the stream's life.
     pub fn note_fin(&self) {
-        let (fin, in_flight_ns) = (&self.shared.status.fin, self.generations.newest().segments.in_flight_ns);
-        if in_flight_ns > 0 && fin.load(Relaxed) == 0 {
-            std::thread::sleep(Duration::from_nanos(in_flight_ns.into()));
+        let (fin, posted_ns) = (&self.shared.status.fin, self.generations.newest().segments.posted_in_ns);
+        if posted_ns > 0 && fin.load(Relaxed) == 0 {
+            std::thread::sleep(Duration::from_nanos(posted_ns.into()));
         }
         fin.store(1, Release);
     }

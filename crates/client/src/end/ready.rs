@@ -176,8 +176,9 @@ impl End {
         [self.data_bell(tx), self.room_bell(rx)]
     }
 
-    /// Asks the far side to ring `waiter` at the next data. Look once more before you sleep. `false` if another
-    /// waiter is to be rung already: sleep for a short time only, then.
+    /// Asks the far side to ring `waiter` at the next data. Look once more before you sleep, and again when what is under way has
+    /// landed (`crosslane_shm::arm`, with [`Self::in_flight_ns`]). `false` if another waiter is to be rung already: sleep for a
+    /// short time only, then.
     pub fn want_data(&self, waiter: WaiterId) -> bool {
         // What has to be sent again first waits for room, whoever waits for an answer to it.
         let room = !self.is_settled() && self.owes();

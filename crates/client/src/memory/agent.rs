@@ -8,6 +8,7 @@ use super::regions::Regions;
 use crate::SessionError;
 use crate::native::{self, Attachment, Event, Listener, Spinner, Waiter};
 use core::sync::atomic::Ordering;
+use crosslane_shm::arm::Armed;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_wire::access::PIECE;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -15,7 +16,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the agent's epoll set has besides the connections, which are numbered from [`FIRST`] on.
 const LISTENER: u64 = 0;
@@ -28,7 +29,7 @@ const REQUESTERS: usize = 4096;
 /// Rounds of work between two looks at what the kernel says.
 const ROUNDS: u32 = 256;
 /// Sleep between two attempts to find a daemon.
-const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// The agent: all its requesters, served by turns.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ impl Agent {
             rounds = if busy && rounds < ROUNDS { rounds + 1 } else { 0 };
             let goes_on = match busy {
                 true if rounds < ROUNDS => true,
-                true => self.look(Some(Timespec { tv_sec: 0, tv_nsec: 0 })),
+                true => self.look(Some(Duration::ZERO)).is_some(),
                 false => self.rest(),
             };
             if !goes_on {
@@ -121,7 +122,8 @@ impl Agent {
                 }
                 Err(error) if is_final(&error) => return false,
                 Err(_) => {
-                    let _ = poll(&mut [PollFd::new(&**bell, PollFlags::IN)], Some(&AGAIN));
+                    let again = Timespec::try_from(AGAIN).ok();
+                    let _ = poll(&mut [PollFd::new(&**bell, PollFlags::IN)], again.as_ref());
                     bell.clear();
                 }
             }
@@ -169,30 +171,39 @@ impl Agent {
     /// Asks all requesters to ring, looks once more, sleeps.
     fn sleep(&mut self) -> bool {
         let id = self.tie.waiter.id();
+        let mut requests = Armed::NOTHING;
         for connection in self.connections.values() {
             if let Some(what) = connection.wants(&self.owner) {
                 connection.stream().arm(what, id);
+                requests.arm(connection.stream().in_flight_ns(), Instant::now);
             }
         }
-        let timeout = match self.is_ready() {
-            true => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
-            false if self.deaf => Some(AGAIN),
-            false => None,
+        let goes_on = loop {
+            let next = requests.next_sleep(Instant::now);
+            let timeout = match self.is_ready() {
+                true => Some(Duration::ZERO),
+                false => next.limit(self.deaf.then_some(AGAIN)),
+            };
+            let heard = self.look(timeout);
+            if heard != Some(false) || !next.is_bounded() || timeout.is_some_and(|time| time.is_zero()) {
+                break heard.is_some();
+            }
         };
-        let goes_on = self.look(timeout);
         for connection in self.connections.values() {
             connection.stream().disarm(id);
         }
         goes_on
     }
 
-    /// Waits for what the kernel has to say, and sees to it. `false` if the daemon is gone.
-    fn look(&mut self, timeout: Option<Timespec>) -> bool {
+    /// Waits for what the kernel has to say, and sees to it; whether that was anything. `None` if the daemon is gone.
+    fn look(&mut self, timeout: Option<Duration>) -> Option<bool> {
         let mut events = [const { core::mem::MaybeUninit::uninit() }; 64];
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         let (events, _) = match epoll::wait(&self.tie.epoll, &mut events, timeout.as_ref()) {
             Ok(events) => events,
-            Err(errno) => return errno == Errno::INTR,
+            Err(errno) => return (errno == Errno::INTR).then_some(true),
         };
+        let heard = !events.is_empty();
         if self.deaf {
             self.listen(true);
         }
@@ -201,7 +212,7 @@ impl Agent {
                 LISTENER => self.accept(),
                 WAITER => self.tie.waiter.clear(),
                 BELL => self.owner.handle.bell.clear(),
-                DAEMON => return false,
+                DAEMON => return None,
                 number => {
                     if let Some(connection) = self.connections.get_mut(&number) {
                         connection.stream().look_at_kernel();
@@ -210,7 +221,7 @@ impl Agent {
                 }
             }
         }
-        true
+        Some(heard)
     }
 
     /// Takes one new requester. One that is plain TCP, or one too many, is closed.

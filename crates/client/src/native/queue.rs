@@ -255,6 +255,7 @@ impl Queue {
         if aloft {
             self.sleep.tick();
         }
+        self.sleep.is_armed();
         self.advance();
         self.done.pop_front()
     }
@@ -262,7 +263,9 @@ impl Queue {
     fn heard(&mut self, heard: &sleep::Heard) {
         for (at, entry) in self.entries.iter().enumerate() {
             let Some(Entry { stream, .. }) = entry else { continue };
-            self.sleep.disarm(at, stream);
+            if !heard.is_landed() {
+                self.sleep.disarm(at, stream);
+            }
             if heard.is_news_of(at) {
                 stream.look_at_kernel();
             }

@@ -100,8 +100,9 @@ impl Memory {
             inbound: Inbound::sealed(&self.inbound, len).unwrap(),
             outbound: Outbound::sealed(&self.outbound, len).unwrap(),
             way: if self.retained { Way::RELAYED } else { Way::DIRECT },
-            in_flight_ns: 0,
             retention: Some(Retention::map(&self.retention).unwrap()),
+            posted_out_ns: 0,
+            posted_in_ns: 0,
         }
     }
 }

@@ -5,16 +5,13 @@ use super::leg::{Leg, Side};
 use super::report::{Report, Reports};
 use super::{Traffic, TransitId};
 use crosslane_shm::Store;
+use crosslane_shm::arm::Armed;
 use crosslane_shm::wait::Budget;
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::WaiterId;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a request for a bell may be under way on a cable whose stores are delayed: so long the rings are polled
-/// after it.
-const UNDER_WAY: Duration = Duration::from_micros(100);
 
 /// A circuit at work.
 #[derive(Debug)]
@@ -30,8 +27,10 @@ pub(super) struct Circuit {
     /// Something has moved since it was last asked.
     moved: bool,
     quiet_since: Option<Instant>,
-    /// When both sides were asked for bells.
-    armed: Option<Instant>,
+    /// Both sides were asked for bells.
+    armed: bool,
+    /// How long that may be under way: so long the rings are polled after it.
+    requests: Armed<Instant>,
     /// Since when it sleeps.
     asleep: Option<Instant>,
     /// A side broke the protocol: nothing moves any more.
@@ -64,7 +63,8 @@ impl Circuit {
             budget,
             moved: false,
             quiet_since: None,
-            armed: None,
+            armed: false,
+            requests: Armed::NOTHING,
             asleep: None,
             broken: false,
             told_dry: [false; 2],
@@ -73,7 +73,7 @@ impl Circuit {
 
     /// Pumps both ways; whether anything moved.
     pub(super) fn turn(&mut self, cpu: u16, reports: &Reports) -> bool {
-        if self.armed.is_some() {
+        if self.armed {
             // A turn that finds too little to tell would leave answered requests behind.
             if !self.is_stirred() {
                 return false;
@@ -164,8 +164,8 @@ impl Circuit {
             self.disarm();
             return false;
         }
-        if let Some(armed) = self.armed {
-            return now - armed >= UNDER_WAY;
+        if self.armed {
+            return self.has_landed(now);
         }
         let quiet = now - *self.quiet_since.get_or_insert(now);
         let polls = if self.crowds(cpu) { 0 } else { self.budget.ns(limit_ns) };
@@ -177,9 +177,15 @@ impl Circuit {
         self.flows.iter().any(|flow| flow.comes_from(cpu))
     }
 
+    /// Whether the requests for bells, and what they are not answered for, have landed by now, and nothing came.
+    fn has_landed(&mut self, now: Instant) -> bool {
+        !self.requests.next_sleep(|| now).is_bounded() && !self.is_stirred()
+    }
+
     /// Asks both sides for bells; whether nothing came meanwhile and no request is under way.
     fn arm(&mut self, now: Instant, reports: &Reports) -> bool {
-        self.armed = Some(now);
+        self.armed = true;
+        self.requests = Armed::NOTHING;
         self.asleep.get_or_insert(now);
         if self.broken {
             return true;
@@ -188,18 +194,21 @@ impl Circuit {
             let (flow, from, to) = self.way(leg);
             flow.arm(from, to);
         }
-        self.sides.iter().for_each(|side| side.leg.outbound.fence());
+        for side in &self.sides {
+            side.leg.outbound.fence();
+            self.requests.arm(side.leg.in_flight_ns, Instant::now);
+        }
         self.report(reports);
         let stirred = self.is_stirred();
         if stirred {
             self.disarm();
         }
-        !stirred && self.sides.iter().all(|side| !side.leg.posted)
+        !stirred && !self.requests.is_under_way()
     }
 
     fn disarm(&mut self) {
         self.asleep = None;
-        if self.armed.take().is_some() {
+        if std::mem::take(&mut self.armed) {
             self.sides.iter().for_each(Side::unwant);
         }
     }

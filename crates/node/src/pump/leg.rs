@@ -22,8 +22,9 @@ pub struct Leg {
     pub tx_key: u64,
     /// Behind it is the stream's end, not another host between.
     pub is_end: bool,
-    /// What is stored may be under way for a while.
-    pub posted: bool,
+    /// How long a store of ours to the neighbour and then one of the neighbour's to us may be under way together, ns; 0 where
+    /// memory is coherent.
+    pub in_flight_ns: u32,
 }
 
 impl Leg {

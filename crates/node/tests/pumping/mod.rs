@@ -177,7 +177,8 @@ impl Channel {
 
     pub fn leg(&self, near: bool, is_end: bool, posted: bool) -> Leg {
         let (inbound, outbound, rx_key, tx_key) = self.side(near);
-        Leg { inbound, outbound, ring_max: self.ring_max, rx_key, tx_key, is_end, posted }
+        let in_flight_ns = if posted { 200_000 } else { 0 };
+        Leg { inbound, outbound, ring_max: self.ring_max, rx_key, tx_key, is_end, in_flight_ns }
     }
 
     /// What a liar on one side stores into.
@@ -212,8 +213,9 @@ impl Channel {
                 inbound,
                 outbound,
                 way: Way::RELAYED,
-                in_flight_ns: 0,
                 retention: Some(Retention::map(new_segment("kept", RETENTION).unwrap()).unwrap()),
+                posted_out_ns: 0,
+                posted_in_ns: 0,
             },
             state: SharedState::create().unwrap().0,
         }

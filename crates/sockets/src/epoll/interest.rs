@@ -7,10 +7,12 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_client::ready::Seen;
 use crosslane_client::{End, Ready};
+use crosslane_shm::arm::Armed;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::fd::RawFd;
+use std::time::Instant;
 
 /// An interest.
 pub struct Interest {
@@ -47,6 +49,8 @@ pub struct Interest {
     /// Where the reader was when the far side was asked for a bell; it rings once.
     armed: Option<(u32, u64)>,
     armed_room: bool,
+    /// The generation of the circuit in which that was asked for last, unless a bell rang since.
+    asked_room: Option<u32>,
 }
 
 impl Interest {
@@ -75,6 +79,7 @@ impl Interest {
             last: 0,
             armed: None,
             armed_room: false,
+            asked_room: None,
         }
     }
 
@@ -147,6 +152,7 @@ impl Interest {
     pub fn forget_parent(&mut self) {
         self.armed = None;
         self.armed_room = false;
+        self.asked_room = None;
     }
 
     /// What is to be told now; 0 is nothing. One load or two if nothing happened.
@@ -274,10 +280,11 @@ impl Interest {
 
     /// Asks the far side for bells, where it was not asked since something last arrived, or since a bell rang
     /// (`again`): that may have been the answer to this request, for what had been taken already when it was made.
-    /// `false` if another waiter is to be rung.
-    pub fn arm(&mut self, waiter: WaiterId, again: bool) -> bool {
+    /// `false` if another waiter is to be rung. A new request is added to `requests`.
+    pub fn arm(&mut self, waiter: WaiterId, again: bool, requests: &mut Armed<Instant>) -> bool {
         if again {
             self.armed = None;
+            self.asked_room = None;
         }
         if self.asleep || self.is_connecting() {
             return true;
@@ -291,19 +298,38 @@ impl Interest {
                 wait::make_good(&self.held);
                 armed = self.held.want_data(waiter);
                 self.armed = armed.then_some(position);
+                if armed {
+                    requests.arm(self.held.in_flight_ns(), Instant::now);
+                }
             }
         }
         if self.wanted & OUT != 0 && self.held.tx() == Direction::Open && self.is_blocked() {
-            self.armed_room = self.held.want_room(waiter);
-            armed &= self.armed_room;
+            armed &= self.arm_room(waiter, requests);
         }
         armed
+    }
+
+    /// The same for room. A request that may have been under way, and has not been answered since, is not made anew: it would
+    /// be under way for ever.
+    fn arm_room(&mut self, waiter: WaiterId, requests: &mut Armed<Instant>) -> bool {
+        let (in_flight_ns, (circuit, _)) = (self.held.in_flight_ns(), self.held.bell_mark());
+        let owner = &self.held.shared().waiting.room;
+        if in_flight_ns > 0 && self.asked_room == Some(circuit) && owner.load(Relaxed) == waiter.0 {
+            return true;
+        }
+        self.armed_room = self.held.want_room(waiter);
+        self.asked_room = self.armed_room.then_some(circuit);
+        if self.armed_room {
+            requests.arm(in_flight_ns, Instant::now);
+        }
+        self.armed_room
     }
 
     /// A bell that was asked for has rung or is not needed now. Others may want one.
     #[inline]
     pub fn disarm(&mut self, waiter: WaiterId) {
         self.armed = None;
+        self.asked_room = None;
         self.held.unwant_data(waiter);
         if self.armed_room {
             self.armed_room = false;

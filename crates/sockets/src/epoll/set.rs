@@ -9,11 +9,13 @@ use crate::waiters::Waiter;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::clock::Moment;
 use crosslane_shm::lock::Lock;
 use crosslane_shm::wait::Budget;
 use libc::epoll_event;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Sets in sets, at most, as the kernel has it.
 const MAX_DEPTH: u32 = 5;
@@ -44,11 +46,13 @@ pub struct Prepared {
     pub ready: bool,
     /// All others will ring; if not, sleep for a short time only.
     pub armed: bool,
+    /// How long to sleep next: a request for a bell may still be under way.
+    pub next: NextSleep,
 }
 
 impl Prepared {
     /// There are no streams.
-    pub const NOTHING: Self = Self { ready: false, armed: true };
+    pub const NOTHING: Self = Self { ready: false, armed: true, next: NextSleep::Unbounded };
 }
 
 /// What the lock guards.
@@ -69,6 +73,8 @@ pub struct State {
     pub(super) bed: Option<Bed>,
     /// A bell was heard since bells were last asked for.
     pub(super) rung: bool,
+    /// Until when the requests for bells, and what they are not answered for, may be under way.
+    pub requests: Armed<Instant>,
     /// Where the next look begins, so that nobody starves.
     pub(super) next: usize,
     /// The stream that was last found ready.
@@ -182,10 +188,16 @@ impl Set {
             let _ = state.make_bed(epfd);
             state.hear();
             let nested = state.prepare_nested(depth);
+            let was_under_way = state.requests.is_under_way();
             let armed = state.arm() && nested.armed;
-            Prepared { ready: state.any_ready(), armed }
+            if !was_under_way && state.requests.is_under_way() {
+                // Who asks here may be gone before that has landed.
+                self.kick(state);
+            }
+            let next = state.requests.next_sleep(Instant::now).sooner(nested.next);
+            Prepared { ready: state.any_ready(), armed, next }
         });
-        prepared.unwrap_or(Prepared { ready: false, armed: false })
+        prepared.unwrap_or(Prepared { armed: false, ..Prepared::NOTHING })
     }
 }
 
@@ -320,6 +332,7 @@ impl State {
             }
             all.ready |= prepared.ready;
             all.armed &= prepared.armed;
+            all.next = all.next.sooner(prepared.next);
         }
         all
     }

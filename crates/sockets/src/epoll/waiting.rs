@@ -43,7 +43,11 @@ pub fn wait(
     if lost {
         events = Events::one(&mut instead);
     }
-    match run(set, call, &mut events, timeout) {
+    let outcome = run(set, call, &mut events, timeout);
+    if events.len == 0 {
+        hand_over(set);
+    }
+    match outcome {
         Ok(()) if lost && events.len > 0 => real::fail(libc::EFAULT),
         Ok(()) => events.count(),
         Err(_) if events.len > 0 => events.count(),
@@ -73,16 +77,20 @@ fn run(set: &'static Set, call: Call, events: &mut Events, timeout: Timeout) -> 
     }
     let mut foreign = 0;
     let sleeping = registry::Call::begin(set);
+    let mut start = Instant::now();
     loop {
         let call = Call { epfd: sleeping.epfd(call.epfd), ..call };
-        let start = Instant::now();
-        let strange = sleep(set, call, events, limit, foreign >= FOREIGN, tid)?;
-        foreign = if strange { foreign + 1 } else { 0 };
+        let slept = sleep(set, call, events, limit, foreign >= FOREIGN, tid)?;
+        if slept == Slept::Briefly && events.len == 0 && !limit.is_over() {
+            continue;
+        }
+        foreign = if slept == Slept::Strange { foreign + 1 } else { 0 };
         let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         set.with(|state| state.budget.slept(slept, process::spin_ns()));
         if events.len > 0 || limit.is_over() {
             return Ok(());
         }
+        start = Instant::now();
     }
 }
 
@@ -118,9 +126,20 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
 fn leave_rest(set: &Set, state: &mut State, events: &Events) {
     if set.sleepers.load(core::sync::atomic::Ordering::Relaxed) > 0 {
         state.arm();
-        if events.is_full() {
+        if events.is_full() || (events.len > 0 && state.requests.is_under_way()) {
             set.kick(state);
         }
+    }
+}
+
+/// This thread leaves, and what it asked for last may still be under way: another one that sleeps in the set must look once more.
+fn hand_over(set: &Set) {
+    if set.sleepers.load(core::sync::atomic::Ordering::Relaxed) > 0 {
+        set.with(|state| {
+            if state.requests.is_under_way() {
+                set.kick(state);
+            }
+        });
     }
 }
 
@@ -193,7 +212,18 @@ fn spin_ns(state: &State) -> u32 {
     state.last().map_or(ns, |end| apart::spin_ns(end, ns, !process::sandboxed()))
 }
 
-/// Asks for bells, looks once more, sleeps in the kernel. Whether the kernel woke us for news of another process.
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slept {
+    /// The time is up, or there is news.
+    Well,
+    /// By news of another process.
+    Strange,
+    /// What was asked for is not under way any more: time for another look.
+    Briefly,
+}
+
+/// Asks for bells, looks once more, sleeps in the kernel.
 fn sleep(
     set: &'static Set,
     call: Call,
@@ -201,26 +231,27 @@ fn sleep(
     limit: Limit,
     foreign: bool,
     tid: u32,
-) -> Result<bool, c_int> {
+) -> Result<Slept, c_int> {
     process::tend();
     let armed = set.with(|state| {
         let made = state.make_bed(call.epfd).is_ok();
         set.sleeps(true);
         let inside = state.look_inside();
         let armed = state.arm() && inside.armed && made;
+        let next = state.requests.next_sleep(Instant::now).sooner(inside.next);
         state.scan(events, tid);
         if events.len > 0 {
             set.sleeps(false);
             leave_rest(set, state, events);
         }
-        (armed, state.inner())
+        (armed, next, state.inner())
     });
     if events.len > 0 {
-        return Ok(false);
+        return Ok(Slept::Well);
     }
-    let Some((armed, inner)) = armed else { return nap(call, events, limit) };
+    let Some((armed, next, inner)) = armed else { return nap(call, events, limit) };
     // Without a daemon nobody rings, nor tells of its end.
-    let cap = (!armed || foreign || watch::present().is_none()).then_some(BLIND);
+    let cap = next.limit((!armed || foreign || watch::present().is_none()).then_some(BLIND));
     if foreign {
         doze(inner, limit.left(cap));
     }
@@ -241,13 +272,18 @@ fn sleep(
         leave_rest(set, state, events);
         heard
     });
-    outcome?;
-    Ok(heard == Some(false) && events.len == 0)
+    let tagged = outcome?;
+    Ok(match (heard, next.is_bounded() && !tagged) {
+        _ if events.len > 0 => Slept::Well,
+        (Some(false), _) => Slept::Strange,
+        (_, true) => Slept::Briefly,
+        _ => Slept::Well,
+    })
 }
 
 /// In a signal handler that interrupted this thread's work on the set: only the kernel's part, for a short time.
-fn nap(call: Call, events: &mut Events, limit: Limit) -> Result<bool, c_int> {
-    events.ask_for(call, limit.left(Some(BLIND))).map(|_| false)
+fn nap(call: Call, events: &mut Events, limit: Limit) -> Result<Slept, c_int> {
+    events.ask_for(call, limit.left(Some(BLIND))).map(|_| Slept::Well)
 }
 
 /// Sleeps on the inner set alone.

@@ -159,7 +159,11 @@ impl State {
     pub fn arm(&mut self) -> bool {
         let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
         let again = core::mem::take(&mut self.rung);
-        self.places.iter_mut().flatten().fold(true, |armed, interest| interest.arm(waiter, again) & armed)
+        let Self { places, requests, .. } = self;
+        places
+            .iter_mut()
+            .flatten()
+            .fold(true, |armed, interest| interest.arm(waiter, again, requests) & armed)
     }
 
     /// The number of the wake event, if there is one.

@@ -9,6 +9,7 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Ready;
+use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::clock::Moment;
 use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
@@ -56,6 +57,10 @@ pub struct Round<'a> {
     begun: bool,
     /// Places of the kernel's own descriptors that were closed since.
     closed: Vec<usize>,
+    /// What the rings were asked for before this sleep.
+    armed: Armed<Instant>,
+    /// How long the epoll sets among the descriptors may sleep, when the kernel was last asked.
+    sets_next: NextSleep,
 }
 
 impl<'a> Round<'a> {
@@ -72,6 +77,8 @@ impl<'a> Round<'a> {
             daemon: None,
             begun: false,
             closed: Vec::new(),
+            armed: Armed::NOTHING,
+            sets_next: NextSleep::Unbounded,
         };
         let mut count = 0;
         for at in 0..round.fds.len() {
@@ -195,12 +202,15 @@ impl<'a> Round<'a> {
     /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of quiet sockets.
     fn ask_kernel(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
         let mut ready_sets = false;
+        self.sets_next = NextSleep::Unbounded;
         if self.sets {
             for asked in self.fds.iter() {
-                ready_sets |= epoll::prepare(asked.fd).ready;
+                let prepared = epoll::prepare(asked.fd);
+                ready_sets |= prepared.ready;
+                self.sets_next = self.sets_next.sooner(prepared.next);
             }
         }
-        let timeout = if ready_sets { Some(Duration::ZERO) } else { timeout };
+        let timeout = if ready_sets { Some(Duration::ZERO) } else { self.sets_next.limit(timeout) };
         self.poll_all(timeout, mask)?;
         if self.begun && self.others {
             self.leave_closed();
@@ -318,13 +328,30 @@ impl<'a> Round<'a> {
         let armed = self.arm(waiter);
         self.watch_daemon();
         let blind = !armed || waiter.is_some() && self.daemon.is_none();
-        let timeout =
-            if self.rings_ready() { Some(Duration::ZERO) } else { limit.left(blind.then_some(BLIND)) };
-        let outcome = self.ask_kernel(timeout, mask);
+        let outcome = self.doze(limit, blind.then_some(BLIND), mask);
         self.disarm(waiter);
         let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.with_budget(|budget| budget.slept(slept, process::spin_ns()));
         outcome
+    }
+
+    /// Sleeps when all is armed, for at most `cap`; while a request may still be under way only until it is not, and looks again.
+    fn doze(&mut self, limit: Limit, cap: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
+        loop {
+            let next = self.armed.next_sleep(Instant::now);
+            let ready = self.rings_ready();
+            let timeout = if ready { Some(Duration::ZERO) } else { limit.left(next.limit(cap)) };
+            self.ask_kernel(timeout, mask)?;
+            let is_bounded = next.is_bounded() || self.sets_next.is_bounded();
+            if ready || !is_bounded || self.has_heard() || limit.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the kernel had something to say when it was last asked, of a descriptor of the program's or one of ours.
+    fn has_heard(&self) -> bool {
+        self.kernel.iter().any(|asked| asked.revents != 0)
     }
 
     /// Asks all rings to ring `waiter`. `false` if not all will.
@@ -332,6 +359,7 @@ impl<'a> Round<'a> {
         let at = self.fds.len();
         self.kernel[at] = pollfd { fd: waiter.map_or(-1, |waiter| waiter.fd), events: POLLIN, revents: 0 };
         let mut armed = true;
+        let mut requests = Armed::NOTHING;
         for watch in self.watches() {
             let asked = self.fds[watch.at].events & watch.rings;
             watch.held.shared().counters.sleeps.fetch_add(1, Relaxed);
@@ -343,7 +371,11 @@ impl<'a> Round<'a> {
                 }
                 None => !data && !room,
             };
+            if data || room {
+                requests.arm(watch.held.in_flight_ns(), Instant::now);
+            }
         }
+        self.armed = requests;
         if self.sets {
             for asked in self.fds.iter() {
                 armed &= epoll::prepare(asked.fd).armed;

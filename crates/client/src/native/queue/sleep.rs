@@ -2,6 +2,7 @@
 
 use crate::native::wait::{Waiter, time_left};
 use crate::native::{Attachment, Error, For, Stream};
+use crosslane_shm::arm::Armed;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -28,8 +29,12 @@ pub(super) struct Sleep {
     timer: OwnedFd,
     /// When the timer rings.
     due: Option<Instant>,
-    /// Streams whose far sides were asked to ring.
-    armed: Vec<bool>,
+    /// Streams whose far sides were asked to ring, and for what.
+    armed: Vec<Option<For>>,
+    /// What was asked for last, of all streams.
+    requests: Armed<Instant>,
+    /// The requests stand: only the timer was heard since they were made, because they are not under way any more.
+    stands: bool,
     hears_engine: bool,
 }
 
@@ -39,6 +44,8 @@ pub(super) struct Heard {
     streams: Vec<u64>,
     all: bool,
     any: bool,
+    /// What was asked for, and not answered, has landed; nothing else was heard.
+    landed: bool,
 }
 
 impl Heard {
@@ -49,6 +56,11 @@ impl Heard {
 
     pub(super) fn is_empty(&self) -> bool {
         !self.any
+    }
+
+    /// Whether the requests for bells stand, and all that is to be done is to look again.
+    pub(super) fn is_landed(&self) -> bool {
+        self.landed
     }
 }
 
@@ -64,14 +76,23 @@ impl Sleep {
         add(waiter.as_fd(), WAITER, epoll::EventFlags::IN)?;
         add(timer.as_fd(), TIMER, epoll::EventFlags::IN)?;
         add(attachment.socket(), DAEMON, epoll::EventFlags::ET)?;
-        Ok(Self { epoll, waiter: Some(waiter), timer, due: None, armed: Vec::new(), hears_engine: false })
+        Ok(Self {
+            epoll,
+            waiter: Some(waiter),
+            timer,
+            due: None,
+            armed: Vec::new(),
+            requests: Armed::NOTHING,
+            stands: false,
+            hears_engine: false,
+        })
     }
 
     /// The kernel's connection of a stream: that the far program is gone.
     pub(super) fn watch(&mut self, quiet: &OwnedFd, member: usize) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         epoll::add(&self.epoll, quiet, epoll::EventData::new_u64(member as u64 + FIRST), flags)?;
-        self.armed.resize(self.armed.len().max(member + 1), false);
+        self.armed.resize(self.armed.len().max(member + 1), None);
         Ok(())
     }
 
@@ -102,14 +123,25 @@ impl Sleep {
             (false, false) => return,
         };
         let Some(id) = self.waiter.as_ref().map(Waiter::id) else { return };
-        self.armed[member] = true;
+        if self.stands && self.armed[member] == Some(what) {
+            return;
+        }
+        self.armed[member] = Some(what);
         if !stream.arm(what, id) {
             self.tick();
+        }
+        self.requests.arm(stream.in_flight_ns(), Instant::now);
+    }
+
+    /// All that wants to be is armed. Wakes us for another look when that is not under way any more; to be followed by a look.
+    pub(super) fn is_armed(&mut self) {
+        if let Some(bound) = self.requests.next_sleep(Instant::now).bound() {
+            self.wake_in(bound);
         }
     }
 
     pub(super) fn disarm(&mut self, member: usize, stream: &Stream) {
-        if core::mem::take(&mut self.armed[member])
+        if self.armed[member].take().is_some()
             && let Some(waiter) = &self.waiter
         {
             stream.disarm(waiter.id());
@@ -118,14 +150,19 @@ impl Sleep {
 
     /// Wakes us for a look after a while.
     pub(super) fn tick(&mut self) {
-        if self.due.is_some_and(|due| Instant::now() < due) {
+        self.wake_in(LOOK);
+    }
+
+    /// The same, after `time` at most: the timer rings already, or from now on.
+    fn wake_in(&mut self, time: Duration) {
+        let now = Instant::now();
+        if self.due.is_some_and(|due| now < due && due <= now + time) {
             return;
         }
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-        let once = Itimerspec { it_interval: zero, it_value: value };
+        let Ok(value) = Timespec::try_from(time.max(Duration::from_nanos(1))) else { return };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         let _ = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
-        self.due = Some(Instant::now() + LOOK);
+        self.due = Some(now + time);
     }
 
     /// Sleeps until something is heard, or until `deadline`.
@@ -146,6 +183,9 @@ impl Sleep {
             Err(errno) => return Err(errno.into()),
         };
         let mut heard = Heard { any: !events.is_empty(), ..Heard::default() };
+        let only_timer = heard.any && events.iter().all(|event| { event.data }.u64() == TIMER);
+        heard.landed = only_timer && self.requests.is_under_way();
+        self.stands = heard.landed;
         for event in events {
             match { event.data }.u64() {
                 WAITER => self.waiter.iter().for_each(Waiter::clear),

@@ -6,6 +6,7 @@ use crate::end::apart;
 use crate::native::Error;
 use crate::native::wait::{Patience, Spinner, Waiter, tid, time_left};
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_shm::arm::Armed;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
@@ -111,7 +112,8 @@ impl Stream {
             || end.shared().status.reset.load(Relaxed) != 0
     }
 
-    /// Asks the far side to ring `waiter`; `false` if another one is asked for already. Look once more, then sleep.
+    /// Asks the far side to ring `waiter`; `false` if another one is asked for already. Look once more, then sleep, at first for
+    /// as long as [`Self::in_flight_ns`] only.
     pub(crate) fn arm(&self, what: For, waiter: WaiterId) -> bool {
         let data = matches!(what, For::Room | For::Posted) || self.end.want_data(waiter);
         if what == For::Posted {
@@ -119,6 +121,11 @@ impl Stream {
         }
         let room = what == For::Data || self.end.want_room(waiter);
         data && room
+    }
+
+    /// How long a request for a bell, and what it is not answered for, may be under way, ns: see `crosslane_shm::arm`.
+    pub(crate) fn in_flight_ns(&self) -> u32 {
+        self.end.in_flight_ns()
     }
 
     /// `waiter` is awake again.
@@ -181,7 +188,9 @@ impl Stream {
         let waiter = match self.attachment.waiter() {
             Ok(waiter) => waiter,
             // The daemon is frozen; the stream need not be.
-            Err(Error::Session(SessionError::Late)) => return self.doze(None, sooner(deadline, BLIND)),
+            Err(Error::Session(SessionError::Late)) => {
+                return self.doze(None, sooner(deadline, BLIND)).map(drop);
+            }
             Err(error) => {
                 if matches!(error, Error::DaemonGone) {
                     // What comes next is told so too, also what need not wait.
@@ -191,27 +200,47 @@ impl Stream {
             }
         };
         let armed = self.arm(what, waiter.id());
-        let outcome = if ready() {
-            Ok(())
-        } else {
-            self.doze(Some(&waiter), if armed { deadline } else { sooner(deadline, BLIND) })
-        };
+        let outcome =
+            self.sleep_armed(&waiter, if armed { deadline } else { sooner(deadline, BLIND) }, ready);
         self.disarm(waiter.id());
         self.attachment.give(waiter);
         outcome
     }
 
-    fn doze(&self, waiter: Option<&Waiter>, deadline: Option<Instant>) -> Result<(), Error> {
+    /// Sleeps if there is nothing; while the request may be under way only until it is not, and looks again.
+    fn sleep_armed(
+        &self,
+        waiter: &Waiter,
+        deadline: Option<Instant>,
+        ready: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let mut requests = Armed::NOTHING;
+        requests.arm(self.in_flight_ns(), Instant::now);
+        loop {
+            let next = requests.next_sleep(Instant::now);
+            if ready() {
+                return Ok(());
+            }
+            let until = next.bound().map_or(deadline, |bound| sooner(deadline, bound));
+            let heard = self.doze(Some(waiter), until)?;
+            if heard || !next.is_bounded() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sleeps until something is heard, or until `deadline`; whether something was.
+    fn doze(&self, waiter: Option<&Waiter>, deadline: Option<Instant>) -> Result<bool, Error> {
         let quiet = PollFd::new(&self.quiet, self.quiet_events());
         let daemon = self.attachment.watched();
         let mut fds = [quiet, daemon.clone(), waiter.map_or(daemon, Waiter::poll)];
         match rustix::event::poll(&mut fds, time_left(deadline).as_ref()) {
-            Ok(_) => {
+            Ok(count) => {
                 let [quiet, daemon, _] = fds.map(|fd| fd.revents());
                 self.news(quiet, daemon);
-                Ok(())
+                Ok(count > 0)
             }
-            Err(Errno::INTR) => Ok(()),
+            Err(Errno::INTR) => Ok(true),
             Err(errno) => Err(errno.into()),
         }
     }

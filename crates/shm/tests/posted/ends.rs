@@ -1,0 +1,350 @@
+//! A writer and a reader over lanes: the shipped ring, the shipped machine that says when one may sleep, and the steps by which
+//! every sleeper of the project goes.
+//!
+//! ```text
+//!   Work --nothing to do--> Arm --> Ask --> Look --nothing--> Asleep --bell--> Work
+//!    |  ^                            ^        | something        |
+//!    v  |                            |        v                  | the bound is over
+//!   Answer: fence, look at WANT      |       Work                |
+//!                                    +---------------------------+
+//! ```
+//! A step loads first and stores then, so nothing that the other end does could come in its middle and be told from the same before
+//! or behind it. A bell takes no time: it may overtake what it was rung for.
+
+use super::explorer::{Chooser, Outcome, Run};
+use super::{In, Order, Out, Shared, World};
+use core::fmt::Write;
+use crosslane_shm::arm::{Armed, NextSleep};
+use crosslane_shm::ring::{Consumer, Producer, Violation};
+use crosslane_shm::{Load, Store};
+use crosslane_wire::record::Kind;
+use crosslane_wire::segment::{LINE, WANT_DATA, WANT_ROOM, segment_len};
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+/// Bytes of each record, in two stores.
+const PAYLOAD: usize = 16;
+const KEY: u64 = 9;
+
+/// What is taken out of the protocol: then a run that goes wrong must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// Nobody looks again when what was under way has landed.
+    NoSecondLook,
+    /// The flight ends when the sleeper's own store has landed.
+    OnlyOut,
+    /// It ends when a store of the far side's would have.
+    OnlyIn,
+    /// Who was rung, and finds nothing, sleeps on without arming anew.
+    NotArmedAnew,
+    /// No fence before a record's mark.
+    NoStoreFence,
+}
+
+/// What is tried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) order: Order,
+    /// How many ticks a store may be under way: the writer's, the reader's.
+    pub(crate) delays: [u64; 2],
+    /// Bytes of the ring at first, and at most.
+    pub(crate) ring: (u64, u64),
+    pub(crate) records: u8,
+    pub(crate) mutation: Option<Mutation>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Work,
+    Answer,
+    Arm,
+    Ask,
+    Look(NextSleep),
+    Asleep(Option<u64>),
+    Done,
+}
+
+/// What both ends have in common: a side of each lane, and how to sleep.
+#[derive(Debug)]
+struct Common {
+    world: Shared,
+    out: Out,
+    inb: In,
+    stage: Stage,
+    /// The word by which this end asks for a bell, and the one by which it is asked.
+    words: [usize; 2],
+    armed: Armed<Duration>,
+    in_flight_ns: u32,
+    anew: bool,
+    sequence: u64,
+    answered: u64,
+    bell: bool,
+}
+
+impl Common {
+    fn new(world: &Shared, setup: &Setup, lane: usize, words: [usize; 2]) -> Self {
+        let len = segment_len(setup.ring.1);
+        let (out, back) = (setup.delays[lane], setup.delays[1 - lane]);
+        let in_flight_ns = match setup.mutation {
+            Some(Mutation::NoSecondLook) => 0,
+            Some(Mutation::OnlyOut) => out,
+            Some(Mutation::OnlyIn) => back,
+            _ => out + back,
+        };
+        Self {
+            world: world.clone(),
+            out: Out(world.clone(), lane, len),
+            inb: In(world.clone(), 1 - lane, len),
+            stage: Stage::Work,
+            words,
+            armed: Armed::NOTHING,
+            in_flight_ns: u32::try_from(in_flight_ns).expect("delay"),
+            anew: setup.mutation != Some(Mutation::NotArmedAnew),
+            sequence: 0,
+            answered: 0,
+            bell: false,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.world.borrow().now
+    }
+
+    /// Whether this end can do something now.
+    fn may_step(&self) -> bool {
+        match self.stage {
+            Stage::Done => false,
+            Stage::Asleep(until) => self.bell || until.is_some_and(|until| until <= self.now()),
+            _ => true,
+        }
+    }
+
+    /// Whether it matters to this end that time passes.
+    fn has_time(&self) -> bool {
+        match self.stage {
+            Stage::Done | Stage::Asleep(None) => false,
+            Stage::Asleep(Some(until)) => until > self.now(),
+            _ => self.armed.is_under_way(),
+        }
+    }
+
+    /// Publish is done: fence, and look whether the far side sleeps. Whether it is to be rung.
+    fn answer(&mut self) -> bool {
+        self.out.fence();
+        let want = self.inb.load_u64(self.words[1]);
+        let is_news = want != 0 && want != self.answered;
+        if is_news {
+            self.answered = want;
+        }
+        is_news
+    }
+
+    fn arm(&mut self) {
+        self.bell = false;
+        self.sequence += 1;
+        self.out.store_u64(self.words[0], self.sequence);
+        self.out.fence();
+        let now = Duration::from_nanos(self.now());
+        self.armed.arm(self.in_flight_ns, || now);
+        self.stage = Stage::Ask;
+    }
+
+    fn ask(&mut self) {
+        let now = Duration::from_nanos(self.now());
+        self.stage = Stage::Look(self.armed.next_sleep(|| now));
+    }
+
+    /// The look behind it has found something, or nothing.
+    fn looked(&mut self, found: bool, next: NextSleep) {
+        if found {
+            return self.awake();
+        }
+        let ticks = |time: Duration| u64::try_from(time.as_nanos()).expect("ticks");
+        self.stage = Stage::Asleep(next.bound().map(|bound| self.now() + ticks(bound)));
+    }
+
+    fn wake(&mut self) {
+        if self.bell && self.anew {
+            return self.awake();
+        }
+        self.bell = false;
+        self.stage = Stage::Ask;
+    }
+
+    fn awake(&mut self) {
+        self.out.store_u64(self.words[0], 0);
+        self.armed = Armed::NOTHING;
+        self.stage = Stage::Work;
+    }
+
+    /// Numbers of requests are told apart, and which is greater is not asked: they count from the last one.
+    fn hash(&self, state: &mut impl Hasher) {
+        let now = self.now();
+        let mut armed = self.armed;
+        let left = armed.next_sleep(|| Duration::from_nanos(now));
+        let stage = match self.stage {
+            Stage::Asleep(until) => Stage::Asleep(until.map(|until| until.saturating_sub(now))),
+            stage => stage,
+        };
+        let _ = write!(Hashed(state), "{stage:?} {left:?} {} {}", self.armed.is_under_way(), self.bell);
+        (self.sequence, self.answered).hash(state);
+    }
+}
+
+/// What is written here is hashed.
+struct Hashed<'a, H>(&'a mut H);
+
+impl<H: Hasher> Write for Hashed<'_, H> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Both ends at work.
+pub(crate) struct Pair {
+    setup: Setup,
+    world: Shared,
+    writer: Common,
+    reader: Common,
+    producer: Producer,
+    consumer: Consumer,
+    pushed: u8,
+    taken: u8,
+}
+
+impl Pair {
+    pub(crate) fn new(setup: Setup, chooser: Chooser) -> Self {
+        let unfenced = setup.mutation == Some(Mutation::NoStoreFence);
+        let world = World::new(setup.order, setup.delays, unfenced, chooser);
+        let (producer, consumer) = (Producer::default(), Consumer::default());
+        producer.reset(setup.ring.0, setup.ring.1, KEY);
+        consumer.reset(setup.ring.0, setup.ring.1, KEY);
+        Self {
+            writer: Common::new(&world, &setup, 0, [WANT_ROOM, WANT_DATA]),
+            reader: Common::new(&world, &setup, 1, [WANT_DATA, WANT_ROOM]),
+            setup,
+            world,
+            producer,
+            consumer,
+            pushed: 0,
+            taken: 0,
+        }
+    }
+
+    fn step_writer(&mut self) -> Result<(), String> {
+        let told = |violation: Violation| violation.to_string();
+        match self.writer.stage {
+            Stage::Work => {
+                let (ring, credits, bytes) = (&self.writer.out, &self.writer.inb, [self.pushed + 1; PAYLOAD]);
+                let done = self.producer.push(ring, credits, Kind::Data, &bytes, 0).map_err(told)?;
+                assert!(done == 0 || done == PAYLOAD, "half a record");
+                self.pushed += u8::from(done > 0);
+                self.writer.stage = if done > 0 { Stage::Answer } else { Stage::Arm };
+            }
+            Stage::Answer => {
+                self.reader.bell |= self.writer.answer();
+                self.writer.stage = self.after(self.pushed);
+            }
+            Stage::Arm => self.writer.arm(),
+            Stage::Ask => self.writer.ask(),
+            Stage::Look(next) => {
+                let room = self.producer.glance(&self.writer.inb, 2 * LINE);
+                self.writer.looked(room >= 2 * LINE, next);
+            }
+            Stage::Asleep(_) => self.writer.wake(),
+            Stage::Done => {}
+        }
+        Ok(())
+    }
+
+    fn step_reader(&mut self) -> Result<(), String> {
+        match self.reader.stage {
+            Stage::Work => {
+                let took = self.take().map_err(|violation| violation.to_string())??;
+                self.reader.stage = if took { Stage::Answer } else { Stage::Arm };
+            }
+            Stage::Answer => {
+                self.writer.bell |= self.reader.answer();
+                self.reader.stage = self.after(self.taken);
+            }
+            Stage::Arm => self.reader.arm(),
+            Stage::Ask => self.reader.ask(),
+            Stage::Look(next) => {
+                let found = self.consumer.arrived(&self.reader.inb);
+                self.reader.looked(found, next);
+            }
+            Stage::Asleep(_) => self.reader.wake(),
+            Stage::Done => {}
+        }
+        Ok(())
+    }
+
+    /// Who can go on: the writer, the reader, the time.
+    fn able(&self) -> Vec<usize> {
+        let has_time = self.world.borrow().is_busy() || self.writer.has_time() || self.reader.has_time();
+        let can = [self.writer.may_step(), self.reader.may_step(), has_time];
+        (0..can.len()).filter(|actor| can[*actor]).collect()
+    }
+
+    fn after(&self, records: u8) -> Stage {
+        if records == self.setup.records { Stage::Done } else { Stage::Work }
+    }
+
+    /// Takes a record and gives its credit back. Whether there was one, or why it cannot be.
+    fn take(&mut self) -> Result<Result<bool, String>, Violation> {
+        let Some(head) = self.consumer.head(&self.reader.inb)? else { return Ok(Ok(false)) };
+        if head.kind == Kind::Filler {
+            self.consumer.consume()?;
+        } else {
+            let mut bytes = [0; PAYLOAD];
+            let count = self.consumer.take(&self.reader.inb, &mut bytes)?;
+            self.taken += 1;
+            if count != PAYLOAD || bytes != [self.taken; PAYLOAD] {
+                return Ok(Err(format!("a torn record: {bytes:?}")));
+            }
+        }
+        self.consumer.give_credit(&self.reader.out, true);
+        Ok(Ok(true))
+    }
+}
+
+impl Hash for Pair {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.world.borrow().hash(state);
+        self.writer.hash(state);
+        self.reader.hash(state);
+        let _ = write!(Hashed(state), "{:?} {:?}", self.producer, self.consumer);
+        (self.pushed, self.taken).hash(state);
+    }
+}
+
+impl Run for Pair {
+    fn has_choice(&self) -> bool {
+        self.able().len() > 1
+    }
+
+    fn step(&mut self) -> Outcome {
+        let able = self.able();
+        if able.is_empty() {
+            let done = [self.writer.stage, self.reader.stage] == [Stage::Done; 2];
+            let (writer, reader) = (self.writer.stage, self.reader.stage);
+            let why = format!("one sleeps for ever: the writer is {writer:?}, the reader {reader:?}");
+            return if done { Outcome::Ended } else { Outcome::Wrong(why) };
+        }
+        let chosen = self.with_chooser(|chooser| chooser.choose(able.len()));
+        let outcome = match able[chosen] {
+            0 => self.step_writer(),
+            1 => self.step_reader(),
+            _ => {
+                self.world.borrow_mut().tick();
+                Ok(())
+            }
+        };
+        outcome.map_or_else(Outcome::Wrong, |()| Outcome::Goes)
+    }
+
+    fn with_chooser<T>(&mut self, work: impl FnOnce(&mut Chooser) -> T) -> T {
+        work(&mut self.world.borrow_mut().chooser)
+    }
+}
