@@ -6,14 +6,14 @@ use crate::figure::Report;
 use crate::perf::access::{self, Operation, sides};
 use crate::perf::{self, Part, Plan, Size, session};
 use crate::program::Effort;
+use crate::quick::Quick;
 use crate::ring::{self, flow};
 use crate::scratchpad;
-use crate::suite::{self, Quick};
+use crate::suite;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 /// What `perf` measures, in words that need no other page.
@@ -169,7 +169,7 @@ impl QuickArgs {
     /// # Errors
     /// `--only` names something that is not there.
     pub fn check(&self) -> Result<()> {
-        self.plan().check()
+        suite::check(&self.plan())
     }
 
     fn plan(&self) -> Quick {
@@ -289,7 +289,7 @@ fn measured(args: &PerfArgs, cores: Cores) -> Result<Report> {
     let mut plan = if args.quick { Plan::quick() } else { Plan::full() };
     plan.runs = runs(plan.runs);
     plan.narrow(&args.only, &args.sizes);
-    run_plan(&plan, cores)
+    perf::run(&plan, cores)
 }
 
 /// Sizes that were asked for, in place of the usual ones.
@@ -297,14 +297,4 @@ fn choose(usual: &mut Vec<usize>, asked: &[Size]) {
     if !asked.is_empty() {
         *usual = asked.iter().map(|size| size.0).collect();
     }
-}
-
-/// Measures `plan` against a copy of this process, which must understand `perf --answer`.
-///
-/// # Errors
-/// The answering process does not start or falls silent.
-pub fn run_plan(plan: &Plan, cores: Cores) -> Result<Report> {
-    let mut command = Command::new(std::env::current_exe().context("cannot find my own program")?);
-    command.args(["perf", "--answer"]);
-    perf::measure(plan, cores, &mut session::Session::spawn(command, cores)?)
 }

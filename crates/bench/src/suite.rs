@@ -6,10 +6,12 @@ use crate::figure::{Figure, Report, Sample, Unit};
 use crate::perf::Plan;
 use crate::place::{InLab, Place};
 use crate::program::{self, Effort, Program};
-use crate::{cli, figure, transit};
+use crate::progress::{line, progress, tell};
+use crate::quick::Quick;
+use crate::{figure, perf, transit};
 use anyhow::{Context, Result, bail};
 use crosslane_lab::{Lab, Options};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::time::Duration;
 
 /// Connections of the idle case, and how long they are watched.
@@ -27,48 +29,18 @@ const PARTS: [&str; 3] = ["perf", "idle", "ip"];
 /// Processors of the pinned part.
 const PINNED: Cores = Cores { near: 0, far: 1 };
 
-/// What `bench quick` runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quick {
-    /// Runs of each case.
-    pub runs: usize,
-    /// Length of one run of a program.
-    pub effort: Effort,
-    /// Whether all is run again on two processors.
-    pub pinned: bool,
-    /// Run these programs only (by name); all if empty.
-    pub only: Vec<String>,
-}
-
-impl Quick {
-    fn programs(&self) -> Vec<Box<dyn Program>> {
-        program::all().into_iter().filter(|program| self.wants(program.name())).collect()
-    }
-
-    /// Those that nothing accelerates.
-    fn plain_programs(&self) -> Vec<Box<dyn Program>> {
-        let programs = program::over_ip().into_iter();
-        programs.filter(|program| self.wants("ip") || self.wants(program.name())).collect()
-    }
-
-    /// Whether all that is wanted is there.
-    ///
-    /// # Errors
-    /// Something is not; with the names of all that is.
-    pub fn check(&self) -> Result<()> {
-        let (all, plain) = (program::all(), program::over_ip());
-        let programs = all.iter().chain(&plain).map(|program| program.name());
-        let mut names: Vec<&str> = PARTS.into_iter().chain(transit::names()).chain(programs).collect();
-        names.dedup();
-        match self.only.iter().find(|only| !names.contains(&only.as_str())) {
-            Some(unknown) => bail!("`{unknown}` is nothing that can be run; there are: {}", names.join(", ")),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether the part of this name is wanted.
-    pub(crate) fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == name)
+/// Whether all that is wanted is there.
+///
+/// # Errors
+/// Something is not; with the names of all that is.
+pub fn check(quick: &Quick) -> Result<()> {
+    let (all, plain) = (program::all(), program::over_ip());
+    let programs = all.iter().chain(&plain).map(|program| program.name());
+    let mut names: Vec<&str> = PARTS.into_iter().chain(transit::names()).chain(programs).collect();
+    names.dedup();
+    match quick.only.iter().find(|only| !names.contains(&only.as_str())) {
+        Some(unknown) => bail!("`{unknown}` is nothing that can be run; there are: {}", names.join(", ")),
+        None => Ok(()),
     }
 }
 
@@ -82,7 +54,7 @@ pub fn quick(quick: &Quick) -> Result<Report> {
         let plan = Plan { runs: 3 * quick.runs, ..Plan::quick() };
         let cores = Cores::pick()?;
         let cores = if cores.is_shared() { cores } else { Cores::pick_close()? };
-        match cli::run_plan(&plan, cores) {
+        match perf::run(&plan, cores) {
             Ok(perf) => report.figures.extend(perf.figures.into_iter().filter(is_main)),
             Err(error) => report.figures.push(Figure::failed("perf", &error)),
         }
@@ -219,38 +191,6 @@ fn run_all(
     }
 }
 
-/// Tells figures that are not of a program that [`run_all`] has run.
-pub(crate) fn show(figures: &[Figure]) {
-    figures.iter().for_each(|figure| eprintln!("{}", line(figure)));
-}
-
-/// Writes a line above the progress, or to standard error where that is no terminal.
-pub(crate) fn tell(progress: &ProgressBar, line: &str) {
-    if progress.is_hidden() { eprintln!("{line}") } else { progress.println(line) }
-}
-
-/// One figure in one line, as it comes in.
-pub(crate) fn line(figure: &Figure) -> String {
-    let Figure { group, case, unit, .. } = figure;
-    let Some(sample) = &figure.sample else {
-        return format!("  {group}, {case}: {}", figure.missing.as_deref().unwrap_or("nothing was measured"));
-    };
-    let ratios = figure
-        .references
-        .iter()
-        .filter_map(|reference| Some(format!("{:.1} x {}", figure.ratio(reference)?, reference.name)));
-    let ratios: Vec<String> = ratios.collect();
-    format!("  {group}, {case}: {:.1} {}  ({})", sample.median, unit.name(), ratios.join(", "))
-}
-
-/// Progress of so many steps on the terminal.
-pub(crate) fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    let style = ProgressStyle::with_template("  {bar:30} {pos}/{len}  {elapsed}  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
 /// Whether all bars of `report` are met.
 pub fn passes(report: &figure::Report) -> bool {
     report.failed().next().is_none()
@@ -268,9 +208,9 @@ mod tests {
             pinned: false,
             only: only.iter().map(|&name| name.to_owned()).collect(),
         };
-        assert!(quick(&[]).check().is_ok());
-        assert!(quick(&["perf", "loss", "iperf3", "IP: ping"]).check().is_ok());
-        let error = quick(&["iperf3", "transits"]).check().unwrap_err().to_string();
+        assert!(check(&quick(&[])).is_ok());
+        assert!(check(&quick(&["perf", "loss", "iperf3", "IP: ping"])).is_ok());
+        let error = check(&quick(&["iperf3", "transits"])).unwrap_err().to_string();
         assert!(error.contains("`transits`") && error.contains("transit, safety"), "{error}");
         assert!(quick(&["loss"]).programs().is_empty());
     }

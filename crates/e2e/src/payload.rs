@@ -10,16 +10,8 @@ const PART: usize = 64 << 20;
 
 /// `len` bytes that look random; the same for the same `seed`.
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut out = Vec::with_capacity(len + 8);
-    while out.len() < len {
-        // xorshift64*
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        out.extend_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes());
-    }
-    out.truncate(len);
+    let mut out = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut out);
     out
 }
 

@@ -15,121 +15,18 @@
 //! is lost, the end *moves*: [`crate::moving`]. How ends end: [`crate::ending`]. Circuits in transit are pairs of
 //! channels: [`crate::transit`].
 
-use crate::channel::{self, Channels, Contradiction};
+use crate::channel::{self, Contradiction};
 use crate::claim::Claim;
 use crate::end::Moving;
 pub use crate::end::{Death, End, Far, Role, Scope, State};
 pub use crate::output::Output;
-use crate::transit::Transit;
-use core::ops::Bound;
+pub use crate::table::{Circuits, Limits, Owner, Path};
 use crosslane_wire::control::{Closing, Control, GENERATION_MAX, Refusal};
-use crosslane_wire::{ChannelId, CircuitId, Epoch, HostId, PortId, SegmentRange, TransitId, Tuple};
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, Tuple};
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Whom a channel belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// An end here.
-    End(CircuitId),
-    /// One side of a circuit in transit.
-    Transit(TransitId, usize),
-}
-
-/// What the state machine goes by.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Ends that each other host may have here that no program has accepted.
-    pub pending: usize,
-    /// How long an end may look for another circuit; zero: it dies with the one it has.
-    pub patience: Duration,
-}
-
-/// A circuit over cables that is asked for, or is being asked for by another host.
-#[derive(Clone, Copy, Debug)]
-pub struct Path {
-    /// Our port.
-    pub port: PortId,
-    /// The cable's epoch.
-    pub epoch: Epoch,
-    /// Cables in all.
-    pub hops: u8,
-}
-
-/// All circuits of this host.
-#[derive(Debug)]
-pub struct Circuits {
-    pub(crate) limits: Limits,
-    pub(crate) now: Duration,
-    pub(crate) channels: Channels,
-    pub(crate) owners: BTreeMap<ChannelId, Owner>,
-    pub(crate) ends: BTreeMap<CircuitId, End>,
-    pub(crate) transits: BTreeMap<TransitId, Transit>,
-    pub(crate) by_stream: HashMap<u64, CircuitId>,
-    pub(crate) outputs: VecDeque<Output>,
-    /// When the ends that move are looked at: twice for each at most, for [`Self::search`] keeps them.
-    pub(crate) looks: BTreeSet<(Duration, CircuitId)>,
-    pub(crate) last_transit: u64,
-    /// The ends of each connection, the oldest first: several sockets may claim to be it until it is accepted.
-    pub(crate) by_tuple: HashMap<(Tuple, Role, Scope), Vec<CircuitId>>,
-    last: u64,
-    pending: HashMap<HostId, usize>,
-}
-
 impl Circuits {
-    /// No circuits yet.
-    pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            now: Duration::ZERO,
-            channels: Channels::default(),
-            owners: BTreeMap::new(),
-            ends: BTreeMap::new(),
-            transits: BTreeMap::new(),
-            by_stream: HashMap::new(),
-            outputs: VecDeque::new(),
-            looks: BTreeSet::new(),
-            last_transit: 0,
-            by_tuple: HashMap::new(),
-            last: 0,
-            pending: HashMap::new(),
-        }
-    }
-
-    /// An end by its id.
-    pub fn get(&self, circuit: CircuitId) -> Option<&End> {
-        self.ends.get(&circuit)
-    }
-
-    /// All ends, in the order of their ids.
-    pub fn iter(&self) -> impl Iterator<Item = (CircuitId, &End)> {
-        self.ends.iter().map(|(id, end)| (*id, end))
-    }
-
-    /// The ends behind one, in the order of their ids; all behind none.
-    pub fn iter_after(&self, last: Option<CircuitId>) -> impl Iterator<Item = (CircuitId, &End)> {
-        let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
-        self.ends.range((begin, Bound::Unbounded)).map(|(id, end)| (*id, end))
-    }
-
-    /// The ends of a connection on this host, the newest first. Until a program accepts it, several sockets may claim to
-    /// be its client: who is right is not known here.
-    pub fn ends_of(&self, tuple: &Tuple, role: Role, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
-        self.by_tuple.get(&(*tuple, role, scope)).into_iter().flatten().rev().copied()
-    }
-
-    /// A channel by its id.
-    pub fn channel(&self, channel: ChannelId) -> Option<&channel::Channel> {
-        self.channels.get(channel)
-    }
-
-    /// Whom a channel of `port` belongs to that the neighbour there speaks of.
-    pub fn owner(&self, port: PortId, channel: ChannelId) -> Option<Owner> {
-        self.channels.on_port(port, channel).ok()?;
-        self.owners.get(&channel).copied()
-    }
-
     /// Makes an end towards another host. The caller sends `Open` with the channel that comes back. No answer until
     /// `deadline` means [`Output::Failed`].
     pub fn dial(
@@ -275,16 +172,6 @@ impl Circuits {
     pub fn poll_deadline(&self) -> Option<Duration> {
         let look = self.looks.first().map(|(at, _)| *at);
         [self.channels.poll_deadline(), look].into_iter().flatten().min()
-    }
-
-    /// How many ends no program has accepted yet.
-    pub fn pending(&self) -> usize {
-        self.pending.values().sum()
-    }
-
-    /// How many channels there are.
-    pub fn channel_count(&self) -> usize {
-        self.channels.count()
     }
 
     fn settle(&mut self) {

@@ -2,9 +2,9 @@
 //! side's daemon asks its kernel and answers. Hosts between pass both on.
 
 use crate::channel::{self, Contradiction};
-use crate::circuit::{Circuits, Output, Owner};
 use crate::end::{End, Role};
-use crate::transit::{BEFORE, BEHIND};
+use crate::output::Output;
+use crate::table::{BEFORE, BEHIND, Circuits, Owner};
 use crosslane_wire::control::Control;
 use crosslane_wire::{ChannelId, CircuitId, PortId};
 

@@ -17,6 +17,7 @@ pub mod moving;
 pub mod output;
 pub mod route;
 pub mod setup;
+mod table;
 pub mod transit;
 
 pub use circuit::Circuits;

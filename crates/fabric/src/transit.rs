@@ -11,24 +11,12 @@
 //! stream again, and must find what is left of it.
 
 use crate::channel::Event;
-use crate::circuit::{Circuits, Output, Owner, Path};
+use crate::output::Output;
+pub use crate::table::{BEFORE, BEHIND, Transit};
+use crate::table::{Circuits, Owner, Path};
 use crosslane_wire::control::Closing;
 use crosslane_wire::{ChannelId, SegmentRange, TransitId};
 use std::time::Duration;
-
-/// Side of the host that asked.
-pub const BEFORE: usize = 0;
-/// Side of the host that was asked.
-pub const BEHIND: usize = 1;
-
-/// One circuit in transit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transit {
-    /// Its two channels.
-    pub channels: [ChannelId; 2],
-    /// Sides that have closed in order and whose last bytes are being passed on.
-    draining: [bool; 2],
-}
 
 impl Circuits {
     /// A neighbour asks, by the channel that it calls `peer`, for a circuit through this host. The caller sends `Open`

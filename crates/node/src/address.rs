@@ -1,67 +1,37 @@
 //! Fabric addresses: the host id is the last part of the address.
 
-use core::fmt::{Display, Formatter};
 use crosslane_fabric::HOST_MAX;
 use crosslane_wire::{HostId, Tuple};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A network address and how many of its bits count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// The address, host bits zero.
-    pub address: IpAddr,
-    /// Bits that count.
-    pub prefix: u8,
+/// Reads `ADDRESS/BITS`, or an address alone for a single host. Bits of the host do not count.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let single: IpAddr =
+        address.trim_matches(['[', ']']).parse().map_err(|_| format!("`{address}` is no IP address"))?;
+    let single = IpNet::from(single);
+    let Some(bits) = bits else { return Ok(single) };
+    let network = bits.parse().ok().and_then(|bits| IpNet::new(single.addr(), bits).ok());
+    let most = single.max_prefix_len();
+    Ok(network.ok_or_else(|| format!("`/{bits}` is no prefix length between 0 and {most}"))?.trunc())
 }
 
-impl Network {
-    /// Reads `ADDRESS/BITS`, or an address alone for a single host.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let address: IpAddr =
-            address.trim_matches(['[', ']']).parse().map_err(|_| format!("`{address}` is no IP address"))?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
-            None => most,
-            Some(bits) => bits
-                .parse()
-                .ok()
-                .filter(|bits| *bits <= most)
-                .ok_or_else(|| format!("`/{bits}` is no prefix length between 0 and {most}"))?,
-        };
-        Ok(Self { address: mask(address, prefix), prefix })
-    }
-
-    /// Whether `address` lies in the network.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4() && mask(address, self.prefix) == self.address
-    }
-
-    /// Whether an address lies in both.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.contains(other.address) || other.contains(self.address)
-    }
-}
-
-impl Display for Network {
-    fn fmt(&self, out: &mut Formatter<'_>) -> core::fmt::Result {
-        write!(out, "{}/{}", self.address, self.prefix)
-    }
+/// Whether an address lies in both.
+pub fn overlap(one: &IpNet, other: &IpNet) -> bool {
+    one.contains(other) || other.contains(one)
 }
 
 /// Network of addresses that count on one interface only.
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 /// Networks that cannot lie behind a host: link-local, loopback, multicast.
-const NEVER_BEHIND: [Network; 6] = [
-    Network { address: IpAddr::V6(LINK_LOCAL), prefix: 10 },
-    Network { address: IpAddr::V6(Ipv6Addr::LOCALHOST), prefix: 128 },
-    Network { address: IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), prefix: 8 },
-    Network { address: IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), prefix: 16 },
-    Network { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), prefix: 8 },
-    Network { address: IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), prefix: 4 },
+const NEVER_BEHIND: [IpNet; 6] = [
+    IpNet::V6(Ipv6Net::new_assert(LINK_LOCAL, 10)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8)),
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16)),
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 4)),
 ];
 
 /// The addresses of all hosts.
@@ -70,9 +40,9 @@ pub struct Addresses {
     /// This host.
     pub me: HostId,
     /// The IPv4 subnet; a prefix of at most 24 bits.
-    pub v4: Network,
+    pub v4: IpNet,
     /// The IPv6 subnet; a prefix of at most 112 bits.
-    pub v6: Network,
+    pub v6: IpNet,
 }
 
 impl Addresses {
@@ -83,7 +53,7 @@ impl Addresses {
 
     /// A host's fabric address of one family.
     pub fn of_family(&self, host: HostId, v4: bool) -> IpAddr {
-        match (self.v4.address, self.v6.address) {
+        match (self.v4.addr(), self.v6.addr()) {
             (IpAddr::V4(base), _) if v4 => Ipv4Addr::from(u32::from(base) | u32::from(host.0)).into(),
             (_, IpAddr::V6(base)) => Ipv6Addr::from(u128::from(base) | u128::from(host.0)).into(),
             (base, _) => base,
@@ -92,11 +62,11 @@ impl Addresses {
 
     /// The host that has this fabric address.
     pub fn host_of(&self, address: IpAddr) -> Option<HostId> {
-        let rest = match (address, self.v4.address, self.v6.address) {
-            (IpAddr::V4(ip), IpAddr::V4(base), _) if self.v4.contains(address) => {
+        let rest = match (address, self.v4.addr(), self.v6.addr()) {
+            (IpAddr::V4(ip), IpAddr::V4(base), _) if self.v4.contains(&address) => {
                 u128::from(u32::from(ip) ^ u32::from(base))
             }
-            (IpAddr::V6(ip), _, IpAddr::V6(base)) if self.v6.contains(address) => {
+            (IpAddr::V6(ip), _, IpAddr::V6(base)) if self.v6.contains(&address) => {
                 u128::from(ip) ^ u128::from(base)
             }
             _ => return None,
@@ -121,20 +91,13 @@ impl Addresses {
 
     /// Whether every host is meant: multicast, and the broadcasts of IPv4.
     pub fn is_everybody(&self, address: IpAddr) -> bool {
-        let broadcast = match (address, self.v4.address) {
-            (IpAddr::V4(ip), IpAddr::V4(base)) => {
-                let hosts = u32::MAX.checked_shr(self.v4.prefix.into()).unwrap_or(0);
-                ip.is_broadcast() || u32::from(ip) == u32::from(base) | hosts
-            }
-            _ => false,
-        };
-        broadcast || address.is_multicast()
+        address == IpAddr::V4(Ipv4Addr::BROADCAST) || address == self.v4.broadcast() || address.is_multicast()
     }
 
     /// The subnet or special network that `network` may not overlap to lie behind a host, if it does.
-    pub fn clash(&self, network: &Network) -> Option<Network> {
+    pub fn clash(&self, network: &IpNet) -> Option<IpNet> {
         let mut taken = [self.v4, self.v6].into_iter().chain(NEVER_BEHIND);
-        taken.find(|taken| taken.overlaps(network))
+        taken.find(|taken| overlap(taken, network))
     }
 
     /// Whether the address is this host's: its fabric addresses and loopback.
@@ -153,29 +116,12 @@ pub fn plain_tuple(tuple: Tuple) -> Tuple {
     Tuple { client: plain(tuple.client), server: plain(tuple.server) }
 }
 
-fn mask(address: IpAddr, prefix: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(ip) => {
-            let bits = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-            Ipv4Addr::from(u32::from(ip) & bits).into()
-        }
-        IpAddr::V6(ip) => {
-            let bits = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
-            Ipv6Addr::from(u128::from(ip) & bits).into()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn addresses() -> Addresses {
-        Addresses {
-            me: HostId(3),
-            v4: Network::parse("10.86.0.0/24").unwrap(),
-            v6: Network::parse("fd86::/64").unwrap(),
-        }
+        Addresses { me: HostId(3), v4: network("10.86.0.0/24").unwrap(), v6: network("fd86::/64").unwrap() }
     }
 
     #[test]

@@ -4,10 +4,11 @@ mod check;
 mod quota;
 mod raw;
 
-use crate::address::{Addresses, Network};
+use crate::address::Addresses;
 use crate::offload::Settings;
 use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
+use ipnet::IpNet;
 use raw::RawConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ pub struct Config {
     /// This host and the fabric's subnets.
     pub addresses: Addresses,
     /// Networks behind hosts: their addresses count as those of the host.
-    pub networks: Vec<(Network, HostId)>,
+    pub networks: Vec<(IpNet, HostId)>,
     /// File of this host's private key ([`crate::keys`]).
     pub key: Option<PathBuf>,
     /// File of all hosts' public keys.
@@ -133,7 +134,7 @@ impl Config {
     /// The host that sends packets from this address and gets those to it: its own address, or one of a network behind
     /// it.
     pub fn host_at(&self, address: IpAddr) -> Option<HostId> {
-        let behind = || self.networks.iter().find(|(network, _)| network.contains(address));
+        let behind = || self.networks.iter().find(|(network, _)| network.contains(&address));
         self.addresses.on_link(address).or_else(|| behind().map(|(_, host)| *host))
     }
 }

@@ -337,7 +337,7 @@ impl Host {
 
     /// What a session is told at its greeting, which shows this ticket from now on.
     pub fn welcome(&self, ticket: u64, resumed: bool) -> Reply {
-        let subnet = |network: crate::address::Network| (network.address, network.prefix);
+        let subnet = |network: ipnet::IpNet| (network.addr(), network.prefix_len());
         Reply::Welcome {
             daemon: self.life,
             ticket,

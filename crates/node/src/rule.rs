@@ -1,9 +1,10 @@
 //! Rules in libsdp's form: `use <crosslane|tcp|both> <server|client> <program-glob> <addr/prefix>:<ports>`, and the same
 //! with `transfer <auto|bcopy|read-zcopy|write-zcopy>` or `offload <on|off>`.
 
-use crate::address::{Addresses, Network};
+use crate::address::{self, Addresses};
 use crosslane_stream::Transfer;
 use crosslane_wire::local::{Action, Role, Rule, Use};
+use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Longest program glob, bytes.
@@ -35,12 +36,12 @@ pub fn parse(line: &str) -> Result<Vec<Rule>, String> {
         .ok_or_else(|| format!("rule `{line}`: `{target}` has no `:<ports>` (`:*` for all)"))?;
     let (port_min, port_max) = parse_ports(ports).map_err(|why| format!("rule `{line}`: {why}"))?;
     let networks = parse_networks(address).map_err(|why| format!("rule `{line}`: {why}"))?;
-    let rule = |network: Network| Rule {
+    let rule = |network: IpNet| Rule {
         action,
         role,
         program: program.to_owned(),
-        address: network.address,
-        prefix: network.prefix,
+        address: network.addr(),
+        prefix: network.prefix_len(),
         port_min,
         port_max,
     };
@@ -88,7 +89,7 @@ pub fn defaults(addresses: &Addresses, offload: bool) -> Vec<Rule> {
     let mut rules = Vec::new();
     for role in [Role::Client, Role::Server] {
         for network in [addresses.v4, addresses.v6] {
-            rules.push(rule(Action::Use(Use::Both), role, network.address, network.prefix));
+            rules.push(rule(Action::Use(Use::Both), role, network.addr(), network.prefix_len()));
         }
     }
     rules.extend(any.map(|address| rule(Action::Use(Use::Both), Role::Server, address, full(address))));
@@ -118,11 +119,11 @@ fn parse_action(verb: &str, action: &str) -> Result<Action, String> {
     }
 }
 
-fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
+fn parse_networks(text: &str) -> Result<Vec<IpNet>, String> {
     if text == "*" {
-        return Ok(vec![Network::parse("0.0.0.0/0")?, Network::parse("::/0")?]);
+        return Ok(vec![address::network("0.0.0.0/0")?, address::network("::/0")?]);
     }
-    Ok(vec![Network::parse(&text.replace(['[', ']'], ""))?])
+    Ok(vec![address::network(&text.replace(['[', ']'], ""))?])
 }
 
 fn parse_ports(text: &str) -> Result<(u16, u16), String> {

@@ -24,7 +24,7 @@ fn ask_kernel(remote: IpAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::Network;
+    use crate::address::network;
     use crosslane_wire::HostId;
     use std::net::{TcpListener, TcpStream};
 
@@ -32,8 +32,8 @@ mod tests {
     fn it_is_what_the_kernel_does() {
         let addresses = Addresses {
             me: HostId(1),
-            v4: Network::parse("10.86.0.0/24").unwrap(),
-            v6: Network::parse("fd86::/64").unwrap(),
+            v4: network("10.86.0.0/24").unwrap(),
+            v6: network("fd86::/64").unwrap(),
         };
         for target in ["127.0.0.1", "127.0.0.7"] {
             let listener = TcpListener::bind((target, 0)).unwrap();

@@ -103,7 +103,7 @@ impl Tun {
         let addresses = config.addresses;
         let [v4, v6] = addresses.of(addresses.me);
         let local = Addresses::link_local(addresses.me).into();
-        for (ip, prefix) in [(v4, addresses.v4.prefix), (v6, addresses.v6.prefix), (local, 64)] {
+        for (ip, prefix) in [(v4, addresses.v4.prefix_len()), (v6, addresses.v6.prefix_len()), (local, 64)] {
             match link.add_address(index, ip, prefix) {
                 Ok(()) => {}
                 Err(errno) if ip.is_ipv6() => tracing::warn!(%ip, %errno, "no IPv6 on the interface"),

@@ -95,12 +95,10 @@ mod tests {
     #[test]
     fn any_order_keeps_the_books() {
         let mut window = Window::new(0, 1 << 20);
-        let (mut held, mut state, mut bytes) = (Vec::new(), 1_u64, 0);
+        let (mut held, mut random, mut bytes) = (Vec::new(), fastrand::Rng::with_seed(1), 0);
         for _ in 0..5000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let pick = usize::try_from(state >> 40).unwrap();
-            if state >> 63 == 0 {
-                if let Some(range) = window.allot(u64::from(u16::try_from(pick % 9 + 1).unwrap()) * 4096) {
+            if random.bool() {
+                if let Some(range) = window.allot(random.u64(1..=9) * 4096) {
                     assert!(held.iter().all(|other: &SegmentRange| {
                         range.offset + range.len <= other.offset || other.offset + other.len <= range.offset
                     }));
@@ -108,7 +106,7 @@ mod tests {
                     held.push(range);
                 }
             } else if !held.is_empty() {
-                let range = held.swap_remove(pick % held.len());
+                let range = held.swap_remove(random.usize(..held.len()));
                 bytes -= range.len;
                 window.free(range);
             }

@@ -10,7 +10,8 @@ use crosslane_wire::record::{self, Kind};
 use crosslane_wire::segment::{
     CREDIT, LANDED, LINE, ORDER, RING, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM,
 };
-use pumping::{Between, Chain, Channel, Dice, Program, byte, hosts, until};
+use fastrand::Rng;
+use pumping::{Between, Chain, Channel, Program, byte, hosts, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,9 +20,9 @@ const MB: usize = 1 << 20;
 
 /// Sends `total` bytes of a stream in pieces of all sizes, and closes that direction.
 fn send_stream(program: &Program, stream: u8, total: u64) {
-    let (mut dice, mut at) = (Dice(stream.into()), 0_u64);
+    let (mut dice, mut at) = (Rng::with_seed(stream.into()), 0_u64);
     while at < total {
-        let size = if dice.below(3) == 0 { dice.below(300_000) } else { dice.below(2000) } + 1;
+        let size = if dice.usize(..3) == 0 { dice.usize(..300_000) } else { dice.usize(..2000) } + 1;
         let piece: Vec<u8> = (at..total).take(size).map(|at| byte(stream, at)).collect();
         program.send(&piece);
         at += piece.len() as u64;
@@ -30,9 +31,9 @@ fn send_stream(program: &Program, stream: u8, total: u64) {
 }
 
 fn receive_stream(program: &Program, stream: u8, total: u64) {
-    let (mut dice, mut at, mut piece) = (Dice(total), 0_u64, vec![0; 200_000]);
+    let (mut dice, mut at, mut piece) = (Rng::with_seed(total), 0_u64, vec![0; 200_000]);
     loop {
-        let size = dice.below(piece.len()) + 1;
+        let size = dice.usize(..piece.len()) + 1;
         let count = program.receive(&mut piece[..size]);
         if count == 0 {
             break;
@@ -77,9 +78,10 @@ fn small_sends_that_are_gathered_go_through_pumps() {
         let [client, server] = &chain.programs;
         let (lines, sends) = std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let (mut dice, mut at, mut sends) = (Dice(1), 0, 0);
+                let (mut dice, mut at, mut sends) = (Rng::with_seed(1), 0, 0);
                 while at < TOTAL {
-                    let piece: Vec<u8> = (at..TOTAL).take(dice.below(40) + 1).map(|at| byte(1, at)).collect();
+                    let piece: Vec<u8> =
+                        (at..TOTAL).take(dice.usize(..40) + 1).map(|at| byte(1, at)).collect();
                     client.send(&piece);
                     at += piece.len() as u64;
                     sends += 1;
@@ -133,19 +135,19 @@ fn nobody_sleeps_for_ever_whoever_sleeps_and_whoever_rings() {
         let rounds = 3000;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let (mut dice, mut piece) = (Dice(1), vec![0; 100_000]);
+                let (mut dice, mut piece) = (Rng::with_seed(1), vec![0; 100_000]);
                 for _ in 0..rounds {
                     let size = size(&mut dice);
                     server.receive_all(&mut piece[..size]);
                     server.send(&piece[..1]);
                 }
             });
-            let (mut dice, mut pause, piece) = (Dice(1), Dice(2), vec![7; 100_000]);
+            let (mut dice, mut pause, piece) = (Rng::with_seed(1), Rng::with_seed(2), vec![7; 100_000]);
             for _ in 0..rounds {
                 client.send(&piece[..size(&mut dice)]);
                 client.receive_all(&mut [0]);
-                if pause.below(3) == 0 {
-                    std::thread::sleep(Duration::from_micros(pause.below(150) as u64));
+                if pause.usize(..3) == 0 {
+                    std::thread::sleep(Duration::from_micros(pause.usize(..150) as u64));
                 }
             }
         });
@@ -194,8 +196,8 @@ fn whoever_rings_without_end_and_takes_what_it_can_delays_no_other_circuit() {
 }
 
 /// Mostly small, sometimes more than a small ring holds.
-fn size(dice: &mut Dice) -> usize {
-    if dice.below(50) == 0 { 100_000 } else { dice.below(100) + 1 }
+fn size(dice: &mut Rng) -> usize {
+    if dice.usize(..50) == 0 { 100_000 } else { dice.usize(..100) + 1 }
 }
 
 #[test]
@@ -330,7 +332,7 @@ fn record(channel: &Channel, near: bool, word: u64) {
 #[test]
 fn rubbish_in_any_word_ends_its_own_circuit_only() {
     let (hosts, board) = hosts(1, 20);
-    let (host, mut dice) = (&hosts[0], Dice(3));
+    let (host, mut dice) = (&hosts[0], Rng::with_seed(3));
     let good = Chain::through(&hosts, &board, RING_MIN);
     let data = |len: u64| len | 1 << 18;
     let tell = |word: usize, value: u64| {
@@ -346,7 +348,7 @@ fn rubbish_in_any_word_ends_its_own_circuit_only() {
     until("more landed than was sent", || lie(host, tell(LANDED, 1 << 40)));
     assert!(!lie(host, tell(ORDER & !7, u64::MAX)), "states and wishes are what they like");
     for word in (0..0x80).step_by(8).chain([RING, RING + 8]) {
-        for value in [1, u64::MAX, 1 << 63, (dice.below(1 << 30) as u64) << 20] {
+        for value in [1, u64::MAX, 1 << 63, (dice.usize(..1 << 30) as u64) << 20] {
             lie(host, tell(word, value));
         }
     }

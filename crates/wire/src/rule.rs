@@ -2,6 +2,7 @@
 //! of them for programs and daemons, so that the two ends of a question never differ.
 
 use crate::local::{Action, Role, Rule, Use};
+use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 
 /// Whether there is to be a stream, for a program and an address; without any match, TCP.
@@ -68,18 +69,7 @@ fn fits(rule: &Rule, role: Role, program: &str, port: u16) -> bool {
 }
 
 fn contains(rule: &Rule, ip: IpAddr) -> bool {
-    let prefix = u32::from(rule.prefix);
-    match (rule.address, ip) {
-        (IpAddr::V4(network), IpAddr::V4(ip)) => {
-            let shift = 32 - prefix.min(32);
-            shift == 32 || network.to_bits() >> shift == ip.to_bits() >> shift
-        }
-        (IpAddr::V6(network), IpAddr::V6(ip)) => {
-            let shift = 128 - prefix.min(128);
-            shift == 128 || network.to_bits() >> shift == ip.to_bits() >> shift
-        }
-        _ => false,
-    }
+    IpNet::new(rule.address, rule.prefix).is_ok_and(|network| network.contains(&ip))
 }
 
 /// `*` is any text, `?` any character.

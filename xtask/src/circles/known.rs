@@ -2,8 +2,6 @@
 
 /// Where, and who.
 pub(super) const KNOWN: &[(&str, &[&str])] = &[
-    ("bench", &["cli", "scratchpad", "suite", "transit"]),
-    ("fabric", &["circuit", "claim", "transit"]),
     (
         "node",
         &[
@@ -12,7 +10,6 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
             "snapshot", "texts", "transit", "tun", "ways",
         ],
     ),
-    ("node/offload", &["client", "job", "lent", "worker"]),
     (
         "sockets",
         &[
@@ -52,5 +49,4 @@ pub(super) const KNOWN: &[(&str, &[&str])] = &[
             "zcopy",
         ],
     ),
-    ("sockets/hook", &["descriptor", "stdio"]),
 ];

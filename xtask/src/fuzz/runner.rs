@@ -163,21 +163,13 @@ impl Place<'_> {
         let folder = self.folder.join("seeds").join(target.name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-        let mut state = u64::from(seed | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = fastrand::Rng::with_seed(seed.into());
         for number in 1..=SEEDS {
-            let input: Vec<u8> = (0..target.max_len * number / SEEDS).map(|_| random(&mut state)).collect();
+            let input: Vec<u8> = (0..target.max_len * number / SEEDS).map(|_| random.u8(..)).collect();
             fs::write(folder.join(number.to_string()), input)?;
         }
         Ok(folder)
     }
-}
-
-/// The next byte of Marsaglia's xorshift.
-fn random(state: &mut u64) -> u8 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    state.to_be_bytes()[0]
 }
 
 /// A path as the target is told it, which splits its arguments at blanks.

@@ -4,6 +4,8 @@ use crate::sources;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use syn::visit::{self, Visit};
+use syn::{ItemFn, Macro};
 
 /// A function with a `bolero::check!()`.
 #[derive(Clone, Copy, Debug)]
@@ -118,19 +120,35 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 fn found(root: &Path) -> Result<BTreeSet<(String, String)>> {
     let mut found = BTreeSet::new();
     for file in sources::rust_files(root)? {
-        let code = sources::bare(&sources::read(&file)?);
-        for (at, _) in code.match_indices("bolero::check!") {
-            let name = function_around(&code[..at]).with_context(|| format!("{}", file.display()))?;
-            found.insert((sources::shown(root, &file), name));
+        let (name, text) = (sources::shown(root, &file), sources::read(&file)?);
+        if text.contains("bolero::check!") {
+            let mut checks = Checks::default();
+            checks.visit_file(&syn::parse_file(&text).with_context(|| name.clone())?);
+            found.extend(checks.functions.into_iter().map(|function| (name.clone(), function)));
         }
     }
     Ok(found)
 }
 
-/// The name of the last function that begins in `code`.
-fn function_around(code: &str) -> Result<String> {
-    let at = code.rfind("fn ").context("`bolero::check!` outside of a function")?;
-    Ok(code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect())
+/// The functions of a file that have a `bolero::check!`.
+#[derive(Default)]
+struct Checks {
+    around: String,
+    functions: Vec<String>,
+}
+
+impl<'ast> Visit<'ast> for Checks {
+    fn visit_item_fn(&mut self, function: &'ast ItemFn) {
+        let outer = std::mem::replace(&mut self.around, function.sig.ident.to_string());
+        visit::visit_item_fn(self, function);
+        self.around = outer;
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        if call.path.segments.iter().map(|part| part.ident.to_string()).eq(["bolero", "check"]) {
+            self.functions.push(self.around.clone());
+        }
+    }
 }
 
 #[cfg(test)]

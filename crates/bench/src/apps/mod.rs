@@ -12,7 +12,7 @@ use crate::affinity::{Confined, Cores};
 use crate::figure::{Figure, Report};
 use crate::place::InLab;
 use crate::program::VETH;
-use crate::suite;
+use crate::progress::{line, progress, tell};
 use anyhow::{Context, Result};
 use catalogue::App;
 use crosslane_apps::need::missing;
@@ -56,10 +56,10 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     let confined = confined.context("two processors were wanted (--all-processors uses all)")?;
     let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("apps") };
     let lab = Lab::up(&options).context("the lab does not come up")?;
-    let progress = suite::progress((plan.apps().count() * plan.turns * 2) as u64);
+    let progress = progress((plan.apps().count() * plan.turns * 2) as u64);
     for app in plan.apps() {
         let figures = run(app, &lab, plan, &progress);
-        figures.iter().for_each(|figure| suite::tell(&progress, &suite::line(figure)));
+        figures.iter().for_each(|figure| tell(&progress, &line(figure)));
         report.warnings.extend(remark(app, &figures[0]));
         report.figures.extend(figures);
     }

@@ -9,6 +9,7 @@ use crate::steal::steady;
 use anyhow::{Context, Result, bail};
 use crosslane_shm::copy::Strategy;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -329,6 +330,16 @@ pub fn bytes(size: usize) -> String {
 /// How far two hosts are from each other.
 pub fn cables(count: usize) -> String {
     if count == 1 { "1 cable".to_owned() } else { format!("{count} cables") }
+}
+
+/// Measures `plan` against a copy of this process, which must understand `perf --answer`.
+///
+/// # Errors
+/// The answering process does not start or falls silent.
+pub fn run(plan: &Plan, cores: Cores) -> Result<Report> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find my own program")?);
+    command.args(["perf", "--answer"]);
+    measure(plan, cores, &mut Session::spawn(command, cores)?)
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ mod ring;
 
 use crate::affinity::Cores;
 use crate::figure::{Figure, Report, Sample, Unit};
+use crate::perf;
 use crate::perf::cables;
 use crate::pumped::Chain;
-use crate::{cli, perf};
 use anyhow::Result;
 pub use host::{BUFFER, Host, Transfer, Wake};
 pub use ring::Ring;
@@ -116,7 +116,7 @@ fn measure_neighbours(plan: &Plan, cores: Cores) -> Result<Report> {
         runs: plan.runs,
         millis: plan.millis,
     };
-    cli::run_plan(&plan, cores)
+    perf::run(&plan, cores)
 }
 
 /// Our own figures.

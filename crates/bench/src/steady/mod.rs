@@ -9,8 +9,8 @@ use crate::figure::{Figure, Report, Sample, Unit};
 use crate::place::{InLab, Place};
 use crate::program::process::Server;
 use crate::program::{Effort, Program, VETH, redis::Redis, sockperf::Sockperf};
+use crate::progress::progress;
 use crate::steal::Steal;
-use crate::suite;
 use anyhow::{Context, Result, ensure};
 use crosslane_lab::{Lab, Options, Topology};
 use indicatif::ProgressBar;
@@ -66,7 +66,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
     let options = Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("steady") };
     let lab = Lab::up(&options).context("the lab does not come up")?;
     let places = InLab::between(&lab, "h1", "h2")?;
-    let progress = suite::progress((plan.cases().count() * plan.turns) as u64);
+    let progress = progress((plan.cases().count() * plan.turns) as u64);
     for case in plan.cases() {
         match turns(case, &places, plan.turns, &progress) {
             Ok(turns) => report.figures.extend(figures(case, &turns)),

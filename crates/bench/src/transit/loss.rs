@@ -4,7 +4,7 @@
 use super::Judged;
 use crate::figure::{Figure, Sample, Unit};
 use crate::program::process::{Server, run};
-use crate::suite::Quick;
+use crate::quick::Quick;
 use anyhow::{Context, Result, anyhow, ensure};
 use crosslane_lab::{Lab, Moves, Noticed, Options, Preload};
 use std::process::Command;

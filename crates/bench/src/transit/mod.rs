@@ -9,7 +9,8 @@ use crate::compare::{Outcome, Setting, by_turns, steps};
 use crate::figure::{Figure, Report};
 use crate::place::Place;
 use crate::program::Program;
-use crate::suite::{Quick, progress, show};
+use crate::progress::{progress, show};
+use crate::quick::Quick;
 use anyhow::{Context, Result, anyhow};
 
 /// A part of the run, and the name by which `--only` asks for it.

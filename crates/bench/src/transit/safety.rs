@@ -6,7 +6,7 @@ use crate::figure::{Figure, Sample, Unit};
 use crate::perf::cables;
 use crate::place::{InLab, Place};
 use crate::program::Iperf3;
-use crate::suite::Quick;
+use crate::quick::Quick;
 use anyhow::{Context, Result};
 use crosslane_lab::{Lab, Options, Resilience, Topology};
 

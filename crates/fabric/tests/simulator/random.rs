@@ -1,29 +1,25 @@
-//! Numbers that look random and come again with their seed: splitmix64.
+//! Numbers that look random and come again with their seed.
 
 use std::time::Duration;
 
 /// A generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(fastrand::Rng);
 
 impl Random {
     /// The numbers of this seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed ^ 0x6a09_e667_f3bc_c908)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     /// The next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     /// A number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(end).unwrap()).unwrap()
+        self.0.usize(..end)
     }
 
     /// True once in `times`.
@@ -33,6 +29,6 @@ impl Random {
 
     /// A time from `least` up to `most`, in microseconds.
     pub(crate) fn micros(&mut self, least: u64, most: u64) -> Duration {
-        Duration::from_micros(least + self.next() % (most - least))
+        Duration::from_micros(self.0.u64(least..most))
     }
 }

@@ -1,7 +1,7 @@
 //! What each value of a configuration may be.
 
 use super::{ConfigError, PORTS_MAX, PortConfig};
-use crate::address::{Addresses, Network};
+use crate::address::{self, Addresses};
 use crate::offload::Choice;
 use crate::rule;
 use crosslane_fabric::HOST_MAX;
@@ -9,6 +9,7 @@ use crosslane_shm::copy::Strategy;
 use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
 use crosslane_wire::segment::{RING_MAX, RING_MIN, ring_max_ok};
+use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -46,10 +47,10 @@ pub(super) fn parse_size(key: &str, text: &str) -> Result<u64, ConfigError> {
         .ok_or_else(|| value(key, format!("`{text}` is no size; write for example 64K, 8M or 16G")))
 }
 
-pub(super) fn check_subnet(key: &str, text: &str, v4: bool) -> Result<Network, ConfigError> {
-    let network = Network::parse(text).map_err(|text| value(key, text))?;
+pub(super) fn check_subnet(key: &str, text: &str, v4: bool) -> Result<IpNet, ConfigError> {
+    let network = address::network(text).map_err(|text| value(key, text))?;
     let (most, family) = if v4 { (24, "IPv4") } else { (112, "IPv6") };
-    if network.address.is_ipv4() != v4 || network.prefix > most {
+    if network.addr().is_ipv4() != v4 || network.prefix_len() > most {
         return Err(value(
             key,
             format!("`{text}` is no {family} network with a prefix of at most {most} bits"),
@@ -62,16 +63,16 @@ pub(super) fn check_subnet(key: &str, text: &str, v4: bool) -> Result<Network, C
 pub(super) fn check_networks(
     lines: &[String],
     addresses: &Addresses,
-) -> Result<Vec<(Network, HostId)>, ConfigError> {
-    let mut networks: Vec<(Network, HostId)> = Vec::new();
+) -> Result<Vec<(IpNet, HostId)>, ConfigError> {
+    let mut networks: Vec<(IpNet, HostId)> = Vec::new();
     if lines.len() > NETWORKS_MAX {
         return Err(value("networks", format!("{} are more than {NETWORKS_MAX}", lines.len())));
     }
     for line in lines {
         let (network, host) = parse_network(line).map_err(|text| value("networks", text))?;
-        let taken = networks.iter().map(|(taken, _)| *taken).find(|taken| taken.overlaps(&network));
+        let taken = networks.iter().map(|(taken, _)| *taken).find(|taken| address::overlap(taken, &network));
         if let Some(taken) = addresses.clash(&network).or(taken) {
-            let special = if taken.address.is_multicast() { " (multicast)" } else { "" };
+            let special = if taken.addr().is_multicast() { " (multicast)" } else { "" };
             return Err(value("networks", format!("`{line}` overlaps {taken}{special}")));
         }
         networks.push((network, host));
@@ -79,7 +80,7 @@ pub(super) fn check_networks(
     Ok(networks)
 }
 
-fn parse_network(line: &str) -> Result<(Network, HostId), String> {
+fn parse_network(line: &str) -> Result<(IpNet, HostId), String> {
     let parts = line.split_once(' ').and_then(|(network, host)| {
         let host = host.trim().parse().ok().map(HostId)?;
         crosslane_fabric::host_ok(host).then_some((network, host))
@@ -87,7 +88,7 @@ fn parse_network(line: &str) -> Result<(Network, HostId), String> {
     let (network, host) = parts.ok_or_else(|| {
         format!("`{line}` must be `NETWORK HOST`, for example `192.168.7.0/24 3` (host 1 to {HOST_MAX})")
     })?;
-    Ok((Network::parse(network)?, host))
+    Ok((address::network(network)?, host))
 }
 
 pub(super) fn check_file(key: &str, path: Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {

@@ -1,35 +1,18 @@
 //! A program that has consented, as one engine's thread sees it.
 
 use super::job::Job;
+use super::table::Table;
+use super::tally::Tally;
 use super::work::Work;
-use super::worker::Tally;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
-use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
+use crosslane_shm::desk::{Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::remote::Remote;
-use crosslane_shm::wake::Receiver;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// A program's desk, and how the program is woken.
-#[derive(Debug)]
-pub(super) struct Table {
-    pub(super) desk: Arc<Desk>,
-    /// Rung for transfers whose program wants that. Queues of the program hear it by edges.
-    pub(super) bell: Arc<Receiver>,
-}
-
-impl Table {
-    /// The transfer has ended.
-    pub(super) fn finish(&self, ticket: Ticket, done: u64, outcome: Outcome) {
-        if self.desk.finish(ticket, done, outcome) {
-            self.bell.ring_anew();
-        }
-    }
-}
 
 /// A program. It is dropped by the thread that works for it, between two pieces.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! One transfer in the hands of an engine's thread: piece by piece, each planned on a copy of the ring's state, copied,
 //! and only then made true.
 
-use super::client::Table;
 use super::copy::{CopyEngine, PIECE};
-use super::lent;
+use super::mapped;
 use super::marks::Marks;
+use super::table::Table;
+use super::tally::Tally;
 use super::work::Work;
-use super::worker::Tally;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::account::{self, Function};
@@ -108,7 +108,7 @@ impl Job {
             spans.push(Span { address: span.address, len });
             total += len;
         }
-        if lent.as_ref().is_some_and(|lent| !lent::may_lie_in(lent, way, &spans)) {
+        if lent.as_ref().is_some_and(|lent| !mapped::may_lie_in(lent, way, &spans)) {
             return None;
         }
         let rung = order.rung;
@@ -230,7 +230,7 @@ impl Job {
                 match &self.lent {
                     Some(lent) => {
                         let _span = account::sending(Function::CopyIn);
-                        lent::send(lent, &self.part(bytes), &self.work.outbound, &places);
+                        mapped::send(lent, &self.part(bytes), &self.work.outbound, &places);
                     }
                     None => hand.engine.land((&self.work.outbound, &places)),
                 }
@@ -240,7 +240,7 @@ impl Job {
             State::In(after) => {
                 if let Some(lent) = &self.lent {
                     let _span = account::receiving(Function::CopyOut);
-                    lent::receive(&self.work.inbound, &places, lent, &self.part(bytes));
+                    mapped::receive(&self.work.inbound, &places, lent, &self.part(bytes));
                 }
                 let _span = account::receiving(Function::Free);
                 after.publish(consumer);

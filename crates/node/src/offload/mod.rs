@@ -20,18 +20,21 @@ mod fair;
 mod host;
 mod job;
 mod lent;
+mod mapped;
 mod marks;
 #[cfg(test)]
 mod rig;
+mod table;
+mod tally;
 mod work;
 mod worker;
 
 pub use copy::{Choice, CopyEngine};
+pub use tally::Tally;
 pub(crate) use work::Work;
-pub use worker::Tally;
 
 use crate::session::SessionId;
-use client::{Client, Table};
+use client::Client;
 use crosslane_shm::desk::{Desk, Way};
 use crosslane_shm::remote::Remote;
 use crosslane_shm::wake::{Receiver, Waker};
@@ -45,6 +48,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use table::Table;
 use worker::{Word, Worker};
 
 /// So many times as long as a program spins, an engine's thread looks around: it serves many.

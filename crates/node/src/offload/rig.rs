@@ -1,11 +1,13 @@
 //! What tests of an engine's thread need: programs with real desks, states and rings, and a copier that only writes down
 //! what it is asked for. The thread is not there: a test has it make its rounds one by one.
 
-use super::client::{Client, Table};
+use super::client::Client;
 use super::copy::{CopyEngine, Places};
 use super::ears::Ears;
+use super::table::Table;
+use super::tally::Tally;
 use super::work::Work;
-use super::worker::{Tally, Worker};
+use super::worker::Worker;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_shm::desk::{Desk, Order, Ticket, Way};

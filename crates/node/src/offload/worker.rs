@@ -11,17 +11,17 @@ use super::client::Client;
 use super::copy::{CopyEngine, PIECE};
 use super::ears::Ears;
 use super::job::{Hand, Step};
+use super::tally::Tally;
 use super::work::Work;
 use crate::session::SessionId;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::desk::{Outcome, Way};
 use crosslane_shm::wait::Budget;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Rounds between two looks at the clock and for new orders while something moves.
@@ -42,23 +42,6 @@ pub(super) enum Word {
     Reclaim(SessionId, u32),
     /// The program is gone.
     Remove(SessionId),
-}
-
-/// What a thread has done, for people.
-#[derive(Debug, Default)]
-pub struct Tally {
-    /// The name of what copies.
-    pub copy: OnceLock<&'static str>,
-    /// Payload, bytes.
-    pub bytes: AtomicU64,
-    /// Those of it that were copied from, or to, buffers that are mapped.
-    pub lent: AtomicU64,
-    /// Transfers that were taken.
-    pub transfers: AtomicU64,
-    /// Those that the kernel refused.
-    pub refused: AtomicU64,
-    /// Times that the thread slept.
-    pub sleeps: AtomicU64,
 }
 
 /// The thread's state.

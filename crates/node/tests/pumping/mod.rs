@@ -356,16 +356,6 @@ pub fn hosts(count: usize, spin_us: u64) -> (Vec<Arc<Between>>, Arc<Board>) {
     ((0..count).map(host).collect(), board)
 }
 
-/// Numbers that look random, the same in each run.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-}
-
 /// Byte `at` of the stream with this number.
 pub fn byte(stream: u8, at: u64) -> u8 {
     let [b0, b1, b2, ..] = at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(24).to_le_bytes();

@@ -1,21 +1,15 @@
 //! `close`, `dup`, `fcntl`, `ioctl`, `fork` and their relatives.
 
+use super::closing::{self, closing};
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, deferral, end_of_life, epoll, options, own, process, real, user};
+use crate::{end_of_life, epoll, options, own, process, real, user};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
 hook! {
     /// `close(2)`.
     fn close(fd: c_int) -> c_int {
-        if let Some(entry) = table::look(fd) {
-            if entry.kind == Kind::Own {
-                return real::fail(libc::EBADF);
-            }
-            closing(fd);
-        }
-        // SAFETY: plain number.
-        unsafe { real::close(fd) }
+        closing::close(fd)
     }
 
     /// `close_range(2)`: our own descriptors stay open.
@@ -121,30 +115,6 @@ pub fn streams() -> Vec<Held> {
         .filter(|(_, entry)| entry.kind == Kind::Stream)
         .filter_map(|(_, entry)| table::at(entry.index))
         .collect()
-}
-
-/// The program closes `fd`, which is something to us; in a child of `vfork` the tables are the parent's, and stay.
-fn closing(fd: c_int) {
-    if !process::is_owner() {
-        return;
-    }
-    let errno = real::errno();
-    match table::look(fd).map(|entry| entry.kind) {
-        Some(Kind::Listener) => {
-            attach::unlisten(fd);
-            deferral::closed(fd);
-        }
-        Some(Kind::Epoll | Kind::Stream) => epoll::closed(fd),
-        _ => {}
-    }
-    if let Some(Entry { kind: Kind::Stream, index }) = table::leave(fd)
-        && let Some(end) = table::at(index)
-        && !end_of_life::outlived(&end, fd)
-        && end_of_life::closing(&end)
-    {
-        end_of_life::reset_on_close(fd);
-    }
-    real::set_errno(errno);
 }
 
 /// Calls `close_range` on the parts of the range between our own descriptors.

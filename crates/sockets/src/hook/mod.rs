@@ -2,6 +2,7 @@
 //! stream and hands over to a module above, or makes the kernel's call.
 
 pub mod ancillary;
+mod closing;
 pub mod confinement;
 pub mod connection;
 pub mod descriptor;

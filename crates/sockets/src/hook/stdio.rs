@@ -1,7 +1,7 @@
 //! stdio on streams. glibc's own functions go past us, so a `FILE` over a stream calls our functions: one that the
 //! program opens by `fdopen`, and the standard ones when a stream becomes descriptor 0, 1 or 2, as under inetd.
 
-use super::{descriptor, hook, receive, send};
+use super::{closing, hook, receive, send};
 use crate::{real, table};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -117,8 +117,7 @@ unsafe extern "C" fn stdio_write(cookie: *mut c_void, buffer: *const c_char, len
 }
 
 unsafe extern "C" fn stdio_close(cookie: *mut c_void) -> c_int {
-    // SAFETY: plain number.
-    unsafe { descriptor::close(number(cookie)) }
+    real::keeping_errno(|| closing::close(number(cookie)))
 }
 
 fn number(cookie: *mut c_void) -> c_int {

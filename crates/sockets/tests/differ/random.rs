@@ -1,24 +1,16 @@
-//! Random numbers that a seed repeats (SplitMix64).
+//! Random numbers that a seed repeats.
 
 /// A source of random numbers.
-pub struct Random(u64);
+pub struct Random(fastrand::Rng);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).unwrap_or(0)
+        self.0.usize(..bound)
     }
 
     /// True in `percent` of 100 cases.
@@ -27,7 +19,7 @@ impl Random {
     }
 
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
+        from[self.0.usize(..from.len())]
     }
 
     /// The index of one of these weights, each as likely as it is heavy.

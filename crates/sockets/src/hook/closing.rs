@@ -1,0 +1,41 @@
+//! What the program closes.
+
+use crate::table::{self, Entry, Kind};
+use crate::{attach, deferral, end_of_life, epoll, process, real};
+use core::ffi::c_int;
+
+/// `close(2)` by the program; our own descriptors are not there for it.
+pub fn close(fd: c_int) -> c_int {
+    if let Some(entry) = table::look(fd) {
+        if entry.kind == Kind::Own {
+            return real::fail(libc::EBADF);
+        }
+        closing(fd);
+    }
+    // SAFETY: plain number.
+    unsafe { real::close(fd) }
+}
+
+/// The program closes `fd`, which is something to us; in a child of `vfork` the tables are the parent's, and stay.
+pub fn closing(fd: c_int) {
+    if !process::is_owner() {
+        return;
+    }
+    let errno = real::errno();
+    match table::look(fd).map(|entry| entry.kind) {
+        Some(Kind::Listener) => {
+            attach::unlisten(fd);
+            deferral::closed(fd);
+        }
+        Some(Kind::Epoll | Kind::Stream) => epoll::closed(fd),
+        _ => {}
+    }
+    if let Some(Entry { kind: Kind::Stream, index }) = table::leave(fd)
+        && let Some(end) = table::at(index)
+        && !end_of_life::outlived(&end, fd)
+        && end_of_life::closing(&end)
+    {
+        end_of_life::reset_on_close(fd);
+    }
+    real::set_errno(errno);
+}
