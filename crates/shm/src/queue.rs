@@ -5,7 +5,7 @@
 //!   0x0000  TAIL    u64  end of the last entry: the writers, with LOCK held
 //!   0x0008  FENCED  u64  end of the last fence: the same
 //!   0x0010  LOCK         see `lock`
-//!   0x0040  ASLEEP  u32  1: the lander sleeps; whoever stores makes it 0 and wakes it
+//!   0x0040  ASLEEP  u32  1: the lander sleeps, or is about to: whoever stores wakes it
 //!   0x0044  WAKE    u32  futex of the lander
 //!   0x0080  FREED   u64  end of the last entry whose room is free again: the lander
 //!   0x0088  WANTED  u32  1: somebody waits for room; the lander makes it 0 and wakes them

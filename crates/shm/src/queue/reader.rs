@@ -174,6 +174,11 @@ impl Reader {
         fence(SeqCst);
     }
 
+    /// Wants no more wakes.
+    pub fn disarm(&self) {
+        self.mapping.word32(ASLEEP).store(0, Relaxed);
+    }
+
     pub(super) fn wake_word(&self) -> &AtomicU32 {
         self.mapping.word32(WAKE)
     }

@@ -150,9 +150,8 @@ impl Writer {
     }
 
     fn wake_lander(&self) {
-        let asleep = self.mapping.word32(ASLEEP);
-        if asleep.load(Relaxed) != 0 {
-            asleep.store(0, Relaxed);
+        // The lander takes that back itself: one that is killed here leaves it to the next one to wake it.
+        if self.mapping.word32(ASLEEP).load(Relaxed) != 0 {
             let wake = self.mapping.word32(WAKE);
             wake.fetch_add(1, Release);
             let _ = futex::wake(wake, futex::Flags::empty(), 1);
