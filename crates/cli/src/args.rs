@@ -241,6 +241,23 @@ pub(crate) enum ResilienceArg {
     Reset,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CableKindArg {
+    /// Memory between two daemons
+    Soft,
+    /// The same, with stores that land later
+    Posted,
+}
+
+/// Reads `10` or `0-1000`.
+fn delay_of(text: &str) -> Result<(u32, u32), String> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    match (least.parse(), most.parse()) {
+        (Ok(least), Ok(most)) if least <= most => Ok((least, most)),
+        _ => Err("give one number of microseconds, or LEAST-MOST".to_owned()),
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     /// How many hosts
@@ -255,6 +272,18 @@ pub(crate) struct UpArgs {
     /// Replace a lab of that name
     #[arg(long)]
     pub(crate) force: bool,
+    /// What the cables are
+    #[arg(long, value_enum, default_value = "soft")]
+    pub(crate) cable_kind: CableKindArg,
+    /// How long stores are under way on posted cables, us: one number, or LEAST-MOST [default: the daemon's]
+    #[arg(long, value_name = "US", value_parser = delay_of)]
+    pub(crate) delay_us: Option<(u32, u32)>,
+    /// What settles the delays of posted cables [default: 0]
+    #[arg(long)]
+    pub(crate) seed: Option<u32>,
+    /// Stores over posted cables land in their order, and not only between store fences
+    #[arg(long)]
+    pub(crate) in_order: bool,
     /// Inbound memory of each port (sparse)
     #[arg(long, default_value = "32G")]
     pub(crate) window: String,

@@ -1,8 +1,9 @@
 //! What the command line means: every value checked and every default filled in, before anything is done.
 
 use crate::args::{
-    BenchCommand, CableArgs, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs, HostArgs, KeyArgs,
-    KeyCommand, KillArgs, LabCommand, PingArgs, ResilienceArg, TopArgs, TopologyArg, UpArgs,
+    BenchCommand, CableArgs, CableKindArg, Command, ConfigCommand, Crosslane, ExecArgs, ExplainArgs,
+    HostArgs, KeyArgs, KeyCommand, KillArgs, LabCommand, PingArgs, ResilienceArg, TopArgs, TopologyArg,
+    UpArgs,
 };
 use crate::{config, exit, explain, fault, key, lab, pages, ping, run, status, top};
 use anyhow::Result;
@@ -14,7 +15,7 @@ use crosslane_bench::sdp::args::{SdpArgs, run_sdp};
 use crosslane_bench::stack::command::{StackArgs, run_stack};
 use crosslane_bench::steady::args::{SteadyArgs, run_steady};
 use crosslane_client::session::socket_path;
-use crosslane_lab::{Options, Preload, Resilience, Topology};
+use crosslane_lab::{CableKind, Options, Posted, Preload, Resilience, Topology};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -173,6 +174,7 @@ fn up_of(args: UpArgs) -> Result<Options> {
         ResilienceArg::Reset => Resilience::Reset,
     });
     let options = Options {
+        cable_kind: cable_kind_of(&args)?,
         hosts: args.hosts,
         topology,
         window: args.window,
@@ -188,6 +190,17 @@ fn up_of(args: UpArgs) -> Result<Options> {
     };
     options.check()?;
     Ok(options)
+}
+
+fn cable_kind_of(args: &UpArgs) -> Result<CableKind> {
+    if args.cable_kind == CableKindArg::Posted {
+        let combine = args.in_order.then_some(false);
+        return Ok(CableKind::Posted(Posted { delay_us: args.delay_us, seed: args.seed, combine }));
+    }
+    if args.delay_us.is_some() || args.seed.is_some() || args.in_order {
+        return Err(exit::usage("--delay-us, --seed and --in-order are for --cable-kind posted".to_owned()));
+    }
+    Ok(CableKind::Soft)
 }
 
 fn ping_of(args: &PingArgs) -> ping::Ping {

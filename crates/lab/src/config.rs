@@ -1,7 +1,7 @@
 //! The configuration file of one host's daemon.
 
 use crate::LabError;
-use crate::plan::Cable;
+use crate::plan::{Cable, CableKind, Posted};
 use crate::state::State;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -12,6 +12,7 @@ pub(crate) struct Order {
     pub(crate) name: String,
     pub(crate) hosts: u8,
     pub(crate) topology: crate::Topology,
+    pub(crate) cable_kind: crate::CableKind,
     pub(crate) window: String,
     pub(crate) ring_max: Option<String>,
     pub(crate) spin_us: Option<u32>,
@@ -53,6 +54,8 @@ struct Port {
     window: String,
     #[serde(skip_serializing_if = "is_false")]
     cut: bool,
+    #[serde(flatten)]
+    posted: crate::Posted,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -63,7 +66,11 @@ fn is_false(value: &bool) -> bool {
 pub(crate) fn text(order: &Order, folder: &Path, id: u8, state: &State) -> Result<String, LabError> {
     let port = |cable: &Cable| Port {
         name: cable.port_name(id),
-        kind: "soft",
+        kind: match order.cable_kind {
+            CableKind::Soft => "soft",
+            CableKind::Posted(_) => "posted",
+        },
+        posted: posted(order, cable, id),
         cable: folder.join(format!("c{}.sock", cable.number)).display().to_string(),
         side: if cable.a == id { "a" } else { "b" },
         window: order.window.clone(),
@@ -84,6 +91,13 @@ pub(crate) fn text(order: &Order, folder: &Path, id: u8, state: &State) -> Resul
     toml::to_string(&daemon).map_err(|e| LabError::io("write a configuration")(std::io::Error::other(e)))
 }
 
+/// What the port of host `id` says of its stores: a seed of its own for each end of each cable.
+fn posted(order: &Order, cable: &Cable, id: u8) -> Posted {
+    let CableKind::Posted(posted) = order.cable_kind else { return Posted::default() };
+    let end = 2 * u32::from(cable.number) + u32::from(cable.a == id);
+    Posted { seed: Some(posted.seed.unwrap_or(0).wrapping_add(end)), ..posted }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +109,7 @@ mod tests {
             name: "x".into(),
             hosts: 3,
             topology: Topology::Ring,
+            cable_kind: CableKind::Soft,
             window: "1G".into(),
             ring_max: None,
             spin_us: Some(0),
@@ -120,7 +135,14 @@ mod tests {
         assert_eq!(ports[1]["name"].as_str(), Some("left"));
         assert_eq!(plain["spin_us"].as_integer(), Some(0));
         assert!(["ring_max", "one_way", "resilience"].iter().all(|key| !plain.contains_key(*key)));
-        assert!(ports[0].get("cut").is_none());
+        assert!(["cut", "delay_us", "seed", "combine"].iter().all(|key| ports[0].get(key).is_none()));
+
+        order.cable_kind = CableKind::Posted(Posted { delay_us: Some((0, 9)), ..Posted::default() });
+        let posted = read(&order, &state);
+        let (one, other) = (&posted["port"][0], &posted["port"][1]);
+        assert_eq!((one["kind"].as_str(), one.get("combine")), (Some("posted"), None));
+        assert_eq!(one["delay_us"].as_array().map(|both| both[1].as_integer()), Some(Some(9)));
+        assert_ne!(one["seed"], other["seed"]);
 
         (order.one_way, order.resilience) = (true, Some(crate::Resilience::Reset));
         // Of cable 3 it is the other side: that one switches it off.

@@ -43,6 +43,7 @@ impl Lab {
             name: options.name.clone(),
             hosts: options.hosts,
             topology: options.topology,
+            cable_kind: options.cable_kind,
             window: options.window.clone(),
             ring_max: options.ring_max.clone(),
             spin_us: options.spin_us,

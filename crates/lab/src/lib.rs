@@ -52,7 +52,7 @@ pub use folder::{Programs, default_base, list, malloc_library, socket_library};
 pub use keeper::keep;
 pub use lab::Lab;
 pub use moves::{Moves, Watch};
-pub use plan::{Cable, Options, Preload, Resilience, Topology};
+pub use plan::{Cable, CableKind, Options, Posted, Preload, Resilience, Topology};
 pub use process::Identity;
 pub use query::status;
 pub use state::{HostState, State};

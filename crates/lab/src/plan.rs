@@ -35,6 +35,31 @@ pub enum Resilience {
     Reset,
 }
 
+/// What the cables of a lab are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CableKind {
+    /// Memory between two daemons.
+    #[default]
+    Soft,
+    /// The same, with stores that land later, as the daemon's ports of this kind.
+    Posted(Posted),
+}
+
+/// How stores go over posted cables; `None` for the daemon's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Posted {
+    /// Bounds of the delay, us, as `delay_us`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delay_us: Option<(u32, u32)>,
+    /// As `seed`; each port gets one of its own, that begins with this.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seed: Option<u32>,
+    /// As `combine`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub combine: Option<bool>,
+}
+
 /// Whether a program gets the socket library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preload {
@@ -53,6 +78,8 @@ pub struct Options {
     pub hosts: u8,
     /// How they are cabled.
     pub topology: Topology,
+    /// What the cables are.
+    pub cable_kind: CableKind,
     /// Inbound memory of each port, as the daemon's `window`; sparse.
     pub window: String,
     /// Largest ring of a stream, as the daemon's `ring_max`.
@@ -87,6 +114,7 @@ impl Options {
             name: name.to_owned(),
             hosts: 3,
             topology: Topology::Ring,
+            cable_kind: CableKind::Soft,
             window: "32G".to_owned(),
             ring_max: None,
             spin_us: None,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   window:  | control channel | IP channel | segments of circuits ...
-//!            0                 IP_RANGE     CIRCUITS
+//!            0                 ip_range     circuits
 //! ```
 
 mod bells;
@@ -19,7 +19,6 @@ use crate::window::Window;
 use crosslane_fabric::Damping;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, CableSetup, State};
-use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Mapped, PortError};
 use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::ring::Violation;
@@ -37,9 +36,27 @@ const WINDOW: usize = 0;
 const IP_RING: u64 = 1 << 20;
 const IP_RING_MAX: u64 = 4 << 20;
 const CONTROL_RANGE: SegmentRange = SegmentRange { offset: 0, len: segment_len(RING_MIN) };
-const IP_RANGE: SegmentRange = SegmentRange { offset: CONTROL_RANGE.len, len: segment_len(IP_RING_MAX) };
-/// Where the segments of circuits begin, bytes.
-pub const CIRCUITS: u64 = IP_RANGE.offset + IP_RANGE.len;
+
+/// Most bytes of an IP channel's ring in a window of so many bytes: a quarter of those, as far as there are. Both sides know each
+/// other's windows.
+const fn ip_ring_max(window: u64) -> u64 {
+    let mut ring = IP_RING_MAX;
+    while ring > IP_RING && ring > window / 4 {
+        ring /= 2;
+    }
+    ring
+}
+
+/// Where the IP channel lies in a window of so many bytes.
+const fn ip_range(window: u64) -> SegmentRange {
+    SegmentRange { offset: CONTROL_RANGE.len, len: segment_len(ip_ring_max(window)) }
+}
+
+/// Where the segments of circuits begin in a window of so many bytes.
+pub const fn circuits(window: u64) -> u64 {
+    ip_range(window).offset + ip_range(window).len
+}
+
 /// What may wait for room in the control channel; more means that the peer is stuck.
 const CONTROL_LIMITS: Limits = Limits { messages: 4096, lane_bytes: 32 << 20, bytes: 32 << 20 };
 /// Packets that may wait for room in the IP channel, for each host that they are for: what the kernel's TCP has on its
@@ -130,11 +147,8 @@ pub struct Cable {
 impl Cable {
     /// Opens the port.
     pub fn open(id: PortId, host: HostId, config: PortConfig) -> Result<Self, PortError> {
-        let mut soft = SoftConfig::new(config.cable.clone());
-        soft.mode = config.mode;
-        soft.window_bytes = soft.window_bytes.max(config.window);
-        let port = if config.listens { SoftPort::listen(soft)? } else { SoftPort::connect(soft)? };
-        Self::with_port(id, host, config, Box::new(port))
+        let port = crate::port::open(&config)?;
+        Self::with_port(id, host, config, port)
     }
 
     /// As [`Self::open`], with a port of any kind.
@@ -155,7 +169,7 @@ impl Cable {
             standing: Standing::default(),
             last_peer: None,
             setup: CableSetup::new(host, config.window, Epoch(0)),
-            window: Window::new(CIRCUITS, config.window),
+            window: Window::new(circuits(config.window), config.window),
             config,
             port,
             prepared: None,

@@ -26,6 +26,17 @@ pub enum Sent {
     Dropped,
 }
 
+/// Bytes of a channel's rings.
+#[derive(Clone, Copy, Debug)]
+pub struct Rings {
+    /// Used of each at first.
+    pub first: u64,
+    /// Most of what is read.
+    pub rx_max: u64,
+    /// Most of what is written.
+    pub tx_max: u64,
+}
+
 /// One end of a channel.
 #[derive(Debug)]
 pub struct Channel<I, O> {
@@ -45,12 +56,12 @@ pub struct Channel<I, O> {
 }
 
 impl<I: Load, O: Store> Channel<I, O> {
-    /// A fresh channel over fresh segments. `cap` bytes of each ring are used at first, `max` at most; `keys` are those
-    /// of what is read and what is written; as much as `limits` say waits for room.
-    pub fn new(inbound: I, outbound: O, cap: u64, max: u64, keys: (u64, u64), limits: Limits) -> Self {
+    /// A fresh channel over fresh segments. `keys` are those of what is read and what is written; as much as `limits` say
+    /// waits for room.
+    pub fn new(inbound: I, outbound: O, rings: Rings, keys: (u64, u64), limits: Limits) -> Self {
         let (tx, rx) = (Producer::default(), Consumer::default());
-        rx.reset(cap, max, keys.0);
-        tx.reset(cap, max, keys.1);
+        rx.reset(rings.first, rings.rx_max, keys.0);
+        tx.reset(rings.first, rings.tx_max, keys.1);
         Self {
             inbound,
             outbound,
@@ -205,7 +216,8 @@ mod tests {
         let rubbish = out(&a);
         let limits = Limits { messages: queue, lane_bytes: 1 << 30, bytes: 1 << 30 };
         let end = |inb, outb, keys| {
-            Channel::new(Inbound::sealed(inb, len).unwrap(), out(outb), RING_MIN, RING_MIN, keys, limits)
+            let rings = Rings { first: RING_MIN, rx_max: RING_MIN, tx_max: RING_MIN };
+            Channel::new(Inbound::sealed(inb, len).unwrap(), out(outb), rings, keys, limits)
         };
         (end(&a, &b, (1, 2)), end(&b, &a, (2, 1)), rubbish)
     }

@@ -1,11 +1,13 @@
 //! The configuration file: what was written, and what it means.
 
 mod check;
+mod port;
 mod quota;
 mod raw;
 
 use crate::address::Addresses;
 use crate::offload::Settings;
+use crosslane_port::posted::Stores;
 use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
 use ipnet::IpNet;
@@ -18,7 +20,7 @@ use thiserror::Error;
 /// Most ports of a host.
 pub const PORTS_MAX: usize = crosslane_wire::control::MAX_LINKS;
 /// Smallest window of a port, bytes: the daemons' own channels and a few circuits.
-pub const WINDOW_MIN: u64 = 16 << 20;
+pub const WINDOW_MIN: u64 = 4 << 20;
 const WINDOW_MAX: u64 = 1 << 44;
 
 /// Why a configuration is not used.
@@ -93,11 +95,22 @@ pub struct Config {
     pub ports: Vec<PortConfig>,
 }
 
+/// Kind of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// Memory between two daemons of one machine.
+    Soft,
+    /// The same, with stores that land later.
+    Posted(Stores),
+}
+
 /// A checked port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
     /// Name, for people.
     pub name: String,
+    /// What it is.
+    pub kind: PortKind,
     /// Path of the socket that both ends of the soft cable share.
     pub cable: PathBuf,
     /// Whether this end listens; the other connects.
@@ -189,6 +202,20 @@ mod tests {
     }
 
     #[test]
+    fn posted_port_is_read() {
+        let kind = |more: &str| {
+            let port = "host = 2\n[[port]]\nname = \"p\"\nkind = \"posted\"\ncable = \"/c\"\nside = \"a\"\n";
+            Config::parse(&format!("{port}{more}")).unwrap().ports[0].kind
+        };
+        let stores = |delay_ns, seed, combine| PortKind::Posted(Stores { delay_ns, seed, combine });
+        assert_eq!(kind(""), stores((0, 10_000), 0, true));
+        assert_eq!(kind("delay_us = 25\nseed = 7"), stores((25_000, 25_000), 7, true));
+        assert_eq!(kind("delay_us = [0, 1000]\ncombine = false"), stores((0, 1_000_000), 0, false));
+        let small = kind("delay_us = 0\nwindow = \"4M\"");
+        assert_eq!(small, stores((0, 0), 0, true));
+    }
+
+    #[test]
     fn addresses_of_a_network_behind_a_host_are_its() {
         let config = Config::parse("host = 1\nnetworks = [\"192.168.7.0/24 3\", \"fd99::/64 2\"]").unwrap();
         let at = |address: &str| config.host_at(address.parse().unwrap()).map(|host| host.0);
@@ -231,6 +258,13 @@ mod tests {
             (&format!("host = 1\n{port}{port}"), "one name"),
             (&format!("host = 1\n{port}window = \"1M\""), "window"),
             (&format!("host = 1\n{port}mode = \"9\""), "mode"),
+            (&format!("host = 1\n{port}kind = \"dolphin\""), "`soft` and `posted`"),
+            (&format!("host = 1\n{port}delay_us = 5"), "delay_us: only ports of kind `posted`"),
+            (&format!("host = 1\n{port}combine = true"), "combine: only ports of kind `posted`"),
+            (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [2, 1]"), "delay_us"),
+            (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = 100001"), "100000"),
+            (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [-1, 1]"), "delay_us"),
+            (&format!("host = 1\n{port}kind = \"posted\"\nseed = -1"), "seed"),
             (&format!("host = 1\n{}", port.replace("\"a\"", "\"c\"")), "side"),
         ] {
             let error = Config::parse(text).unwrap_err().to_string();

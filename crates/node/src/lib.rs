@@ -40,6 +40,7 @@ pub mod netlink;
 pub mod netns;
 pub mod offload;
 pub mod part;
+pub mod port;
 pub mod proof;
 pub mod proving;
 pub mod pump;

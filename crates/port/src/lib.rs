@@ -1,7 +1,7 @@
 //! One NTB endpoint behind one trait, its back ends, and the conformance suite that holds them equal.
 //!
 //! [`Port`] is what a daemon sees of one end of a cable: windows, inbound memory, scratchpads, doorbells, link events.
-//! [`soft`] joins two processes of one machine by a Unix socket and shared memory; [`sim`] joins two ports inside one
+//! [`soft`] joins two processes of one machine by a Unix socket and shared memory; [`posted`] does so with stores that land later; [`sim`] joins two ports inside one
 //! process under virtual time with seeded faults; [`conformance`] is what every back end must pass.
 //!
 //! The trait is usable as an object: `Box<dyn Port<Inbound = .., Outbound = ..>>`; [`Mapped`] names the object type of
@@ -27,9 +27,11 @@
 
 pub mod conformance;
 pub mod port;
+pub mod posted;
 pub mod sim;
 pub mod soft;
 
+mod dice;
 mod translation;
 
 pub use port::{DownReason, Event, Info, Mapped, Port, PortError};

@@ -65,7 +65,8 @@ pub trait Port: Send {
     fn read_scratchpad(&self, index: usize) -> u32;
 
     /// Sets doorbell bits at the peer. Everything stored before, in scratchpads, and in windows up to the last store
-    /// fence, is visible to the peer when it sees the bits. Lost if the link is down.
+    /// fence, is visible to the peer when it sees the bits. Lost if the link is down. Bits that must wait for stores may go
+    /// on their way in a later [`Self::poll_event`] of this port.
     fn ring_peer_doorbell(&self, bits: u32);
 
     /// Masks doorbells: a masked one makes no [`Event::Doorbell`], and stays pending. None is masked at first.
@@ -251,6 +252,9 @@ pub enum PortError {
     /// This back end cannot do that.
     #[error("this port cannot {0}")]
     Unsupported(&'static str),
+    /// A delay is out of bounds.
+    #[error("a delay of {0} to {1} ns: the first is at most the second, and that is at most {max}", max = crate::posted::DELAY_MAX)]
+    Delay(u32, u32),
     /// Another process listens at the cable's path.
     #[error(
         "another daemon already listens at {0}: of the two ends of a cable one has side `a`, the other side `b`"

@@ -7,7 +7,6 @@
 //!
 //! There are no descriptors: segments are mapped by the daemon only, and bells are rung by way of the daemons.
 
-mod dice;
 mod memory;
 mod posted;
 mod world;

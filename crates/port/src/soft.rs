@@ -100,6 +100,11 @@ impl SoftPort {
         Self::new(config, None)
     }
 
+    /// Ranges of the peer's that it has freed since this was asked last in this life.
+    pub(crate) fn take_freed(&mut self) -> Vec<(usize, SegmentRange)> {
+        self.link.as_mut().map(Link::take_freed).unwrap_or_default()
+    }
+
     fn new(config: SoftConfig, listener: Option<Listener>) -> Result<Self, PortError> {
         check_len(config.window_bytes, u64::MAX)?;
         if config.windows == 0 || config.windows > frame::MAX_WINDOWS {

@@ -107,9 +107,9 @@ impl FarBuffer {
     /// Copies `len` bytes from `offset` to byte `at` of a segment, in no particular order. What lies outside of the buffer
     /// panics, as it does of segments: whoever calls this has looked.
     pub fn send(&self, offset: usize, to: &Outbound, at: usize, len: usize) {
-        let (source, target) = (self.mapping.at(offset, len), to.at(at, len));
-        // SAFETY: both are in range, and lie in two mappings, which cannot overlap even if they show the same memory.
-        unsafe { copy::copy(Strategy::Cached, target, source, len) }
+        let source = self.mapping.at(offset, len);
+        // SAFETY: in range, and of another mapping than the segment's, which cannot overlap even if both show the same memory.
+        unsafe { to.copy_shared(at, source, len) }
     }
 
     /// Copies `len` bytes from byte `at` of a segment to `offset`; the same. A buffer for loads panics too.

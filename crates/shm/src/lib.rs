@@ -7,7 +7,7 @@
 //! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
 //! [`desk`] what a program hands to its daemon to be moved and [`remote`] its buffers
 //! as the daemon reaches them by leave of its [`guard`] while the process is the one that it was ([`peer`]), [`signals`] that
-//! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other.
+//! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other, [`queue`] stores that land later.
 
 pub mod account;
 pub mod arm;
@@ -23,6 +23,7 @@ pub mod list;
 pub mod lock;
 pub mod mem;
 pub mod peer;
+pub mod queue;
 pub mod region;
 pub mod remote;
 pub mod ring;

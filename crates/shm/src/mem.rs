@@ -1,9 +1,13 @@
 //! The two views of a segment. What arrives can be loaded and not stored; what leaves can be stored and not loaded.
 
+mod outbound;
+
+pub use outbound::Outbound;
+
 use crate::guarded::{self, Fault};
 use crate::segment::Segment;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crosslane_wire::{Caching, MemoryKind};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crosslane_wire::MemoryKind;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -144,11 +148,21 @@ impl Mapping {
         self.base.as_ptr()
     }
 
+    /// A mapping of nothing: no range but empty ones at its start lies inside.
+    const fn nothing() -> Self {
+        Self { base: NonNull::dangling(), len: 0 }
+    }
+
+    /// Where `len` bytes at `offset` lie; `None` if that is not inside.
+    #[inline(always)]
+    pub(crate) fn place(&self, offset: usize, len: usize) -> Option<*mut u8> {
+        // SAFETY: the range lies inside the mapping.
+        (offset <= self.len && len <= self.len - offset).then(|| unsafe { self.base.as_ptr().add(offset) })
+    }
+
     #[inline]
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset <= self.len && len <= self.len - offset, "offset outside the segment");
-        // SAFETY: the range lies inside the mapping, as just checked.
-        unsafe { self.base.as_ptr().add(offset) }
+        self.place(offset, len).expect("offset outside the segment")
     }
 
     #[inline]
@@ -168,102 +182,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.len == 0 {
+            return;
+        }
         // SAFETY: the mapping is ours and nobody refers to it any more.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-    }
-}
-
-/// A segment of a neighbour's memory: stores only.
-#[derive(Debug)]
-pub struct Outbound {
-    mapping: Mapping,
-    caching: Caching,
-}
-
-impl Outbound {
-    /// Maps a sealed memfd of exactly `len` bytes, which is coherent; refuses one whose owner could shrink it.
-    ///
-    /// # Errors
-    /// See [`MapError`].
-    pub fn sealed(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
-        Ok(Self { mapping: Mapping::new(fd, len)?, caching: Caching::WriteBack })
-    }
-
-    /// Maps what a port gave out, in the way that it says.
-    ///
-    /// # Errors
-    /// See [`MapError`]: the descriptor is not what was said.
-    pub fn map(segment: &Segment) -> Result<Self, MapError> {
-        Ok(Self { mapping: Mapping::of(segment)?, caching: segment.info.caching })
-    }
-
-    /// Where `len` bytes at `offset` lie, to be copied to.
-    #[inline]
-    pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        self.mapping.at(offset, len)
-    }
-
-    /// Copies `source` to `offset` in the way that is asked for; [`crate::copy::store_fence`] must follow before an
-    /// index does.
-    #[inline]
-    pub fn write_by(&self, strategy: crate::copy::Strategy, offset: usize, source: &[u8]) {
-        let target = self.mapping.at(offset, source.len());
-        // SAFETY: `target` is in range; `source` is private memory, so the two cannot overlap.
-        unsafe { crate::copy::copy(strategy, target, source.as_ptr(), source.len()) }
-    }
-
-    /// Copies `len` bytes from `from_offset` of what has arrived to `offset`, in no particular order: what a host
-    /// between does, with no private memory on the way. The bytes may change meanwhile; nobody believes them here.
-    #[inline]
-    pub fn copy_from(&self, offset: usize, from: &Inbound, from_offset: usize, len: usize) {
-        let (target, source) = (self.mapping.at(offset, len), from.0.at(from_offset, len));
-        // SAFETY: both are in range, and lie in two mappings, which cannot overlap even if they show the same memory.
-        unsafe { crate::copy::copy(crate::copy::Strategy::Cached, target, source, len) }
-    }
-}
-
-impl Store for Outbound {
-    fn len(&self) -> usize {
-        self.mapping.len
-    }
-
-    #[inline]
-    fn store_u32(&self, offset: usize, value: u32) {
-        self.mapping.word32(offset).store(value, Ordering::Release);
-    }
-
-    #[inline]
-    fn store_u64(&self, offset: usize, value: u64) {
-        self.mapping.word64(offset).store(value, Ordering::Release);
-    }
-
-    #[inline]
-    fn write(&self, offset: usize, source: &[u8]) {
-        let target = self.mapping.at(offset, source.len());
-        // SAFETY: `target` is in range; `source` is private memory, so the two cannot overlap.
-        unsafe { crate::copy::into_shared(target, source) }
-    }
-
-    #[inline]
-    fn write_guarded(&self, offset: usize, source: &[u8]) -> Result<(), Fault> {
-        let target = self.mapping.at(offset, source.len());
-        guarded::check(source.as_ptr())?;
-        // SAFETY: `target` is in range; `source` is the program's, which does not have our mapping.
-        unsafe { guarded::copy(target, source.as_ptr(), source.len()) }
-    }
-
-    #[inline]
-    fn store_fence(&self) {
-        if self.caching == Caching::WriteCombining {
-            crate::copy::store_fence();
-        }
-        fence(Ordering::Release);
-    }
-
-    #[inline]
-    fn fence(&self) {
-        self.store_fence();
-        fence(Ordering::SeqCst);
     }
 }
 

@@ -10,7 +10,7 @@
 //! ([`guard_at`]): what a process has there it has put there.
 
 use crate::peer::{Peer, PeerError};
-use crate::{Inbound, Outbound};
+use crate::{Inbound, Outbound, Store};
 use core::ops::Range;
 use crosslane_wire::segment::PAGE;
 use libc::{c_ulong, c_void, iovec};
@@ -91,8 +91,30 @@ impl Remote {
     /// Copies what lies in `from`, in that order, to `places` of a ring: bytes from the segment's start, and how many. Both
     /// are [`PLACES`] at most and of one length; it is all or an error.
     pub fn fetch(&self, from: &[Span], to: &Outbound, places: &[(usize, usize)]) -> Result<(), RemoteError> {
+        if !to.is_direct() {
+            return self.fetch_by_copy(from, to, places);
+        }
         let local = places.iter().map(|&(at, len)| io(to.at(at, len).cast(), len));
         self.read(from, local)
+    }
+
+    /// As [`Self::fetch`] to a segment whose stores go through a queue.
+    #[cold]
+    fn fetch_by_copy(
+        &self,
+        from: &[Span],
+        to: &Outbound,
+        places: &[(usize, usize)],
+    ) -> Result<(), RemoteError> {
+        let mut bytes = vec![0; places.iter().map(|(_, len)| len).sum()];
+        self.read_into(from, &mut bytes)?;
+        let mut rest = &bytes[..];
+        for &(at, len) in places {
+            let (part, later) = rest.split_at(len);
+            to.write(at, part);
+            rest = later;
+        }
+        Ok(())
     }
 
     /// The same into private memory of as many bytes.

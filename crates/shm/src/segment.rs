@@ -47,8 +47,15 @@ impl Segment {
                 if fits { Ok(()) } else { Err(MapError::Length { expected, actual }) }
             }
             MemoryKind::Device => self.check_device(),
-            MemoryKind::Queue => Err(MapError::NotThatKind(info.memory)),
+            MemoryKind::Queue => self.check_queue(),
         }
+    }
+
+    /// A queue is as long as all are, whatever the segment behind it.
+    fn check_queue(&self) -> Result<(), MapError> {
+        let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
+        let expected = crate::queue::LEN;
+        if actual == expected { Ok(()) } else { Err(MapError::Length { expected, actual }) }
     }
 
     fn check_device(&self) -> Result<(), MapError> {

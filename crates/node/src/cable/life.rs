@@ -2,10 +2,10 @@
 
 use super::Bells;
 use super::{
-    CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RANGE, IP_RING, IP_RING_MAX, Live,
-    PENANCE, SETUP_BELLS, WINDOW,
+    CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RING, Live, PENANCE, SETUP_BELLS, WINDOW,
+    ip_range, ip_ring_max,
 };
-use crate::channel::Channel;
+use crate::channel::{Channel, Rings};
 use crate::random;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, Output};
@@ -100,7 +100,7 @@ impl Cable {
     fn prepare(&mut self) {
         self.release();
         let control = self.port.map_inbound(WINDOW, CONTROL_RANGE);
-        let ip = self.port.map_inbound(WINDOW, IP_RANGE);
+        let ip = self.port.map_inbound(WINDOW, ip_range(self.config.window));
         match (control, ip) {
             (Ok(control), Ok(ip)) => self.prepared = Some([control, ip]),
             (Err(error), _) | (_, Err(error)) => {
@@ -128,15 +128,18 @@ impl Cable {
     fn open_channels(&mut self, agreement: &Agreement) -> Result<Live, PortError> {
         let [control_in, ip_in] = self.prepared.take().ok_or(PortError::NotThere)?;
         let control_out = self.port.map_outbound(WINDOW, CONTROL_RANGE)?;
-        let ip_out = self.port.map_outbound(WINDOW, IP_RANGE)?;
+        let ip_out = self.port.map_outbound(WINDOW, ip_range(agreement.peer_window))?;
         let keys = |channel: u64| {
             let key = |key: u32| u64::from(key) << 32 | channel;
             (key(agreement.rx_key), key(agreement.tx_key))
         };
+        let control = Rings { first: RING_MIN, rx_max: RING_MIN, tx_max: RING_MIN };
+        let (rx_max, tx_max) = (ip_ring_max(self.config.window), ip_ring_max(agreement.peer_window));
+        let ip = Rings { first: IP_RING, rx_max, tx_max };
         Ok(Live {
             agreement: *agreement,
-            control: Channel::new(control_in, control_out, RING_MIN, RING_MIN, keys(1), CONTROL_LIMITS),
-            ip: Channel::new(ip_in, ip_out, IP_RING, IP_RING_MAX, keys(2), IP_LIMITS),
+            control: Channel::new(control_in, control_out, control, keys(1), CONTROL_LIMITS),
+            ip: Channel::new(ip_in, ip_out, ip, keys(2), IP_LIMITS),
         })
     }
 
@@ -147,7 +150,7 @@ impl Cable {
         self.bells = Bells::default();
         self.asked = 0;
         let mut ranges = self.window.clear();
-        ranges.extend([CONTROL_RANGE, IP_RANGE]);
+        ranges.extend([CONTROL_RANGE, ip_range(self.config.window)]);
         for range in ranges {
             self.port.free_inbound(WINDOW, range);
         }

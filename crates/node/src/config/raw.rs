@@ -5,13 +5,13 @@ use super::check::{
     check_offload_copy, check_offload_cpus, check_queues, check_resume, check_ring_max, check_rules,
     check_socket, check_spin, check_subnet, parse_size, value,
 };
+use super::port::RawPort;
 use super::quota::RawQuota;
-use super::{Config, ConfigError, PortConfig, WINDOW_MAX, WINDOW_MIN};
+use super::{Config, ConfigError};
 use crate::address::Addresses;
 use crate::offload::Settings;
 use crosslane_fabric::HOST_MAX;
 use crosslane_wire::HostId;
-use crosslane_wire::segment::PAGE;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -64,22 +64,6 @@ pub(super) struct RawConfig {
     port: Vec<RawPort>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPort {
-    name: String,
-    #[serde(default = "default_kind")]
-    kind: String,
-    cable: PathBuf,
-    side: String,
-    #[serde(default = "default_window")]
-    window: String,
-    #[serde(default = "default_mode")]
-    mode: String,
-    #[serde(default)]
-    cut: bool,
-}
-
 fn default_subnet() -> String {
     "10.86.0.0/24".to_owned()
 }
@@ -118,15 +102,6 @@ fn default_offload_least() -> String {
 }
 fn default_spin_us() -> i64 {
     50
-}
-fn default_kind() -> String {
-    "soft".to_owned()
-}
-fn default_window() -> String {
-    "32G".to_owned()
-}
-fn default_mode() -> String {
-    "0600".to_owned()
 }
 
 impl RawConfig {
@@ -167,34 +142,5 @@ impl RawConfig {
             addresses,
             ports,
         })
-    }
-}
-
-impl RawPort {
-    fn check(self) -> Result<PortConfig, ConfigError> {
-        let key = |name: &str| format!("port {}: {name}", self.name);
-        if self.name.is_empty() || self.name.len() > 32 {
-            return Err(value("port: name", "must have 1 to 32 characters".to_owned()));
-        }
-        if self.kind != "soft" {
-            return Err(value(
-                &key("kind"),
-                format!("`{}` is not known; this release has `soft`", self.kind),
-            ));
-        }
-        let listens = match self.side.as_str() {
-            "a" => true,
-            "b" => false,
-            other => return Err(value(&key("side"), format!("`{other}` is neither `a` (listens) nor `b`"))),
-        };
-        let window = parse_size(&key("window"), &self.window)?;
-        if !(WINDOW_MIN..=WINDOW_MAX).contains(&window) || window % PAGE != 0 {
-            return Err(value(&key("window"), format!("`{}` is not between 16M and 16T", self.window)));
-        }
-        let mode = u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777);
-        let mode =
-            mode.ok_or_else(|| value(&key("mode"), format!("`{}` is no octal access mode", self.mode)))?;
-        let cable = check_socket(&key("cable"), self.cable.clone())?;
-        Ok(PortConfig { name: self.name, cable, listens, window, mode, cut: self.cut })
     }
 }

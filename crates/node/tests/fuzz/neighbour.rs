@@ -8,7 +8,7 @@ use crate::tap::{Grip, tap};
 use crate::world::{Session, TestPort, World, hello, until};
 use bolero::TypeGenerator;
 use crosslane_node::cable::{Cable, CableEvent};
-use crosslane_node::config::PortConfig;
+use crosslane_node::config::{PortConfig, PortKind};
 use crosslane_port::Port;
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_shm::Store;
@@ -178,6 +178,7 @@ impl Liar {
         let (port, grip) = tap(SoftPort::connect(soft).unwrap());
         let config = PortConfig {
             name: name.to_owned(),
+            kind: PortKind::Soft,
             cable: world.path(name),
             listens: false,
             window: 64 << 20,

@@ -35,7 +35,7 @@ const SPARE: usize = 32;
 /// Inputs that are printed when a test fails.
 const RECENT: usize = 4;
 /// Window memory of a cable without circuits.
-const BARE: u64 = crosslane_node::cable::CIRCUITS;
+const BARE: u64 = crosslane_node::cable::circuits(2 << 30);
 
 /// A port of a daemon.
 pub(crate) struct TestPort {

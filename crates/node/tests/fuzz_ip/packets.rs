@@ -5,7 +5,7 @@ use crate::tap::{Grip, tap};
 use crate::world::{LONG, TestPort, World, until};
 use bolero::TypeGenerator;
 use crosslane_node::cable::{Cable, CableEvent};
-use crosslane_node::config::PortConfig;
+use crosslane_node::config::{PortConfig, PortKind};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_wire::control::{Control, LinkState};
 use crosslane_wire::packet::{HEAD, Head, Target};
@@ -95,8 +95,15 @@ impl Liar {
         let (path, host) = (world.path(CABLES[number]), FIRST + u8::try_from(number).unwrap());
         let (port, grip) = tap(SoftPort::connect(SoftConfig::new(&path)).unwrap());
         let name = CABLES[number].to_owned();
-        let config =
-            PortConfig { name, cable: path, listens: false, window: 64 << 20, mode: 0o600, cut: false };
+        let config = PortConfig {
+            name,
+            kind: PortKind::Soft,
+            cable: path,
+            listens: false,
+            window: 64 << 20,
+            mode: 0o600,
+            cut: false,
+        };
         let cable = Cable::with_port(PortId(0), HostId(host.into()), config, Box::new(port)).unwrap();
         Self { cable, _grip: grip, start: Instant::now(), host, up: false }
     }

@@ -2,7 +2,7 @@
 
 use super::{Lab, until};
 use crosslane_node::cable::{Cable, CableEvent};
-use crosslane_node::config::PortConfig;
+use crosslane_node::config::{PortConfig, PortKind};
 use crosslane_wire::control::{Control, LinkState};
 use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, Tuple};
 use std::time::Instant;
@@ -18,6 +18,7 @@ impl Liar {
     pub fn new(lab: &Lab, cable: &str, id: u16) -> Self {
         let config = PortConfig {
             name: "liar".to_owned(),
+            kind: PortKind::Soft,
             cable: lab.path(cable),
             listens: false,
             window: 1 << 30,

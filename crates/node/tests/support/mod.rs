@@ -231,7 +231,7 @@ impl Drop for Lab {
 
 /// Window memory that a cable without circuits takes.
 pub fn window_bare() -> u64 {
-    crosslane_node::cable::CIRCUITS
+    crosslane_node::cable::circuits(2 << 30)
 }
 
 /// A session.

@@ -61,8 +61,13 @@ impl<C: Cable> Rig<C> {
         self.poll();
     }
 
-    fn poll(&mut self) {
+    /// Polls side A for all it has.
+    pub(super) fn poll_a(&mut self) {
         drain(self.cable.a(), &mut self.a);
+    }
+
+    fn poll(&mut self) {
+        self.poll_a();
         if self.b_lives {
             drain(self.cable.b(), &mut self.b);
         }

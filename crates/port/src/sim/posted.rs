@@ -1,7 +1,7 @@
 //! Writes on their way across the cable.
 
-use super::dice::Dice;
 use super::memory::Memory;
+use crate::dice::Dice;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

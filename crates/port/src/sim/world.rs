@@ -1,9 +1,9 @@
 //! What lies behind a simulated cable: both ends, both lanes, and the time.
 
-use super::dice::Dice;
 use super::memory::Memory;
 use super::posted::{Lane, Pace, Write, apply};
 use super::{Side, SimConfig};
+use crate::dice::Dice;
 use crate::port::SCRATCHPADS;
 use crate::translation::Translation;
 use crate::{DownReason, Event};

@@ -65,6 +65,8 @@ pub(super) struct Link {
     queue: VecDeque<Frame>,
     next_bell: u64,
     next_buffer: u64,
+    /// What the peer freed, if somebody wants to know.
+    freed: Option<Vec<(usize, SegmentRange)>>,
     /// When the connection was made.
     pub(super) since: Instant,
 }
@@ -86,6 +88,7 @@ impl Link {
             queue: VecDeque::new(),
             next_bell: 1,
             next_buffer: 1,
+            freed: None,
             since: Instant::now(),
         };
         // A fresh socket has room.
@@ -198,6 +201,11 @@ impl Link {
         self.windows.get(window)?.get(range).map(|kept| kept.as_ref().map(Kept::fd))
     }
 
+    /// Ranges that the peer has freed since this was asked last; those before the first time are not known.
+    pub(super) fn take_freed(&mut self) -> Vec<(usize, SegmentRange)> {
+        self.freed.replace(Vec::new()).unwrap_or_default()
+    }
+
     /// Whether the peer handed this waker over.
     pub(super) fn has_bell(&self, handle: u64) -> bool {
         self.bells.contains_key(&handle)
@@ -264,11 +272,7 @@ impl Link {
             Frame::Wake { number } => peer.saw(number),
             Frame::Translation { window, len } => self.translated(window, len)?,
             Frame::Segment { window, range } => self.carved(window, range, descriptors)?,
-            Frame::Freed { window, range } => {
-                let gone = self.window(window)?.remove(range);
-                drop(gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?);
-                self.announced -= 1;
-            }
+            Frame::Freed { window, range } => self.gone(window, range)?,
             Frame::Bell { handle } => self.announced_bell(handle, descriptors)?,
             Frame::Buffer { handle, len, reach } => self.handed_over(handle, len, reach, descriptors)?,
         }
@@ -330,6 +334,16 @@ impl Link {
         let kept = self.hold(descriptors);
         self.window(window)?.insert(range, kept).map_err(|error| violation(error.to_string()))?;
         self.announced += 1;
+        Ok(())
+    }
+
+    fn gone(&mut self, window: u32, range: SegmentRange) -> Result<(), DownReason> {
+        let gone = self.window(window)?.remove(range);
+        drop(gone.ok_or_else(|| violation(format!("freed {range:?}, which was not carved")))?);
+        self.announced -= 1;
+        if let (Some(freed), Ok(window)) = (&mut self.freed, usize::try_from(window)) {
+            freed.push((window, range));
+        }
         Ok(())
     }
 

@@ -31,19 +31,19 @@ pub(crate) fn cable_path() -> (TempDir, PathBuf) {
 }
 
 /// Waits for the next event of `port`.
-pub(crate) fn next_event(port: &mut SoftPort) -> Event {
+pub(crate) fn next_event(port: &mut impl Port) -> Event {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(event) = port.poll_event() {
             return event;
         }
         assert!(Instant::now() < deadline, "no event");
-        wait(&[port]);
+        wait(&[&*port]);
     }
 }
 
 /// Sleeps until one of the ports may have something, for 5 ms at most.
-pub(crate) fn wait(ports: &[&SoftPort]) {
+pub(crate) fn wait<P: Port>(ports: &[&P]) {
     let most = Duration::from_millis(5);
     let wait = ports.iter().filter_map(|port| port.timeout()).fold(most, Duration::min);
     let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
@@ -105,7 +105,7 @@ impl Stranger {
     }
 
     /// Greets as a port with two windows of 1 MB would, and returns the victim's register page.
-    pub(crate) fn greet(&self, victim: &mut SoftPort) -> Outbound {
+    pub(crate) fn greet(&self, victim: &mut impl Port) -> Outbound {
         assert!(self.frame(&hello(2), Some(4096)));
         assert_eq!(next_event(victim), Event::LinkUp);
         let mut bytes = [0; 24 + 8 * MAX_WINDOWS];

@@ -1,0 +1,128 @@
+//! A port as it is written, and what its values may be.
+
+use super::check::{check_socket, parse_size, value};
+use super::{ConfigError, PortConfig, PortKind, WINDOW_MAX, WINDOW_MIN};
+use crosslane_port::posted::{DELAY_MAX, Stores};
+use crosslane_wire::segment::PAGE;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// Bounds of the delay if none are given, ns.
+const DELAY: (u32, u32) = (0, 10_000);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPort {
+    name: String,
+    #[serde(default = "default_kind")]
+    kind: String,
+    cable: PathBuf,
+    side: String,
+    #[serde(default = "default_window")]
+    window: String,
+    #[serde(default = "default_mode")]
+    mode: String,
+    #[serde(default)]
+    cut: bool,
+    delay_us: Option<Delay>,
+    seed: Option<i64>,
+    combine: Option<bool>,
+}
+
+/// One delay for all stores, or the bounds of it.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(untagged)]
+enum Delay {
+    Same(i64),
+    Bounds([i64; 2]),
+}
+
+fn default_kind() -> String {
+    "soft".to_owned()
+}
+fn default_window() -> String {
+    "32G".to_owned()
+}
+fn default_mode() -> String {
+    "0600".to_owned()
+}
+
+impl RawPort {
+    pub(super) fn check(self) -> Result<PortConfig, ConfigError> {
+        let key = |name: &str| self.key(name);
+        if self.name.is_empty() || self.name.len() > 32 {
+            return Err(value("port: name", "must have 1 to 32 characters".to_owned()));
+        }
+        let kind = self.check_kind()?;
+        let listens = match self.side.as_str() {
+            "a" => true,
+            "b" => false,
+            other => return Err(value(&key("side"), format!("`{other}` is neither `a` (listens) nor `b`"))),
+        };
+        let window = parse_size(&key("window"), &self.window)?;
+        if !(WINDOW_MIN..=WINDOW_MAX).contains(&window) || window % PAGE != 0 {
+            return Err(value(&key("window"), format!("`{}` is not between 4M and 16T", self.window)));
+        }
+        let mode = u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777);
+        let mode =
+            mode.ok_or_else(|| value(&key("mode"), format!("`{}` is no octal access mode", self.mode)))?;
+        let cable = check_socket(&key("cable"), self.cable.clone())?;
+        Ok(PortConfig { name: self.name, kind, cable, listens, window, mode, cut: self.cut })
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("port {}: {name}", self.name)
+    }
+
+    fn check_kind(&self) -> Result<PortKind, ConfigError> {
+        match self.kind.as_str() {
+            "soft" => self.check_soft(),
+            "posted" => self.check_posted(),
+            other => {
+                let text = format!("`{other}` is not known; this release has `soft` and `posted`");
+                Err(value(&self.key("kind"), text))
+            }
+        }
+    }
+
+    fn check_soft(&self) -> Result<PortKind, ConfigError> {
+        let given = [
+            ("delay_us", self.delay_us.is_some()),
+            ("seed", self.seed.is_some()),
+            ("combine", self.combine.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(value(&self.key(name), "only ports of kind `posted` have it".to_owned())),
+            None => Ok(PortKind::Soft),
+        }
+    }
+
+    fn check_posted(&self) -> Result<PortKind, ConfigError> {
+        let delay_ns = self.delay_us.map_or(Ok(DELAY), |delay| self.check_delay(delay))?;
+        let seed = self.seed.unwrap_or(0);
+        let seed = u64::try_from(seed)
+            .map_err(|_| value(&self.key("seed"), format!("{seed} is not a number from 0 on")))?;
+        Ok(PortKind::Posted(Stores { delay_ns, seed, combine: self.combine.unwrap_or(true) }))
+    }
+
+    fn check_delay(&self, delay: Delay) -> Result<(u32, u32), ConfigError> {
+        let [least, most] = match delay {
+            Delay::Same(delay) => [delay; 2],
+            Delay::Bounds(bounds) => bounds,
+        };
+        let ns = |us: i64| {
+            let ns = u32::try_from(us).ok().and_then(|us| us.checked_mul(1000));
+            ns.filter(|ns| *ns <= DELAY_MAX)
+        };
+        match (ns(least), ns(most)) {
+            (Some(least), Some(most)) if least <= most => Ok((least, most)),
+            _ => {
+                let most_us = DELAY_MAX / 1000;
+                let text = format!(
+                    "{least} to {most}; write one number from 0 to {most_us}, or two as [least, most]"
+                );
+                Err(value(&self.key("delay_us"), text))
+            }
+        }
+    }
+}

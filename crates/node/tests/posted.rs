@@ -1,0 +1,67 @@
+//! Daemons joined by posted cables: set-up and control messages go through queues of stores, and land later.
+
+mod support;
+
+use serde_json::Value;
+use support::*;
+
+/// Ports of host `host` of a chain of `hosts`.
+fn ports(lab: &Lab, host: u16, hosts: u16, more: &str) -> String {
+    let port = |cable: u16, side: &str| {
+        let path = lab.path(&format!("c{cable}"));
+        format!(
+            "[[port]]\nname = \"c{cable}\"\nkind = \"posted\"\ncable = \"{}\"\nside = \"{side}\"\n{more}\n",
+            path.display()
+        )
+    };
+    let right = (host < hosts).then(|| port(host, "a")).unwrap_or_default();
+    let left = (host > 1).then(|| port(host - 1, "b")).unwrap_or_default();
+    right + &left
+}
+
+/// A chain of hosts that all know each other.
+fn chain(hosts: u16, more: &str) -> Lab {
+    let mut lab = Lab::new();
+    for host in 1..=hosts {
+        let ports = ports(&lab, host, hosts, more);
+        lab.configure(host.into(), host, &[], &ports);
+    }
+    (1..=hosts).for_each(|host| lab.start(host.into()));
+    (1..=hosts).for_each(|host| wait_known(&lab, host.into(), hosts));
+    lab
+}
+
+fn wait_known(lab: &Lab, host: usize, hosts: u16) {
+    let all = usize::from(hosts) - 1;
+    lab.wait(host, "all hosts", |status| {
+        let up = |port: &Value| port["link"] == "up";
+        status["hosts"].as_array().is_some_and(|known| known.len() == all)
+            && status["ports"].as_array().unwrap().iter().all(up)
+    });
+}
+
+#[test]
+fn posted_cables_come_up_with_any_delay() {
+    for more in ["delay_us = 0", "delay_us = 10", "delay_us = [0, 1000]\nseed = 3", "combine = false"] {
+        let lab = chain(3, more);
+        assert_eq!(lab.status(1)["counters"]["violations"], 0, "{more}");
+    }
+}
+
+#[test]
+fn posted_cable_with_a_small_window_comes_up() {
+    for more in ["window = \"4M\"", "window = \"8M\"\ndelay_us = [0, 500]"] {
+        chain(2, more);
+    }
+}
+
+#[test]
+fn posted_cable_comes_up_again_after_its_daemon_was_killed() {
+    let mut lab = chain(2, "delay_us = [0, 1000]");
+    for _ in 0..3 {
+        lab.kill(2);
+        lab.wait(1, "the loss", |status| status["ports"][0]["link"] == "down");
+        lab.start(2);
+        (1..=2).for_each(|host| wait_known(&lab, host, 2));
+    }
+}

@@ -1,0 +1,240 @@
+//! A soft port whose stores land later, as those of hardware do: for tests of all that relies on them.
+//!
+//! ```text
+//!   daemon, programs --stores--> queue of each segment --lander, after a delay--> the peer's memory
+//!   daemon --doorbells, scratchpads--> ticket behind all that is under way --lander--> daemon --> the soft port
+//! ```
+//! Whoever maps a segment of the peer's stores into a queue ([`crosslane_shm::queue`]), from which a thread of this port, the
+//! *lander*, makes stores visible. What has not landed is seen by nobody, and lost when the link goes down. Each end delays what
+//! it stores itself: so both ends of a cable are to be of this kind.
+
+mod lander;
+mod pace;
+mod schedule;
+
+use crate::port::SCRATCHPADS;
+use crate::soft::{SoftConfig, SoftPort};
+use crate::{DownReason, Event, Info, Port, PortError};
+use crosslane_shm::{Inbound, Outbound, Segment, queue};
+use crosslane_wire::{Caching, MemoryKind, Reach, SegmentInfo, SegmentRange};
+use lander::Lander;
+use pace::Drawn;
+use rustix::event::epoll;
+use schedule::Ticket;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Longest delay, ns: far less than a store waits for room.
+pub const DELAY_MAX: u32 = 100_000_000;
+
+/// A posted cable: a soft one, and how stores go over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostedConfig {
+    /// The cable underneath.
+    pub soft: SoftConfig,
+    /// How stores go over it.
+    pub stores: Stores,
+}
+
+/// How stores go over a posted cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stores {
+    /// Shortest and longest time that a store is under way, ns, where the order of stores does not make it longer; at most
+    /// [`DELAY_MAX`].
+    pub delay_ns: (u32, u32),
+    /// What settles the delay of each store.
+    pub seed: u64,
+    /// Whether stores are gathered, and land in any order between two store fences.
+    pub combine: bool,
+}
+
+/// A posted port.
+#[derive(Debug)]
+pub struct PostedPort {
+    inner: SoftPort,
+    stores: Stores,
+    epoll: OwnedFd,
+    lander: Lander,
+}
+
+impl PostedPort {
+    /// The side that listens: see [`SoftPort::listen`].
+    ///
+    /// # Errors
+    /// The same, and [`PortError::Delay`].
+    pub fn listen(config: PostedConfig) -> Result<Self, PortError> {
+        Self::new(SoftPort::listen(config.soft)?, config.stores)
+    }
+
+    /// The side that connects: see [`SoftPort::connect`].
+    ///
+    /// # Errors
+    /// The same, and [`PortError::Delay`].
+    pub fn connect(config: PostedConfig) -> Result<Self, PortError> {
+        Self::new(SoftPort::connect(config.soft)?, config.stores)
+    }
+
+    fn new(inner: SoftPort, stores: Stores) -> Result<Self, PortError> {
+        let (least, most) = stores.delay_ns;
+        if least > most || most > DELAY_MAX {
+            return Err(PortError::Delay(least, most));
+        }
+        let lander = Lander::new(Box::new(Drawn::new(stores.seed, stores.delay_ns)), stores.combine)?;
+        let system = |what: &str| {
+            let what = what.to_owned();
+            move |errno| PortError::System { what, errno }
+        };
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll_create"))?;
+        for fd in [inner.event_fd(), lander.report()] {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&poller, fd, data, epoll::EventFlags::IN).map_err(system("epoll_ctl"))?;
+        }
+        Ok(Self { inner, stores, epoll: poller, lander })
+    }
+
+    /// What is said of a segment that stores reach later.
+    fn posted(&self, info: SegmentInfo) -> SegmentInfo {
+        SegmentInfo { posted_ns: self.stores.delay_ns.1, lossy: true, ..info }
+    }
+
+    fn caching(&self) -> Caching {
+        if self.stores.combine { Caching::WriteCombining } else { Caching::WriteBack }
+    }
+
+    /// Does what was to be done behind stores that have landed by now.
+    fn deliver(&self) {
+        for ticket in self.lander.landed() {
+            match ticket {
+                Ticket::Doorbell(bits) => self.inner.ring_peer_doorbell(bits),
+                Ticket::Scratchpad { index, value } => self.inner.write_peer_scratchpad(index, value),
+            }
+        }
+    }
+
+    /// Stores to what the peer has freed land nowhere.
+    fn forget_freed(&mut self) {
+        self.inner.take_freed().into_iter().for_each(|place| self.lander.remove(place));
+    }
+}
+
+impl Port for PostedPort {
+    type Inbound = Inbound;
+    type Outbound = Outbound;
+
+    fn info(&self) -> Info {
+        Info { caching: self.caching(), posted_ns: self.stores.delay_ns.1, lossy: true, ..self.inner.info() }
+    }
+
+    fn held(&self) -> usize {
+        self.inner.held()
+    }
+
+    fn event_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.deliver();
+        let event = self.inner.poll_event();
+        self.forget_freed();
+        if let Some(Event::LinkDown(_)) = event {
+            self.lander.reset();
+        }
+        event
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.inner.timeout()
+    }
+
+    fn is_up(&self) -> bool {
+        self.inner.is_up()
+    }
+
+    fn set_link(&mut self, on: bool) {
+        if !on {
+            self.lander.reset();
+        }
+        self.inner.set_link(on);
+    }
+
+    fn down_reason(&self) -> Option<DownReason> {
+        self.inner.down_reason()
+    }
+
+    fn write_peer_scratchpad(&self, index: usize, value: u32) {
+        assert!(index < SCRATCHPADS, "no scratchpad {index}");
+        if self.is_up() {
+            self.lander.put(Ticket::Scratchpad { index, value });
+        }
+    }
+
+    fn read_scratchpad(&self, index: usize) -> u32 {
+        self.inner.read_scratchpad(index)
+    }
+
+    fn ring_peer_doorbell(&self, bits: u32) {
+        if self.is_up() {
+            self.lander.put(Ticket::Doorbell(bits));
+        }
+    }
+
+    fn mask_doorbells(&mut self, bits: u32) {
+        self.inner.mask_doorbells(bits);
+    }
+
+    fn unmask_doorbells(&mut self, bits: u32) {
+        self.inner.unmask_doorbells(bits);
+    }
+
+    fn set_inbound(&mut self, window: usize, len: u64) -> Result<(), PortError> {
+        self.inner.set_inbound(window, len)
+    }
+
+    fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
+        let segment = self.inner.carve_inbound(window, range)?;
+        let info = self.posted(segment.info);
+        Ok(Segment { info, ..segment })
+    }
+
+    fn free_inbound(&mut self, window: usize, range: SegmentRange) {
+        self.inner.free_inbound(window, range);
+    }
+
+    fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
+        let memory = self.inner.carve_outbound(window, range)?;
+        // Before the new queue comes: the range may have been freed and carved again.
+        self.forget_freed();
+        let fd = queue::create()?;
+        self.lander.add((window, range), queue::Reader::new(&fd, Outbound::map(&memory)?)?);
+        let (memory, caching) = (MemoryKind::Queue, self.caching());
+        let info = self.posted(SegmentInfo { memory, caching, ..SegmentInfo::sealed(range.len) });
+        Ok(Segment { fd, info })
+    }
+
+    fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {
+        self.inner.map_inbound(window, range)
+    }
+
+    fn map_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Outbound, PortError> {
+        let queue = self.carve_outbound(window, range)?;
+        Ok(Outbound::map(&queue)?)
+    }
+
+    fn export_bell(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+        // A wake would overtake the stores that it is about.
+        if self.is_up() { Err(PortError::Unsupported("hand over wakers")) } else { Err(PortError::Down) }
+    }
+
+    fn import_bell(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
+        if self.is_up() { Ok(None) } else { Err(PortError::Down) }
+    }
+
+    fn hand_over(&mut self, _buffer: BorrowedFd<'_>, _len: u64, _reach: Reach) -> Result<u64, PortError> {
+        Err(PortError::Unsupported("share buffers"))
+    }
+
+    fn take_over(&mut self, _handle: u64, _len: u64, _reach: Reach) -> Result<OwnedFd, PortError> {
+        Err(PortError::Unsupported("share buffers"))
+    }
+}

@@ -1,0 +1,66 @@
+//! When a store lands: the one place that decides it.
+
+use crate::dice::Dice;
+
+/// The cable's time. Asked for each piece of each store, in the order in which they were stored: so it may also keep for how
+/// long the link is busy, and cut stores into packets of a link.
+pub(crate) trait Pace: Send {
+    /// Bytes of the first piece, 1 to `len`, of a store of `len` bytes to `offset` of a segment: each piece lands by itself.
+    fn cut(&mut self, offset: usize, len: usize) -> usize;
+
+    /// When a piece of `len` bytes lands that was stored at `stored_at`, ns; not before that. The order of stores may make it
+    /// later.
+    fn lands_at(&mut self, stored_at: u64, len: usize) -> u64;
+}
+
+/// Bytes that a processor gathers into one write.
+pub(super) const LINE: usize = 64;
+
+/// Delays between two bounds, and cuts between lines, drawn by a seed.
+#[derive(Debug)]
+pub(super) struct Drawn {
+    dice: Dice,
+    least: u64,
+    more: u64,
+}
+
+impl Drawn {
+    /// Delays of `least` to `most` ns.
+    pub(super) fn new(seed: u64, (least, most): (u32, u32)) -> Self {
+        Self { dice: Dice::new(seed), least: least.into(), more: most.saturating_sub(least).into() }
+    }
+}
+
+impl Pace for Drawn {
+    fn cut(&mut self, offset: usize, len: usize) -> usize {
+        let first = LINE - offset % LINE;
+        if len <= first || self.dice.below(2) == 0 {
+            return len;
+        }
+        let lines = (len - first).div_ceil(LINE);
+        first + LINE * self.dice.index(lines)
+    }
+
+    fn lands_at(&mut self, stored_at: u64, _len: usize) -> u64 {
+        stored_at + self.least + self.dice.below(self.more + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn posted_delays_lie_within_their_bounds_and_cuts_between_lines() {
+        let mut pace = Drawn::new(7, (100, 300));
+        let mut seen = [false; 201];
+        for offset in 0..5000 {
+            let at = pace.lands_at(1000, 8);
+            seen[usize::try_from(at - 1100).unwrap()] = true;
+            let len = offset % 1500 + 1;
+            let cut = pace.cut(offset, len);
+            assert!(cut == len || cut < len && (offset + cut).is_multiple_of(LINE) && cut > 0);
+        }
+        assert!(seen.iter().all(|seen| *seen));
+    }
+}

@@ -1,0 +1,252 @@
+//! Which store lands when, over all queues of one end of a cable.
+//!
+//! Stores are taken in the order of their times over all queues. Without write combining each lands no earlier than the one
+//! before it. With it, none lands before what a fence covered that was stored earlier, in whatever queue; and of two to one
+//! line of one segment the later one lands last, as processors have it. A word to the peer's registers waits for all before.
+
+use super::pace::{LINE, Pace};
+use crosslane_shm::queue::{Entry, Garbage, Reader, What};
+use crosslane_wire::SegmentRange;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Most pieces that land between two looks at what else is to do.
+const AT_ONCE: usize = 1024;
+/// Lines of which the last landing is kept before those that have passed are forgotten.
+const LINES: usize = 16 * 1024;
+
+/// Which segment of the peer's a queue leads to: window and range.
+pub(super) type Place = (usize, SegmentRange);
+
+/// What goes to the peer's registers behind all stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ticket {
+    /// Doorbells to ring.
+    Doorbell(u32),
+    /// A word for a scratchpad.
+    Scratchpad { index: usize, value: u32 },
+}
+
+/// All that is under way.
+pub(super) struct Schedule {
+    pace: Box<dyn Pace>,
+    combine: bool,
+    lanes: BTreeMap<u64, Lane>,
+    /// By the time at which it lands, and a number.
+    under_way: BTreeMap<(u64, u64), Landing>,
+    /// Nothing that is taken from now on lands before this, ns: what fences covered.
+    floor: u64,
+    /// When the last of all that was taken lands, ns.
+    latest: u64,
+    /// The last number given to a lane or a landing.
+    number: u64,
+}
+
+/// A queue.
+struct Lane {
+    place: Place,
+    reader: Reader,
+    /// When the last of its stores lands, ns.
+    latest: u64,
+    /// When the last store to a line lands, since the last fence.
+    lines: HashMap<usize, u64>,
+    /// Entries from the oldest one that has not landed whole: where each ends, and its pieces that are under way.
+    open: VecDeque<(u64, usize)>,
+    /// Entries before those.
+    landed: u64,
+}
+
+/// What happens at its time.
+enum Landing {
+    /// A part of entry number `index` of a lane becomes visible.
+    Piece { lane: u64, index: u64, entry: Entry, from: usize, len: usize },
+    /// The registers' turn.
+    Ticket(Ticket),
+}
+
+/// What was taken and has no time yet.
+enum Taken {
+    Entry(u64, Entry),
+    Ticket(Ticket),
+}
+
+impl Schedule {
+    pub(super) fn new(pace: Box<dyn Pace>, combine: bool) -> Self {
+        let (lanes, under_way) = (BTreeMap::new(), BTreeMap::new());
+        Self { pace, combine, lanes, under_way, floor: 0, latest: 0, number: 0 }
+    }
+
+    /// A further queue, armed: the others may be.
+    pub(super) fn add(&mut self, place: Place, mut reader: Reader) {
+        reader.arm();
+        let lane = Lane { place, reader, latest: 0, lines: HashMap::new(), open: VecDeque::new(), landed: 0 };
+        let number = self.next_number();
+        self.lanes.insert(number, lane);
+    }
+
+    /// The peer freed a segment: its queues, and what is under way in them, are no more.
+    pub(super) fn remove(&mut self, place: Place) {
+        self.lanes.retain(|_, lane| lane.place != place);
+    }
+
+    /// Loses everything.
+    pub(super) fn clear(&mut self) {
+        self.lanes.clear();
+        self.under_way.clear();
+    }
+
+    /// All queues.
+    pub(super) fn readers(&self) -> impl Iterator<Item = &Reader> {
+        self.lanes.values().map(|lane| &lane.reader)
+    }
+
+    /// Asks all writers to wake us.
+    pub(super) fn arm(&mut self) {
+        self.lanes.values_mut().for_each(|lane| lane.reader.arm());
+    }
+
+    /// They need not.
+    pub(super) fn disarm(&self) {
+        self.readers().for_each(Reader::disarm);
+    }
+
+    /// When something lands next, ns.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        self.under_way.keys().next().map(|(due, _)| *due)
+    }
+
+    /// Takes what was stored by `until`, ns, and the `tickets`, each with its time, which is no later. Whether there was any.
+    /// All that was stored earlier than something in another queue can be seen by now: whoever stores later has seen to it.
+    pub(super) fn scan(&mut self, until: u64, tickets: Vec<(u64, Ticket)>) -> bool {
+        let tickets = tickets.into_iter().map(|(at, ticket)| (at, true, Taken::Ticket(ticket)));
+        let mut taken: Vec<_> = tickets.collect();
+        self.lanes.retain(|number, lane| {
+            let kept = lane.take_all(until, |entry| taken.push((entry.stored_at, false, Taken::Entry(*number, entry))));
+            if kept.is_err() {
+                tracing::debug!(place = ?lane.place, "a queue of stores is dropped: it holds garbage, or was given up");
+            }
+            kept.is_ok()
+        });
+        // Stable: those of one queue keep their order. A ticket goes behind stores of its time.
+        taken.sort_by_key(|(at, is_ticket, _)| (*at, *is_ticket));
+        let any = !taken.is_empty();
+        for (at, _, taken) in taken {
+            match taken {
+                Taken::Entry(lane, entry) => self.plan(lane, entry),
+                Taken::Ticket(ticket) => {
+                    let due = self.pace.lands_at(at, size_of::<u32>()).max(self.latest);
+                    self.put(due, Landing::Ticket(ticket));
+                }
+            }
+        }
+        any
+    }
+
+    fn plan(&mut self, number: u64, entry: Entry) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        let What::Store { offset, len } = entry.what else {
+            self.floor = self.floor.max(lane.latest);
+            return lane.fence(entry.end);
+        };
+        let index = lane.landed + lane.open.len() as u64;
+        let (mut from, mut pieces) = (0, Vec::new());
+        while from < len {
+            let part = self.pace.cut(offset + from, len - from).clamp(1, len - from);
+            let due = self.pace.lands_at(entry.stored_at, part);
+            let floor = if self.combine { self.floor } else { self.latest };
+            let due = lane.order(offset + from, part, due.max(floor));
+            self.latest = self.latest.max(due);
+            pieces.push((due, Landing::Piece { lane: number, index, entry, from, len: part }));
+            from += part;
+        }
+        lane.open.push_back((entry.end, pieces.len()));
+        pieces.into_iter().for_each(|(due, piece)| self.put(due, piece));
+    }
+
+    fn put(&mut self, due: u64, landing: Landing) {
+        self.latest = self.latest.max(due);
+        let number = self.next_number();
+        self.under_way.insert((due, number), landing);
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Lands what is due at `now`, ns, and says which tickets are. Whether there was any; perhaps not all.
+    pub(super) fn land(&mut self, now: u64, tickets: &mut Vec<Ticket>) -> bool {
+        let mut any = false;
+        for _ in 0..AT_ONCE {
+            let Some(first) = self.under_way.first_entry().filter(|first| first.key().0 <= now) else {
+                break;
+            };
+            any = true;
+            match first.remove() {
+                Landing::Ticket(ticket) => tickets.push(ticket),
+                Landing::Piece { lane, index, entry, from, len } => {
+                    if let Some(lane) = self.lanes.get_mut(&lane) {
+                        lane.reader.land(&entry, from, len);
+                        lane.has_landed(index, now);
+                    }
+                }
+            }
+        }
+        any
+    }
+}
+
+impl Lane {
+    fn take_all(&mut self, until: u64, mut put: impl FnMut(Entry)) -> Result<(), Garbage> {
+        while let Some(entry) = self.reader.take(until)? {
+            put(entry);
+        }
+        Ok(())
+    }
+
+    /// What is behind this entry has the cable's floor below it.
+    fn fence(&mut self, end: u64) {
+        self.lines.clear();
+        self.open.push_back((end, 0));
+        self.free();
+    }
+
+    /// When a piece lands that may at `due`: after what was stored to its lines before.
+    fn order(&mut self, offset: usize, len: usize, due: u64) -> u64 {
+        let lines = offset / LINE..=(offset + len - 1) / LINE;
+        let earlier = lines.clone().filter_map(|line| self.lines.get(&line).copied()).max();
+        let due = earlier.map_or(due, |earlier| due.max(earlier));
+        self.lines.extend(lines.map(|line| (line, due)));
+        self.latest = self.latest.max(due);
+        due
+    }
+
+    fn has_landed(&mut self, index: u64, now: u64) {
+        let open = usize::try_from(index - self.landed).ok().and_then(|index| self.open.get_mut(index));
+        if let Some((_, pieces)) = open {
+            *pieces -= 1;
+        }
+        self.free();
+        if self.lines.len() > LINES {
+            self.lines.retain(|_, due| *due > now);
+        }
+    }
+
+    /// Gives back the room of what has landed.
+    fn free(&mut self) {
+        let mut end = None;
+        while let Some((at, 0)) = self.open.front() {
+            end = Some(*at);
+            self.open.pop_front();
+            self.landed += 1;
+        }
+        if let Some(end) = end {
+            self.reader.free(end);
+        }
+        if self.open.is_empty() {
+            self.lines.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

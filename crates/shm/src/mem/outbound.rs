@@ -1,0 +1,215 @@
+//! Stores into a neighbour's memory: straight there, or through a queue from which a port lands them later.
+
+use super::{MapError, Mapping, Store};
+use crate::copy::{self, Strategy};
+use crate::guarded::{self, Fault};
+use crate::queue::Writer;
+use crate::segment::Segment;
+use crate::{Inbound, queue};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crosslane_wire::{Caching, MemoryKind};
+use std::os::fd::AsFd;
+
+/// A segment of a neighbour's memory: stores only.
+///
+/// Of a segment whose stores go through a queue nothing is mapped directly: every range lies outside of the empty mapping, and
+/// what finds that it does goes on in a cold path. So the direct way has no test that it would not have without queues.
+#[derive(Debug)]
+pub struct Outbound {
+    mapping: Mapping,
+    order: Order,
+    queue: Option<Box<Writer>>,
+}
+
+/// What a store fence takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Nothing: memory is coherent.
+    Coherent,
+    /// An instruction: stores are gathered.
+    Combining,
+    /// An entry of the queue.
+    Queue,
+}
+
+impl Outbound {
+    /// Maps a sealed memfd of exactly `len` bytes, which is coherent; refuses one whose owner could shrink it.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn sealed(fd: impl AsFd, len: u64) -> Result<Self, MapError> {
+        Ok(Self { mapping: Mapping::new(fd, len)?, order: Order::Coherent, queue: None })
+    }
+
+    /// Maps what a port gave out, in the way that it says.
+    ///
+    /// # Errors
+    /// See [`MapError`]: the descriptor is not what was said.
+    pub fn map(segment: &Segment) -> Result<Self, MapError> {
+        let (memory, caching) = (segment.info.memory, segment.info.caching);
+        if memory == MemoryKind::Queue {
+            let queue = Some(Box::new(Writer::open(segment)?));
+            return Ok(Self { mapping: Mapping::nothing(), order: Order::Queue, queue });
+        }
+        let order = if caching == Caching::WriteCombining { Order::Combining } else { Order::Coherent };
+        Ok(Self { mapping: Mapping::of(segment)?, order, queue: None })
+    }
+
+    /// Whether stores go straight to the memory.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.queue.is_none()
+    }
+
+    /// Where `len` bytes at `offset` lie, to be copied to, if stores go straight there.
+    #[inline]
+    pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        self.mapping.at(offset, len)
+    }
+
+    /// Copies `source` to `offset` in the way that is asked for; [`crate::copy::store_fence`] must follow before an
+    /// index does.
+    #[inline]
+    pub fn write_by(&self, strategy: Strategy, offset: usize, source: &[u8]) {
+        let Some(target) = self.mapping.place(offset, source.len()) else {
+            return self.post(offset, source);
+        };
+        // SAFETY: `target` is in range; `source` is private memory, so the two cannot overlap.
+        unsafe { copy::copy(strategy, target, source.as_ptr(), source.len()) }
+    }
+
+    /// Copies `len` bytes from `from_offset` of what has arrived to `offset`, in no particular order: what a host
+    /// between does, with no private memory on the way. The bytes may change meanwhile; nobody believes them here.
+    #[inline]
+    pub fn copy_from(&self, offset: usize, from: &Inbound, from_offset: usize, len: usize) {
+        let source = from.at(from_offset, len);
+        // SAFETY: in range, and of another mapping than ours, which cannot overlap even if both show the same memory.
+        unsafe { self.copy_shared(offset, source, len) }
+    }
+
+    /// Copies `len` bytes of shared memory to `offset`, in no particular order.
+    ///
+    /// # Safety
+    /// `source` is valid for loads of `len` bytes, which do not overlap this mapping.
+    #[inline]
+    pub(crate) unsafe fn copy_shared(&self, offset: usize, source: *const u8, len: usize) {
+        let copied = match self.mapping.place(offset, len) {
+            Some(target) => {
+                // SAFETY: in range, and the caller's promise.
+                unsafe { copy::copy(Strategy::Cached, target, source, len) };
+                Ok(())
+            }
+            None => self.post_by(offset, len, |at, piece| {
+                // SAFETY: as above, of a part of it.
+                unsafe { copy::from_shared(piece, source.add(at)) };
+                Ok(())
+            }),
+        };
+        debug_assert!(copied.is_ok());
+    }
+
+    /// The queue, for a store that lies inside the segment; panics if it does not.
+    #[cold]
+    #[inline(never)]
+    fn queue(&self, offset: usize, len: usize) -> &Writer {
+        let fits = |queue: &&Writer| offset <= queue.len() && len <= queue.len() - offset;
+        self.queue.as_deref().filter(fits).expect("offset outside the segment")
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn post(&self, offset: usize, source: &[u8]) {
+        self.queue(offset, source.len()).store(offset, source);
+    }
+
+    /// As [`Self::post`] of what `fill` copies, a piece at a time: from which byte on, and where to.
+    #[cold]
+    #[inline(never)]
+    fn post_by(
+        &self,
+        offset: usize,
+        len: usize,
+        mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let queue = self.queue(offset, len);
+        let mut piece = [0; queue::PIECE];
+        for at in (0..len).step_by(queue::PIECE) {
+            let piece = &mut piece[..queue::PIECE.min(len - at)];
+            fill(at, piece)?;
+            queue.store(offset + at, piece);
+        }
+        Ok(())
+    }
+
+    /// What a store fence takes where memory is not coherent.
+    #[cold]
+    #[inline(never)]
+    fn order_stores(&self) {
+        match &self.queue {
+            Some(queue) => queue.fence(),
+            None => copy::store_fence(),
+        }
+    }
+}
+
+impl Store for Outbound {
+    fn len(&self) -> usize {
+        self.queue.as_ref().map_or(self.mapping.len, |queue| queue.len())
+    }
+
+    #[inline]
+    fn store_u32(&self, offset: usize, value: u32) {
+        assert_eq!(offset % 4, 0);
+        match self.mapping.place(offset, 4) {
+            // SAFETY: in range, aligned, mapped as long as `self`; atomics may be shared with other processes.
+            Some(at) => unsafe { AtomicU32::from_ptr(at.cast()) }.store(value, Ordering::Release),
+            None => self.post(offset, &value.to_ne_bytes()),
+        }
+    }
+
+    #[inline]
+    fn store_u64(&self, offset: usize, value: u64) {
+        assert_eq!(offset % 8, 0);
+        match self.mapping.place(offset, 8) {
+            // SAFETY: in range, aligned, mapped as long as `self`; atomics may be shared with other processes.
+            Some(at) => unsafe { AtomicU64::from_ptr(at.cast()) }.store(value, Ordering::Release),
+            None => self.post(offset, &value.to_ne_bytes()),
+        }
+    }
+
+    #[inline]
+    fn write(&self, offset: usize, source: &[u8]) {
+        let Some(target) = self.mapping.place(offset, source.len()) else {
+            return self.post(offset, source);
+        };
+        // SAFETY: `target` is in range; `source` is private memory, so the two cannot overlap.
+        unsafe { copy::into_shared(target, source) }
+    }
+
+    #[inline]
+    fn write_guarded(&self, offset: usize, source: &[u8]) -> Result<(), Fault> {
+        let (from, len) = (source.as_ptr(), source.len());
+        guarded::check(from)?;
+        let Some(target) = self.mapping.place(offset, len) else {
+            return self.post_by(offset, len, |at, piece| {
+                // SAFETY: `piece` is ours; the other is the program's.
+                unsafe { guarded::copy(piece.as_mut_ptr(), from.wrapping_add(at), piece.len()) }
+            });
+        };
+        // SAFETY: `target` is in range; `source` is the program's, which does not have our mapping.
+        unsafe { guarded::copy(target, from, len) }
+    }
+
+    #[inline]
+    fn store_fence(&self) {
+        if self.order != Order::Coherent {
+            self.order_stores();
+        }
+        fence(Ordering::Release);
+    }
+
+    #[inline]
+    fn fence(&self) {
+        self.store_fence();
+        fence(Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,192 @@
+//! The end of a queue from which stores land.
+
+use super::{
+    ASLEEP, DATA, DEAD, FENCE, FREED, HEAD, ROOM, STORE, TAIL, WAKE, WANTED, WORDS, entry_len, place,
+};
+use crate::mem::Mapping;
+use crate::{MapError, Outbound, Store, copy};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, fence};
+use rustix::thread::futex;
+use std::os::fd::AsFd;
+use thiserror::Error;
+
+/// Most that a store's time may be ahead of ours, ns.
+const AHEAD: u64 = 1_000_000_000;
+
+/// A queue as the lander sees it, and the memory that it leads to. Makes the queue dead when it is dropped.
+#[derive(Debug)]
+pub struct Reader {
+    mapping: Mapping,
+    memory: Outbound,
+    taken: u64,
+    freed: u64,
+    /// Time of the last entry, ns.
+    last: u64,
+    /// Value of WAKE before the last look.
+    pub(super) seen: u32,
+}
+
+/// The queue holds what no writer puts there, or its writers gave it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("what lies in the queue of stores makes no sense")]
+pub struct Garbage;
+
+/// An entry that was taken and checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its position.
+    pub begin: u64,
+    /// The position behind it.
+    pub end: u64,
+    /// When it was stored, ns.
+    pub stored_at: u64,
+    /// What it is.
+    pub what: What,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// So many bytes, to this offset of the segment.
+    Store {
+        /// Bytes from the segment's start.
+        offset: usize,
+        /// How many bytes.
+        len: usize,
+    },
+    /// A store fence.
+    Fence,
+}
+
+impl Reader {
+    /// Maps a fresh queue, which leads to `memory`.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn new(queue: impl AsFd, memory: Outbound) -> Result<Self, MapError> {
+        let mapping = Mapping::new(queue, super::LEN)?;
+        Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, seen: 0 })
+    }
+
+    /// Takes the next entry, if it was stored no later than at `until`, ns. Whether there is a later one is of no concern.
+    ///
+    /// # Errors
+    /// The queue holds garbage.
+    pub fn take(&mut self, until: u64) -> Result<Option<Entry>, Garbage> {
+        let Some(ready) = self.ready()? else { return Ok(None) };
+        if ready < HEAD as u64 {
+            return Err(Garbage);
+        }
+        let word = |index: u64| self.mapping.word64(place(self.taken + 8 * index)).load(Relaxed);
+        let (offset, [l0, l1, l2, l3, k0, k1, k2, k3], stored_at) = (word(0), word(1).to_le_bytes(), word(2));
+        if stored_at > until {
+            return if stored_at - until > AHEAD { Err(Garbage) } else { Ok(None) };
+        }
+        let len = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).map_err(|_| Garbage)?;
+        let what = self.what(u32::from_le_bytes([k0, k1, k2, k3]), offset, len)?;
+        let end = self.taken + entry_len(len) as u64;
+        if end - self.taken > ready {
+            return Err(Garbage);
+        }
+        self.last = self.last.max(stored_at);
+        let entry = Entry { begin: self.taken, end, stored_at: self.last, what };
+        self.taken = end;
+        Ok(Some(entry))
+    }
+
+    /// Bytes of entries that were not taken yet, if any.
+    fn ready(&self) -> Result<Option<u64>, Garbage> {
+        if self.mapping.word32(DEAD).load(Relaxed) != 0 {
+            return Err(Garbage);
+        }
+        let tail = self.mapping.word64(TAIL).load(Acquire);
+        let ready = tail.checked_sub(self.taken).ok_or(Garbage)?;
+        if tail - self.freed > DATA as u64 || !tail.is_multiple_of(8) || tail > u64::MAX / 2 {
+            return Err(Garbage);
+        }
+        Ok((ready > 0).then_some(ready))
+    }
+
+    fn what(&self, kind: u32, offset: u64, len: usize) -> Result<What, Garbage> {
+        match kind {
+            STORE if len > 0 && len <= DATA => {
+                let offset = usize::try_from(offset).map_err(|_| Garbage)?;
+                let end = offset.checked_add(len).filter(|end| *end <= self.memory.len());
+                end.map(|_| What::Store { offset, len }).ok_or(Garbage)
+            }
+            FENCE if len == 0 => Ok(What::Fence),
+            _ => Err(Garbage),
+        }
+    }
+
+    /// Makes `len` bytes from byte `from` of an entry visible, after all that landed before. A lone word lands whole.
+    pub fn land(&self, entry: &Entry, from: usize, len: usize) {
+        let What::Store { offset, len: all } = entry.what else { return };
+        assert!(from <= all && len <= all - from, "not a part of the entry");
+        let (offset, position) = (offset + from, entry.begin + (HEAD + from) as u64);
+        fence(Release);
+        let word = || self.mapping.word64(place(position)).load(Relaxed).to_ne_bytes();
+        match len {
+            8 if offset.is_multiple_of(8) && from.is_multiple_of(8) => {
+                self.memory.store_u64(offset, u64::from_ne_bytes(word()));
+            }
+            4 if offset.is_multiple_of(4) && from.is_multiple_of(8) => {
+                let [a, b, c, d, ..] = word();
+                self.memory.store_u32(offset, u32::from_ne_bytes([a, b, c, d]));
+            }
+            _ => self.copy(offset, position, len),
+        }
+    }
+
+    fn copy(&self, offset: usize, position: u64, len: usize) {
+        let at = place(position);
+        let first = len.min(WORDS + DATA - at);
+        for (offset, at, len) in [(offset, at, first), (offset + first, WORDS, len - first)] {
+            let (source, target) = (self.mapping.at(at, len), self.memory.at(offset, len));
+            // SAFETY: both are in range, and lie in two mappings.
+            unsafe { copy::copy(copy::Strategy::Cached, target, source, len) };
+        }
+    }
+
+    /// Gives back the room of all entries before `position`, which have landed.
+    pub fn free(&mut self, position: u64) {
+        self.freed = position;
+        self.mapping.word64(FREED).store(position, Release);
+        fence(SeqCst);
+        let wanted = self.mapping.word32(WANTED);
+        if wanted.load(Relaxed) != 0 {
+            wanted.store(0, Relaxed);
+            self.wake_writers();
+        }
+    }
+
+    fn wake_writers(&self) {
+        let room = self.mapping.word32(ROOM);
+        room.fetch_add(1, Release);
+        let _ = futex::wake(room, futex::Flags::empty(), i32::MAX.cast_unsigned());
+    }
+
+    /// Asks the writers to wake us from now on. Look once more before a [`sleep`](super::sleep).
+    pub fn arm(&mut self) {
+        self.seen = self.mapping.word32(WAKE).load(Acquire);
+        self.mapping.word32(ASLEEP).store(1, Relaxed);
+        fence(SeqCst);
+    }
+
+    /// Wants no more wakes.
+    pub fn disarm(&self) {
+        self.mapping.word32(ASLEEP).store(0, Relaxed);
+    }
+
+    pub(super) fn wake_word(&self) -> &AtomicU32 {
+        self.mapping.word32(WAKE)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.mapping.word32(DEAD).store(1, Release);
+        self.wake_writers();
+    }
+}

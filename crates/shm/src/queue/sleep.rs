@@ -1,0 +1,84 @@
+//! How the lander sleeps until one of many queues has something.
+
+use super::Reader;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Release};
+use rustix::io::Errno;
+use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::thread::{ClockId, Timespec};
+
+/// Most futexes of one system call, `FUTEX_WAITV_MAX`; one is our own.
+const QUEUES_MAX: usize = 127;
+/// First and longest time between two looks where not every queue can wake us, ns.
+const LOOKS: (u64, u64) = (1_000_000, 50_000_000);
+
+/// Wakes the lander for what is no store.
+#[derive(Debug, Default)]
+pub struct Bell(AtomicU32);
+
+impl Bell {
+    /// Wakes it, now or when it wants to sleep.
+    pub fn ring(&self) {
+        self.0.fetch_add(1, Release);
+        let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
+    }
+
+    /// Its present value: a sleep with an older one ends at once.
+    pub fn value(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+}
+
+/// The time that stores are stamped with, ns: that of all processes of this machine.
+pub fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+/// Sleeps until a writer of one of `queues`, all of them [armed](Reader::arm) and looked at since, wakes us, `bell` has another
+/// value than `value`, or it is `until`, ns. `quiet` is how long nothing was stored, ns: where the kernel cannot wait for all
+/// of them, one looks again, the less often the longer that is.
+pub fn sleep<'a>(
+    queues: impl Iterator<Item = &'a Reader>,
+    bell: (&Bell, u32),
+    until: Option<u64>,
+    quiet: u64,
+) {
+    let mut waits = vec![wait_for(&bell.0.0, bell.1)];
+    let mut left = 0_usize;
+    for queue in queues {
+        if waits.len() > QUEUES_MAX {
+            left += 1;
+        } else {
+            waits.push(wait_for(queue.wake_word(), queue.seen));
+        }
+    }
+    let look = now() + quiet.clamp(LOOKS.0, LOOKS.1);
+    let soon = until.unwrap_or(look).min(look);
+    let by = if left > 0 { Some(soon) } else { until };
+    let waited = futex::waitv(&waits, WaitvFlags::empty(), by.map(timespec).as_ref(), ClockId::Monotonic);
+    // Woken, or no need to sleep; else the kernel cannot wait for many.
+    if waited.is_err_and(|errno| ![Errno::AGAIN, Errno::TIMEDOUT, Errno::INTR].contains(&errno)) {
+        let nap = timespec(soon.saturating_sub(now()));
+        let _ = futex::wait(&bell.0.0, futex::Flags::empty(), bell.1, Some(&nap));
+    }
+}
+
+fn wait_for(word: &AtomicU32, value: u32) -> Wait {
+    let mut wait = Wait::new();
+    wait.val = value.into();
+    wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+    wait.flags = WaitFlags::SIZE_U32;
+    wait
+}
+
+fn timespec(ns: u64) -> Timespec {
+    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    Timespec { tv_sec: seconds.cast_signed(), tv_nsec: rest.cast_signed() }
+}
+
+/// Lets this thread's sleeps end when they shall, and not up to 50 us later.
+pub fn sleep_exactly() {
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
+}

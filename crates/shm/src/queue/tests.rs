@@ -1,0 +1,227 @@
+use super::*;
+use crate::{Inbound, Load, Outbound, Segment, Store};
+use crosslane_wire::{Caching, MemoryKind, SegmentInfo};
+use proptest::prelude::*;
+use std::os::fd::AsFd;
+
+const SEGMENT: u64 = 64 * 4096;
+
+/// The end of those who store, that of the lander, and the memory.
+fn queue() -> (Outbound, Reader, Inbound, Segment) {
+    let memory = new_segment("memory", SEGMENT).unwrap();
+    let (inbound, direct) =
+        (Inbound::sealed(&memory, SEGMENT).unwrap(), Outbound::sealed(&memory, SEGMENT).unwrap());
+    let fd = create().unwrap();
+    let reader = Reader::new(&fd, direct).unwrap();
+    let info = SegmentInfo {
+        memory: MemoryKind::Queue,
+        caching: Caching::WriteCombining,
+        posted_ns: 1,
+        lossy: true,
+        ..SegmentInfo::sealed(SEGMENT)
+    };
+    let segment = Segment { fd, info };
+    (Outbound::map(&segment).unwrap(), reader, inbound, segment)
+}
+
+/// Lands all there is, in order; what it was.
+fn land_all(reader: &mut Reader) -> Vec<What> {
+    let mut all = Vec::new();
+    while let Some(entry) = reader.take(now()).unwrap() {
+        if let What::Store { len, .. } = entry.what {
+            reader.land(&entry, 0, len);
+        }
+        reader.free(entry.end);
+        all.push(entry.what);
+    }
+    all
+}
+
+#[test]
+fn posted_stores_are_seen_once_they_landed_and_not_before() {
+    let (out, mut reader, inb, _) = queue();
+    assert_eq!(Store::len(&out) as u64, SEGMENT);
+    out.write(5, b"hello");
+    out.store_u32(64, 7);
+    out.store_fence();
+    out.store_fence();
+    out.store_u64(72, 8);
+    assert_eq!((inb.load_u64(64), inb.load_u64(72)), (0, 0));
+    let landed = land_all(&mut reader);
+    assert_eq!(
+        landed,
+        [
+            What::Store { offset: 5, len: 5 },
+            What::Store { offset: 64, len: 4 },
+            What::Fence,
+            What::Store { offset: 72, len: 8 }
+        ]
+    );
+    let mut bytes = [0; 5];
+    inb.read(5, &mut bytes);
+    assert_eq!((&bytes, inb.load_u64(64), inb.load_u64(72)), (b"hello", 7, 8));
+}
+
+#[test]
+fn posted_copies_of_all_kinds_go_through_the_queue() {
+    let (out, mut reader, inb, _) = queue();
+    let pattern: Vec<u8> = (0..9000_u32).map(|byte| byte.to_le_bytes()[0] ^ 0x5a).collect();
+    let shared = new_segment("from", 12288).unwrap();
+    Outbound::sealed(&shared, 12288).unwrap().write(100, &pattern);
+    out.copy_from(1, &Inbound::sealed(&shared, 12288).unwrap(), 100, 9000);
+    out.write_guarded(20_001, &pattern).unwrap();
+    out.write_by(crate::copy::Strategy::NonTemporal, 40_001, &pattern);
+    land_all(&mut reader);
+    for offset in [1, 20_001, 40_001] {
+        let mut bytes = vec![0; 9000];
+        inb.read(offset, &mut bytes);
+        assert_eq!(bytes, pattern, "at {offset}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "outside the segment")]
+fn posted_store_outside_of_the_segment_panics() {
+    let (out, ..) = queue();
+    out.write(usize::try_from(SEGMENT).unwrap() - 4, b"hello");
+}
+
+#[test]
+fn posted_store_waits_for_room_and_is_dropped_when_none_comes() {
+    let (out, mut reader, inb, segment) = queue();
+    let other = Outbound::map(&segment).unwrap();
+    std::thread::scope(|scope| {
+        let storing = scope.spawn(|| {
+            for round in 1..2000_u64 {
+                other.write(0, &round.to_le_bytes().repeat(256));
+            }
+            other.store_u64(8192, 1);
+        });
+        while inb.load_u64(8192) == 0 {
+            land_all(&mut reader);
+        }
+        storing.join().unwrap();
+    });
+    let begin = std::time::Instant::now();
+    for _ in 0..200 {
+        out.write(0, &[1; 2048]);
+    }
+    assert!(begin.elapsed() < std::time::Duration::from_secs(8), "it waits once");
+    assert_eq!(reader.take(now()), Err(Garbage), "it was given up");
+}
+
+#[test]
+fn posted_store_of_a_dropped_queue_costs_no_time() {
+    let (out, reader, inb, _) = queue();
+    drop(reader);
+    let begin = std::time::Instant::now();
+    (0..1000).for_each(|_| out.write(0, &[1; 2048]));
+    assert!(begin.elapsed() < std::time::Duration::from_secs(1));
+    assert_eq!(inb.load_u64(0), 0);
+}
+
+#[test]
+fn posted_bell_and_store_end_a_sleep() {
+    let (out, mut reader, _, _) = queue();
+    let bell = Bell::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            out.store_u64(0, 1);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            bell.ring();
+        });
+        let mut found = None;
+        while found.is_none() {
+            let value = bell.value();
+            reader.arm();
+            found = reader.take(now()).unwrap();
+            if found.is_none() {
+                sleep([&reader].into_iter(), (&bell, value), None, 0);
+            }
+        }
+        while bell.value() == 0 {
+            reader.arm();
+            sleep([&reader].into_iter(), (&bell, 0), None, 0);
+        }
+    });
+    let begin = now();
+    sleep([&reader].into_iter(), (&bell, 1), Some(begin + 3_000_000), 0);
+    assert!(now() >= begin + 3_000_000);
+}
+
+#[test]
+#[cfg(not(miri))]
+fn posted_writer_that_is_killed_keeps_no_other_from_storing() {
+    let (out, mut reader, inb, _) = queue();
+    for round in 1..30_u64 {
+        // SAFETY: the child only stores into shared memory.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            crate::lock::after_fork();
+            loop {
+                out.write(4096, &[7; 3000]);
+                out.store_fence();
+            }
+        }
+        let until = std::time::Instant::now() + std::time::Duration::from_micros(500 + 137 * round);
+        while std::time::Instant::now() < until {
+            land_all(&mut reader);
+        }
+        // SAFETY: a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // SAFETY: the same.
+        unsafe { libc::waitpid(pid, core::ptr::null_mut(), 0) };
+        land_all(&mut reader);
+        out.store_u64(0, round);
+        land_all(&mut reader);
+        assert_eq!(inb.load_u64(0), round);
+    }
+}
+
+#[test]
+fn posted_queue_of_another_length_or_without_seals_is_refused() {
+    let (.., segment) = queue();
+    assert!(Inbound::map(&segment).is_err());
+    let info = segment.info;
+    for len in [4096, LEN - 4096, LEN + 4096] {
+        let fd = new_segment("queue", len).unwrap();
+        assert!(Outbound::map(&Segment { fd, info }).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 200 }, ..ProptestConfig::default() })]
+
+    /// Whatever lies in the memfd: entries that are taken lie inside, and both ends live on.
+    #[test]
+    fn posted_queue_full_of_rubbish_hurts_nobody(
+        words in prop::collection::vec((0..24_usize, prop_oneof![any::<u64>(), 0..300_000_u64]), 0..12),
+        entries in prop::collection::vec(prop_oneof![any::<u64>(), 0..5000_u64, Just(1 << 32 | 64), Just(2 << 32)], 0..64),
+    ) {
+        let (out, mut reader, _, segment) = queue();
+        let raw = Outbound::sealed(segment.fd.as_fd(), LEN).unwrap();
+        for (index, word) in entries.iter().enumerate() {
+            raw.store_u64(WORDS + 8 * index, *word);
+        }
+        raw.store_u64(TAIL, 8 * entries.len() as u64);
+        for (word, value) in words {
+            // Not the lock: whoever holds it for ever makes each store wait.
+            if 8 * word != LOCK {
+                raw.store_u64(8 * word, value);
+            }
+        }
+        for _ in 0..100 {
+            let Ok(Some(entry)) = reader.take(now()) else { break };
+            if let What::Store { offset, len } = entry.what {
+                prop_assert!(offset + len <= usize::try_from(SEGMENT).unwrap());
+                reader.land(&entry, 0, len);
+                reader.land(&entry, len / 2, len - len / 2);
+            }
+            reader.free(entry.end);
+        }
+        drop(reader);
+        out.write(0, &[1; 100]);
+        out.fence();
+    }
+}
