@@ -7,7 +7,7 @@ mod raw;
 
 use crate::address::Addresses;
 use crate::offload::Settings;
-use crosslane_port::posted::Stores;
+pub use crate::port::{PortConfig, PortKind};
 use crosslane_wire::HostId;
 use crosslane_wire::local::Rule;
 use ipnet::IpNet;
@@ -95,34 +95,6 @@ pub struct Config {
     pub ports: Vec<PortConfig>,
 }
 
-/// Kind of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortKind {
-    /// Memory between two daemons of one machine.
-    Soft,
-    /// The same, with stores that land later.
-    Posted(Stores),
-}
-
-/// A checked port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortConfig {
-    /// Name, for people.
-    pub name: String,
-    /// What it is.
-    pub kind: PortKind,
-    /// Path of the socket that both ends of the soft cable share.
-    pub cable: PathBuf,
-    /// Whether this end listens; the other connects.
-    pub listens: bool,
-    /// Bytes of inbound memory.
-    pub window: u64,
-    /// Access mode of the cable's socket.
-    pub mode: u32,
-    /// Whether it begins cut.
-    pub cut: bool,
-}
-
 impl Config {
     /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
@@ -161,6 +133,7 @@ pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
 mod tests {
     use super::*;
     use crate::offload::Choice;
+    use crosslane_port::posted::Stores;
 
     #[test]
     fn defaults_are_the_documented_ones() {

@@ -1,9 +1,37 @@
-//! Opens a port of whatever kind the configuration names: the one place that knows all kinds.
+//! What the configuration says of a port, and how one of any kind is opened: the one place that knows all kinds.
 
-use crate::config::{PortConfig, PortKind};
-use crosslane_port::posted::{PostedConfig, PostedPort};
+use crosslane_port::posted::{PostedConfig, PostedPort, Stores};
 use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_port::{Mapped, PortError};
+use std::path::PathBuf;
+
+/// Kind of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// Memory between two daemons of one machine.
+    Soft,
+    /// The same, with stores that land later.
+    Posted(Stores),
+}
+
+/// A checked port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Name, for people.
+    pub name: String,
+    /// What it is.
+    pub kind: PortKind,
+    /// Path of the socket that both ends of the soft cable share.
+    pub cable: PathBuf,
+    /// Whether this end listens; the other connects.
+    pub listens: bool,
+    /// Bytes of inbound memory.
+    pub window: u64,
+    /// Access mode of the cable's socket.
+    pub mode: u32,
+    /// Whether it begins cut.
+    pub cut: bool,
+}
 
 /// Opens the port.
 ///

@@ -14,8 +14,8 @@ fn ports(lab: &Lab, host: u16, hosts: u16, more: &str) -> String {
             path.display()
         )
     };
-    let right = (host < hosts).then(|| port(host, "a")).unwrap_or_default();
-    let left = (host > 1).then(|| port(host - 1, "b")).unwrap_or_default();
+    let right = if host < hosts { port(host, "a") } else { String::new() };
+    let left = if host > 1 { port(host - 1, "b") } else { String::new() };
     right + &left
 }
 

@@ -206,7 +206,7 @@ impl Port for PostedPort {
         // Before the new queue comes: the range may have been freed and carved again.
         self.forget_freed();
         let fd = queue::create()?;
-        self.lander.add((window, range), queue::Reader::new(&fd, Outbound::map(&memory)?)?);
+        self.lander.add((window, range), queue::Reader::new(&fd, &memory)?);
         let (memory, caching) = (MemoryKind::Queue, self.caching());
         let info = self.posted(SegmentInfo { memory, caching, ..SegmentInfo::sealed(range.len) });
         Ok(Segment { fd, info })

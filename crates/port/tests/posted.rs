@@ -273,7 +273,7 @@ fn posted_port_outlives_whatever_programs_write_into_its_queues() {
         for _ in 0..500 {
             // The words, and the first entries, some of which look right.
             let place = if random() % 2 == 0 { random() % 20 } else { 512 + random() % 64 };
-            let value = [random(), random() % 10_000 * 8, 1 << 32 | random() % 3000, 2 << 32]
+            let value = [random(), random() % 10_000 * 8, (1 << 32) | (random() % 3000), 2 << 32]
                 [usize::try_from(random() % 4).unwrap()];
             raw.store_u64(usize::try_from(8 * place).unwrap(), value);
         }

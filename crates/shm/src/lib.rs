@@ -21,6 +21,7 @@ pub mod guarded;
 pub mod life;
 pub mod list;
 pub mod lock;
+mod mapping;
 pub mod mem;
 pub mod peer;
 pub mod queue;

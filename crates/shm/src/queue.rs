@@ -27,16 +27,17 @@ pub use reader::{Entry, Garbage, Reader, What};
 pub use sleep::{Bell, now, sleep, sleep_exactly};
 pub(crate) use writer::Writer;
 
-use crate::MapError;
-use crate::mem::new_segment;
+use crate::mapping::{MapError, new_segment};
+use crate::segment::QUEUE_LEN;
 use std::os::fd::OwnedFd;
 
-/// Bytes of all entries that are under way.
-const DATA: usize = 256 << 10;
 /// Bytes of words before the entries.
 const WORDS: usize = 4096;
+/// Bytes of all entries that are under way.
+const DATA: usize = 256 << 10;
 /// Bytes of the memfd.
-pub const LEN: u64 = (WORDS + DATA) as u64;
+pub const LEN: u64 = QUEUE_LEN;
+const _: () = assert!(LEN == (WORDS + DATA) as u64);
 /// Bytes of an entry beside those that are stored.
 const HEAD: usize = 24;
 /// Most bytes of one entry: larger stores are several.

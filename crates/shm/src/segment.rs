@@ -1,10 +1,13 @@
 //! A segment as it travels: a descriptor, and what the port says of the memory behind it.
 
-use crate::MapError;
-use crate::mem::inspect_memory;
+use crate::mapping::{MapError, Mapping, inspect_memory};
 use crosslane_wire::{MemoryKind, SegmentInfo};
 use rustix::fs::{FileType, SealFlags};
+use rustix::mm::ProtFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Bytes of the memfd of every queue of stores ([`crate::queue`]).
+pub(crate) const QUEUE_LEN: u64 = 4096 + (256 << 10);
 
 /// Memory of a segment that nobody has mapped here yet.
 #[derive(Debug)]
@@ -27,6 +30,12 @@ impl Segment {
     /// There are no descriptors left.
     pub fn try_clone(&self) -> Result<Self, rustix::io::Errno> {
         Ok(Self { fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?, info: self.info })
+    }
+
+    /// Maps it, once its descriptor was found to be what the port says that it is.
+    pub(crate) fn map(&self) -> Result<Mapping, MapError> {
+        self.check()?;
+        Mapping::at_offset(&self.fd, self.info.offset, self.info.len, ProtFlags::READ | ProtFlags::WRITE)
     }
 
     /// Whether the descriptor is what the port says: then touching the memory cannot end the process.
@@ -54,7 +63,7 @@ impl Segment {
     /// A queue is as long as all are, whatever the segment behind it.
     fn check_queue(&self) -> Result<(), MapError> {
         let (_, actual) = inspect_memory(&self.fd, SealFlags::SHRINK)?;
-        let expected = crate::queue::LEN;
+        let expected = QUEUE_LEN;
         if actual == expected { Ok(()) } else { Err(MapError::Length { expected, actual }) }
     }
 

@@ -1,7 +1,8 @@
 //! A port as it is written, and what its values may be.
 
 use super::check::{check_socket, parse_size, value};
-use super::{ConfigError, PortConfig, PortKind, WINDOW_MAX, WINDOW_MIN};
+use super::{ConfigError, WINDOW_MAX, WINDOW_MIN};
+use crate::port::{PortConfig, PortKind};
 use crosslane_port::posted::{DELAY_MAX, Stores};
 use crosslane_wire::segment::PAGE;
 use serde::Deserialize;

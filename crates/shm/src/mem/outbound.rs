@@ -52,7 +52,7 @@ impl Outbound {
             return Ok(Self { mapping: Mapping::nothing(), order: Order::Queue, queue });
         }
         let order = if caching == Caching::WriteCombining { Order::Combining } else { Order::Coherent };
-        Ok(Self { mapping: Mapping::of(segment)?, order, queue: None })
+        Ok(Self { mapping: segment.map()?, order, queue: None })
     }
 
     /// Whether stores go straight to the memory.
@@ -153,7 +153,7 @@ impl Outbound {
 
 impl Store for Outbound {
     fn len(&self) -> usize {
-        self.queue.as_ref().map_or(self.mapping.len, |queue| queue.len())
+        self.queue.as_ref().map_or(self.mapping.len(), |queue| queue.len())
     }
 
     #[inline]

@@ -3,8 +3,9 @@
 use super::{
     ASLEEP, DATA, DEAD, FENCE, FREED, HEAD, ROOM, STORE, TAIL, WAKE, WANTED, WORDS, entry_len, place,
 };
-use crate::mem::Mapping;
-use crate::{MapError, Outbound, Store, copy};
+use crate::copy;
+use crate::mapping::{MapError, Mapping};
+use crate::segment::Segment;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
 use rustix::thread::futex;
@@ -18,7 +19,7 @@ const AHEAD: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Reader {
     mapping: Mapping,
-    memory: Outbound,
+    memory: Mapping,
     taken: u64,
     freed: u64,
     /// Time of the last entry, ns.
@@ -64,8 +65,8 @@ impl Reader {
     ///
     /// # Errors
     /// See [`MapError`].
-    pub fn new(queue: impl AsFd, memory: Outbound) -> Result<Self, MapError> {
-        let mapping = Mapping::new(queue, super::LEN)?;
+    pub fn new(queue: impl AsFd, memory: &Segment) -> Result<Self, MapError> {
+        let (mapping, memory) = (Mapping::new(queue, super::LEN)?, memory.map()?);
         Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, seen: 0 })
     }
 
@@ -129,11 +130,11 @@ impl Reader {
         let word = || self.mapping.word64(place(position)).load(Relaxed).to_ne_bytes();
         match len {
             8 if offset.is_multiple_of(8) && from.is_multiple_of(8) => {
-                self.memory.store_u64(offset, u64::from_ne_bytes(word()));
+                self.memory.word64(offset).store(u64::from_ne_bytes(word()), Release);
             }
             4 if offset.is_multiple_of(4) && from.is_multiple_of(8) => {
                 let [a, b, c, d, ..] = word();
-                self.memory.store_u32(offset, u32::from_ne_bytes([a, b, c, d]));
+                self.memory.word32(offset).store(u32::from_ne_bytes([a, b, c, d]), Release);
             }
             _ => self.copy(offset, position, len),
         }

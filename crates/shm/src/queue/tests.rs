@@ -9,10 +9,9 @@ const SEGMENT: u64 = 64 * 4096;
 /// The end of those who store, that of the lander, and the memory.
 fn queue() -> (Outbound, Reader, Inbound, Segment) {
     let memory = new_segment("memory", SEGMENT).unwrap();
-    let (inbound, direct) =
-        (Inbound::sealed(&memory, SEGMENT).unwrap(), Outbound::sealed(&memory, SEGMENT).unwrap());
+    let inbound = Inbound::sealed(&memory, SEGMENT).unwrap();
     let fd = create().unwrap();
-    let reader = Reader::new(&fd, direct).unwrap();
+    let reader = Reader::new(&fd, &Segment::sealed(memory, SEGMENT)).unwrap();
     let info = SegmentInfo {
         memory: MemoryKind::Queue,
         caching: Caching::WriteCombining,

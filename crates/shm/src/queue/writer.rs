@@ -4,9 +4,8 @@ use super::{
     ASLEEP, DATA, DEAD, FENCE, FENCED, FREED, HEAD, LOCK, PIECE, ROOM, STORE, TAIL, WAKE, WANTED, WORDS,
     entry_len, now, place,
 };
-use crate::MapError;
 use crate::lock::{SharedLock, forget_busy};
-use crate::mem::Mapping;
+use crate::mapping::{MapError, Mapping};
 use crate::segment::Segment;
 use crate::signals::Masked;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

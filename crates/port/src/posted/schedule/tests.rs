@@ -12,9 +12,10 @@ const LEN: u64 = 4096;
 fn segment(schedule: &mut Schedule, place: Place) -> (Outbound, Inbound) {
     let memory = new_segment("memory", LEN).unwrap();
     let fd = queue::create().unwrap();
-    schedule.add(place, Reader::new(&fd, Outbound::sealed(&memory, LEN).unwrap()).unwrap());
+    let inbound = Inbound::sealed(&memory, LEN).unwrap();
+    schedule.add(place, Reader::new(&fd, &Segment::sealed(memory, LEN)).unwrap());
     let info = SegmentInfo { memory: MemoryKind::Queue, ..SegmentInfo::sealed(LEN) };
-    (Outbound::map(&Segment { fd, info }).unwrap(), Inbound::sealed(&memory, LEN).unwrap())
+    (Outbound::map(&Segment { fd, info }).unwrap(), inbound)
 }
 
 fn place(number: u64) -> Place {
@@ -165,7 +166,7 @@ fn posted_garbage_in_one_queue_leaves_the_others() {
     let mut schedule = schedule(1, true);
     let good = segment(&mut schedule, place(0));
     let (memory, fd) = (new_segment("memory", LEN).unwrap(), queue::create().unwrap());
-    schedule.add(place(1), Reader::new(&fd, Outbound::sealed(&memory, LEN).unwrap()).unwrap());
+    schedule.add(place(1), Reader::new(&fd, &Segment::sealed(memory, LEN)).unwrap());
     let raw = Outbound::sealed(&fd, queue::LEN).unwrap();
     (0..queue::LEN / 8).for_each(|word| raw.store_u64(usize::try_from(8 * word).unwrap(), u64::MAX / 3));
     good.0.store_u64(0, 1);
