@@ -4,7 +4,7 @@ use crate::SessionError;
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::{Inbound, MapError, Outbound, Own, Segment};
 use crosslane_wire::segment::{self, RETENTION};
-use crosslane_wire::{SegmentInfo, Way};
+use crosslane_wire::{ChannelInfo, Way};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The segments of one generation, mapped.
@@ -53,11 +53,9 @@ pub struct Retention(Own);
 /// A daemon's numbers for [`Segments`].
 pub(crate) struct Numbers {
     pub generation: u32,
-    pub ring_max: u64,
     pub rx_key: u64,
     pub tx_key: u64,
-    pub segments: [SegmentInfo; 2],
-    pub way: Way,
+    pub channel: Box<ChannelInfo>,
     pub retained: bool,
 }
 
@@ -74,8 +72,8 @@ impl Segments {
         numbers: &Numbers,
         fds: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<Option<Self>, SessionError> {
-        let &Numbers { generation, ring_max, rx_key, tx_key, segments: [theirs, ours], way, retained } =
-            numbers;
+        let &Numbers { generation, rx_key, tx_key, ref channel, retained } = numbers;
+        let ChannelInfo { inbound: theirs, outbound: ours, ring_max, way } = **channel;
         let len = segment::segment_len(ring_max);
         if !segment::ring_max_ok(ring_max) || [theirs.len, ours.len] != [len; 2] {
             return Err(SessionError::Unexpected("ring length"));

@@ -272,16 +272,14 @@ impl Session {
                 token,
                 tuple,
                 client,
-                ring_max,
                 rx_key,
                 tx_key,
                 life,
                 generation,
-                segments,
-                way,
+                channel,
                 retained,
             } => {
-                let numbers = Numbers { generation, ring_max, rx_key, tx_key, segments, way, retained };
+                let numbers = Numbers { generation, rx_key, tx_key, channel, retained };
                 let mut fds = fds.into_iter();
                 let segments = match Segments::map(&numbers, &mut fds) {
                     Ok(Some(segments)) => segments,
@@ -319,19 +317,8 @@ impl Session {
         match reply {
             Reply::Plain { .. } => Ok(None),
             Reply::Error { text } => Err(SessionError::Refused(text)),
-            Reply::Resumed {
-                generation,
-                newest,
-                limit,
-                arrived,
-                ring_max,
-                rx_key,
-                tx_key,
-                segments,
-                way,
-                retained,
-            } => {
-                let numbers = Numbers { generation, ring_max, rx_key, tx_key, segments, way, retained };
+            Reply::Resumed { generation, newest, limit, arrived, rx_key, tx_key, channel, retained } => {
+                let numbers = Numbers { generation, rx_key, tx_key, channel, retained };
                 let segments = Segments::map(&numbers, &mut fds.into_iter())?;
                 let segments = segments.ok_or(SessionError::NoRoom { circuit, token })?;
                 Ok(Some(Next { segments, newest, limit, arrived }))

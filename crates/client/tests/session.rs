@@ -3,7 +3,7 @@
 use crosslane_client::{Session, SessionError};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Plain, Reply, Request};
-use crosslane_wire::{CircuitId, SegmentInfo, Tuple, Way, segment::segment_len};
+use crosslane_wire::{ChannelInfo, CircuitId, SegmentInfo, Tuple, Way, segment::segment_len};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::os::fd::{AsFd, OwnedFd};
@@ -69,18 +69,22 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
     let answer = session.circuit_within(&Request::Accept, socket.as_fd(), patience);
     assert!(matches!(answer, Err(SessionError::Late)), "{answer:?}");
     assert!(matches!(session.late_answer(false), Err(SessionError::Late)));
+    let segment = SegmentInfo::sealed(segment_len(1 << 16));
     let granted = Reply::Circuit {
         circuit: CircuitId(7),
         token: 9,
         tuple: Tuple { client: ([10, 86, 0, 1], 1).into(), server: ([10, 86, 0, 2], 2).into() },
         client: false,
-        ring_max: 1 << 16,
         rx_key: 1,
         tx_key: 2,
         life: 3,
         generation: 0,
-        segments: [SegmentInfo::sealed(segment_len(1 << 16)); 2],
-        way: Way::DIRECT,
+        channel: Box::new(ChannelInfo {
+            inbound: segment,
+            outbound: segment,
+            ring_max: 1 << 16,
+            way: Way::DIRECT,
+        }),
         retained: false,
     };
     rustix::net::send(&daemon, &codec::encode(&granted).unwrap(), SendFlags::empty()).unwrap();

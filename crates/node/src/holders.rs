@@ -79,13 +79,11 @@ impl Host {
             token: parts.token,
             tuple: end.tuple,
             client: end.role == Role::Client,
-            ring_max: segments.ring_max,
             rx_key: segments.rx_key,
             tx_key: segments.tx_key,
             life,
             generation: segments.generation,
-            segments: [segments.inbound.info, outbound.info],
-            way: segments.way,
+            channel: Box::new(segments.channel_info(outbound)),
             retained: retention.is_some(),
         };
         let mut fds = vec![segments.inbound.as_fd(), outbound.as_fd()];

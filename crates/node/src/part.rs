@@ -14,7 +14,7 @@ use crosslane_shm::{Segment, mem::new_segment};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::RETENTION;
-use crosslane_wire::{BufferId, ChannelId, CircuitId, Epoch, PortId, Way};
+use crosslane_wire::{BufferId, ChannelId, ChannelInfo, CircuitId, Epoch, PortId, Way};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -49,6 +49,14 @@ pub struct Segments {
     pub way: Way,
     /// What is paid for them.
     pub charges: Vec<Charge>,
+}
+
+impl Segments {
+    /// What a program is told of them.
+    pub(crate) fn channel_info(&self, outbound: &Segment) -> ChannelInfo {
+        let (inbound, outbound) = (self.inbound.info, outbound.info);
+        ChannelInfo { inbound, outbound, ring_max: self.ring_max, way: self.way }
+    }
 }
 
 /// What the holders of an end share.

@@ -14,6 +14,16 @@ pub enum PortKind {
     Posted(Stores),
 }
 
+impl PortKind {
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Soft => "soft",
+            Self::Posted(_) => "posted",
+        }
+    }
+}
+
 /// A checked port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {

@@ -188,11 +188,9 @@ impl Host {
             newest: next.generation == published,
             limit: next.before,
             arrived: next.arrived,
-            ring_max: next.ring_max,
             rx_key: next.rx_key,
             tx_key: next.tx_key,
-            segments: [next.inbound.info, outbound.info],
-            way: next.way,
+            channel: Box::new(next.channel_info(outbound)),
             retained: retention.is_some(),
         };
         let mut fds = vec![next.inbound.as_fd(), outbound.as_fd()];

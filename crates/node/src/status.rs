@@ -149,7 +149,7 @@ impl Snapshot {
         let (link, why) = &port.link;
         json!({
             "name": port.name,
-            "kind": "soft",
+            "kind": port.kind,
             "link": link,
             "why": why,
             "epoch": port.epoch,

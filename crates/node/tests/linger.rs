@@ -73,7 +73,8 @@ fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
     drop((joined.client, joined.sockets.0));
     let request = Request::Resume { circuit: joined.far.id, token: joined.far.token, generation: 0 };
     let (reply, fds) = joined.server.ask(&request, &[]);
-    let Reply::Resumed { limit, ring_max, rx_key, .. } = reply else { panic!("no segments but {reply:?}") };
+    let Reply::Resumed { limit, channel, rx_key, .. } = reply else { panic!("no segments but {reply:?}") };
+    let ring_max = channel.ring_max;
     let far = Inbound::sealed(&fds[0], segment_len(ring_max)).unwrap();
     until("the far side is gone, behind all", || (far.load_u32(STATE) == STATE_GONE).then_some(()));
     assert!(limit < RING_MIN, "nothing of it was lost: {limit}");

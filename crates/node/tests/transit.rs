@@ -87,9 +87,10 @@ fn a_lost_circuit_goes_on_the_other_way_round() {
 fn next(client: &mut Client, end: &Circuit, has: u32, wants: u32) -> Circuit {
     let request = Request::Resume { circuit: end.id, token: end.token, generation: has };
     let (reply, fds) = client.ask(&request, &[]);
-    let Reply::Resumed { generation, newest, ring_max, rx_key, tx_key, .. } = reply else {
+    let Reply::Resumed { generation, newest, channel, rx_key, tx_key, .. } = reply else {
         panic!("no segments but {reply:?}")
     };
+    let ring_max = channel.ring_max;
     assert_eq!((generation, newest), (wants, true));
     remap(end, ring_max, (rx_key, tx_key), fds)
 }
@@ -106,15 +107,15 @@ fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
     }
     let mut heir = Client::hello(&lab.control(1), "heir");
     let (reply, fds) = heir.ask(&Request::Adopt, &[joined.sockets.0.as_fd()]);
-    let Reply::Circuit { circuit, token, generation, way, retained, .. } = reply else {
+    let Reply::Circuit { circuit, token, generation, channel, retained, .. } = reply else {
         panic!("no circuit but {reply:?}")
     };
     // With the end's state, which is the last of them.
-    assert_eq!((generation, way, retained, fds.len()), (0, Way::DIRECT, true, 4));
+    assert_eq!((generation, channel.way, retained, fds.len()), (0, Way::DIRECT, true, 4));
     for (has, expected) in [(0, Way::RELAYED), (1, Way::DIRECT)] {
         let (reply, fds) = heir.ask(&Request::Resume { circuit, token, generation: has }, &[]);
-        let Reply::Resumed { way, retained, .. } = reply else { panic!("no segments but {reply:?}") };
-        assert_eq!((way, retained, fds.len()), (expected, true, 3));
+        let Reply::Resumed { channel, retained, .. } = reply else { panic!("no segments but {reply:?}") };
+        assert_eq!((channel.way, retained, fds.len()), (expected, true, 3));
     }
 }
 

@@ -30,7 +30,7 @@ pub use codec::DecodeError;
 pub use id::{
     BufferId, ChannelId, CircuitId, Epoch, HostId, PortId, Reach, SegmentRange, TransitId, Tuple, WaiterId,
 };
-pub use memory::{Caching, EndedBy, MemoryKind, SegmentInfo, Way};
+pub use memory::{Caching, ChannelInfo, EndedBy, MemoryKind, SegmentInfo, Way};
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
 pub const PROTOCOL_VERSION: u32 = 15;

@@ -4,7 +4,7 @@
 //! the packet (`SCM_RIGHTS`) in the order given.
 
 use crate::control::Refusal;
-use crate::{BufferId, CircuitId, HostId, Reach, SegmentInfo, Tuple, WaiterId, Way};
+use crate::{BufferId, ChannelInfo, CircuitId, HostId, Reach, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -377,8 +377,6 @@ pub enum Reply {
         tuple: Tuple,
         /// Whether this is the connecting end.
         client: bool,
-        /// Bytes of each ring.
-        ring_max: u64,
         /// Mark key of the ring that this end reads.
         rx_key: u64,
         /// Mark key of the ring that this end writes.
@@ -387,10 +385,8 @@ pub enum Reply {
         life: u32,
         /// Generation of the segments; 0 unless the end was adopted.
         generation: u32,
-        /// The inbound and the outbound segment, in the order of their descriptors.
-        segments: [SegmentInfo; 2],
-        /// What the circuit can do.
-        way: Way,
+        /// The inbound and the outbound segment, in the order of their descriptors, and what the circuit can do.
+        channel: Box<ChannelInfo>,
         /// Whether the stream has a retention ring, which it fills while its way `keeps`, and may have to send from later.
         retained: bool,
     },
@@ -406,16 +402,12 @@ pub enum Reply {
         /// Units of our sending direction that the far end has; of the newest generation only. May be
         /// [`crate::control::ARRIVED_ALL`].
         arrived: u64,
-        /// Bytes of each ring.
-        ring_max: u64,
         /// Mark key of the ring that this end reads.
         rx_key: u64,
         /// Mark key of the ring that this end writes.
         tx_key: u64,
         /// As in [`Reply::Circuit`].
-        segments: [SegmentInfo; 2],
-        /// What the circuit of this generation can do.
-        way: Way,
+        channel: Box<ChannelInfo>,
         /// Whether the stream has a retention ring.
         retained: bool,
     },

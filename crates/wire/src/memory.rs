@@ -90,6 +90,19 @@ pub struct Way {
     pub grows: bool,
 }
 
+/// The two segments of a circuit's end, and what the circuit can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelInfo {
+    /// What the far side stores into.
+    pub inbound: SegmentInfo,
+    /// Where this end stores.
+    pub outbound: SegmentInfo,
+    /// Bytes of each ring.
+    pub ring_max: u64,
+    /// What the circuit can do.
+    pub way: Way,
+}
+
 impl Way {
     /// The way between two programs whose segments are coherent memory that both of them map.
     pub const DIRECT: Self = Self {

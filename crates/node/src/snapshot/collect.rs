@@ -274,6 +274,7 @@ fn port_row(cable: &Cable) -> PortRow {
     PortRow {
         id: cable.id,
         name: cable.config.name.clone(),
+        kind: cable.config.kind.name(),
         link: cable.link(),
         epoch: cable.epoch(),
         peer: cable.agreement().map(|agreement| agreement.peer),

@@ -88,6 +88,8 @@ pub struct PortRow {
     pub id: PortId,
     /// Name.
     pub name: String,
+    /// What kind of port it is.
+    pub kind: &'static str,
     /// State of the link, and why, for people.
     pub link: (&'static str, Option<String>),
     /// Epoch of the cable.

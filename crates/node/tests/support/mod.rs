@@ -406,10 +406,11 @@ impl Client {
     /// The answer to a request for a circuit that was made before.
     pub fn granted(&mut self) -> Result<Circuit, Reply> {
         let (reply, fds) = self.answer();
-        let Reply::Circuit { circuit, token, tuple, client, ring_max, rx_key, tx_key, life, .. } = reply
+        let Reply::Circuit { circuit, token, tuple, client, channel, rx_key, tx_key, life, .. } = reply
         else {
             return Err(reply);
         };
+        let ring_max = channel.ring_max;
         let len = segment_len(ring_max);
         Ok(Circuit {
             id: circuit,
