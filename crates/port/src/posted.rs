@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// Longest delay, ns: far less than a store waits for room.
 pub const DELAY_MAX: u32 = 100_000_000;
+/// How late the lander may be on a busy machine, ns.
+pub const LATE: u32 = 20_000_000;
 
 /// A posted cable: a soft one, and how stores go over it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,13 @@ pub struct Stores {
     pub seed: u64,
     /// Whether stores are gathered, and land in any order between two store fences.
     pub combine: bool,
+}
+
+impl Stores {
+    /// How long a store may be under way, ns: the lander is a thread, and may have to wait for a processor.
+    fn longest(&self) -> u32 {
+        self.delay_ns.1.saturating_add(LATE)
+    }
 }
 
 /// A posted port.
@@ -94,7 +103,7 @@ impl PostedPort {
 
     /// What is said of a segment that stores reach later.
     fn posted(&self, info: SegmentInfo) -> SegmentInfo {
-        SegmentInfo { posted_ns: self.stores.delay_ns.1, lossy: true, ..info }
+        SegmentInfo { posted_ns: self.stores.longest(), lossy: true, ..info }
     }
 
     fn caching(&self) -> Caching {
@@ -122,7 +131,7 @@ impl Port for PostedPort {
     type Outbound = Outbound;
 
     fn info(&self) -> Info {
-        Info { caching: self.caching(), posted_ns: self.stores.delay_ns.1, lossy: true, ..self.inner.info() }
+        Info { caching: self.caching(), posted_ns: self.stores.longest(), lossy: true, ..self.inner.info() }
     }
 
     fn held(&self) -> usize {

@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_port::conformance::{self, Cable};
-use crosslane_port::posted::{DELAY_MAX, PostedConfig, PostedPort, Stores};
+use crosslane_port::posted::{DELAY_MAX, LATE, PostedConfig, PostedPort, Stores};
 use crosslane_port::soft::SoftConfig;
 use crosslane_port::{DownReason, Event, Mapped, Port, PortError};
 use crosslane_shm::{Inbound, Load, Outbound, Store, queue};
@@ -128,10 +128,10 @@ fn posted_port_says_what_it_is() {
     let (_dir, path) = cable_path();
     let (mut a, mut b, ..) = joined(&path, stores((5, 700), true));
     let info = a.info();
-    assert_eq!((info.caching, info.posted_ns, info.lossy), (Caching::WriteCombining, 700, true));
+    assert_eq!((info.caching, info.posted_ns, info.lossy), (Caching::WriteCombining, 700 + LATE, true));
     let range = SegmentRange { offset: 1 << 17, len: 8192 };
     let inbound = b.carve_inbound(0, range).unwrap().info;
-    assert_eq!((inbound.memory, inbound.posted_ns, inbound.lossy), (MemoryKind::Sealed, 700, true));
+    assert_eq!((inbound.memory, inbound.posted_ns, inbound.lossy), (MemoryKind::Sealed, 700 + LATE, true));
     let outbound = a.carve_outbound(0, range).unwrap().info;
     assert_eq!((outbound.memory, outbound.len, outbound.lossy), (MemoryKind::Queue, 8192, true));
     assert!(!inbound.is_coherent() && !outbound.is_coherent());

@@ -13,7 +13,7 @@
 //!   0x0090  DEAD    u32  1: nothing lands any more
 //!   0x1000  entries: offset u64 | length u32, kind u32 | time of the store, ns u64 | bytes, to a multiple of 8
 //! ```
-//! Positions count bytes since the beginning; an entry lies at its position modulo [`DATA`], and may go round the end. A writer
+//! Positions count bytes since the beginning; an entry lies at its position modulo `DATA`, and may go round the end. A writer
 //! that is killed leaves at most bytes behind TAIL, which nobody reads. The lander believes nothing that is written here: it
 //! keeps its own positions, reads each head once, and checks it. So do the writers, among which may be the daemon.
 

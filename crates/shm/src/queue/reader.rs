@@ -168,7 +168,7 @@ impl Reader {
         let _ = futex::wake(room, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 
-    /// Asks the writers to wake us from now on. Look once more before a [`sleep`](super::sleep).
+    /// Asks the writers to wake us from now on. Look once more before a [`sleep`](super::sleep()).
     pub fn arm(&mut self) {
         self.seen = self.mapping.word32(WAKE).load(Acquire);
         self.mapping.word32(ASLEEP).store(1, Relaxed);
