@@ -42,7 +42,8 @@ use crosslane_stream::zcopy::Lie;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
 use crosslane_wire::segment::{
-    ORDER, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA, WANT_ROOM,
+    ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA,
+    WANT_ROOM,
 };
 use crosslane_wire::{BufferId, CircuitId, Tuple, WaiterId};
 use exchange::Exchange;
@@ -247,7 +248,7 @@ impl End {
         let (generation, max) = (segments.generation, segments.ring_max);
         let cap = RING_MIN.min(max);
         shared.begin();
-        shared.kept.cap.store(keeping::first_cap(max), Relaxed);
+        shared.kept.cap.store(RETENTION_MIN, Relaxed);
         shared.producer.resume(generation, cap, max, segments.tx_key, 0);
         shared.consumer.resume(generation, cap, max, segments.rx_key, 0);
     }

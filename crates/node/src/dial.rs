@@ -55,7 +55,7 @@ impl Host {
         let deadline = self.now + if hurried { PROMPT_ANSWER } else { ANSWER };
         let payer = self.payer_of(session).ok_or(Plain::System)?;
         let charges = self.charge_end(payer, false).map_err(Plain::Refused)?;
-        let ring_max = self.first_ring(path);
+        let ring_max = self.ring_for(path);
         let attempt = self.attempt(path, route, payer, Purpose::New, ring_max)?;
         let stream = random::u64().max(1);
         let (circuit, channel) = self.circuits.dial(tuple, stream, host, path, deadline);
@@ -190,7 +190,7 @@ impl Host {
         let parts = self.parts.get(&circuit).filter(|parts| parts.deadline > self.now)?;
         let (tried, deadline, payer) = (parts.tried.clone(), parts.deadline, parts.payer);
         let (path, route) = self.path_to(host, &tried).ok()?;
-        let ring_max = self.first_ring(path);
+        let ring_max = self.short_ring(path);
         let attempt = self.attempt(path, route, payer, Purpose::New, ring_max).ok()?;
         self.circuits.rename(circuit, random::u64().max(1));
         let Some((channel, _)) = self.circuits.redial(circuit, path, deadline) else {

@@ -50,7 +50,7 @@ impl Host {
         let (mut tried, payer) = parts.may_move().then(|| (parts.tried.clone(), parts.payer))?;
         let (path, attempt) = loop {
             let (path, route) = self.path_to(host, &tried).ok()?;
-            let ring_max = if tried.is_empty() { self.next_ring(path) } else { self.first_ring(path) };
+            let ring_max = if tried.is_empty() { self.ring_for(path) } else { self.short_ring(path) };
             tried.push(path.port);
             if let Ok(attempt) = self.attempt(path, route, payer, Purpose::Move, ring_max) {
                 break (path, attempt);

@@ -1,40 +1,40 @@
-//! How long the rings of a circuit are: a short segment first, and a long one for the stream that outgrows it.
+//! How long the rings of a circuit are: long ones while the window has room for them, short ones after that, which grow.
 //!
-//! A window is as small as the hardware makes it, and all streams of a cable share it. A stream begins with a ring that
-//! [`FIRST_STREAMS`] streams can have at once; one that its reader keeps waiting asks for more (`Request::Grow`) and moves to a
-//! segment of `ring_max` bytes as it would to another path (decision 31).
+//! A window is as small as the hardware makes it, and all streams of a cable share it. While half of it is free a stream has
+//! a segment for a ring of `ring_max`; then one that [`SHORT_STREAMS`] streams can have at once. A stream that its reader keeps waiting in
+//! a short ring asks for more (`Request::Grow`), and moves to a long segment as it would to another path (decision 31).
 
 use crate::host::Host;
 use crosslane_fabric::circuit::{Death, Path, State};
 use crosslane_wire::segment::{RING_MIN, segment_len};
 use crosslane_wire::{CircuitId, PortId};
 
-/// So many streams over one cable have room in a window, each with its first ring.
-const FIRST_STREAMS: u64 = 32 * 1024;
+/// So many streams over one cable have room in a window, each with a short ring.
+const SHORT_STREAMS: u64 = 64 * 1024;
 /// The same for circuits with hosts between, whose senders have more under way.
-const FIRST_RELAYED: u64 = 8 * 1024;
+const SHORT_RELAYED: u64 = 16 * 1024;
 /// A stream gets a long ring as long as this part of the window stays free: one over so much.
 const KEPT_FREE: u64 = 2;
 
-/// Bytes of the first ring of a stream in a window of `window` bytes, `ring_max` at most.
-fn first_ring(window: u64, cables: u8, ring_max: u64) -> u64 {
-    let streams = if cables > 1 { FIRST_RELAYED } else { FIRST_STREAMS };
+/// Bytes of a short ring in a window of `window` bytes, `ring_max` at most.
+fn short_ring(window: u64, cables: u8, ring_max: u64) -> u64 {
+    let streams = if cables > 1 { SHORT_RELAYED } else { SHORT_STREAMS };
     let share = (window / streams).max(1);
     let power = 1 << share.ilog2();
     power.clamp(RING_MIN.min(ring_max), ring_max)
 }
 
 impl Host {
-    /// Bytes of the ring that a new stream begins with on this path. Where streams do not move it is as long as it may become.
-    pub(crate) fn first_ring(&mut self, path: Path) -> u64 {
+    /// Bytes of a short ring on this path. Where streams do not move it is as long as it may become.
+    pub(crate) fn short_ring(&mut self, path: Path) -> u64 {
         let (ring_max, resumes) = (self.config.ring_max, self.resumes());
         let window = self.cable(path.port).map_or(0, |cable| cable.window().bytes());
-        if resumes { first_ring(window, path.hops, ring_max) } else { ring_max }
+        if resumes { short_ring(window, path.hops, ring_max) } else { ring_max }
     }
 
-    /// The same for a stream that moves: a long one if the window has plenty of room.
-    pub(crate) fn next_ring(&mut self, path: Path) -> u64 {
-        if self.has_ample_window(path.port) { self.config.ring_max } else { self.first_ring(path) }
+    /// Bytes of the ring that a stream gets on this path now: a long one if the window has plenty of room.
+    pub(crate) fn ring_for(&mut self, path: Path) -> u64 {
+        if self.has_ample_window(path.port) { self.config.ring_max } else { self.short_ring(path) }
     }
 
     fn has_ample_window(&mut self, port: PortId) -> bool {
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn ring_size_follows_the_window() {
-        assert_eq!(first_ring(32 << 30, 1, 8 << 20), 1 << 20);
-        assert_eq!(first_ring(32 << 30, 2, 8 << 20), 4 << 20);
-        assert_eq!(first_ring(4 << 20, 1, 8 << 20), 64 << 10);
-        assert_eq!(first_ring(64 << 30, 1, 1 << 20), 1 << 20);
-        assert_eq!(first_ring(0, 1, 64 << 10), 64 << 10);
+        assert_eq!(short_ring(32 << 30, 1, 8 << 20), 512 << 10);
+        assert_eq!(short_ring(32 << 30, 2, 8 << 20), 2 << 20);
+        assert_eq!(short_ring(4 << 20, 1, 8 << 20), 64 << 10);
+        assert_eq!(short_ring(64 << 30, 1, 512 << 10), 512 << 10);
+        assert_eq!(short_ring(0, 1, 64 << 10), 64 << 10);
     }
 }

@@ -11,22 +11,16 @@ use crosslane_shm::Load;
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::ring::Violation;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN, RING_MIN};
+use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN};
 
 /// Less room for what is kept counts as none, bytes: records are not to become small.
 const WORTHWHILE: u64 = 16 * 1024;
-
-/// Bytes of the retention ring that are used at first by a stream whose segment has a ring of `ring_max` bytes: what is kept
-/// should fit into such a ring, where it is sent again.
-pub(super) fn first_cap(ring_max: u64) -> u64 {
-    ring_max.clamp(RING_MIN, RETENTION_MIN)
-}
 
 impl End {
     /// Bytes of the retention ring in use.
     pub(super) fn keeping_cap(&self) -> Result<u64, Violation> {
         let cap = self.shared.kept.cap.load(Relaxed);
-        let is_one = cap.is_power_of_two() && (RING_MIN..=RETENTION).contains(&cap);
+        let is_one = cap.is_power_of_two() && (RETENTION_MIN..=RETENTION).contains(&cap);
         if is_one { Ok(cap) } else { Err(Violation::state("the length of what is kept")) }
     }
 
@@ -101,7 +95,7 @@ impl End {
     /// Longest that the retention ring may become, bytes. All of it should fit into the ring of another circuit, where our
     /// daemon sends it again if we have ended.
     fn keeping_max(tx: &Generation) -> u64 {
-        (tx.segments.ring_max / 2).clamp(first_cap(tx.segments.ring_max), RETENTION)
+        (tx.segments.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
     }
 
     /// Whether the retention ring is full and could be longer: worth [`Self::keep_more`] if the far program takes nothing for
