@@ -111,6 +111,8 @@ pub struct Parts {
     pub attempt: Option<Segments>,
     /// Ports whose paths were tried for the circuit that is being asked for.
     pub tried: Vec<PortId>,
+    /// Whether a segment for a long ring was refused for the circuit that is being sought: the next ones are short.
+    pub crowded: bool,
     /// Whether the stream asked for a longer ring already: it moves for that once.
     pub grown: bool,
     /// Until when the program waits for it.
@@ -141,6 +143,7 @@ impl Parts {
             charges,
             attempt: None,
             tried: Vec::new(),
+            crowded: false,
             grown: false,
             deadline: Duration::ZERO,
         }

@@ -48,9 +48,10 @@ impl Host {
         let host = end.far_host();
         let parts = self.parts.get_mut(&circuit)?;
         let (mut tried, payer) = parts.may_move().then(|| (parts.tried.clone(), parts.payer))?;
+        let crowded = parts.crowded;
         let (path, attempt) = loop {
             let (path, route) = self.path_to(host, &tried).ok()?;
-            let ring_max = if tried.is_empty() { self.ring_for(path) } else { self.short_ring(path) };
+            let ring_max = if crowded { self.short_ring(path) } else { self.ring_for(path) };
             tried.push(path.port);
             if let Ok(attempt) = self.attempt(path, route, payer, Purpose::Move, ring_max) {
                 break (path, attempt);
@@ -69,6 +70,7 @@ impl Host {
     pub(crate) fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
         if let Some(parts) = self.parts.get_mut(&circuit) {
             parts.attempt = None;
+            parts.crowded |= matches!(why, Refusal::NoMemory | Refusal::Quota);
         }
         self.circuits.try_failed(circuit, why);
     }
@@ -211,6 +213,7 @@ impl Host {
         }
         let uid = parts.uid;
         tracing::info!(uid, %circuit, tuple = %end.tuple, hops = end.hops, generation = end.generation, "stream goes on");
+        parts.crowded = false;
         parts.tried.clear();
         self.wake_holders(circuit);
     }
