@@ -50,6 +50,7 @@ use exchange::Exchange;
 use generations::{Generation, Generations};
 use offload::Engaged;
 use order::Orders;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Far waiters that may be asked for in vain.
@@ -348,7 +349,8 @@ impl End {
     pub fn was_attached(&self) -> bool {
         let newest = self.generations.newest();
         let is_attached = || newest.number() > 0 || newest.segments.inbound.load_u32(STATE) != STATE_NONE;
-        is_attached() || wait::spin(newest.segments.posted_in_ns, is_attached)
+        let posted = Duration::from_nanos(newest.segments.posted_in_ns.into());
+        is_attached() || !posted.is_zero() && wait::look_until(Instant::now() + posted, is_attached)
     }
 
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us

@@ -1,7 +1,7 @@
 //! Spin for a bounded time, then sleep. How long a spin may last adapts to whether spinning paid.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How long to spin next time. Lives with the thing that is waited for.
 ///
@@ -16,6 +16,8 @@ pub struct Budget(AtomicU32);
 
 /// Shortest spin worth beginning, ns.
 const LEAST_NS: u32 = 2_000;
+/// Pause between two looks of [`look_until`].
+const LOOK: Duration = Duration::from_micros(50);
 
 impl Budget {
     /// A budget as large as the limit allows.
@@ -72,6 +74,17 @@ pub fn spin(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
     }
 }
 
+/// Calls `ready` now and then, asleep in between, until it holds or it is `until`. Returns whether it held.
+pub fn look_until(until: Instant, mut ready: impl FnMut() -> bool) -> bool {
+    while Instant::now() < until {
+        if ready() {
+            return true;
+        }
+        std::thread::sleep(LOOK);
+    }
+    ready()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +106,17 @@ mod tests {
             budget.slept(30_000, 50_000);
         }
         assert_eq!(budget.ns(50_000), 50_000);
+    }
+
+    #[test]
+    fn looking_ends_when_it_is_ready_or_time_is_up() {
+        let mut left = 3;
+        let ready = || {
+            left -= 1;
+            left == 0
+        };
+        assert!(look_until(Instant::now() + Duration::from_secs(10), ready));
+        assert!(!look_until(Instant::now() + Duration::from_millis(1), || false));
     }
 
     #[test]
