@@ -198,6 +198,17 @@ impl Rig {
         Ok(Measure { rig: self, before })
     }
 
+    /// How much of `kind` (a pool of the quotas: `circuits`, `window`..) the user with this number holds at a host.
+    ///
+    /// # Errors
+    /// There is no such host, or it does not answer.
+    pub fn holds(&self, host: &str, user: u32, kind: &str) -> Result<u64> {
+        let status = self.lab.status(host)?;
+        let payers = status["quota"]["payers"].as_array().map_or(&[][..], Vec::as_slice);
+        let payer = payers.iter().find(|payer| payer["user"] == user);
+        Ok(payer.and_then(|payer| payer["holds"][kind]["used"].as_u64()).unwrap_or(0))
+    }
+
     /// What a host's daemon says of itself and has logged, for people who look at a failure.
     pub fn story(&self, host: &str) -> String {
         let status =

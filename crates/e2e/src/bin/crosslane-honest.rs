@@ -2,8 +2,9 @@
 //!
 //! `crosslane-honest server PORT` serves until it is killed. `crosslane-honest client ADDRESS PORT` does, all at once:
 //! a stream of which the server checks every byte, an echo of 64 bytes each millisecond, and a connection of one byte
-//! there and back each ten milliseconds. Every 50 ms it prints a line of JSON: the latencies since the line before, ns,
-//! and the bytes that the stream has sent. At SIGTERM it ends the stream, waits until the server has confirmed all of
+//! there and back each ten milliseconds; and, as the machine's own figure, the same over a Unix socket between two of its
+//! threads. Every 50 ms it prints a line of JSON: the latencies since the line before, ns, and the bytes that the stream
+//! has sent. At SIGTERM it ends the stream, waits until the server has confirmed all of
 //! it, prints `whole` and exits with 0. On any error it prints what failed and exits with 1.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,6 +12,8 @@ use crosslane_e2e::honest::{STREAM, byte_at};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -75,6 +78,7 @@ fn confirm(mut stream: TcpStream) -> Result<()> {
 struct Shared {
     echo: Mutex<Vec<u64>>,
     setup: Mutex<Vec<u64>>,
+    machine: Mutex<Vec<u64>>,
     sent: AtomicU64,
     over: Arc<AtomicBool>,
 }
@@ -89,7 +93,7 @@ fn visit(server: SocketAddr) -> Result<()> {
     let shared = Shared::default();
     signal_hook::flag::register(signal_hook::consts::SIGTERM, shared.over.clone())?;
     std::thread::scope(|scope| {
-        for work in [echo, set_up, stream] {
+        for work in [echo, set_up, machine_set_up, stream] {
             let shared = &shared;
             scope.spawn(move || {
                 if let Err(error) = work(server, shared) {
@@ -109,8 +113,8 @@ fn visit(server: SocketAddr) -> Result<()> {
 
 fn print(shared: &Shared) {
     let take = |list: &Mutex<Vec<u64>>| std::mem::take(&mut *list.lock().expect("no thread has panicked"));
-    let (echo, setup) = (take(&shared.echo), take(&shared.setup));
-    let line = json!({"echo": echo, "setup": setup, "sent": shared.sent.load(SeqCst)});
+    let (echo, setup, machine) = (take(&shared.echo), take(&shared.setup), take(&shared.machine));
+    let line = json!({"echo": echo, "setup": setup, "machine": machine, "sent": shared.sent.load(SeqCst)});
     // A reader that is gone is no reason to panic.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
@@ -134,6 +138,26 @@ fn set_up(server: SocketAddr, shared: &Shared) -> Result<()> {
         let mut stream = open(server, ONCE).context("set-up")?;
         stream.read_exact(&mut [0]).context("set-up, answer")?;
         note(&shared.setup, begin);
+        std::thread::sleep(CONNECT_EVERY);
+    }
+    Ok(())
+}
+
+/// A connection of one byte by the kernel alone: what it takes longer than at other times is the machine's doing.
+fn machine_set_up(_: SocketAddr, shared: &Shared) -> Result<()> {
+    let own = UnixAddr::from_abstract_name(format!("crosslane-honest-{}", std::process::id()))?;
+    let listener = UnixListener::bind_addr(&own)?;
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || stream.read_exact(&mut [0]).and_then(|()| stream.write_all(&[ONCE])));
+        }
+    });
+    while shared.goes_on() {
+        let begin = Instant::now();
+        let mut stream = UnixStream::connect_addr(&own).context("machine, connect")?;
+        stream.write_all(&[ONCE])?;
+        stream.read_exact(&mut [0]).context("machine, answer")?;
+        note(&shared.machine, begin);
         std::thread::sleep(CONNECT_EVERY);
     }
     Ok(())
