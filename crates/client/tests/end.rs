@@ -8,7 +8,7 @@ use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::EASY;
 use crosslane_shm::{Inbound, Outbound, Store};
 use crosslane_wire::record::Kind;
-use crosslane_wire::segment::{CREDIT, LINE, RING, segment_len};
+use crosslane_wire::segment::{CREDIT, LINE, RING, RING_MIN, segment_len};
 use crosslane_wire::{CircuitId, Tuple, WaiterId, Way};
 use std::io::{IoSlice, IoSliceMut};
 
@@ -348,6 +348,36 @@ fn a_dead_circuit_delivers_what_arrived_and_then_fails() {
     assert_eq!(receive(&pair.server, 10), Err(Failure::Reset));
     assert_eq!(send(&pair.server, b"x"), Err(Failure::Reset));
     assert!(pair.server.ready(TID).hung_up);
+}
+
+/// A far end that says all, ends and is gone at any moment of a receive: its end is heard, and no reset.
+#[test]
+fn a_far_end_that_ends_and_dies_at_once_is_heard_to_the_end() {
+    for round in 0..2000_u32 {
+        let pair = pair_of(RING_MIN);
+        let life = pair.life[0];
+        let client = pair.client;
+        let far = std::thread::spawn(move || {
+            for _ in 0..round % 64 {
+                core::hint::spin_loop();
+            }
+            send(&client, b"all").unwrap();
+            client.turn(TID, Kind::DisConn).unwrap();
+            client.leave();
+            life.store(1, Ordering::Release);
+            client
+        });
+        let mut heard = Vec::new();
+        let end = loop {
+            match receive(&pair.server, 10) {
+                Ok(bytes) => heard.extend(bytes),
+                Err(Failure::WouldBlock) => core::hint::spin_loop(),
+                Err(end) => break end,
+            }
+        };
+        assert_eq!((end, heard.as_slice()), (Failure::Ended, b"all".as_slice()), "round {round}");
+        drop(far.join());
+    }
 }
 
 #[test]

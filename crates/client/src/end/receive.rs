@@ -28,6 +28,15 @@ enum Front {
     Elsewhere,
 }
 
+/// What nothing comes after.
+#[derive(Clone, Copy)]
+enum LastWord {
+    /// The stream is broken off: by an end of it, or a daemon.
+    Broken,
+    /// The kernel's connection ended.
+    Fin,
+}
+
 /// Where received bytes go.
 trait Target {
     /// Copies one piece behind its first `done` bytes, with the lock of receiving held; how many bytes that were.
@@ -57,7 +66,7 @@ struct Taker<'a, F>(&'a mut [u8], F);
 impl<F: FnMut(&[u8]) -> usize> Target for Taker<'_, F> {
     fn take(&mut self, end: &End, tid: u32, _: usize) -> Result<usize, Failure> {
         let Self(buffer, takes) = self;
-        let (_, front) = end.begin_peek(tid)?;
+        let front = end.begin_peek(tid)?;
         let there = end.peek_all(front, &mut [IoSliceMut::new(buffer)])?;
         if there == 0 {
             return Ok(0);
@@ -142,12 +151,16 @@ impl End {
     #[inline(always)]
     fn receive_piece(
         &self,
-        take: impl FnOnce() -> Result<usize, Failure>,
+        mut take: impl FnMut() -> Result<usize, Failure>,
     ) -> Result<(usize, Option<&Generation>), Failure> {
-        let fin = self.has_fin();
-        let bytes = self.guarded(take())?;
+        let mut bytes = self.guarded(take())?;
         if bytes == 0 {
-            return Err(self.nothing_left(fin));
+            let Some(last) = self.last_word() else { return Err(self.nothing_yet()) };
+            // What the far side stored before that may have come after the look.
+            bytes = self.guarded(take())?;
+            if bytes == 0 {
+                return Err(self.nothing_left(last));
+            }
         }
         let rx = self.generations.rx();
         let (consumer, segments) = (&self.shared.consumer, &rx.segments);
@@ -172,39 +185,40 @@ impl End {
             }
         }
         let _guard = self.lock_receiving(tid)?;
-        let (fin, front) = self.begin_peek(tid)?;
-        let peeked = self.peek_all(front, buffers);
-        self.end_peek(fin, peeked)
+        let mut last = None;
+        loop {
+            let front = self.begin_peek(tid)?;
+            let peeked = self.peek_all(front, buffers);
+            match (self.guarded(peeked)?, last) {
+                (0, None) => last = Some(self.last_word().ok_or_else(|| self.nothing_yet())?),
+                (0, Some(last)) => return Err(self.nothing_left(last)),
+                (bytes, _) => return Ok(bytes),
+            }
+        }
     }
 
-    /// The same without the lock while it copies; `None` if somebody consumed meanwhile.
+    /// The same without the lock while it copies; `None` if somebody consumed meanwhile, or nothing is there.
     fn peek_apart(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, Failure> {
-        let (fin, front) = {
+        let front = {
             let _guard = self.lock_receiving(tid)?;
             self.begin_peek(tid)?
         };
         let peeked = self.peek_all(front, buffers);
         let _guard = self.lock_receiving(tid)?;
         // What nobody has consumed nobody may have written over.
-        if self.shared.consumer.cursor() == front { self.end_peek(fin, peeked).map(Some) } else { Ok(None) }
+        if self.shared.consumer.cursor() != front {
+            return Ok(None);
+        }
+        Ok(Some(self.guarded(peeked)?).filter(|bytes| *bytes > 0))
     }
 
-    /// With the lock of receiving: whether the FIN was seen before, and the front, where bytes for the program may lie.
-    fn begin_peek(&self, tid: u32) -> Result<(bool, Cursor), Failure> {
-        let fin = self.has_fin();
+    /// With the lock of receiving: the front, where bytes for the program may lie.
+    fn begin_peek(&self, tid: u32) -> Result<Cursor, Failure> {
         self.guarded(self.settle(tid))?;
         if self.shared.consumer.elsewhere() > 0 {
             self.refuse();
         }
-        Ok((fin, self.shared.consumer.cursor()))
-    }
-
-    /// With the lock of receiving: what a peek found counts.
-    fn end_peek(&self, fin: bool, peeked: Result<usize, Failure>) -> Result<usize, Failure> {
-        match self.guarded(peeked)? {
-            0 => Err(self.nothing_left(fin)),
-            bytes => Ok(bytes),
-        }
+        Ok(self.shared.consumer.cursor())
     }
 
     /// Payload bytes that lie unread (`FIONREAD`).
@@ -433,18 +447,34 @@ impl End {
         }
     }
 
-    /// Why there is nothing to receive; `fin`: the far side's FIN was seen before the ring was found empty.
-    fn nothing_left(&self, fin: bool) -> Failure {
-        let status = &self.shared.status;
-        if self.dead().is_some() || status.reset.load(Relaxed) != 0 {
-            return Failure::Reset;
+    /// What nothing can come after, if it was said: the ring is looked at once more then, since the far side may have stored
+    /// its last records, and gone, between the look at the ring and this.
+    fn last_word(&self) -> Option<LastWord> {
+        if self.dead().is_some() || self.shared.status.reset.load(Acquire) != 0 {
+            return Some(LastWord::Broken);
         }
+        (self.has_fin() && !self.is_moving()).then_some(LastWord::Fin)
+    }
+
+    /// Why nothing is there to receive on a stream of which nobody has said that it is over.
+    fn nothing_yet(&self) -> Failure {
         match self.rx() {
             Direction::Tcp => Failure::Tcp,
             Direction::Ended => Failure::Ended,
             Direction::Aborted => Failure::Reset,
-            _ if status.read_shut.load(Relaxed) != 0 || (fin && !self.is_moving()) => Failure::Ended,
+            _ if self.shared.status.read_shut.load(Relaxed) != 0 => Failure::Ended,
             _ => Failure::WouldBlock,
+        }
+    }
+
+    /// Why nothing is left to receive behind the last word.
+    fn nothing_left(&self, last: LastWord) -> Failure {
+        match (last, self.nothing_yet()) {
+            // As with the kernel's TCP a reset behind the end of the far side's direction does not change that end.
+            (LastWord::Broken, _) if self.rx() == Direction::Ended => Failure::Ended,
+            (LastWord::Broken, _) => Failure::Reset,
+            (LastWord::Fin, Failure::WouldBlock) => Failure::Ended,
+            (LastWord::Fin, why) => why,
         }
     }
 }

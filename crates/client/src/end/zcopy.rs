@@ -84,6 +84,7 @@ impl End {
         mut next: impl FnMut(u64) -> Result<Action<T>, Lie>,
     ) -> Result<T, Failure> {
         let (segments, mut loaded, mut awaited) = (&at.segments, 0, Awaited::default());
+        let mut ended = false;
         loop {
             match next(loaded)? {
                 Action::Store(word, value) => match offset(word) {
@@ -96,11 +97,13 @@ impl End {
                         offset(word).map_or_else(|| line.load(segments), |at| segments.inbound.load_u64(at));
                 }
                 Action::Await(word) => {
-                    loaded = offset(word).map_or(0, |at| segments.inbound.load_u64(at));
-                    if !awaited.pause() || self.dead().is_some() || self.gone() {
+                    if ended {
                         self.give_up("the far side does not answer of its memory");
                         return Err(Failure::Reset);
                     }
+                    // Asked before the look: a far side that answers and goes at once has answered.
+                    ended = !awaited.pause() || self.dead().is_some() || self.gone();
+                    loaded = offset(word).map_or(0, |at| segments.inbound.load_u64(at));
                 }
                 Action::Done(outcome) => return Ok(outcome),
             }
