@@ -98,11 +98,12 @@ pub trait Port: Send {
     fn free_inbound(&mut self, window: usize, range: SegmentRange);
 
     /// The peer's memory behind a range of the outbound window, as a segment that a program can map: that range and no
-    /// more, for stores. The peer must have carved exactly this range.
+    /// more, for stores. The peer must have carved exactly this range. Once for each time that it does: the port keeps nothing
+    /// of what it gave out, so that a stream costs the daemon no descriptor more than those it holds itself.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer has not carved it, within a few milliseconds; [`PortError::Down`],
-    /// [`PortError::NoWindow`], [`PortError::Unsupported`], or a system error.
+    /// [`PortError::NoWindow`], [`PortError::Unsupported`], or a system error, also if it was given out before.
     fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError>;
 
     /// As [`Self::carve_inbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.

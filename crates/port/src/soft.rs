@@ -297,9 +297,9 @@ impl Port for SoftPort {
         if window >= self.config.windows {
             return Err(PortError::NoWindow(window));
         }
-        let copy = self.await_announced(|link| link.segment(window, range).map(|fd| fd.map(copy_of)))?;
-        let fd = copy.ok_or_else(no_room)?.map_err(|error| system_error("dup", &error))?;
-        Ok(Segment::sealed(fd, range.len))
+        self.await_announced(|link| link.segment(window, range).map(drop))?;
+        let taken = self.live()?.take_segment(window, range).ok_or_else(no_room)?;
+        Ok(Segment::sealed(taken.into_owned(), range.len))
     }
 
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {
@@ -344,16 +344,8 @@ impl Port for SoftPort {
     }
 }
 
-/// Another descriptor of what was found to be memory: nobody has to wait for it.
-fn copy_of(fd: &Foreign) -> std::io::Result<OwnedFd> {
-    fd.as_fd().try_clone_to_owned()
-}
-
-/// The peer's memory came when this process, or this cable's share of it, had no room for its descriptor.
+/// The peer's memory was given out before, or came when this process, or this cable's share of it, had no room for its
+/// descriptor.
 fn no_room() -> PortError {
     PortError::System { what: "descriptor of the peer's memory".into(), errno: Errno::MFILE }
-}
-
-fn system_error(what: &str, error: &std::io::Error) -> PortError {
-    PortError::System { what: what.into(), errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
 }

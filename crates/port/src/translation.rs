@@ -53,6 +53,12 @@ impl<T> Translation<T> {
         self.segments.get(&range.offset).filter(|(len, _)| *len == range.len).map(|(_, value)| value)
     }
 
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self, range: SegmentRange) -> Option<&mut T> {
+        let (len, value) = self.segments.get_mut(&range.offset)?;
+        (*len == range.len).then_some(value)
+    }
+
     /// Frees the segment of exactly this range.
     pub(crate) fn remove(&mut self, range: SegmentRange) -> Option<T> {
         self.get(range)?;

@@ -158,9 +158,14 @@ pub(super) fn carved_descriptors<C: Cable>(rig: &mut Rig<C>) {
     window.store_fence();
     rig.until("the last word arrived", |_| memory.load_u64(3 * 4096 - 8) == u64::MAX);
     assert_eq!(neighbour.load_u64(0), 0, "stores reached the next segment");
-    let again = rig.cable.b().carve_outbound(0, range).expect("as often as wanted");
     let inode = |fd: &Segment| rustix::fs::fstat(fd).expect("stat").st_ino;
-    assert!(is_queue || inode(&again) == inode(&own));
+    assert!(is_queue || inode(&theirs) == inode(&own));
+    // What was given out is not kept.
+    assert!(rig.cable.b().carve_outbound(0, range).is_err());
+    rig.cable.a().free_inbound(0, range);
+    settle(rig);
+    rig.cable.a().carve_inbound(0, range).expect("carves it again");
+    rig.cable.b().carve_outbound(0, range).expect("it is another segment");
 }
 
 pub(super) fn freed_ranges<C: Cable>(rig: &mut Rig<C>) {

@@ -196,9 +196,15 @@ impl Link {
         Ok(Some(handle))
     }
 
-    /// The peer's segment of exactly this range; `Some(None)` if there was no room for its descriptor.
+    /// The peer's segment of exactly this range; `Some(None)` if it was taken, or there was no room for its descriptor.
     pub(super) fn segment(&self, window: usize, range: SegmentRange) -> Option<Option<&Foreign>> {
         self.windows.get(window)?.get(range).map(|kept| kept.as_ref().map(Kept::fd))
+    }
+
+    /// Takes the descriptor of the peer's segment of exactly this range, which stays carved.
+    pub(super) fn take_segment(&mut self, window: usize, range: SegmentRange) -> Option<Foreign> {
+        let kept = self.windows.get_mut(window)?.get_mut(range)?;
+        kept.take().map(Kept::give_out)
     }
 
     /// Ranges that the peer has freed since this was asked last; those before the first time are not known.
