@@ -26,7 +26,7 @@ const PRESS: u32 = 20;
 /// How long a pump polls while nothing moves.
 const SPIN: Duration = Duration::from_secs(1);
 /// How long an end waits before it gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// First byte of a message: whether there will be another.
 const GO_ON: u8 = 1;
 const LAST: u8 = 0;
@@ -169,8 +169,8 @@ impl Side {
                 continue;
             }
             wait.look(&self.bells)?;
-            if wait.yields > PRESS && self.producer.can_be_pressed() {
-                self.producer.press();
+            if wait.yields > PRESS && self.producer.can_grow() {
+                self.producer.request_grow();
             }
         }
         Ok(())
@@ -218,11 +218,11 @@ impl Wait {
             return Ok(());
         }
         (self.looks, self.yields) = (0, self.yields + 1);
-        if self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        if self.since.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
             bail!("the other end is silent");
         }
         for bell in bells.iter() {
-            bell.ring();
+            bell.wake();
         }
         std::thread::yield_now();
         Ok(())

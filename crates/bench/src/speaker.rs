@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 /// How long an answer may take: longer than whoever answers waits for somebody else.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A child that is ended and waited for when dropped.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Lines {
     /// # Errors
     /// The process has no descriptors left.
     pub fn over(to: UnixStream) -> Result<Self> {
-        to.set_read_timeout(Some(PATIENCE))?;
+        to.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { from: BufReader::new(to.try_clone()?), to })
     }
 
@@ -58,7 +58,7 @@ impl Lines {
         match self.from.read_line(&mut line) {
             Ok(0) => bail!("the other side has ended"),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                bail!("the other side has said nothing for {} s", PATIENCE.as_secs())
+                bail!("the other side has said nothing for {} s", ANSWER_TIMEOUT.as_secs())
             }
             read => read?,
         };

@@ -9,7 +9,7 @@ use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
 
 /// How long a host that starts again may take to have its links.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LINKS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long nothing must have moved until streams are believed to have found their ways.
 const QUIET: Duration = Duration::from_millis(500);
@@ -85,7 +85,7 @@ pub(crate) fn start(name: &str, host: &str) -> Result<()> {
     let begin = Instant::now();
     let mut lab = Lab::attach(name, None)?;
     lab.start_daemon(host)?;
-    lab.wait_host(host, PATIENCE)?;
+    lab.wait_host(host, LINKS_TIMEOUT)?;
     let (host, after) = (&lab.host(host)?.name, begin.elapsed().as_secs_f64() * 1e3);
     Ok(writeln!(stdout(), "the daemon of {host} runs, its links are up after {after:.0} ms")?)
 }

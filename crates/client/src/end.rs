@@ -18,11 +18,11 @@ mod keeping;
 mod moving;
 mod offload;
 mod order;
+mod ping_pong;
 pub mod ready;
 mod receive;
 mod resend;
 mod send;
-mod turns;
 mod walk;
 pub mod zcopy;
 
@@ -38,7 +38,7 @@ use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{NotTaken, Reentered};
 use crosslane_shm::ring::{Duplex, Violation};
 use crosslane_shm::{FarBuffer, Inbound, Load, Store, wait};
-use crosslane_stream::zcopy::Lie;
+use crosslane_stream::zcopy::InvalidReference;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
 use crosslane_wire::segment::{
@@ -48,13 +48,13 @@ use crosslane_wire::segment::{
 use crosslane_wire::{BufferId, CircuitId, Tuple, WaiterId};
 use exchange::Exchange;
 use generations::{Generation, Generations};
-use offload::Engaged;
+use offload::OffloadState;
 use order::Orders;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Far waiters that may be asked for in vain.
-const PATIENCE: u32 = 16;
+const FAILED_LOOKUPS_MAX: u32 = 16;
 
 /// Why nothing was moved.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub enum Failure {
     OutOfOrder(#[from] OutOfOrder),
     /// The peer said of announced memory what cannot be; the stream is broken off now.
     #[error(transparent)]
-    Lie(#[from] Lie),
+    InvalidReference(#[from] InvalidReference),
     /// The stream moved to another circuit, and what is said of how far it had come cannot be; broken off now.
     #[error("the stream cannot go on: {told} units are said to have arrived, {known} are possible")]
     Discontinued {
@@ -103,7 +103,10 @@ pub enum Failure {
 impl Failure {
     /// Whether the peer, or a daemon, said what cannot be.
     pub fn is_violation(&self) -> bool {
-        matches!(self, Self::Violation(_) | Self::OutOfOrder(_) | Self::Lie(_) | Self::Discontinued { .. })
+        matches!(
+            self,
+            Self::Violation(_) | Self::OutOfOrder(_) | Self::InvalidReference(_) | Self::Discontinued { .. }
+        )
     }
 }
 
@@ -132,7 +135,7 @@ impl From<Reentered> for Failure {
 
 /// What was moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct Transferred {
     /// Payload bytes.
     pub bytes: usize,
     /// A waiter of the far side's that must be rung now.
@@ -142,10 +145,10 @@ pub struct Moved {
 /// What an end asks of the daemon: when its circuit has moved, and of buffers.
 pub trait Daemon: Sync + core::fmt::Debug {
     /// The segments of the end after those of `generation`.
-    fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, NoNext>;
+    fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, ResumeError>;
 
     /// Rings the far side's waiter; `false` if that failed.
-    fn ring(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool;
+    fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool;
 
     /// This end was broken off, for the reason `why`: the far end is to be reset.
     fn broken_off(&self, _circuit: CircuitId, _token: u64, _why: &str) {}
@@ -154,13 +157,18 @@ pub trait Daemon: Sync + core::fmt::Debug {
     fn grow(&self, _circuit: CircuitId, _token: u64, _generation: u32) {}
 
     /// Lets the far end have a buffer of this program.
-    fn share(&self, _circuit: CircuitId, _token: u64, _located: &Located) -> Result<(), NoBuffer> {
-        Err(NoBuffer::Never)
+    fn export_buffer(&self, _circuit: CircuitId, _token: u64, _located: &Located) -> Result<(), BufferError> {
+        Err(BufferError::Never)
     }
 
     /// A buffer of the far program.
-    fn far_buffer(&self, _circuit: CircuitId, _token: u64, _buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
-        Err(NoBuffer::Never)
+    fn far_buffer(
+        &self,
+        _circuit: CircuitId,
+        _token: u64,
+        _buffer: BufferId,
+    ) -> Result<FarBuffer, BufferError> {
+        Err(BufferError::Never)
     }
 
     /// What this process shares with the daemon's engine, if it has one and may be reached by it.
@@ -169,19 +177,19 @@ pub trait Daemon: Sync + core::fmt::Debug {
     }
 
     /// The engine's name for a buffer of this program; 0 if it does not take it.
-    fn lend(&self, _located: &Located) -> u32 {
+    fn register_buffer(&self, _located: &Located) -> u32 {
         0
     }
 
     /// The engine's name for the end's rings of `generation`; 0 if it does not take them.
-    fn engage(&self, _circuit: CircuitId, _token: u64, _generation: u32) -> u32 {
+    fn register_rings(&self, _circuit: CircuitId, _token: u64, _generation: u32) -> u32 {
         0
     }
 }
 
 /// Why a buffer cannot be shared or had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoBuffer {
+pub enum BufferError {
     /// A signal handler came in between another request; later it may be.
     Later,
     /// The circuit is too long, the far program did not open it, or there is no asking: send by the ring.
@@ -190,7 +198,7 @@ pub enum NoBuffer {
 
 /// Why there are no segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoNext {
+pub enum ResumeError {
     /// A signal handler came in between another request; later there will be.
     Reentered,
     /// There are none, or they cannot be had: the stream is over.
@@ -209,7 +217,7 @@ pub struct End {
     circuit: CircuitId,
     token: u64,
     exchange: Exchange,
-    engaged: Engaged,
+    offload_state: OffloadState,
     orders: Orders,
 }
 
@@ -232,13 +240,13 @@ impl End {
         let greeting = end.side.greeting();
         let greeted = shared.producer.push_control(&segments.outbound, &segments.inbound, greeting, 0)?;
         debug_assert!(greeted, "a fresh ring has room");
-        end.generations.settled(end.generations.tx().word());
+        end.generations.mark_steady(end.generations.tx().word());
         // The far side's daemon knows by the greeting that the circuit was taken: no host between may sleep over it.
         if segments.way.relayed
             && let Some(waiter) = end.data_bell(end.generations.tx())
-            && !end.daemon.ring(end.circuit, end.token, waiter)
+            && !end.daemon.wake(end.circuit, end.token, waiter)
         {
-            end.ring_again();
+            end.wake_again();
         }
         Ok(end)
     }
@@ -267,7 +275,7 @@ impl End {
             circuit: grant.circuit,
             token: grant.token,
             exchange: Exchange::new(),
-            engaged: Engaged::default(),
+            offload_state: OffloadState::default(),
             orders: Orders::default(),
         }
     }
@@ -331,8 +339,8 @@ impl End {
 
     /// Whether the circuit lives and everything goes by it: then there is nothing but the rings to look at.
     #[inline]
-    pub fn is_settled(&self) -> bool {
-        self.generations.is_settled(self.life.load(Acquire))
+    pub fn is_steady(&self) -> bool {
+        self.generations.is_steady(self.life.load(Acquire))
     }
 
     /// Whether the daemon has declared the circuit dead: the reason, not 0.
@@ -356,7 +364,7 @@ impl End {
     /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us
     /// up with questions for ever.
     pub fn is_patient(&self) -> bool {
-        self.shared.status.unfound.load(Relaxed) < PATIENCE
+        self.shared.status.unfound.load(Relaxed) < FAILED_LOOKUPS_MAX
     }
 
     /// A far waiter was asked for and not found.
@@ -365,7 +373,7 @@ impl End {
     }
 
     /// A bell could not be rung: the next record or credit rings it again.
-    pub fn ring_again(&self) {
+    pub fn wake_again(&self) {
         self.shared.sending.rung.store(0, Relaxed);
         self.shared.receiving.rung.store(0, Relaxed);
     }

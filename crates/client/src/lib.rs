@@ -19,5 +19,5 @@ pub mod shared;
 
 pub use end::apart;
 pub use end::ready::{self, Ready};
-pub use end::{Daemon, End, Failure, Moved, NoBuffer, NoNext};
+pub use end::{BufferError, Daemon, End, Failure, ResumeError, Transferred};
 pub use session::{Grant, Session, SessionError};

@@ -40,8 +40,8 @@ mod wait;
 pub(crate) use attachment::Attachment;
 pub use fabric::Fabric;
 pub use listener::Listener;
-pub(crate) use stream::For;
 pub use stream::Stream;
+pub(crate) use stream::WaitFor;
 pub(crate) use wait::{Event, Patience, Spinner, Waiter};
 
 use crate::SessionError;

@@ -328,11 +328,16 @@ impl Session {
     }
 
     /// Asks that transfers of an end may be handed over; the engine's name for its rings, 0 if it does not take them.
-    pub fn engage(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<u32, SessionError> {
-        match self.request(&Request::Engage { circuit, token, generation }, &[])?.0 {
-            Reply::Engaged { handle } => Ok(handle),
+    pub fn register_rings(
+        &self,
+        circuit: CircuitId,
+        token: u64,
+        generation: u32,
+    ) -> Result<u32, SessionError> {
+        match self.request(&Request::RegisterRings { circuit, token, generation }, &[])?.0 {
+            Reply::RegisteredRings { handle } => Ok(handle),
             Reply::Error { text } => Err(SessionError::Refused(text)),
-            _ => Err(SessionError::Unexpected("rings were to be engaged")),
+            _ => Err(SessionError::Unexpected("rings were to be registered")),
         }
     }
 
@@ -360,19 +365,24 @@ impl Session {
         token: u64,
         waiter: WaiterId,
     ) -> Result<Option<Waker>, SessionError> {
-        let (reply, fds) = self.request(&Request::WantBell { circuit, token, waiter }, &[])?;
+        let (reply, fds) = self.request(&Request::WantWaker { circuit, token, waiter }, &[])?;
         match (reply, fds.into_iter().next()) {
-            (Reply::Bell { word: Some(word) }, Some(socket)) => Ok(Waker::of(socket, word).ok()),
-            (Reply::Bell { .. }, _) => Ok(None),
+            (Reply::Waker { word: Some(word) }, Some(socket)) => Ok(Waker::of(socket, word).ok()),
+            (Reply::Waker { .. }, _) => Ok(None),
             (Reply::Error { text }, _) => Err(SessionError::Refused(text)),
             _ => Err(SessionError::Unexpected("a waker was asked for")),
         }
     }
 
     /// Lets the far end of a circuit have a buffer.
-    pub fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), SessionError> {
+    pub fn export_buffer(
+        &self,
+        circuit: CircuitId,
+        token: u64,
+        located: &Located,
+    ) -> Result<(), SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
-        let request = Request::Share { circuit, token, buffer, len, reach };
+        let request = Request::ExportBuffer { circuit, token, buffer, len, reach };
         let answer = located.share(|memory| self.request(&request, &[memory]));
         match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
             Reply::Done => Ok(()),
@@ -381,22 +391,22 @@ impl Session {
         }
     }
 
-    /// Lends a buffer to the daemon's engine; its name there, 0 if the engine does not take it.
-    pub fn lend(&self, located: &Located) -> Result<u32, SessionError> {
+    /// Registers a buffer to the daemon's engine; its name there, 0 if the engine does not take it.
+    pub fn register_buffer(&self, located: &Located) -> Result<u32, SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
-        let request = Request::Lend { buffer, len, reach };
+        let request = Request::RegisterBuffer { buffer, len, reach };
         let answer = located.share(|memory| self.request(&request, &[memory]));
         match answer.ok_or_else(|| SessionError::Refused("the buffer is gone".to_owned()))??.0 {
-            Reply::Lent { handle } => Ok(handle),
+            Reply::RegisteredBuffer { handle } => Ok(handle),
             Reply::Error { text } => Err(SessionError::Refused(text)),
-            _ => Err(SessionError::Unexpected("a buffer was lent")),
+            _ => Err(SessionError::Unexpected("a buffer was to be registered")),
         }
     }
 
     /// Tells of all buffers that were given back; what the daemon is too busy to hear is told another time.
     pub fn tell_given_back(&self) {
         while let Some(buffer) = buffer::next_given_back() {
-            if self.send(&Request::Unshare { buffer }, &[], SendFlags::DONTWAIT).is_err() {
+            if self.send(&Request::WithdrawBuffer { buffer }, &[], SendFlags::DONTWAIT).is_err() {
                 return buffer::tell_later(buffer);
             }
         }
@@ -409,7 +419,7 @@ impl Session {
         token: u64,
         buffer: BufferId,
     ) -> Result<Option<FarBuffer>, SessionError> {
-        let (reply, fds) = self.request(&Request::WantBuffer { circuit, token, buffer }, &[])?;
+        let (reply, fds) = self.request(&Request::ImportBuffer { circuit, token, buffer }, &[])?;
         match reply {
             Reply::Buffer { shape: Some((len, reach)) } => {
                 let Some(memory) = fds.into_iter().next() else { return Ok(None) };

@@ -190,7 +190,7 @@ pub struct Zcopy {
     pub source: Announcement,
     /// Not 0: something was fetched in full whose source is to be rung.
     pub bell: AtomicU32,
-    /// One more than the place of the record that announced last; 0 if none did in this ring.
+    /// Position of the last announcement record in this ring, plus 1; 0 if there was none.
     pub noted: AtomicU64,
     /// Memory that the far side may be writing into, offered by us: its number, 0 if there is none.
     pub offered: AtomicU32,

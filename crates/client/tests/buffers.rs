@@ -3,7 +3,7 @@
 use crosslane_client::buffers::{Buffer, FarBuffer, Located, OpenBuffer, far, locate_bytes};
 use crosslane_client::segments::{Next, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::{Daemon, End, Grant, NoBuffer, NoNext};
+use crosslane_client::{BufferError, Daemon, End, Grant, ResumeError};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::segment::{PAGE, segment_len};
@@ -27,26 +27,26 @@ struct Both {
 }
 
 impl Daemon for Both {
-    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
-        Err(NoNext::Never)
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, ResumeError> {
+        Err(ResumeError::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
+    fn wake(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         true
     }
 
-    fn share(&self, _: CircuitId, _: u64, located: &Located) -> Result<(), NoBuffer> {
+    fn export_buffer(&self, _: CircuitId, _: u64, located: &Located) -> Result<(), BufferError> {
         self.shares.fetch_add(1, Ordering::Relaxed);
         let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).unwrap();
         self.shared.lock().unwrap().insert(located.id, (memory, located.len, located.reach));
         Ok(())
     }
 
-    fn far_buffer(&self, _: CircuitId, _: u64, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+    fn far_buffer(&self, _: CircuitId, _: u64, buffer: BufferId) -> Result<FarBuffer, BufferError> {
         self.asks.fetch_add(1, Ordering::Relaxed);
         let shared = self.shared.lock().unwrap();
-        let (memory, len, reach) = shared.get(&buffer).ok_or(NoBuffer::Never)?;
-        FarBuffer::map(memory, *len, *reach).map_err(|_| NoBuffer::Never)
+        let (memory, len, reach) = shared.get(&buffer).ok_or(BufferError::Never)?;
+        FarBuffer::map(memory, *len, *reach).map_err(|_| BufferError::Never)
     }
 }
 
@@ -88,7 +88,7 @@ fn a_buffer_is_shared_and_asked_for_once_and_forgotten_when_it_is_given_back() {
         buffer[5000] = round;
         let located = locate_bytes(&buffer[5000..5001]).unwrap();
         assert_eq!(located.uses, u32::from(round));
-        client.share(&located).unwrap();
+        client.export_buffer(&located).unwrap();
         let far = server.far_buffer(tid(), located.id, Reach::Load).unwrap();
         let mut byte = [9];
         far.copy_out(located.offset, &mut byte).unwrap();
@@ -97,14 +97,18 @@ fn a_buffer_is_shared_and_asked_for_once_and_forgotten_when_it_is_given_back() {
     let asked = || (daemon.shares.load(Ordering::Relaxed), daemon.asks.load(Ordering::Relaxed));
     assert_eq!(asked(), (1, 1));
     let id = locate_bytes(&buffer).unwrap().id;
-    assert_eq!(server.far_buffer(tid(), id, Reach::Store).unwrap_err(), NoBuffer::Never, "it is for loads");
-    client.share_anew(id);
-    client.share(&locate_bytes(&buffer).unwrap()).unwrap();
+    assert_eq!(
+        server.far_buffer(tid(), id, Reach::Store).unwrap_err(),
+        BufferError::Never,
+        "it is for loads"
+    );
+    client.forget_export(id);
+    client.export_buffer(&locate_bytes(&buffer).unwrap()).unwrap();
     assert_eq!(asked(), (2, 1));
     let held = server.far_buffer(tid(), id, Reach::Load).unwrap();
     drop(buffer);
     daemon.shared.lock().unwrap().clear();
-    assert_eq!(server.far_buffer(tid(), id, Reach::Load).unwrap_err(), NoBuffer::Never);
+    assert_eq!(server.far_buffer(tid(), id, Reach::Load).unwrap_err(), BufferError::Never);
     assert_eq!(Arc::strong_count(&held), 1, "only who uses it still has it");
 }
 
@@ -115,14 +119,14 @@ fn an_end_keeps_buffers_within_bounds_and_none_after_its_end() {
     let large: Vec<_> = (0..6).map(|_| OpenBuffer::new(300 << 20).unwrap()).collect();
     for buffer in &large {
         let located = buffer.locate(0, 1).unwrap();
-        client.share(&located).unwrap();
+        client.export_buffer(&located).unwrap();
         server.far_buffer(tid(), located.id, Reach::Store).unwrap();
         assert!(count().1 <= 1 << 30, "{:?}", count());
     }
     let small: Vec<_> = (0..80).map(|_| OpenBuffer::new(1).unwrap()).collect();
     for buffer in &small {
         let located = buffer.locate(0, 1).unwrap();
-        client.share(&located).unwrap();
+        client.export_buffer(&located).unwrap();
         let far = server.far_buffer(tid(), located.id, Reach::Store).unwrap();
         assert_eq!(far.len(), PAGE);
         assert!(count().0 <= 64 + 1, "{:?}", count());
@@ -137,7 +141,7 @@ fn names_of_nothing_are_asked_for_a_few_times_only() {
     let (_client, server, daemon) = pair(false);
     for number in 1..1000 {
         let found = server.far_buffer(tid(), BufferId(number), Reach::Load);
-        assert_eq!(found.unwrap_err(), NoBuffer::Never);
+        assert_eq!(found.unwrap_err(), BufferError::Never);
     }
     assert_eq!(daemon.asks.load(Ordering::Relaxed), 16);
 }
@@ -146,8 +150,8 @@ fn names_of_nothing_are_asked_for_a_few_times_only() {
 fn over_several_cables_nobody_is_asked() {
     let (client, server, daemon) = pair(true);
     let buffer = Buffer::new(1).unwrap();
-    assert_eq!(client.share(&locate_bytes(&buffer).unwrap()), Err(NoBuffer::Never));
-    assert_eq!(server.far_buffer(tid(), BufferId(1), Reach::Load).unwrap_err(), NoBuffer::Never);
+    assert_eq!(client.export_buffer(&locate_bytes(&buffer).unwrap()), Err(BufferError::Never));
+    assert_eq!(server.far_buffer(tid(), BufferId(1), Reach::Load).unwrap_err(), BufferError::Never);
     let asked = daemon.shares.load(Ordering::Relaxed) + daemon.asks.load(Ordering::Relaxed);
     assert_eq!(asked, 0);
 }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_client::segments::{Next, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
+use crosslane_client::{Daemon, End, Failure, Grant, ResumeError};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::EASY;
 use crosslane_shm::{Inbound, Outbound, Store};
@@ -25,11 +25,11 @@ thread_local! {
 }
 
 impl Daemon for Alone {
-    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
-        Err(NoNext::Never)
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, ResumeError> {
+        Err(ResumeError::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
+    fn wake(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         true
     }
 
@@ -125,12 +125,12 @@ fn a_full_ring_is_pressed_before_a_sender_counts_as_blocked() {
     let (client, blocked) = (&pair.client, &pair.client.shared().sending.blocked);
     while send(client, &[1; 100_000]).is_ok() {}
     assert_eq!(client.shared().producer.cap(), EASY);
-    assert!(client.can_be_pressed() && !client.has_credit() && client.has_room(TID));
+    assert!(client.can_grow() && !client.has_credit() && client.has_room(TID));
     assert_eq!(blocked.load(Ordering::Relaxed), 0);
-    client.press();
+    client.request_grow();
     while send(client, &[2; 100_000]).is_ok() {}
     assert_eq!(client.shared().producer.cap(), 2 * EASY);
-    assert!(!client.can_be_pressed() && !client.has_room(TID));
+    assert!(!client.can_grow() && !client.has_room(TID));
     assert!(blocked.load(Ordering::Relaxed) > 0);
     while receive(&pair.server, 1 << 20).is_ok() {}
     assert!(client.has_credit() && client.has_room(TID));
@@ -155,7 +155,7 @@ fn gathered_buffers_scatter_and_peek_leaves_them() {
 fn half_close_ends_one_direction() {
     let pair = pair();
     send(&pair.client, b"last").unwrap();
-    pair.client.turn(TID, Kind::DisConn).unwrap();
+    pair.client.send_control(TID, Kind::DisConn).unwrap();
     assert_eq!(send(&pair.client, b"more"), Err(Failure::Ended));
     assert!(pair.server.ready(TID).readable);
     assert_eq!(receive(&pair.server, 10).unwrap(), b"last");
@@ -176,7 +176,7 @@ fn downgrade_is_exact_to_the_byte_even_in_a_full_ring() {
         }
     }
     while send(&pair.client, &[7; 60_000]).map(|n| sent += n).is_ok() {}
-    pair.client.turn(TID, Kind::Downgrade).unwrap();
+    pair.client.send_control(TID, Kind::Downgrade).unwrap();
     assert_eq!(send(&pair.client, b"x"), Err(Failure::Tcp));
     let mut received = 0;
     let failure = loop {
@@ -309,7 +309,7 @@ fn the_end_comes_after_what_was_gathered() {
     for _ in 0..300 {
         send(&pair.client, b"12345").unwrap();
     }
-    pair.client.turn(TID, Kind::DisConn).unwrap();
+    pair.client.send_control(TID, Kind::DisConn).unwrap();
     let all = receive(&pair.server, 1 << 20).unwrap();
     assert_eq!(all[lines..], b"12345".repeat(300));
     assert_eq!(receive(&pair.server, 9), Err(Failure::Ended));
@@ -362,7 +362,7 @@ fn a_far_end_that_ends_and_dies_at_once_is_heard_to_the_end() {
                 core::hint::spin_loop();
             }
             send(&client, b"all").unwrap();
-            client.turn(TID, Kind::DisConn).unwrap();
+            client.send_control(TID, Kind::DisConn).unwrap();
             client.leave();
             life.store(1, Ordering::Release);
             client
@@ -384,7 +384,7 @@ fn a_far_end_that_ends_and_dies_at_once_is_heard_to_the_end() {
 fn bytes_to_a_far_end_that_left_fail_as_tcp_has_it() {
     let pair = pair();
     send(&pair.server, b"bye").unwrap();
-    pair.server.turn(TID, Kind::DisConn).unwrap();
+    pair.server.send_control(TID, Kind::DisConn).unwrap();
     pair.server.leave();
     assert_eq!(receive(&pair.client, 10).unwrap(), b"bye");
     assert_eq!(receive(&pair.client, 10), Err(Failure::Ended));

@@ -140,7 +140,7 @@ impl End<'_> {
             let waiter = WaiterId(u32::try_from(wanted)?);
             if waiter.0 != 0 {
                 let (circuit, token) = (self.grant.circuit, self.grant.token);
-                self.program.session.tell(&Request::Ring { circuit, token, waiter })?;
+                self.program.session.tell(&Request::Wake { circuit, token, waiter })?;
             }
         }
         Ok(())

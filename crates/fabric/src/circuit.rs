@@ -138,7 +138,7 @@ impl Circuits {
 
     /// The cable at `port`, with `neighbour` at its other end, is down: all channels on it are lost.
     pub fn handle_link_down(&mut self, port: PortId, neighbour: HostId, death: Death) {
-        self.settle();
+        self.drain_events();
         self.channels.handle_link_down(port);
         while let Some((channel, event)) = self.channels.poll_event() {
             match (event, self.owners.get(&channel)) {
@@ -160,7 +160,7 @@ impl Circuits {
 
     /// What shall be done next, in this order.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.settle();
+        self.drain_events();
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
@@ -174,7 +174,7 @@ impl Circuits {
         [self.channels.poll_deadline(), look].into_iter().flatten().min()
     }
 
-    fn settle(&mut self) {
+    fn drain_events(&mut self) {
         while let Some((channel, event)) = self.channels.poll_event() {
             self.handle_event(channel, event);
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// Losses farther apart than this have nothing to do with each other.
 const FORGET: Duration = Duration::from_secs(10);
 /// How long a cable must stay up after the second loss.
-const FIRST: Duration = Duration::from_millis(50);
+const HOLD_MIN: Duration = Duration::from_millis(50);
 /// The longest that it must.
-const MOST: Duration = Duration::from_secs(1);
+const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// What is remembered of a cable's losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Damping {
     pub fn hold(&self) -> Duration {
         match self.losses.checked_sub(2) {
             None => Duration::ZERO,
-            Some(times) => (FIRST * 2_u32.saturating_pow(times.min(16))).min(MOST),
+            Some(times) => (HOLD_MIN * 2_u32.saturating_pow(times.min(16))).min(HOLD_MAX),
         }
     }
 }

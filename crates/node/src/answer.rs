@@ -1,8 +1,8 @@
 //! Circuits that neighbours ask for: those that end here. Hosts between pass `Open` on ([`crate::transit`]); streams that go
 //! on by another circuit are in [`crate::resume`].
 
+use crate::end_resources::{EndResources, Segments};
 use crate::host::Host;
-use crate::part::{Parts, Segments};
 use crate::quota::{Carved, Charge, Payer, Purpose};
 use crate::random;
 use crosslane_fabric::circuit::{Path, Scope};
@@ -61,8 +61,9 @@ impl Host {
         let charges = self.charge_end(payer, true)?;
         let (segments, (range, window)) = self.answering_segments(port, asked, 0, payer)?;
         let (keeps, key, ledger) = (segments.way.keeps, segments.rx_key, self.ledger.clone());
-        let mut parts = Parts { uid: accepter, ..Parts::new(Some(segments), payer, charges) };
-        let kept = if keeps { parts.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
+        let mut resources =
+            EndResources { uid: accepter, ..EndResources::new(Some(segments), payer, charges) };
+        let kept = if keeps { resources.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
         let opened = kept
             .map_err(refusal_of)
             .and_then(|()| self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel));
@@ -76,7 +77,7 @@ impl Host {
             }
         };
         self.memory.insert(channel, (range, window));
-        self.parts.insert(circuit, parts);
+        self.resources.insert(circuit, resources);
         self.publish_announced();
         self.circuits.answer(channel, range, key, 0);
         Ok(())

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// How long a neighbour may take to say how its waiter is rung.
-const ANSWER: Duration = Duration::from_millis(500);
+const WAKER_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Host {
     /// `Waiter`: makes a wake event. It is made here, so that no program hands out something that blocks.
@@ -44,8 +44,8 @@ impl Host {
         }
     }
 
-    /// `WantBell`: answers, now or when the neighbour has.
-    pub fn want_bell(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), waiter: WaiterId) {
+    /// `WantWaker`: answers, now or when the neighbour has.
+    pub fn want_waker(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), waiter: WaiterId) {
         let far = self.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
         match far {
             None => self.answer_bell(session, None),
@@ -61,21 +61,21 @@ impl Host {
     }
 
     /// `Ring`: rings the far side's waiter for a program that cannot.
-    pub fn ring_far(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
+    pub fn wake_far(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
         if !self.proves(circuit, token) {
             return;
         }
         match self.circuits.get(circuit).map(|end| end.far) {
-            Some(Far::Here(other)) => self.ring_waiter(other, waiter),
-            Some(Far::Host { channel: Some(channel), .. }) => self.ring_neighbour(channel, waiter),
+            Some(Far::Here(other)) => self.wake_waiter(other, waiter),
+            Some(Far::Host { channel: Some(channel), .. }) => self.wake_neighbour(channel, waiter),
             _ => {}
         }
     }
 
     /// `RingHere`: rings the waiter of another program that holds this end.
-    pub fn ring_here(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
+    pub fn wake_here(&mut self, circuit: CircuitId, token: u64, waiter: WaiterId) {
         if self.proves(circuit, token) {
-            self.ring_waiter(circuit, waiter);
+            self.wake_waiter(circuit, waiter);
         }
     }
 
@@ -88,13 +88,13 @@ impl Host {
         };
         let waker = event.and_then(|event| event.waker().ok());
         let Some(cable) = self.cable(port) else { return };
-        let doorbell = waker.and_then(|waker| cable.export_bell(&waker));
-        cable.send(&Control::Bell { waiter, doorbell });
+        let doorbell = waker.and_then(|waker| cable.export_waker(&waker));
+        cable.send(&Control::Waker { waiter, doorbell });
     }
 
     /// A neighbour says how its waiter is rung: that is for one of those who asked.
     pub fn handle_bell(&mut self, port: PortId, waiter: WaiterId, doorbell: Option<Doorbell>) {
-        let waker = self.cable(port).and_then(|cable| cable.import_bell(doorbell));
+        let waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
         let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, waiter: which, .. }) if at == port && which == waiter);
         let session = self.sessions.values().find(|session| asked(session.waiting)).map(|session| session.id);
         match session {
@@ -109,10 +109,10 @@ impl Host {
     /// A neighbour rings a waiter of ours.
     pub fn handle_ring(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
         match self.circuits.owner(port, channel) {
-            Some(Owner::End(circuit)) => self.ring_waiter(circuit, waiter),
+            Some(Owner::End(circuit)) => self.wake_waiter(circuit, waiter),
             Some(Owner::Transit(transit, _)) => {
                 if let Some(event) = self.pump_waiter(transit, waiter) {
-                    event.ring();
+                    event.wake();
                     self.counters.bells += 1;
                 }
             }
@@ -121,11 +121,11 @@ impl Host {
     }
 
     /// Rings all waiters of a session: something happened that all of its sleepers must look at.
-    pub fn ring_session(&mut self, session: SessionId) {
+    pub fn wake_program(&mut self, session: SessionId) {
         let Some(session) = self.sessions.get(&session) else { return };
         for waiter in &session.waiters {
             if let Some(waiter) = self.waiters.get(waiter) {
-                waiter.event.ring();
+                waiter.event.wake();
                 self.counters.bells += 1;
             }
         }
@@ -156,11 +156,11 @@ impl Host {
         }
     }
 
-    /// Answers `WantBell`.
+    /// Answers `WantWaker`.
     pub fn answer_bell(&mut self, session: SessionId, waker: Option<&Waker>) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
         let fds: Vec<BorrowedFd<'_>> = waker.iter().map(AsFd::as_fd).collect();
-        session.reply(&Reply::Bell { word: waker.map(Waker::word) }, &fds);
+        session.reply(&Reply::Waker { word: waker.map(Waker::word) }, &fds);
     }
 
     /// The neighbour that a channel leads to, and its name for it.
@@ -170,20 +170,20 @@ impl Host {
     }
 
     /// Has a waiter of the neighbour's rung that sleeps on this channel.
-    pub(crate) fn ring_neighbour(&mut self, channel: ChannelId, waiter: WaiterId) {
+    pub(crate) fn wake_neighbour(&mut self, channel: ChannelId, waiter: WaiterId) {
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
         if let Some(cable) = self.cable(port) {
-            cable.send(&Control::Ring { channel: peer, waiter });
+            cable.send(&Control::Wake { channel: peer, waiter });
         }
     }
 
     fn ask_bell(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
-        let until = self.now + ANSWER;
+        let until = self.now + WAKER_TIMEOUT;
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting = Some(Waiting::Bell { port, waiter, until });
         }
         if let Some(cable) = self.cable(port) {
-            cable.want_bell(channel, waiter);
+            cable.want_waker(channel, waiter);
         }
     }
 
@@ -193,9 +193,9 @@ impl Host {
         self.holds(waiter.session, circuit).then_some(&waiter.event)
     }
 
-    fn ring_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
+    fn wake_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
         if let Some(event) = self.waiter_of(circuit, waiter) {
-            event.ring();
+            event.wake();
             self.counters.bells += 1;
         }
     }

@@ -29,7 +29,7 @@ const CIRCUIT_MAX: usize = 64;
 /// Most buffers that a neighbour is asked for at a time; what it has handed over and we have not taken is never more.
 const ASKED_MAX: usize = 32;
 /// How long a neighbour may take to hand one over.
-const ANSWER: Duration = Duration::from_millis(500);
+const BUFFER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why there is no more room for a buffer.
 const NO_MORE: &str =
@@ -51,8 +51,8 @@ pub struct Opened {
 }
 
 impl Host {
-    /// `Share`: the far end of the circuit may have the buffer.
-    pub fn share(
+    /// `ExportBuffer`: the far end of the circuit may have the buffer.
+    pub fn export_buffer(
         &mut self,
         session: SessionId,
         (circuit, token): (CircuitId, u64),
@@ -92,36 +92,36 @@ impl Host {
                 opened
             }
         };
-        let Some(parts) = self.parts.get_mut(&circuit) else { return Err("no circuit") };
-        parts.buffers.retain(|(known, _)| *known != buffer);
-        if parts.buffers.len() >= CIRCUIT_MAX {
-            parts.buffers.pop_front();
+        let Some(resources) = self.resources.get_mut(&circuit) else { return Err("no circuit") };
+        resources.buffers.retain(|(known, _)| *known != buffer);
+        if resources.buffers.len() >= CIRCUIT_MAX {
+            resources.buffers.pop_front();
         }
-        parts.buffers.push_back((buffer, opened));
+        resources.buffers.push_back((buffer, opened));
         Ok(())
     }
 
-    /// `Unshare`: no circuit gives the buffer out any more, and the engine forgets it.
-    pub fn unshare(&mut self, session: SessionId, buffer: BufferId) {
+    /// `WithdrawBuffer`: no circuit gives the buffer out any more, and the engine forgets it.
+    pub fn withdraw_buffer(&mut self, session: SessionId, buffer: BufferId) {
         if let Some(engines) = &mut self.offload {
             engines.reclaim(session, buffer);
         }
         let Some(owner) = self.sessions.get_mut(&session) else { return };
         if owner.buffers.remove(&buffer).is_some() {
-            for parts in self.parts.values_mut() {
-                parts.buffers.retain(|(known, opened)| *known != buffer || opened.owner != session);
+            for resources in self.resources.values_mut() {
+                resources.buffers.retain(|(known, opened)| *known != buffer || opened.owner != session);
             }
         }
     }
 
     /// A session is over that had opened buffers.
     pub fn forget_buffers(&mut self, session: SessionId) {
-        for parts in self.parts.values_mut() {
-            parts.buffers.retain(|(_, opened)| opened.owner != session);
+        for resources in self.resources.values_mut() {
+            resources.buffers.retain(|(_, opened)| opened.owner != session);
         }
     }
 
-    /// `WantBuffer`: answers, now or when the neighbour has.
+    /// `ImportBuffer`: answers, now or when the neighbour has.
     pub fn want_buffer(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), buffer: BufferId) {
         let far = self.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
         match far {
@@ -137,7 +137,7 @@ impl Host {
     }
 
     /// A neighbour's program wants a buffer of the program at the other end of this channel.
-    pub fn handle_want_buffer(&mut self, port: PortId, channel: ChannelId, buffer: BufferId) {
+    pub fn handle_import_buffer(&mut self, port: PortId, channel: ChannelId, buffer: BufferId) {
         let opened = match self.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) if self.is_short(circuit) => self.buffer_of(circuit, buffer),
             _ => None,
@@ -189,7 +189,7 @@ impl Host {
         }
     }
 
-    /// Answers `WantBuffer`.
+    /// Answers `ImportBuffer`.
     pub fn answer_buffer(&mut self, session: SessionId, found: Option<(BorrowedFd<'_>, u64, Reach)>) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
         let fds: Vec<BorrowedFd<'_>> = found.iter().map(|(memory, ..)| *memory).collect();
@@ -198,19 +198,19 @@ impl Host {
 
     fn ask_buffer(&mut self, session: SessionId, channel: ChannelId, buffer: BufferId) {
         let Some((port, peer)) = self.neighbour_of(channel) else { return self.answer_buffer(session, None) };
-        let until = self.now + ANSWER;
+        let until = self.now + BUFFER_TIMEOUT;
         let Some(cable) = self.cable(port).filter(|cable| cable.asked < ASKED_MAX) else {
             return self.answer_buffer(session, None);
         };
         cable.asked += 1;
-        cable.send(&Control::WantBuffer { channel: peer, buffer });
+        cable.send(&Control::ImportBuffer { channel: peer, buffer });
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting = Some(Waiting::Buffer { port, channel, buffer, until });
         }
     }
 
     fn buffer_of(&self, circuit: CircuitId, buffer: BufferId) -> Option<Rc<Opened>> {
-        let buffers = &self.parts.get(&circuit)?.buffers;
+        let buffers = &self.resources.get(&circuit)?.buffers;
         buffers.iter().find(|(known, _)| *known == buffer).map(|(_, opened)| opened.clone())
     }
 

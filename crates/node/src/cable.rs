@@ -267,10 +267,10 @@ impl Cable {
 
     /// The next thing that happened. Handles all events of the port first.
     pub fn poll_event(&mut self, now: Duration) -> Option<CableEvent> {
-        self.settle(now);
+        self.run_deferred(now);
         while let Some(event) = self.port.poll_event() {
             self.handle_port(event, now);
-            self.settle(now);
+            self.run_deferred(now);
         }
         self.events.pop_front()
     }

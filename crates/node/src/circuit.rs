@@ -1,8 +1,8 @@
 //! Circuits that programs of this host ask for: `Connect`, `Adopt`, `Close`, and what becomes of them.
 
 use crate::address::plain;
+use crate::end_resources::{EndResources, Segments};
 use crate::host::Host;
-use crate::part::{Parts, Segments};
 use crate::proof::{Cookie, Proof};
 use crate::quota::Purpose;
 use crate::random;
@@ -51,10 +51,9 @@ impl Host {
         let mut circuits = clients.chain(self.circuits.ends_of(&server, Role::Server, scope));
         let is_its = |circuit: &CircuitId| {
             self.circuits.get(*circuit).is_some_and(|end| end.state == State::Open)
-                && self
-                    .parts
-                    .get(circuit)
-                    .is_some_and(|parts| parts.state.is_some() && parts.cookie == Some(names.cookie))
+                && self.resources.get(circuit).is_some_and(|resources| {
+                    resources.state.is_some() && resources.cookie == Some(names.cookie)
+                })
         };
         let found = circuits.find(is_its);
         drop(circuits);
@@ -66,21 +65,23 @@ impl Host {
 
     /// `Close`. A wrong token changes nothing.
     pub fn close(&mut self, circuit: CircuitId, token: u64, abort: bool) {
-        if self.parts.get(&circuit).is_some_and(|parts| parts.token == token) {
+        if self.resources.get(&circuit).is_some_and(|resources| resources.token == token) {
             self.close_end(circuit, abort);
         }
     }
 
     /// A program has broken its end off: the far end hears of it. A wrong token changes nothing.
     pub fn violated(&mut self, circuit: CircuitId, token: u64, text: &str) {
-        let (Some(parts), Some(end)) = (self.parts.get(&circuit), self.circuits.get(circuit)) else { return };
-        if parts.token != token || matches!(end.state, State::Closing(_)) {
+        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.circuits.get(circuit)) else {
+            return;
+        };
+        if resources.token != token || matches!(end.state, State::Closing(_)) {
             return;
         }
         self.counters.violations += 1;
         let tuple = end.tuple.to_string();
         let why: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
-        tracing::warn!(uid = parts.uid, %circuit, tuple, program = %parts.program, %why, "stream broken off");
+        tracing::warn!(uid = resources.uid, %circuit, tuple, program = %resources.program, %why, "stream broken off");
         self.close_end(circuit, true);
     }
 
@@ -222,9 +223,9 @@ impl Host {
         };
         let of_client = segments(back, forth, key_back, key_forth, client_segments);
         let of_server = segments(forth_copy, back_copy, key_forth, key_back, server_segments);
-        self.parts.insert(client, Parts::new(Some(of_client), payer, client_end));
-        let pending = Parts { uid: accepter, ..Parts::new(Some(of_server), payer, server_end) };
-        self.parts.insert(server, pending);
+        self.resources.insert(client, EndResources::new(Some(of_client), payer, client_end));
+        let pending = EndResources { uid: accepter, ..EndResources::new(Some(of_server), payer, server_end) };
+        self.resources.insert(server, pending);
         self.own(session, client, socket);
         self.publish_announced();
         self.grant(session, client, false).map_or(Ok(()), Err)

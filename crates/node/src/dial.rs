@@ -8,8 +8,8 @@
 //! ```
 //! Hosts between pass both on ([`crate::transit`]). Streams that go on over another circuit: [`crate::resume`].
 
+use crate::end_resources::{EndResources, Segments};
 use crate::host::Host;
-use crate::part::{Parts, Segments};
 use crate::proof::Cookie;
 use crate::quota::{Carved, Charge, Payer, Purpose};
 use crate::random;
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// How long a neighbour may take to answer `Open` for a program that waits for its connection. On a busy machine its
 /// daemon may have to wait for a processor; and the program wins nothing by going on earlier, since the connection's SYN
 /// takes the same way. But its other threads cannot ask us meanwhile.
-pub const ANSWER: Duration = Duration::from_millis(500);
+pub const DIAL_TIMEOUT: Duration = Duration::from_millis(500);
 /// The same for a program that must not wait (`O_NONBLOCK`). A daemon that runs answers in 0.1 ms.
 const PROMPT_ANSWER: Duration = Duration::from_millis(100);
 
@@ -52,16 +52,16 @@ impl Host {
     ) -> Result<(), Plain> {
         let host = self.config.addresses.host_of(tuple.server.ip()).ok_or(Plain::NotFabric)?;
         let (path, route) = self.path_to(host, &[]).map_err(Plain::Refused)?;
-        let deadline = self.now + if hurried { PROMPT_ANSWER } else { ANSWER };
+        let deadline = self.now + if hurried { PROMPT_ANSWER } else { DIAL_TIMEOUT };
         let payer = self.payer_of(session).ok_or(Plain::System)?;
         let charges = self.charge_end(payer, false).map_err(Plain::Refused)?;
         let ring_max = self.ring_for(path);
         let attempt = self.attempt(path, route, payer, Purpose::New, ring_max)?;
         let stream = random::u64().max(1);
         let (circuit, channel) = self.circuits.dial(tuple, stream, host, path, deadline);
-        let mut parts = Parts::new(None, payer, charges);
-        (parts.tried, parts.deadline) = (vec![path.port], deadline);
-        self.parts.insert(circuit, parts);
+        let mut resources = EndResources::new(None, payer, charges);
+        (resources.tried, resources.deadline) = (vec![path.port], deadline);
+        self.resources.insert(circuit, resources);
         self.own(session, circuit, socket);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.waiting = Some(Waiting::Circuit(circuit));
@@ -140,8 +140,8 @@ impl Host {
         } = attempt;
         self.leaning |= path.hops > 1;
         self.memory.insert(channel, (range, window));
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.attempt = Some(Segments {
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.attempt = Some(Segments {
                 generation: resume.map_or(0, |resume| resume.generation),
                 port: Some(path.port),
                 inbound,
@@ -169,8 +169,8 @@ impl Host {
         if self.circuits.get(circuit).is_some_and(|end| end.moving.is_some()) {
             return self.try_failed(circuit, why);
         }
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.attempt = None;
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.attempt = None;
         }
         if matches!(why, Refusal::NoMemory | Refusal::NoRoute | Refusal::Quota)
             && self.try_another(circuit).is_some()
@@ -178,7 +178,7 @@ impl Host {
             return;
         }
         if why == Refusal::NoMemory {
-            let uid = self.parts.get(&circuit).map(|parts| parts.uid);
+            let uid = self.resources.get(&circuit).map(|resources| resources.uid);
             tracing::warn!(uid, "a neighbour has no window memory left; the connection uses TCP");
         }
         self.answer_dial(circuit, Plain::Refused(why));
@@ -187,8 +187,8 @@ impl Host {
 
     fn try_another(&mut self, circuit: CircuitId) -> Option<()> {
         let host = self.circuits.get(circuit)?.far_host();
-        let parts = self.parts.get(&circuit).filter(|parts| parts.deadline > self.now)?;
-        let (tried, deadline, payer) = (parts.tried.clone(), parts.deadline, parts.payer);
+        let resources = self.resources.get(&circuit).filter(|resources| resources.deadline > self.now)?;
+        let (tried, deadline, payer) = (resources.tried.clone(), resources.deadline, resources.payer);
         let (path, route) = self.path_to(host, &tried).ok()?;
         let ring_max = self.short_ring(path);
         let attempt = self.attempt(path, route, payer, Purpose::New, ring_max).ok()?;
@@ -197,7 +197,7 @@ impl Host {
             self.forgo(attempt);
             return None;
         };
-        self.parts.get_mut(&circuit)?.tried.push(path.port);
+        self.resources.get_mut(&circuit)?.tried.push(path.port);
         self.ask_for(circuit, channel, attempt, None);
         Some(())
     }
@@ -217,7 +217,7 @@ impl Host {
         if !owes {
             self.late.remove(&port);
         }
-        owes && self.late.get(&port).is_some_and(|(_, since)| self.now.saturating_sub(*since) >= ANSWER)
+        owes && self.late.get(&port).is_some_and(|(_, since)| self.now.saturating_sub(*since) >= DIAL_TIMEOUT)
     }
 
     fn owes(&self, port: PortId) -> bool {
@@ -228,8 +228,8 @@ impl Host {
     /// A neighbour made the circuit that a session asked for.
     pub(crate) fn opened(&mut self, circuit: CircuitId, segment: SegmentRange, key: u64) {
         let outcome = self.complete(circuit, segment, key, (0, 0));
-        let Some(parts) = self.parts.get_mut(&circuit) else { return };
-        let session = parts.holders.first().map(|(session, _)| *session);
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let session = resources.holders.first().map(|(session, _)| *session);
         match (outcome, session) {
             (Ok(()), Some(session)) => {
                 self.wake_session(session);
@@ -257,15 +257,16 @@ impl Host {
     ) -> Result<(), Plain> {
         let end = self.circuits.get(circuit).ok_or(Plain::System)?;
         let (cables, port) = (end.hops, self.port_of(circuit).ok_or(Plain::System)?);
-        let attempt = self.parts.get_mut(&circuit).and_then(|parts| parts.attempt.take());
+        let attempt = self.resources.get_mut(&circuit).and_then(|resources| resources.attempt.take());
         let mut segments = attempt.ok_or(Plain::System)?;
         let outbound = self.outbound_of(port, segment, segments.ring_max)?;
         segments.way = self.way(cables, &segments.inbound, &outbound);
         segments.outbound = Some(outbound);
         let ledger = self.ledger.clone();
-        let parts = self.parts.get_mut(&circuit).ok_or(Plain::System)?;
+        let resources = self.resources.get_mut(&circuit).ok_or(Plain::System)?;
         if segments.way.keeps {
-            parts.keep_sent(&ledger, if segments.generation > 0 { Purpose::Move } else { Purpose::New })?;
+            resources
+                .keep_sent(&ledger, if segments.generation > 0 { Purpose::Move } else { Purpose::New })?;
         }
         (segments.tx_key, segments.before, segments.arrived) = (key, before, arrived);
         self.push_segments(circuit, segments);
@@ -273,8 +274,8 @@ impl Host {
     }
 
     pub(crate) fn answer_dial(&mut self, circuit: CircuitId, why: Plain) {
-        let Some(parts) = self.parts.get(&circuit) else { return };
-        let holders: Vec<SessionId> = parts.holders.iter().map(|(session, _)| *session).collect();
+        let Some(resources) = self.resources.get(&circuit) else { return };
+        let holders: Vec<SessionId> = resources.holders.iter().map(|(session, _)| *session).collect();
         self.drop_holders(circuit);
         for session in holders {
             self.wake_session(session);

@@ -98,7 +98,7 @@ impl Host {
     pub fn resolve_doubts(&mut self) {
         if self.now >= self.sweep_at {
             self.sweep_at = self.now + SWEEP;
-            let held: Vec<CircuitId> = self.parts.keys().copied().collect();
+            let held: Vec<CircuitId> = self.resources.keys().copied().collect();
             held.into_iter().for_each(|circuit| self.doubt(circuit));
         }
         for _ in 0..BATCH {
@@ -124,7 +124,7 @@ impl Host {
     fn nobody_holds(&mut self, circuit: CircuitId, late: bool) {
         if late {
             let tuple = self.circuits.get(circuit).map(|end| end.tuple.to_string());
-            let uid = self.parts.get(&circuit).map(|parts| parts.uid);
+            let uid = self.resources.get(&circuit).map(|resources| resources.uid);
             tracing::info!(uid, %circuit, tuple, "nobody holds this end any more");
         }
         self.close_end(circuit, false);
@@ -174,7 +174,8 @@ impl Host {
     }
 
     fn all_holders(&self, circuit: CircuitId, are: impl Fn(&Session) -> bool) -> bool {
-        let holders = self.parts.get(&circuit).map(|parts| parts.holders.as_slice()).unwrap_or_default();
+        let holders =
+            self.resources.get(&circuit).map(|resources| resources.holders.as_slice()).unwrap_or_default();
         !holders.is_empty() && holders.iter().all(|(id, _)| self.sessions.get(id).is_none_or(&are))
     }
 }

@@ -8,7 +8,7 @@ use crosslane_wire::{HostId, PortId};
 use std::time::Duration;
 
 /// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(1);
+const ECHO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most hops of a probe.
 const TTL: u8 = 64;
 
@@ -40,7 +40,7 @@ impl Host {
         let sent = self.elapsed();
         let from = self.me();
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.waiting = Some(Waiting::Echo { token, sent, hops: way.hops, until: sent + ANSWER });
+            session.waiting = Some(Waiting::Echo { token, sent, hops: way.hops, until: sent + ECHO_TIMEOUT });
         }
         if let Some(cable) = self.cable(way.port) {
             cable.send(&Control::Echo { from, to, token, ttl: TTL, stamp: 0, reply: false });

@@ -45,7 +45,7 @@ const ACCEPTS: usize = 32;
 /// Looks at the channels and the interface between two looks at all events of the kernel, while the engine spins.
 const LOOKS: u32 = 4;
 /// So many times longer than for anything else the engine spins for the answer to a packet: two hosts wake up for it.
-const PATIENCE: u32 = 4;
+const PACKET_SPIN_FACTOR: u32 = 4;
 /// Events of the kernel that are handled before packets are looked at again.
 const BREATH: usize = 8;
 /// How long a busy engine goes without a look at the kernel's events.
@@ -102,7 +102,7 @@ impl Engine {
             config,
             watched: HashMap::new(),
             spin: Spin::new(most),
-            patience: Spin::new(most * PATIENCE),
+            patience: Spin::new(most * PACKET_SPIN_FACTOR),
             last_session: 0,
             accept_at: None,
             looked: Duration::ZERO,
@@ -117,7 +117,7 @@ impl Engine {
         let mut events = Vec::with_capacity(256);
         self.poll_ports();
         while !self.stopping {
-            if self.turn() {
+            if self.run_once() {
                 self.look(&mut events)?;
             } else if !self.spin_a_while(&mut events)? {
                 self.sleep(&mut events)?;
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Handles what has arrived; whether anything had.
-    fn turn(&mut self) -> bool {
+    fn run_once(&mut self) -> bool {
         let host = &mut self.host;
         host.tick();
         let mut moved = std::mem::take(&mut self.busy);

@@ -10,7 +10,7 @@ pub(crate) fn new() -> Result<OwnedFd, Errno> {
 }
 
 /// Wakes whoever polls it.
-pub(crate) fn ring(event: BorrowedFd<'_>) {
+pub(crate) fn wake(event: BorrowedFd<'_>) {
     // A counter that is full has not been heard yet.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
@@ -29,8 +29,8 @@ mod tests {
     fn rings_are_heard_once() {
         let event = new().unwrap();
         assert!(!drain(event.as_fd()));
-        ring(event.as_fd());
-        ring(event.as_fd());
+        wake(event.as_fd());
+        wake(event.as_fd());
         assert!(drain(event.as_fd()));
         assert!(!drain(event.as_fd()));
     }

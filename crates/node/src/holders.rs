@@ -13,11 +13,11 @@ impl Host {
     /// a dead process, and the far side learns by FIN or RST as it would with TCP.
     pub fn release_held(&mut self, session: SessionId, held: impl IntoIterator<Item = CircuitId>) {
         for circuit in held {
-            let Some(parts) = self.parts.get_mut(&circuit) else { continue };
-            if parts.holders.iter().all(|(holder, _)| *holder == session) {
+            let Some(resources) = self.resources.get_mut(&circuit) else { continue };
+            if resources.holders.iter().all(|(holder, _)| *holder == session) {
                 self.close_end(circuit, false);
             } else {
-                parts.holders.retain(|(holder, _)| *holder != session);
+                resources.holders.retain(|(holder, _)| *holder != session);
             }
         }
     }
@@ -26,10 +26,10 @@ impl Host {
     /// its state.
     pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, socket: Cookie) {
         let Some(owner) = self.sessions.get_mut(&session) else { return };
-        let Some(parts) = self.parts.get_mut(&circuit) else { return };
-        (parts.pid, parts.uid, parts.cookie) = (owner.pid, owner.uid, Some(socket));
-        parts.program.clone_from(&owner.program);
-        parts.state = owner.offered.take();
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        (resources.pid, resources.uid, resources.cookie) = (owner.pid, owner.uid, Some(socket));
+        resources.program.clone_from(&owner.program);
+        resources.state = owner.offered.take();
         self.pay_for(session, circuit);
         self.hold(session, circuit);
     }
@@ -37,25 +37,25 @@ impl Host {
     /// Enters the session among the holders of the end; its word in the session's life page.
     fn hold(&mut self, session: SessionId, circuit: CircuitId) -> Option<u32> {
         let holder = self.sessions.get_mut(&session)?;
-        let parts = self.parts.get_mut(&circuit)?;
-        if let Some((_, life)) = parts.holders.iter().find(|(holder, _)| *holder == session) {
+        let resources = self.resources.get_mut(&circuit)?;
+        if let Some((_, life)) = resources.holders.iter().find(|(holder, _)| *holder == session) {
             return Some(*life);
         }
         let page = holder.life.as_mut()?;
         let life = page.allot()?;
         if let Some(end) = self.circuits.get(circuit) {
-            page.set(life, life_of(end, parts.published));
+            page.set(life, life_of(end, resources.published));
         }
         holder.held.insert(circuit);
-        parts.holders.push((session, life));
+        resources.holders.push((session, life));
         Some(life)
     }
 
     /// Hands an end to a session, from its oldest segments that still count on, with its state if it is `adopted`; the reason
     /// if that cannot be.
     pub(crate) fn grant(&mut self, session: SessionId, circuit: CircuitId, adopted: bool) -> Option<Plain> {
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.trim();
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.trim();
         }
         let Some(life) = self.hold(session, circuit) else {
             if !adopted {
@@ -63,20 +63,20 @@ impl Host {
             }
             return Some(Plain::NoSlot);
         };
-        let (Some(end), Some(parts), Some(holder)) =
-            (self.circuits.get(circuit), self.parts.get(&circuit), self.sessions.get_mut(&session))
+        let (Some(end), Some(resources), Some(holder)) =
+            (self.circuits.get(circuit), self.resources.get(&circuit), self.sessions.get_mut(&session))
         else {
             return Some(Plain::System);
         };
         let Some((segments, outbound)) =
-            parts.segments.front().and_then(|segments| Some((segments, segments.outbound.as_ref()?)))
+            resources.segments.front().and_then(|segments| Some((segments, segments.outbound.as_ref()?)))
         else {
             return Some(Plain::System);
         };
-        let retention = parts.retention.as_ref();
+        let retention = resources.retention.as_ref();
         let reply = Reply::Circuit {
             circuit,
-            token: parts.token,
+            token: resources.token,
             tuple: end.tuple,
             client: end.role == Role::Client,
             rx_key: segments.rx_key,
@@ -88,7 +88,7 @@ impl Host {
         };
         let mut fds = vec![segments.inbound.as_fd(), outbound.as_fd()];
         fds.extend(retention.map(AsFd::as_fd));
-        if let (true, Some(state)) = (adopted, &parts.state) {
+        if let (true, Some(state)) = (adopted, &resources.state) {
             fds.push(state.view.memory().as_fd());
         }
         holder.reply(&reply, &fds);
@@ -100,8 +100,8 @@ impl Host {
 
     /// Nobody holds the end any more; it was never used.
     pub(crate) fn drop_holders(&mut self, circuit: CircuitId) {
-        let Some(parts) = self.parts.get_mut(&circuit) else { return };
-        for (session, life) in std::mem::take(&mut parts.holders) {
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        for (session, life) in std::mem::take(&mut resources.holders) {
             if let Some(session) = self.sessions.get_mut(&session) {
                 session.held.remove(&circuit);
                 if session.is_lost() && session.held.is_empty() {
@@ -125,23 +125,25 @@ impl Host {
 
     /// Whether `token` is the end's: it is given out with the end only, so whoever knows it holds the end.
     pub(crate) fn proves(&self, circuit: CircuitId, token: u64) -> bool {
-        self.parts.get(&circuit).is_some_and(|parts| parts.token == token)
+        self.resources.get(&circuit).is_some_and(|resources| resources.token == token)
     }
 
     /// Whether the end was given to the session.
     pub(crate) fn holds(&self, session: SessionId, circuit: CircuitId) -> bool {
-        let parts = self.parts.get(&circuit);
-        parts.is_some_and(|parts| parts.holders.iter().any(|(holder, _)| *holder == session))
+        let resources = self.resources.get(&circuit);
+        resources.is_some_and(|resources| resources.holders.iter().any(|(holder, _)| *holder == session))
     }
 
     /// Programs that hold the end see how it is.
     pub(crate) fn show_life(&mut self, circuit: CircuitId) {
-        let (Some(parts), Some(end)) = (self.parts.get(&circuit), self.circuits.get(circuit)) else { return };
-        let word = life_of(end, parts.published);
+        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.circuits.get(circuit)) else {
+            return;
+        };
+        let word = life_of(end, resources.published);
         if let Some(engines) = &self.offload {
             engines.show(circuit, word);
         }
-        for (session, life) in &parts.holders {
+        for (session, life) in &resources.holders {
             if let Some(page) = self.sessions.get(session).and_then(|session| session.life.as_ref()) {
                 page.set(*life, word);
             }
@@ -151,10 +153,10 @@ impl Host {
     /// Programs that hold the end see how it is, and are woken.
     pub(crate) fn wake_holders(&mut self, circuit: CircuitId) {
         self.show_life(circuit);
-        let Some(parts) = self.parts.get(&circuit) else { return };
-        let holders: Vec<SessionId> = parts.holders.iter().map(|(holder, _)| *holder).collect();
+        let Some(resources) = self.resources.get(&circuit) else { return };
+        let holders: Vec<SessionId> = resources.holders.iter().map(|(holder, _)| *holder).collect();
         for session in holders {
-            self.ring_session(session);
+            self.wake_program(session);
         }
     }
 }

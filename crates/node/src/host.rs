@@ -4,13 +4,13 @@ use crate::cable::{Cable, CableEvent};
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
 use crate::doubt::Doubts;
+use crate::end_resources::EndResources;
 use crate::inbox::Inbox;
 use crate::ip::Allowance;
 use crate::keys::KeyRing;
 use crate::listener::Listeners;
 use crate::netns;
 use crate::offload::Engines;
-use crate::part::Parts;
 use crate::proof::{Connected, Proof};
 use crate::pump::Pumps;
 use crate::quota::{self, Charge, Kind, Ledger, Payer, Rates, Said};
@@ -19,7 +19,7 @@ use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
 use crate::socket_table::SocketTable;
 use crate::texts::{Texts, Writer};
-use crate::transit::{Passage, PumpAsks};
+use crate::transit::{PumpAsks, TransitCircuit};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_fabric::{Circuits, Links};
@@ -65,11 +65,11 @@ pub struct Host {
     /// Ends of circuits.
     pub circuits: Circuits,
     /// What the ends hold.
-    pub parts: HashMap<CircuitId, Parts>,
+    pub resources: HashMap<CircuitId, EndResources>,
     /// Where in its port's inbound memory the segment of each channel lies, and what is paid for that.
     pub memory: HashMap<ChannelId, (SegmentRange, Charge)>,
     /// Circuits that pass through.
-    pub passages: BTreeMap<TransitId, Passage>,
+    pub transit_circuits: BTreeMap<TransitId, TransitCircuit>,
     /// What moves their bytes.
     pub pumps: Pumps,
     /// What copies for programs; none before the first that wants it.
@@ -185,9 +185,9 @@ impl Host {
             cables,
             links,
             circuits: Circuits::new(Limits { pending: PENDING_MAX, patience: config.resume }),
-            parts: HashMap::new(),
+            resources: HashMap::new(),
             memory: HashMap::new(),
-            passages: BTreeMap::new(),
+            transit_circuits: BTreeMap::new(),
             pumps,
             offload: None,
             pump_asks: Vec::new(),
@@ -315,7 +315,7 @@ impl Host {
 
     /// The daemon goes down: all circuits are dead, and the programs see it.
     pub fn shut_down(&mut self) {
-        let ends: Vec<CircuitId> = self.parts.keys().copied().collect();
+        let ends: Vec<CircuitId> = self.resources.keys().copied().collect();
         for circuit in ends {
             self.circuits.kill(circuit, Death::Shutdown);
         }
@@ -328,7 +328,7 @@ impl Host {
             self.last_waiter = self.last_waiter.wrapping_add(1);
             let waiter = WaiterId(self.last_waiter);
             let taken = self.waiters.contains_key(&waiter)
-                || self.passages.values().any(|passage| passage.waiter == waiter);
+                || self.transit_circuits.values().any(|transit_circuit| transit_circuit.waiter == waiter);
             if self.last_waiter != 0 && !taken {
                 return waiter;
             }
@@ -382,7 +382,7 @@ impl Host {
     /// When the daemon must act even if nothing happens.
     pub fn deadline(&self) -> Option<Duration> {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
-        let sweep = (!self.parts.is_empty()).then_some(self.sweep_at);
+        let sweep = (!self.resources.is_empty()).then_some(self.sweep_at);
         let waiting = [self.waiting_deadline(), self.rates.deadline()].into_iter().flatten().min();
         let links = Some(self.links.poll_deadline());
         [

@@ -49,7 +49,7 @@ impl Letterbox {
     pub fn post(&self, letter: Letter) {
         // Fails only when the daemon ends.
         if self.sender.send(letter).is_ok() {
-            eventfd::ring(self.bell.as_fd());
+            eventfd::wake(self.bell.as_fd());
         }
     }
 

@@ -44,13 +44,13 @@ impl Host {
             bytes += len;
             self.originate(&mut message[..len]);
             if count == 1 {
-                self.ring_sleepers();
+                self.wake_sleepers();
             }
         }
         self.packet = message;
         self.asked |= count > 0;
         if count > 1 {
-            self.ring_sleepers();
+            self.wake_sleepers();
         }
         count > 0
     }
@@ -62,7 +62,7 @@ impl Host {
 
     /// Neighbours that sleep hear of packets at once: of the first before the next is read, and of all before anything
     /// else is done.
-    fn ring_sleepers(&mut self) {
+    fn wake_sleepers(&mut self) {
         self.cables.iter_mut().for_each(Cable::flush);
     }
 
@@ -91,7 +91,7 @@ impl Host {
         if any {
             // What our kernel answers at once, it has answered by now; that rings too.
             if !self.send_more_packets() {
-                self.ring_sleepers();
+                self.wake_sleepers();
             }
         }
         any

@@ -17,27 +17,29 @@ impl Host {
     pub(crate) fn leave_segments(&mut self, circuit: CircuitId) -> bool {
         let moving = self.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
         let whole = moving || self.go_on(circuit);
-        let Some(parts) = self.parts.get_mut(&circuit) else { return whole };
-        let retained = parts.segments.back().is_some_and(|newest| newest.way.keeps);
-        parts.sent = None;
+        let Some(resources) = self.resources.get_mut(&circuit) else { return whole };
+        let retained = resources.segments.back().is_some_and(|newest| newest.way.keeps);
+        resources.sent = None;
         if moving || retained {
-            parts.sent = parts.state.as_ref().and_then(|state| state.view.sent());
+            resources.sent = resources.state.as_ref().and_then(|state| state.view.sent());
         }
-        if parts.sent.is_none() {
-            parts.retention = None;
+        if resources.sent.is_none() {
+            resources.retention = None;
         }
         // Those of a circuit that is being made are needed to say so.
-        let published = parts.published;
-        parts.segments.retain(|segments| segments.generation > published);
+        let published = resources.published;
+        resources.segments.retain(|segments| segments.generation > published);
         whole
     }
 
     /// A program may leave before it has seen that its stream goes on by other segments: then what the far end lacks is sent by
     /// those. Whether nothing is missing.
     fn go_on(&mut self, circuit: CircuitId) -> bool {
-        let Some(parts) = self.parts.get(&circuit).filter(|parts| parts.published > 0) else { return true };
-        let sent = parts.state.as_ref().and_then(|state| state.view.sent());
-        let newest = parts.segments.back().filter(|newest| newest.generation == parts.published);
+        let Some(resources) = self.resources.get(&circuit).filter(|resources| resources.published > 0) else {
+            return true;
+        };
+        let sent = resources.state.as_ref().and_then(|state| state.view.sent());
+        let newest = resources.segments.back().filter(|newest| newest.generation == resources.published);
         let (Some(sent), Some(newest)) = (sent, newest) else { return true };
         if sent.generation == newest.generation {
             !sent.owes
@@ -46,14 +48,13 @@ impl Host {
         }
     }
 
-    /// If the end's program is gone, the far side gets what it has not had yet, of which `arrived` units have, and hears
-    /// of the end.
+    /// If the local program has exited: sends again, from stream offset `arrived` on, what the far side lacks, then closes.
     pub(crate) fn finish(&mut self, circuit: CircuitId, arrived: u64) {
         if self.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
-            let sent = self.parts.get(&circuit).and_then(|parts| parts.sent);
+            let sent = self.resources.get(&circuit).and_then(|resources| resources.sent);
             let whole = sent.is_none_or(|sent| self.send_rest(circuit, arrived, sent));
             if !whole {
-                let uid = self.parts.get(&circuit).map(|parts| parts.uid);
+                let uid = self.resources.get(&circuit).map(|resources| resources.uid);
                 tracing::warn!(uid, %circuit, "what a program sent before it left is lost; the stream is broken off");
             }
             self.circuits.finish(circuit, !whole);
@@ -68,7 +69,7 @@ impl Host {
         let woken = self.push_rest(circuit, arrived, sent);
         let channel = self.circuits.get(circuit).and_then(|end| end.channel());
         if let (Some(Some(waiter)), Some(channel)) = (woken, channel) {
-            self.ring_neighbour(channel, waiter);
+            self.wake_neighbour(channel, waiter);
         }
         woken.is_some()
     }
@@ -77,8 +78,8 @@ impl Host {
     /// no room, else who sleeps for them.
     fn push_rest(&self, circuit: CircuitId, arrived: u64, sent: Sent) -> Option<Option<WaiterId>> {
         let role = self.circuits.get(circuit)?.role;
-        let parts = self.parts.get(&circuit)?;
-        let newest = parts.segments.back()?;
+        let resources = self.resources.get(&circuit)?;
+        let newest = resources.segments.back()?;
         let end = sent.units - u64::from(sent.turn.is_some());
         let begin = arrived.max(1);
         if begin < end
@@ -97,7 +98,7 @@ impl Host {
             producer.push_control(&ring, &credits, greeting, 0).ok().filter(|pushed| *pushed)?;
         }
         if begin < end {
-            let kept = Inbound::sealed(parts.retention.as_ref()?, RETENTION).ok()?;
+            let kept = Inbound::sealed(resources.retention.as_ref()?, RETENTION).ok()?;
             push_kept(&producer, &ring, &credits, (&kept, sent.cap.clamp(1, RETENTION)), (begin, end))
                 .ok()
                 .filter(|pushed| *pushed)?;
@@ -129,10 +130,10 @@ fn push_kept(
         while done < piece.len() {
             let pushed = producer.push(ring, credits, Kind::Data, &piece[done..], 0)?;
             if pushed == 0 {
-                if !producer.can_be_pressed() {
+                if !producer.can_grow() {
                     return Ok(false);
                 }
-                producer.press();
+                producer.request_grow();
             }
             done += pushed;
         }

@@ -106,10 +106,10 @@ impl Host {
                 let outcome = self.circuits.handle_message(port, message);
                 self.note_contradiction(port, outcome);
             }
-            Control::WantBell { channel, waiter } => self.handle_want_bell(port, channel, waiter),
-            Control::Bell { waiter, doorbell } => self.handle_bell(port, waiter, doorbell),
-            Control::Ring { channel, waiter } => self.handle_ring(port, channel, waiter),
-            Control::WantBuffer { channel, buffer } => self.handle_want_buffer(port, channel, buffer),
+            Control::WantWaker { channel, waiter } => self.handle_want_bell(port, channel, waiter),
+            Control::Waker { waiter, doorbell } => self.handle_bell(port, waiter, doorbell),
+            Control::Wake { channel, waiter } => self.handle_ring(port, channel, waiter),
+            Control::ImportBuffer { channel, buffer } => self.handle_import_buffer(port, channel, buffer),
             Control::Buffer { channel, buffer, handed } => {
                 self.handle_buffer(port, channel, buffer, handed);
             }

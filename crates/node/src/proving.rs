@@ -144,10 +144,10 @@ impl Host {
     /// The accepting side asks whether the socket of this end became its connection.
     pub(crate) fn prove(&mut self, circuit: CircuitId) {
         let is_so = self.is_connection(circuit);
-        if let Some(parts) = self.parts.get_mut(&circuit)
+        if let Some(resources) = self.resources.get_mut(&circuit)
             && is_so
         {
-            parts.proof = Proof::Proven;
+            resources.proof = Proof::Proven;
         }
         self.circuits.tell_proof(circuit, is_so);
     }
@@ -186,9 +186,9 @@ impl Host {
         let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
         let socket = |table: &SocketTable| table.accepting(server, client, interface);
         let accepting = self.ask_kernel(end.scope, None, socket);
-        let Some(parts) = self.parts.get_mut(&circuit) else { return false };
-        parts.accepting = parts.accepting.or(accepting);
-        parts.accepting.is_some()
+        let Some(resources) = self.resources.get_mut(&circuit) else { return false };
+        resources.accepting = resources.accepting.or(accepting);
+        resources.accepting.is_some()
     }
 
     /// Whether a connecting end that is closed now was never shown to be its connection: nobody may read what came by it.
@@ -198,7 +198,9 @@ impl Host {
         };
         let is_accepted = match end.far {
             Far::Here(far) => self.circuits.get(far).is_none_or(|far| far.state != State::Pending),
-            Far::Host { .. } => self.parts.get(&circuit).is_some_and(|parts| parts.proof == Proof::Proven),
+            Far::Host { .. } => {
+                self.resources.get(&circuit).is_some_and(|resources| resources.proof == Proof::Proven)
+            }
         };
         end.state == State::Open && end.death.is_none() && !is_accepted && !self.is_connection(circuit)
     }
@@ -206,10 +208,11 @@ impl Host {
     /// A user announces a connection again: what its earlier sockets announced for these addresses and nobody accepted is
     /// over. What other users announced is not touched.
     pub(crate) fn forget_earlier(&mut self, tuple: &Tuple, scope: Scope, uid: u32) {
-        let of_user = |circuit: &CircuitId| self.parts.get(circuit).is_some_and(|parts| parts.uid == uid);
+        let of_user =
+            |circuit: &CircuitId| self.resources.get(circuit).is_some_and(|resources| resources.uid == uid);
         let is_unaccepted = |circuit: &CircuitId| match self.circuits.get(*circuit).map(|end| end.far) {
             Some(Far::Here(far)) => self.circuits.get(far).is_some_and(|far| far.state == State::Pending),
-            _ => self.parts.get(circuit).is_some_and(|parts| parts.proof != Proof::Proven),
+            _ => self.resources.get(circuit).is_some_and(|resources| resources.proof != Proof::Proven),
         };
         let ends = self.circuits.ends_of(tuple, Role::Client, scope);
         let earlier: Vec<CircuitId> = ends.filter(of_user).filter(is_unaccepted).collect();
@@ -244,14 +247,14 @@ impl Host {
     ) -> Standing {
         let Some(end) = self.circuits.get(circuit) else { return Standing::No };
         let (far, is_over) = (end.far, end.far_closed || end.death.is_some());
-        let Some(parts) = self.parts.get(&circuit) else { return Standing::No };
-        let (accepting, asked) = (parts.accepting, parts.proof);
+        let Some(resources) = self.resources.get(&circuit) else { return Standing::No };
+        let (accepting, asked) = (resources.accepting, resources.proof);
         if end.death == Some(Death::Abort) {
             return Standing::No;
         }
         if let Far::Here(client) = far
             && here.is_some()
-            && here == self.parts.get(&client).and_then(|parts| parts.cookie)
+            && here == self.resources.get(&client).and_then(|resources| resources.cookie)
         {
             return Standing::Proven;
         }
@@ -267,9 +270,9 @@ impl Host {
         let channel = self.circuits.get(circuit).and_then(|end| end.channel());
         if channel.is_some_and(|channel| proof != Proof::Asked(channel))
             && let Some(channel) = self.circuits.ask_for_proof(circuit)
-            && let Some(parts) = self.parts.get_mut(&circuit)
+            && let Some(resources) = self.resources.get_mut(&circuit)
         {
-            parts.proof = Proof::Asked(channel);
+            resources.proof = Proof::Asked(channel);
             self.run_circuits();
         }
         Standing::Unknown
@@ -290,7 +293,9 @@ impl Host {
     /// Whether the socket that announced this end has the connection, or had it until it was closed.
     fn is_connection(&self, circuit: CircuitId) -> bool {
         let Some(end) = self.circuits.get(circuit) else { return false };
-        let Some(announced) = self.parts.get(&circuit).and_then(|parts| parts.cookie) else { return false };
+        let Some(announced) = self.resources.get(&circuit).and_then(|resources| resources.cookie) else {
+            return false;
+        };
         let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
         let connected = |table: &SocketTable| table.connected(client, server, interface);
         self.ask_kernel(end.scope, None, connected) == Some(announced)

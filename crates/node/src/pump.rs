@@ -11,10 +11,10 @@
 
 mod bells;
 mod circuit;
-mod ears;
 mod flow;
 mod landed;
 mod leg;
+mod poller;
 mod report;
 mod worker;
 
@@ -27,7 +27,7 @@ use circuit::Circuit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::WaiterId;
-use ears::Ears;
+use poller::Poller;
 use report::Reports;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ pub enum Command {
         /// The circuit.
         transit: TransitId,
     },
-    /// The answer to [`Report::Ring`].
+    /// The answer to [`Report::Wake`].
     Bell {
         /// The circuit.
         transit: TransitId,
@@ -105,7 +105,7 @@ impl Traffic {
 struct Thread {
     orders: Sender<Order>,
     door: Arc<OwnedFd>,
-    ears: Arc<Ears>,
+    poller: Arc<Poller>,
     circuits: usize,
     handle: JoinHandle<()>,
 }
@@ -190,7 +190,7 @@ impl Pumps {
         }
         let bell = Arc::new(Receiver::new().map_err(std::io::Error::from)?);
         let thread = self.thread()?;
-        self.threads[thread].ears.listen_to(transit, bell.as_fd()).map_err(std::io::Error::from)?;
+        self.threads[thread].poller.listen_to(transit, bell.as_fd()).map_err(std::io::Error::from)?;
         let traffic = Arc::new(Traffic::default());
         let circuit = Circuit::new(transit, legs, waiter, bell.clone(), traffic.clone(), self.limit_ns);
         self.circuits.insert(transit, Held { thread, traffic, waiter, bell });
@@ -216,7 +216,7 @@ impl Pumps {
             return;
         };
         if thread.orders.send(order).is_ok() {
-            eventfd::ring(thread.door.as_fd());
+            eventfd::wake(thread.door.as_fd());
         }
     }
 }
@@ -224,12 +224,12 @@ impl Pumps {
 impl Thread {
     fn start(reports: Arc<Reports>, limit_ns: u32, number: usize) -> Result<Self, std::io::Error> {
         let door = Arc::new(eventfd::new()?);
-        let ears = Arc::new(Ears::new(door.as_fd())?);
+        let poller = Arc::new(Poller::new(door.as_fd())?);
         let (orders, inbox) = channel();
-        let worker = Worker::new(inbox, door.clone(), ears.clone(), reports, limit_ns);
+        let worker = Worker::new(inbox, door.clone(), poller.clone(), reports, limit_ns);
         let handle =
             std::thread::Builder::new().name(format!("pump-{number}")).spawn(move || worker.run())?;
-        Ok(Self { orders, door, ears, circuits: 0, handle })
+        Ok(Self { orders, door, poller, circuits: 0, handle })
     }
 }
 
@@ -237,7 +237,7 @@ impl Drop for Pumps {
     fn drop(&mut self) {
         for Thread { orders, door, handle, .. } in self.threads.drain(..) {
             drop(orders);
-            eventfd::ring(door.as_fd());
+            eventfd::wake(door.as_fd());
             // One that panicked has ended too.
             let _ = handle.join();
         }

@@ -1,9 +1,9 @@
 //! What sessions ask, and what they get.
 
+use crate::end_resources::HeldState;
 use crate::given::{self, Arrived, Given};
 use crate::host::Host;
 use crate::inbox::Letter;
-use crate::part::HeldState;
 use crate::proof::Proof;
 use crate::quota::Kind;
 use crate::session::{Note, Session, SessionId, Waiting};
@@ -264,28 +264,33 @@ impl Host {
             Request::Grow { circuit, token, generation } => self.grow(circuit, token, generation),
             Request::Waiter => self.add_waiter(id),
             Request::Unwait { waiter } => self.unwait(id, waiter),
-            Request::WantBell { circuit, token, waiter } => self.want_bell(id, (circuit, token), waiter),
-            Request::Ring { circuit, token, waiter } => self.ring_far(circuit, token, waiter),
-            Request::RingHere { circuit, token, waiter } => self.ring_here(circuit, token, waiter),
-            Request::Share { circuit, token, buffer, len, reach } => match given.and_then(Given::memory) {
-                Some(memory) => {
-                    let reply = self.share(id, (circuit, token), buffer, (len, reach), memory);
-                    self.reply(id, &reply);
+            Request::WantWaker { circuit, token, waiter } => self.want_waker(id, (circuit, token), waiter),
+            Request::Wake { circuit, token, waiter } => self.wake_far(circuit, token, waiter),
+            Request::WakeHere { circuit, token, waiter } => self.wake_here(circuit, token, waiter),
+            Request::ExportBuffer { circuit, token, buffer, len, reach } => {
+                match given.and_then(Given::memory) {
+                    Some(memory) => {
+                        let reply = self.export_buffer(id, (circuit, token), buffer, (len, reach), memory);
+                        self.reply(id, &reply);
+                    }
+                    None => self.fail(id, "ExportBuffer needs the memory"),
                 }
-                None => self.fail(id, "Share needs the memory"),
-            },
-            Request::Unshare { buffer } => self.unshare(id, buffer),
-            Request::WantBuffer { circuit, token, buffer } => self.want_buffer(id, (circuit, token), buffer),
+            }
+            Request::WithdrawBuffer { buffer } => self.withdraw_buffer(id, buffer),
+            Request::ImportBuffer { circuit, token, buffer } => {
+                self.want_buffer(id, (circuit, token), buffer)
+            }
             Request::Note { fd, remote, why } => self.note(id, Note { fd, remote, why }),
             Request::Offload => self.offload(id, given.and_then(Given::memory)),
-            Request::Engage { circuit, token, generation } => {
-                let handle = self.engage(id, circuit, token, generation);
-                self.reply(id, &Reply::Engaged { handle });
+            Request::RegisterRings { circuit, token, generation } => {
+                let handle = self.register_rings(id, circuit, token, generation);
+                self.reply(id, &Reply::RegisteredRings { handle });
             }
-            Request::Lend { buffer, len, reach } => {
+            Request::RegisterBuffer { buffer, len, reach } => {
                 let memory = given.and_then(Given::memory);
-                let handle = memory.map_or(0, |memory| self.lend(id, buffer, (len, reach), &memory));
-                self.reply(id, &Reply::Lent { handle });
+                let handle =
+                    memory.map_or(0, |memory| self.register_buffer(id, buffer, (len, reach), &memory));
+                self.reply(id, &Reply::RegisteredBuffer { handle });
             }
             Request::Status => self.ask_text(id, Text::Status),
             Request::Metrics => self.ask_text(id, Text::Metrics),

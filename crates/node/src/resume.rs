@@ -2,7 +2,7 @@
 //! it means for memory and programs.
 
 use crate::answer::{Asked, path_of};
-use crate::dial::ANSWER;
+use crate::dial::DIAL_TIMEOUT;
 use crate::host::Host;
 use crate::quota::{Charge, Purpose};
 use crate::session::SessionId;
@@ -24,10 +24,10 @@ impl Host {
         self.counters.moves += 1;
         self.show_life(circuit);
         let now = self.elapsed();
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.lost_at.get_or_insert(now);
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.lost_at.get_or_insert(now);
         }
-        let uid = self.parts.get(&circuit).map(|parts| parts.uid);
+        let uid = self.resources.get(&circuit).map(|resources| resources.uid);
         if let Some(end) = self.circuits.get(circuit) {
             tracing::info!(uid, %circuit, tuple = %end.tuple, "circuit is lost; the stream looks for another");
         }
@@ -36,8 +36,8 @@ impl Host {
     /// Tries the next path for an end that moves.
     pub(crate) fn seek(&mut self, circuit: CircuitId) {
         if self.try_path(circuit).is_none() {
-            if let Some(parts) = self.parts.get_mut(&circuit) {
-                parts.tried.clear();
+            if let Some(resources) = self.resources.get_mut(&circuit) {
+                resources.tried.clear();
             }
             self.circuits.no_way(circuit);
         }
@@ -46,9 +46,9 @@ impl Host {
     fn try_path(&mut self, circuit: CircuitId) -> Option<()> {
         let end = self.circuits.get(circuit).filter(|end| end.moving.is_some() && end.channel().is_none())?;
         let host = end.far_host();
-        let parts = self.parts.get_mut(&circuit)?;
-        let (mut tried, payer) = parts.may_move().then(|| (parts.tried.clone(), parts.payer))?;
-        let crowded = parts.crowded;
+        let resources = self.resources.get_mut(&circuit)?;
+        let (mut tried, payer) = resources.may_move().then(|| (resources.tried.clone(), resources.payer))?;
+        let crowded = resources.crowded;
         let (path, attempt) = loop {
             let (path, route) = self.path_to(host, &tried).ok()?;
             let ring_max = if crowded { self.short_ring(path) } else { self.ring_for(path) };
@@ -57,20 +57,20 @@ impl Host {
                 break (path, attempt);
             }
         };
-        let Some((channel, generation)) = self.circuits.redial(circuit, path, self.now + ANSWER) else {
+        let Some((channel, generation)) = self.circuits.redial(circuit, path, self.now + DIAL_TIMEOUT) else {
             self.forgo(attempt);
             return None;
         };
-        self.parts.get_mut(&circuit)?.tried = tried;
+        self.resources.get_mut(&circuit)?.tried = tried;
         self.ask_for(circuit, channel, attempt, Some(Resumption { generation }));
         Some(())
     }
 
     /// A try came to nothing. The far program has not sent anything there: it waits to hear what has arrived here.
     pub(crate) fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.attempt = None;
-            parts.crowded |= matches!(why, Refusal::NoMemory | Refusal::Quota);
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.attempt = None;
+            resources.crowded |= matches!(why, Refusal::NoMemory | Refusal::Quota);
         }
         self.circuits.try_failed(circuit, why);
     }
@@ -124,17 +124,17 @@ impl Host {
         arrived: u64,
     ) -> Result<(SegmentRange, Charge, u64), Refusal> {
         let (now, ledger) = (self.elapsed(), self.ledger.clone());
-        let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
-        if !parts.may_move() {
+        let resources = self.resources.get_mut(&circuit).ok_or(Refusal::Unknown)?;
+        if !resources.may_move() {
             return Err(Refusal::NoMemory);
         }
         // A stream that is taken to a shorter way has lost none, and stands still all the same.
-        parts.lost_at.get_or_insert(now);
-        let payer = parts.payer;
+        resources.lost_at.get_or_insert(now);
+        let payer = resources.payer;
         let (segments, (range, window)) = self.answering_segments(port, asked, arrived, payer)?;
         let key = segments.rx_key;
-        let parts = self.parts.get_mut(&circuit).ok_or(Refusal::Unknown)?;
-        if segments.way.keeps && parts.keep_sent(&ledger, Purpose::Move).is_err() {
+        let resources = self.resources.get_mut(&circuit).ok_or(Refusal::Unknown)?;
+        if segments.way.keeps && resources.keep_sent(&ledger, Purpose::Move).is_err() {
             if let Some(cable) = self.cable(port) {
                 cable.free_inbound(range);
             }
@@ -147,9 +147,9 @@ impl Host {
     /// The connecting side says what has arrived there, after our programs had stopped: they go on.
     pub(crate) fn arrived_there(&mut self, circuit: CircuitId, units: u64) {
         let generation = self.circuits.get(circuit).map(|end| end.generation);
-        let Some(parts) = self.parts.get_mut(&circuit) else { return };
-        let newest = parts.segments.back_mut().filter(|segments| Some(segments.generation) == generation);
-        if let Some(newest) = newest.filter(|segments| segments.generation != parts.published) {
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let newest = resources.segments.back_mut().filter(|segments| Some(segments.generation) == generation);
+        if let Some(newest) = newest.filter(|segments| segments.generation != resources.published) {
             newest.arrived = units;
             self.publish(circuit);
             self.finish(circuit, units);
@@ -179,12 +179,12 @@ impl Host {
         token: u64,
         generation: u32,
     ) -> Option<()> {
-        let parts = self.parts.get_mut(&circuit).filter(|parts| parts.token == token)?;
-        parts.trim();
-        let published = parts.published;
+        let resources = self.resources.get_mut(&circuit).filter(|resources| resources.token == token)?;
+        resources.trim();
+        let published = resources.published;
         let known = |next: u32| next > generation && next <= published;
-        let next = parts.segments.iter().find(|segments| known(segments.generation))?;
-        let (outbound, retention) = (next.outbound.as_ref()?, parts.retention.as_ref());
+        let next = resources.segments.iter().find(|segments| known(segments.generation))?;
+        let (outbound, retention) = (next.outbound.as_ref()?, resources.retention.as_ref());
         let reply = Reply::Resumed {
             generation: next.generation,
             newest: next.generation == published,
@@ -204,17 +204,18 @@ impl Host {
     /// Programs are told of the newest circuit, and woken.
     fn publish(&mut self, circuit: CircuitId) {
         let now = self.elapsed();
-        let (Some(end), Some(parts)) = (self.circuits.get(circuit), self.parts.get_mut(&circuit)) else {
+        let (Some(end), Some(resources)) = (self.circuits.get(circuit), self.resources.get_mut(&circuit))
+        else {
             return;
         };
-        parts.published = end.generation;
-        if let Some(lost_at) = parts.lost_at.take() {
+        resources.published = end.generation;
+        if let Some(lost_at) = resources.lost_at.take() {
             self.counters.moved(now.saturating_sub(lost_at));
         }
-        let uid = parts.uid;
+        let uid = resources.uid;
         tracing::info!(uid, %circuit, tuple = %end.tuple, hops = end.hops, generation = end.generation, "stream goes on");
-        parts.crowded = false;
-        parts.tried.clear();
+        resources.crowded = false;
+        resources.tried.clear();
         self.wake_holders(circuit);
     }
 
@@ -232,13 +233,13 @@ impl Host {
         if matches!(end.state, State::Closing(_)) {
             return None;
         }
-        let parts = self.parts.get_mut(&circuit)?;
-        parts.trim();
-        let newest = parts.segments.back()?;
+        let resources = self.resources.get_mut(&circuit)?;
+        resources.trim();
+        let newest = resources.segments.back()?;
         let ring = Inbound::map(&newest.inbound).ok()?;
         let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
         let reader = || {
-            let (generation, cursor) = parts.state.as_ref()?.view.receiver()?;
+            let (generation, cursor) = resources.state.as_ref()?.view.receiver()?;
             (generation == newest.generation)
                 .then(|| cursor.checked(newest.ring_max, newest.rx_key))
                 .flatten()

@@ -56,9 +56,11 @@ impl Host {
         if !self.has_ample_window(port) {
             return;
         }
-        let Some(parts) = self.parts.get_mut(&circuit).filter(|parts| !parts.grown) else { return };
-        if parts.segments.back().is_some_and(|newest| newest.way.grows) {
-            parts.grown = true;
+        let Some(resources) = self.resources.get_mut(&circuit).filter(|resources| !resources.grown) else {
+            return;
+        };
+        if resources.segments.back().is_some_and(|newest| newest.way.grows) {
+            resources.grown = true;
             self.circuits.lose(circuit, Death::Cable);
         }
     }

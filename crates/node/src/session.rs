@@ -2,8 +2,8 @@
 
 use crate::accept::Accepting;
 use crate::buffer::Opened;
+use crate::end_resources::HeldState;
 use crate::life::LifePage;
-use crate::part::HeldState;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
 use crate::socket_table::SocketTable;

@@ -3,7 +3,7 @@
 
 use crate::answer::{Asked, path_of, refusal_of};
 use crate::cable::Cable;
-use crate::dial::ANSWER;
+use crate::dial::DIAL_TIMEOUT;
 use crate::host::Host;
 use crate::pump::{Command, Leg, Report};
 use crate::quota::{Carved, Charge, Kind, Payer, Purpose};
@@ -25,7 +25,7 @@ const MAPPINGS: u64 = 4;
 
 /// A circuit through this host whose far half is not there yet, or is pumped.
 #[derive(Debug)]
-pub struct Passage {
+pub struct TransitCircuit {
     /// Its ports, before and behind.
     pub ports: [PortId; 2],
     /// By which both neighbours name its pump when they wake it.
@@ -43,7 +43,7 @@ pub struct Passage {
     _charges: Vec<Charge>,
 }
 
-impl Passage {
+impl TransitCircuit {
     /// What went by each of its ports, sent and received, bytes, of which so many came from before and from behind.
     pub(crate) fn traffic(&self, [before, behind]: [u64; 2]) -> [(PortId, (u64, u64)); 2] {
         [(self.ports[BEFORE], (behind, before)), (self.ports[BEHIND], (before, behind))]
@@ -108,10 +108,10 @@ impl Host {
             };
         let late = if asked.resume.is_some() { Closing::Lost } else { Closing::Abort };
         let (transit, channels) =
-            self.circuits.transit(before, asked.channel, behind, (self.now + ANSWER, late));
+            self.circuits.transit(before, asked.channel, behind, (self.now + DIAL_TIMEOUT, late));
         self.memory.insert(channels[BEFORE], (range, window));
         self.memory.insert(channels[BEHIND], (range_behind, window_behind));
-        let passage = Passage {
+        let transit_circuit = TransitCircuit {
             ports: [port, onward],
             waiter: self.new_waiter(),
             opening: Some(Opening {
@@ -131,12 +131,12 @@ impl Host {
             tuple: asked.tuple,
             stream: asked.stream,
             segment: range_behind,
-            key: passage.rx_keys[BEHIND],
+            key: transit_circuit.rx_keys[BEHIND],
             passed: before.hops,
             route,
             resume: asked.resume,
         };
-        self.passages.insert(transit, passage);
+        self.transit_circuits.insert(transit, transit_circuit);
         self.leaning = true;
         if let Some(cable) = self.cable(onward) {
             cable.send(&open);
@@ -168,34 +168,37 @@ impl Host {
     /// The far half of a circuit is there: it is pumped from now on.
     pub(crate) fn passed(&mut self, transit: TransitId, segment: SegmentRange, key: u64, arrived: u64) {
         if self.begin_pumping(transit, segment, key).is_err() {
-            let late = self.passages.get(&transit).map_or(Closing::Abort, |passage| passage.late);
+            let late = self
+                .transit_circuits
+                .get(&transit)
+                .map_or(Closing::Abort, |transit_circuit| transit_circuit.late);
             return self.circuits.break_transit(transit, late);
         }
-        if let Some(passage) = self.passages.get(&transit) {
-            self.circuits.pass(transit, passage.range, passage.rx_keys[BEFORE], arrived);
+        if let Some(transit_circuit) = self.transit_circuits.get(&transit) {
+            self.circuits.pass(transit, transit_circuit.range, transit_circuit.rx_keys[BEFORE], arrived);
         }
     }
 
     fn begin_pumping(&mut self, transit: TransitId, segment: SegmentRange, key: u64) -> Result<(), Plain> {
-        let passage = self.passages.get(&transit).ok_or(Plain::System)?;
-        let (port, ring_max) = (passage.ports[BEHIND], passage.ring_max);
+        let transit_circuit = self.transit_circuits.get(&transit).ok_or(Plain::System)?;
+        let (port, ring_max) = (transit_circuit.ports[BEHIND], transit_circuit.ring_max);
         let behind = self.outbound_of(port, segment, ring_max)?;
         let behind = Outbound::map(&behind).map_err(|_| Plain::System)?;
-        let in_flight_ns = passage_in_flight_ns(self, transit);
-        let passage = self.passages.get_mut(&transit).ok_or(Plain::System)?;
+        let in_flight_ns = transit_in_flight_ns(self, transit);
+        let transit_circuit = self.transit_circuits.get_mut(&transit).ok_or(Plain::System)?;
         let Opening { inbound: [in_before, in_behind], before, tx_key } =
-            passage.opening.take().ok_or(Plain::System)?;
+            transit_circuit.opening.take().ok_or(Plain::System)?;
         let leg = |side: usize, inbound, outbound, tx_key| Leg {
             inbound,
             outbound,
             ring_max,
-            rx_key: passage.rx_keys[side],
+            rx_key: transit_circuit.rx_keys[side],
             tx_key,
-            is_end: passage.ends[side],
+            is_end: transit_circuit.ends[side],
             in_flight_ns: in_flight_ns[side],
         };
         let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
-        let waiter = passage.waiter;
+        let waiter = transit_circuit.waiter;
         self.pumps.command(Command::Add { transit, legs, waiter }).map_err(|error| {
             tracing::warn!(port = port.0, %transit, %error, "circuit is not pumped");
             Plain::System
@@ -211,11 +214,11 @@ impl Host {
     pub(crate) fn stop_transit(&mut self, transit: TransitId) {
         self.pump_asks.retain(|asks| asks.transit != transit);
         self.copy_transit_early(transit);
-        let Some(passage) = self.passages.remove(&transit) else { return };
-        if passage.opening.is_none() {
+        let Some(transit_circuit) = self.transit_circuits.remove(&transit) else { return };
+        if transit_circuit.opening.is_none() {
             let moved = self.pumps.traffic(transit);
             self.counters.transit_bytes += moved.iter().sum::<u64>();
-            for (port, (tx, rx)) in passage.traffic(moved) {
+            for (port, (tx, rx)) in transit_circuit.traffic(moved) {
                 self.count_past(Some(port), tx, rx);
             }
             self.tell_pump(Command::Remove { transit });
@@ -229,12 +232,15 @@ impl Host {
             let Some(report) = self.pumps.poll_report() else { break };
             heard = true;
             match report {
-                Report::Ring { transit, leg, waiter } => self.ring_for_pump(transit, leg, waiter),
+                Report::Wake { transit, leg, waiter } => self.wake_for_pump(transit, leg, waiter),
                 Report::Dry { transit, leg } => self.circuits.drained(transit, leg),
                 Report::Removed { .. } => {}
                 Report::Violated { transit, leg, why } => {
                     self.counters.violations += 1;
-                    let port = self.passages.get(&transit).and_then(|passage| passage.ports.get(leg));
+                    let port = self
+                        .transit_circuits
+                        .get(&transit)
+                        .and_then(|transit_circuit| transit_circuit.ports.get(leg));
                     let port = port.map(|port| port.0);
                     tracing::warn!(port, %transit, leg, %why, "circuit in transit broken off: a side broke the protocol");
                     self.circuits.break_transit(transit, Closing::Abort);
@@ -265,17 +271,17 @@ impl Host {
     }
 
     /// Rings a neighbour's waiter by way of its daemon, and finds out how the pump can do it itself next time.
-    fn ring_for_pump(&mut self, transit: TransitId, side: usize, waiter: WaiterId) {
+    fn wake_for_pump(&mut self, transit: TransitId, side: usize, waiter: WaiterId) {
         let Some(channel) = self.circuits.channel_of(transit, side) else { return };
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
-        self.ring_neighbour(channel, waiter);
+        self.wake_neighbour(channel, waiter);
         let asks = PumpAsks { port, waiter, transit, side };
         if self.pump_asks.contains(&asks) {
             return;
         }
         self.pump_asks.push(asks);
         if let Some(cable) = self.cable(port) {
-            cable.want_bell(peer, waiter);
+            cable.want_waker(peer, waiter);
         }
     }
 
@@ -287,7 +293,9 @@ impl Host {
 }
 
 /// How long stores to the two neighbours of a circuit, and theirs after them, may be under way, ns.
-fn passage_in_flight_ns(host: &Host, transit: TransitId) -> [u32; 2] {
+fn transit_in_flight_ns(host: &Host, transit: TransitId) -> [u32; 2] {
     let in_flight_ns = |port: PortId| host.cables.get(usize::from(port.0)).map_or(0, Cable::in_flight_ns);
-    host.passages.get(&transit).map_or([0; 2], |passage| passage.ports.map(in_flight_ns))
+    host.transit_circuits
+        .get(&transit)
+        .map_or([0; 2], |transit_circuit| transit_circuit.ports.map(in_flight_ns))
 }

@@ -77,7 +77,7 @@ impl Announced {
             let waiter = self.near.inbound.load_u32(WANT_DATA);
             (waiter != 0).then(|| {
                 self.client.tell(
-                    &Request::Ring {
+                    &Request::Wake {
                         circuit: self.near.id,
                         token: self.near.token,
                         waiter: WaiterId(waiter),

@@ -49,10 +49,10 @@ fn requests(circuit: CircuitId, token: u64) -> [Request; 5] {
     let (buffer, waiter, len) = (BufferId(7), WaiterId(1), 65536);
     [
         Request::Resume { circuit, token, generation: 0 },
-        Request::WantBell { circuit, token, waiter },
-        Request::Share { circuit, token, buffer, len, reach: Reach::Store },
-        Request::WantBuffer { circuit, token, buffer },
-        Request::Engage { circuit, token, generation: 0 },
+        Request::WantWaker { circuit, token, waiter },
+        Request::ExportBuffer { circuit, token, buffer, len, reach: Reach::Store },
+        Request::ImportBuffer { circuit, token, buffer },
+        Request::RegisterRings { circuit, token, generation: 0 },
     ]
 }
 
@@ -73,9 +73,9 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
                 reply,
                 Reply::Plain { .. }
                     | Reply::Error { .. }
-                    | Reply::Bell { word: None }
+                    | Reply::Waker { word: None }
                     | Reply::Buffer { shape: None }
-                    | Reply::Engaged { handle: 0 }
+                    | Reply::RegisteredRings { handle: 0 }
             );
             assert!(refused && fds.is_empty(), "{request:?}: {reply:?}");
         }

@@ -17,7 +17,7 @@ const LEN: u64 = 64 * 1024;
 fn share(client: &mut Client, (circuit, token): (CircuitId, u64), located: &Located) -> Reply {
     let &Located { id: buffer, len, reach, .. } = located;
     let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).unwrap();
-    client.ask(&Request::Share { circuit, token, buffer, len, reach }, &[memory.as_fd()]).0
+    client.ask(&Request::ExportBuffer { circuit, token, buffer, len, reach }, &[memory.as_fd()]).0
 }
 
 /// As [`share`], of fresh memory under any name.
@@ -34,12 +34,12 @@ fn share_this(
     reach: Reach,
     memory: &OwnedFd,
 ) -> Reply {
-    let request = Request::Share { circuit, token, buffer: BufferId(number), len, reach };
+    let request = Request::ExportBuffer { circuit, token, buffer: BufferId(number), len, reach };
     client.ask(&request, &[memory.as_fd()]).0
 }
 
 fn want(client: &mut Client, (circuit, token): (CircuitId, u64), buffer: BufferId) -> Option<FarBuffer> {
-    match client.ask(&Request::WantBuffer { circuit, token, buffer }, &[]) {
+    match client.ask(&Request::ImportBuffer { circuit, token, buffer }, &[]) {
         (Reply::Buffer { shape: Some((len, reach)) }, fds) => {
             Some(FarBuffer::map(&fds[0], len, reach).unwrap())
         }
@@ -65,7 +65,7 @@ fn is_had(joined: &mut Joined) {
         buffer.read(99_990, &mut bytes).unwrap();
         assert_eq!(&bytes, b"hello");
     }
-    client.tell(&Request::Unshare { buffer: located.id }, &[]);
+    client.tell(&Request::WithdrawBuffer { buffer: located.id }, &[]);
     until("it is gone", || want(server, far.key(), located.id).is_none().then_some(()));
 }
 
@@ -101,7 +101,7 @@ fn no_other_circuit_and_no_other_program_has_it() {
     assert!(want(&mut one.client, one.near.key(), buffer).is_none(), "it is the far end that has it");
     assert!(want(&mut one.server, (CircuitId(u64::MAX), one.far.token), buffer).is_none());
     assert!(matches!(share_as(&mut other.client, (one.near.id, other.near.token), 8), Reply::Error { .. }));
-    other.client.tell(&Request::Unshare { buffer }, &[]);
+    other.client.tell(&Request::WithdrawBuffer { buffer }, &[]);
     assert!(want(&mut one.server, one.far.key(), buffer).is_some(), "only its owner takes it back");
 }
 
@@ -142,7 +142,7 @@ fn what_is_no_buffer_is_refused() {
         assert!(matches!(reply, Reply::Error { .. }), "{len} {reach:?}: {reply:?}");
     }
     let (circuit, token) = circuit;
-    let none = Request::Share { circuit, token, buffer: BufferId(9), len: LEN, reach: Reach::Store };
+    let none = Request::ExportBuffer { circuit, token, buffer: BufferId(9), len: LEN, reach: Reach::Store };
     assert!(matches!(client.ask(&none, &[]).0, Reply::Error { .. }));
     assert_eq!(share_this(client, (circuit, token), 9, LEN, Reach::Store, &good), Reply::Done);
     let other = new_segment("buffer", memory_len(2 * LEN)).unwrap();
@@ -162,7 +162,7 @@ fn there_are_bounds_for_a_circuit_and_for_a_program() {
         .filter(|number| want(&mut joined.server, joined.far.key(), BufferId(*number)).is_some())
         .collect::<Vec<_>>();
     assert_eq!(known, (193..=256).collect::<Vec<_>>(), "the newest are kept");
-    joined.client.tell(&Request::Unshare { buffer: BufferId(1) }, &[]);
+    joined.client.tell(&Request::WithdrawBuffer { buffer: BufferId(1) }, &[]);
     assert_eq!(share_as(&mut joined.client, joined.near.key(), 257), Reply::Done);
 }
 

@@ -49,10 +49,10 @@ fn contradictions_are_counted_and_change_nothing() {
     }
     let handed = Handed { handle: 1, len: u64::MAX, reach: Reach::Load };
     for harmless in [
-        Control::WantBell { channel, waiter: WaiterId(1) },
-        Control::Ring { channel, waiter: WaiterId(1) },
-        Control::Bell { waiter: WaiterId(7), doorbell: Some(Doorbell { handle: 9, word: 9 }) },
-        Control::WantBuffer { channel, buffer: BufferId(7) },
+        Control::WantWaker { channel, waiter: WaiterId(1) },
+        Control::Wake { channel, waiter: WaiterId(1) },
+        Control::Waker { waiter: WaiterId(7), doorbell: Some(Doorbell { handle: 9, word: 9 }) },
+        Control::ImportBuffer { channel, buffer: BufferId(7) },
         Control::Buffer { channel, buffer: BufferId(7), handed: None },
         Control::Buffer { channel, buffer: BufferId(7), handed: Some(handed) },
         Control::Echo { from: HostId(9), to: HostId(7), token: 1, ttl: 255, stamp: 0, reply: true },
@@ -111,9 +111,9 @@ fn pending_ends_of_a_neighbour_are_bounded() {
     let (lab, mut liar) = lab_with_liar();
     let (_client, _server, listener, circuit) = bystander(&lab);
     let server = listener.local_addr().unwrap();
-    let (range, _fd) = liar.cable.carve_inbound(segment_len(1 << 16)).unwrap();
     let mut opened = 0;
     for port in 1..=20_000 {
+        let (range, _fd) = liar.cable.carve_inbound(segment_len(1 << 16)).unwrap();
         let tuple = Tuple { client: (std::net::Ipv4Addr::new(127, 86, 0, 2), port).into(), server };
         match liar.open(tuple, range) {
             Control::Opened { .. } => opened += 1,
@@ -237,12 +237,12 @@ fn circuit_from(
 fn a_neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
     let (lab, mut liar) = lab_with_liar();
     let (mut server, circuit, own, _sockets) = circuit_from(&mut liar, &lab);
-    let want = Request::WantBuffer { circuit: circuit.id, token: circuit.token, buffer: BufferId(7) };
+    let want = Request::ImportBuffer { circuit: circuit.id, token: circuit.token, buffer: BufferId(7) };
     let nothing = Reply::Buffer { shape: None };
     let handed = |handle, len| Some(Handed { handle, len, reach: Reach::Load });
     for handed in [None, handed(1, 4096), handed(u64::MAX, u64::MAX)] {
         server.tell(&want, &[]);
-        let Control::WantBuffer { channel, buffer } = liar.hear() else { panic!("not asked") };
+        let Control::ImportBuffer { channel, buffer } = liar.hear() else { panic!("not asked") };
         assert_eq!((channel, buffer), (ChannelId(5), BufferId(7)));
         liar.say(&Control::Buffer { channel: own, buffer, handed });
         assert_eq!(server.answer().0, nothing);

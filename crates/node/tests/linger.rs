@@ -4,7 +4,7 @@ mod support;
 
 use crosslane_client::segments::{Next, Retention, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::{Daemon, End, Grant, NoNext};
+use crosslane_client::{Daemon, End, Grant, ResumeError};
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::{Inbound, Load, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_word};
@@ -22,11 +22,11 @@ const RING_MAX: u64 = 1 << 20;
 struct Deaf;
 
 impl Daemon for Deaf {
-    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
-        Err(NoNext::Never)
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, ResumeError> {
+        Err(ResumeError::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
+    fn wake(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         true
     }
 }

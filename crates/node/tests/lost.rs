@@ -71,7 +71,7 @@ fn a_session_goes_on_by_another_connection_with_all_that_it_has() {
         assert_eq!(lab.status(1)["lost_sessions"], 0);
     }
     // Its wake event is rung for its end, and it speaks of its end, as before.
-    server.tell(&Request::Ring { circuit: far.id, token: far.token, waiter }, &[]);
+    server.tell(&Request::Wake { circuit: far.id, token: far.token, waiter }, &[]);
     wait_readable(event.as_fd());
     assert_eq!(client.life(&near), 0);
     client.close(&near, false);

@@ -176,34 +176,34 @@ fn bells_are_handed_over_and_rung_by_proxy() {
     let lab = Lab::pair();
     let mut joined = join(&lab);
     let (waiter, bell) = joined.server.waiter();
-    let want = Request::WantBell { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
+    let want = Request::WantWaker { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
     let mut inodes = Vec::new();
     for _ in 0..2 {
         let (reply, fds) = joined.client.ask(&want, &[]);
-        let Reply::Bell { word: Some(word) } = reply else { panic!("{reply:?}") };
+        let Reply::Waker { word: Some(word) } = reply else { panic!("{reply:?}") };
         let waker = Waker::of(fds.into_iter().next().unwrap(), word).unwrap();
         inodes.push(rustix::fs::fstat(&waker).unwrap().st_ino);
-        assert!(waker.ring());
+        assert!(waker.wake());
         wait_readable(bell.as_fd());
         assert!(bell.clear());
     }
     assert_ne!(inodes[0], inodes[1], "nobody shares a waker");
-    joined.client.tell(&Request::Ring { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter }, &[]);
+    joined.client.tell(&Request::Wake { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter }, &[]);
     wait_readable(bell.as_fd());
     assert!(bell.clear());
     // Who holds the same end, as a child does, is rung by one that proves it; nobody else is.
-    let own = |token| Request::RingHere { circuit: joined.ends.1.id, token, waiter };
+    let own = |token| Request::WakeHere { circuit: joined.ends.1.id, token, waiter };
     joined.server.tell(&own(joined.ends.1.token ^ 1), &[]);
     joined.server.waiter();
     assert!(!bell.clear(), "rung without proof");
     joined.server.tell(&own(joined.ends.1.token), &[]);
     wait_readable(bell.as_fd());
-    let wrong = Request::WantBell {
+    let wrong = Request::WantWaker {
         circuit: joined.ends.0.id,
         token: joined.ends.0.token,
         waiter: crosslane_wire::WaiterId(99),
     };
-    assert_eq!(joined.client.ask(&wrong, &[]).0, Reply::Bell { word: None });
+    assert_eq!(joined.client.ask(&wrong, &[]).0, Reply::Waker { word: None });
 }
 
 #[test]
@@ -217,11 +217,11 @@ fn no_daemon_keeps_wakers_that_it_handed_over() {
     let before = [held(1), held(2)];
     for _ in 0..300 {
         let (waiter, bell) = joined.server.waiter();
-        let want = Request::WantBell { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
+        let want = Request::WantWaker { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
         let (reply, fds) = joined.client.ask(&want, &[]);
-        let Reply::Bell { word: Some(word) } = reply else { panic!("{reply:?}") };
+        let Reply::Waker { word: Some(word) } = reply else { panic!("{reply:?}") };
         let waker = Waker::of(fds.into_iter().next().unwrap(), word).unwrap();
-        assert!(waker.ring() && bell.clear());
+        assert!(waker.wake() && bell.clear());
         drop((waker, bell));
     }
     // Those that wait for the sleeper's daemon are the sleepers' own, and go with their session.

@@ -27,7 +27,7 @@ fn send_stream(program: &Program, stream: u8, total: u64) {
         program.send(&piece);
         at += piece.len() as u64;
     }
-    program.turn(Kind::DisConn);
+    program.send_control(Kind::DisConn);
 }
 
 fn receive_stream(program: &Program, stream: u8, total: u64) {
@@ -86,7 +86,7 @@ fn small_sends_that_are_gathered_go_through_pumps() {
                     at += piece.len() as u64;
                     sends += 1;
                 }
-                client.turn(Kind::DisConn);
+                client.send_control(Kind::DisConn);
                 (client.end.shared().producer.position() / LINE, sends)
             });
             // All rings are full before the first byte is read.
@@ -178,7 +178,7 @@ fn whoever_rings_without_end_and_takes_what_it_can_delays_no_other_circuit() {
         let _over = Over(&over);
         scope.spawn(|| {
             while !over.load(Relaxed) {
-                waker.ring();
+                waker.wake();
                 let _ = rustix::io::read(&waker, &mut [0; 8]);
             }
         });
@@ -253,7 +253,7 @@ fn an_abort_and_a_downgrade_go_on_as_they_are() {
         let chain = Chain::through(&hosts, &board, 1 << 20);
         let [client, server] = &chain.programs;
         client.send(b"last words");
-        client.turn(kind);
+        client.send_control(kind);
         let mut words = [0; 10];
         server.receive_all(&mut words);
         assert_eq!(&words, b"last words");
@@ -311,7 +311,7 @@ fn lie(host: &Between, lies: impl Fn(&Channel, bool)) -> bool {
     lies(&channels[0], true);
     lies(&channels[1], false);
     if let Some((_, bell)) = host.pumps.lock().unwrap().bell_of(transit) {
-        bell.ring();
+        bell.wake();
     }
     std::thread::sleep(Duration::from_millis(3));
     host.command(Command::Remove { transit });
@@ -379,7 +379,7 @@ fn waiters_that_do_not_exist_are_asked_for_a_bounded_number_of_times() {
         client.send(b"x");
         until("it arrives", || server.try_receive(&mut [0]) == Ok(1));
     }
-    let rings = hosts[0].reports.lock().unwrap().iter().filter(|r| matches!(r, Report::Ring { .. })).count();
+    let rings = hosts[0].reports.lock().unwrap().iter().filter(|r| matches!(r, Report::Wake { .. })).count();
     assert!((1..=200).contains(&rings), "{rings}");
 }
 
@@ -447,7 +447,7 @@ fn a_thousand_idle_circuits_let_the_thread_sleep_and_one_of_them_wakes_it() {
         out.store_u64(RING + 8, 10 | 1 << 18);
         out.store_u64(RING, record::mark(*key, 0));
         let (_, bell) = pumps.bell_of(TransitId(number)).unwrap();
-        bell.ring();
+        bell.wake();
         until("it is pumped", || far.load_u64(RING) == record::mark(*far_key, 0));
     }
     drop(pumps);

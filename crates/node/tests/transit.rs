@@ -22,7 +22,7 @@ fn pass(sender: &Client, from: &Circuit, to: &Circuit, word: u64) {
         let waiter = from.inbound.load_u32(WANT_DATA);
         if waiter != 0 {
             sender
-                .tell(&Request::Ring { circuit: from.id, token: from.token, waiter: WaiterId(waiter) }, &[]);
+                .tell(&Request::Wake { circuit: from.id, token: from.token, waiter: WaiterId(waiter) }, &[]);
         }
         (to.inbound.load_u64(RING) == mark(to.keys.0, 0)).then_some(())
     });

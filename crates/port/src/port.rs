@@ -16,7 +16,7 @@ pub type Mapped = dyn Port<Inbound = crosslane_shm::Inbound, Outbound = crosslan
 
 /// One end of a cable.
 ///
-/// No call blocks, but for [`Self::carve_outbound`], [`Self::map_outbound`], [`Self::import_bell`] and
+/// No call blocks, but for [`Self::carve_outbound`], [`Self::map_outbound`], [`Self::import_waker`] and
 /// [`Self::take_over`], which may wait a few milliseconds for what the peer has announced. Nothing that a peer does makes a call panic.
 ///
 /// **Lives.** Everything that was carved, mapped or handed over belongs to one life of the link, from
@@ -117,14 +117,14 @@ pub trait Port: Send {
     /// # Errors
     /// [`PortError::Down`], [`PortError::Unsupported`] on ports that cannot (then the daemons ring for the
     /// programs), [`PortError::Full`], or a system error.
-    fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError>;
+    fn export_waker(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError>;
 
     /// Takes the socket of a waker under a handle of the peer's ([`crosslane_shm::wake::Waker`]); `None` if this port has
     /// no descriptors to give, or no room for one: ring by way of the daemons then. A wake by it never blocks.
     ///
     /// # Errors
     /// [`PortError::NotThere`] if the peer handed over no such waker, within a few milliseconds; [`PortError::Down`].
-    fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError>;
+    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError>;
 
     /// Lets the peer have a program's buffer of `len` bytes ([`crosslane_wire::buffer`]), and returns the handle under which
     /// it takes it, once.

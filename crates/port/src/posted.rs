@@ -230,12 +230,12 @@ impl Port for PostedPort {
         Ok(Outbound::map(&queue)?)
     }
 
-    fn export_bell(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+    fn export_waker(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
         // A wake would overtake the stores that it is about.
         if self.is_up() { Err(PortError::Unsupported("hand over wakers")) } else { Err(PortError::Down) }
     }
 
-    fn import_bell(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
+    fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
         if self.is_up() { Ok(None) } else { Err(PortError::Down) }
     }
 

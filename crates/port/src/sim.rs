@@ -329,11 +329,11 @@ impl Port for SimPort {
         Ok(SimOutbound { world: self.world.clone(), side: self.side, memory })
     }
 
-    fn export_bell(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+    fn export_waker(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
         Err(PortError::Unsupported("export bells"))
     }
 
-    fn import_bell(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
+    fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {
         self.live().map(|_| None)
     }
 

@@ -319,14 +319,14 @@ impl Port for SoftPort {
         Ok(view.ok_or_else(no_room)??)
     }
 
-    fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError> {
-        let outcome = self.live()?.export_bell(bell);
+    fn export_waker(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+        let outcome = self.live()?.export_waker(bell);
         self.sent(outcome)?.ok_or(PortError::Full("frames to a peer that does not read"))
     }
 
-    fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
-        self.await_announced(|link| link.has_bell(handle).then_some(()))?;
-        let taken = self.live()?.take_bell(handle).ok_or(PortError::NotThere)?;
+    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
+        self.await_announced(|link| link.has_waker(handle).then_some(()))?;
+        let taken = self.live()?.take_waker(handle).ok_or(PortError::NotThere)?;
         Ok(taken.map(Foreign::into_owned))
     }
 

@@ -27,11 +27,11 @@ fn fifty_thousand_clients_that_came_and_went_leave_room_for_streams() {
     let before = open_descriptors();
     for client in 0..CLIENTS {
         let waker = sleeper.waker().unwrap();
-        let handle = a.export_bell(waker.as_fd()).unwrap();
+        let handle = a.export_waker(waker.as_fd()).unwrap();
         drop(waker);
-        let taken = b.import_bell(handle).unwrap().expect("there is room");
+        let taken = b.import_waker(handle).unwrap().expect("there is room");
         if client % 1000 == 0 {
-            assert!(Waker::of(taken, sleeper.word()).unwrap().ring() && sleeper.clear());
+            assert!(Waker::of(taken, sleeper.word()).unwrap().wake() && sleeper.clear());
         }
     }
     // What came with the greeting may have been closed aside meanwhile.

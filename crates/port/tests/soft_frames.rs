@@ -178,9 +178,11 @@ fn call(port: &mut SoftPort, call: Call) {
         }),
         Call::Free(at, range) => port.free_inbound(window(at), range.range()),
         Call::Inbound(at, pages) => drop(port.set_inbound(window(at), u64::from(pages) * PAGE)),
-        Call::Export => drop(port.export_bell(Fd::Bell.make().unwrap().as_fd())),
+        Call::Export => drop(port.export_waker(Fd::Bell.make().unwrap().as_fd())),
         Call::Import(handle) => {
-            check(port.import_bell(handle.into()), |fd| assert!(fd.is_none_or(|fd| wake::check(fd).is_ok())));
+            check(port.import_waker(handle.into()), |fd| {
+                assert!(fd.is_none_or(|fd| wake::check(fd).is_ok()))
+            });
         }
         Call::HandOver(pages) => {
             let len = u64::from(pages % 3 + 1) * PAGE;
@@ -212,7 +214,7 @@ fn take(port: &mut SoftPort, frame: &Frame) {
             check(port.map_outbound(window, range), |view| assert_eq!(Store::len(&view) as u64, range.len));
         }
         Frame::Bell { handle } => {
-            check(port.import_bell(handle), |fd| assert!(fd.is_none_or(|fd| wake::check(fd).is_ok())));
+            check(port.import_waker(handle), |fd| assert!(fd.is_none_or(|fd| wake::check(fd).is_ok())));
         }
         Frame::Buffer { handle, len, reach } => {
             check(port.take_over(handle, len, reach), |fd| check_len(&fd, memory_len(len)));

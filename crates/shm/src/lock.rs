@@ -4,7 +4,7 @@ mod robust;
 mod shared;
 
 pub use robust::{after_fork, confine};
-pub use shared::{Busy, NotTaken, PATIENCE, SharedGuard, SharedLock, forget_busy, let_settle, take_busy};
+pub use shared::{Busy, LOCK_TIMEOUT, NotTaken, SharedGuard, SharedLock, forget_busy, let_settle, take_busy};
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -50,9 +50,9 @@ impl Lock {
         self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
     }
 
-    /// As [`Self::lock`], but waits for [`PATIENCE`] at most, or until a signal comes; [`take_busy`] tells.
+    /// As [`Self::lock`], but waits for [`LOCK_TIMEOUT`] at most, or until a signal comes; [`take_busy`] tells.
     pub fn lock_soon(&self, tid: u32) -> Result<Guard<'_>, NotTaken> {
-        let (until, mut mine) = (Instant::now() + PATIENCE, tid);
+        let (until, mut mine) = (Instant::now() + LOCK_TIMEOUT, tid);
         loop {
             let seen = self.0.load(Ordering::Relaxed);
             let owner = seen & !WAITED;

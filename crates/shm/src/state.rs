@@ -55,7 +55,7 @@ pub struct Kept {
     /// Bytes of the retention ring in use, a power of two: unit `u` lies at `u % cap`.
     pub cap: AtomicU64,
     /// Not 0: the retention ring is full, nobody took anything for a while, and it may become longer.
-    pub pressed: AtomicU32,
+    pub grow_requested: AtomicU32,
     /// The kind of the last record of the direction, if it was sent; else 0.
     pub turn: AtomicU32,
 }
@@ -156,9 +156,9 @@ impl State {
 
 /// The state of an end where its daemon works on the rings. The program may write anything there at any time.
 #[derive(Debug)]
-pub struct StateDesk(Mapping);
+pub struct EngineState(Mapping);
 
-impl StateDesk {
+impl EngineState {
     /// The state of the end's rings: to be taken by [`Producer::checked`] and [`Consumer::checked`] only.
     pub fn rings(&self) -> (&Producer, &Consumer) {
         let front = front(&self.0);
@@ -184,8 +184,8 @@ impl<F: AsFd> StateView<F> {
     }
 
     /// Maps it for the engine.
-    pub fn desk(&self) -> Result<StateDesk, MapError> {
-        Mapping::new(&self.0, LEN).map(StateDesk)
+    pub fn engine_state(&self) -> Result<EngineState, MapError> {
+        Mapping::new(&self.0, LEN).map(EngineState)
     }
 
     /// What was moved; zeros if it cannot be read. The program may have written anything there.
@@ -339,6 +339,6 @@ mod tests {
         program.write(0, &[0xff; 4096]);
         assert_eq!(view.counters().tx_bytes, u64::MAX);
         assert!(view.receiver().is_none_or(|(_, cursor)| cursor.checked(1 << 20, 1).is_none()));
-        assert!(view.sent().is_some() && view.desk().is_ok());
+        assert!(view.sent().is_some() && view.engine_state().is_ok());
     }
 }

@@ -87,14 +87,14 @@ impl Receiver {
     }
 
     /// Wakes the sleeper, by the sleeper's own socket. Never blocks.
-    pub fn ring(&self) {
-        ring_self(self.socket.as_fd(), &self.address, self.word);
+    pub fn wake(&self) {
+        wake_self(self.socket.as_fd(), &self.address, self.word);
     }
 
     /// Wakes all that poll this by edges (`EPOLLET`) and never [`Self::clear`] it: only who rings must do that.
-    pub fn ring_anew(&self) {
+    pub fn wake_anew(&self) {
         self.clear();
-        self.ring();
+        self.wake();
     }
 
     /// Takes wakes that have come; whether there was one. Never blocks.
@@ -122,7 +122,7 @@ impl Receiver {
         self.word
     }
 
-    /// Its address and descriptor, for whoever keeps descriptors in a way of its own ([`ring_self`], [`clear`]).
+    /// Its address and descriptor, for whoever keeps descriptors in a way of its own ([`wake_self`], [`clear`]).
     pub fn into_parts(self) -> (OwnedFd, SocketAddrUnix) {
         (self.socket, self.address)
     }
@@ -146,8 +146,8 @@ impl Waker {
     }
 
     /// Wakes the sleeper; `false` if it is gone. Never blocks.
-    pub fn ring(&self) -> bool {
-        ring(self.socket.as_fd(), self.word)
+    pub fn wake(&self) -> bool {
+        wake(self.socket.as_fd(), self.word)
     }
 
     /// What it says.
@@ -187,19 +187,19 @@ pub fn connect(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// As [`Waker::ring`].
-pub fn ring(socket: BorrowedFd<'_>, word: u64) -> bool {
+/// As [`Waker::wake`].
+pub fn wake(socket: BorrowedFd<'_>, word: u64) -> bool {
     told(send(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
 }
 
-/// As [`ring`], by `write`: for processes that may not call `send` any more. Their socket must be non-blocking, and nobody
+/// As [`wake`], by `write`: for processes that may not call `send` any more. Their socket must be non-blocking, and nobody
 /// but them hold it.
-pub fn ring_by_write(socket: BorrowedFd<'_>, word: u64) -> bool {
+pub fn wake_by_write(socket: BorrowedFd<'_>, word: u64) -> bool {
     told(rustix::io::write(socket, &message(word)))
 }
 
-/// As [`Receiver::ring`].
-pub fn ring_self(socket: BorrowedFd<'_>, address: &SocketAddrUnix, word: u64) -> bool {
+/// As [`Receiver::wake`].
+pub fn wake_self(socket: BorrowedFd<'_>, address: &SocketAddrUnix, word: u64) -> bool {
     told(sendto(socket, &message(word), SendFlags::DONTWAIT | SendFlags::NOSIGNAL, address))
 }
 
@@ -333,13 +333,13 @@ mod tests {
         let receiver = Receiver::new().unwrap();
         let waker = receiver.waker().unwrap();
         assert!(!is_readable(&receiver) && !receiver.clear());
-        assert!(waker.ring());
+        assert!(waker.wake());
         assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
-        receiver.ring();
+        receiver.wake();
         assert!(is_readable(&receiver) && receiver.clear() && !is_readable(&receiver));
-        assert!(ring_by_write(waker.as_fd(), waker.word()) && clear_by_read(receiver.as_fd()));
+        assert!(wake_by_write(waker.as_fd(), waker.word()) && clear_by_read(receiver.as_fd()));
         drop(receiver);
-        assert!(!waker.ring(), "the sleeper is gone");
+        assert!(!waker.wake(), "the sleeper is gone");
     }
 
     #[test]
@@ -352,8 +352,8 @@ mod tests {
         let (done, is_done) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for _ in 0..10_000 {
-                assert!(waker.ring());
-                receiver.ring();
+                assert!(waker.wake());
+                receiver.wake();
             }
             while receiver.clear() {}
             assert!(!is_readable(&receiver));
@@ -384,9 +384,9 @@ mod tests {
         rustix::net::shutdown(&hostile, rustix::net::Shutdown::Both).unwrap();
         assert!(!take(hostile.as_fd()), "nothing to steal");
         assert!(!is_readable(&receiver));
-        assert!(honest.ring() && is_readable(&receiver) && receiver.clear());
+        assert!(honest.wake() && is_readable(&receiver) && receiver.clear());
         drop(hostile);
-        assert!(!is_readable(&receiver) && honest.ring() && receiver.clear());
+        assert!(!is_readable(&receiver) && honest.wake() && receiver.clear());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Memory of huge pages is refused wherever a descriptor is mapped.
 
-use crosslane_shm::desk::Desk;
 use crosslane_shm::far::check_buffer;
 use crosslane_shm::life::LifePage;
 use crosslane_shm::mem::check_memory;
 use crosslane_shm::state::{State, StateView};
+use crosslane_shm::submission::SubmissionQueue;
 use crosslane_shm::{FarBuffer, Inbound, MapError, Outbound};
 use crosslane_wire::Reach;
 use crosslane_wire::buffer::memory_len;
@@ -36,7 +36,7 @@ fn segments_desks_states_and_life_pages_are_refused() {
     refused(Inbound::sealed(&fd, HUGE));
     refused(Outbound::sealed(&fd, HUGE));
     // Before the length is looked at, so that no length makes a difference.
-    refused(Desk::open(&fd));
+    refused(SubmissionQueue::open(&fd));
     refused(State::open(&fd));
     refused(StateView::new(fd.try_clone().unwrap()));
     assert!(LifePage::map(&fd).is_none());

@@ -201,7 +201,7 @@ fn produce(
 ) -> Result<(), Violation> {
     let len = (usize::from(choices.byte()) << (choices.byte() % 10)).min(bytes.len());
     match choices.byte() % 5 {
-        4 => producer.press(),
+        4 => producer.request_grow(),
         0 => drop(producer.push_control(ring, credits, Kind::DisConn, 0)?),
         1 => {
             let len = len.min(usize::try_from(MAX_MESSAGE).unwrap());
@@ -274,12 +274,12 @@ fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
     const WORDS: u64 = 48;
     let (_state, fd) = State::create().unwrap();
     let program = Outbound::sealed(&fd, state::LEN).unwrap();
-    let desk = StateView::new(fd).unwrap().desk().unwrap();
-    let held = std::panic::AssertUnwindSafe((program, desk));
+    let engine = StateView::new(fd).unwrap().engine_state().unwrap();
+    let held = std::panic::AssertUnwindSafe((program, engine));
     bolero::check!().for_each(move |input: &[u8]| {
-        let (program, desk) = &*held;
+        let (program, engine) = &*held;
         let choices = Choices(Cell::new(input));
-        let (producer, consumer) = desk.rings();
+        let (producer, consumer) = engine.rings();
         producer.resume(3, 1 << 16, RING_MAX, KEY, 77);
         consumer.resume(3, 1 << 16, RING_MAX, KEY, 77);
         for _ in 0..choices.byte() % 4 {

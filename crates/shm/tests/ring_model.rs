@@ -178,7 +178,7 @@ enum Op {
     Take(usize),
     Peek,
     Credit(bool),
-    Press,
+    RequestGrow,
 }
 
 /// Mostly short, sometimes longer than the smallest rings.
@@ -195,7 +195,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => length().prop_map(Op::Take),
         1 => Just(Op::Peek),
         3 => any::<bool>().prop_map(Op::Credit),
-        1 => Just(Op::Press),
+        1 => Just(Op::RequestGrow),
     ]
 }
 
@@ -224,7 +224,7 @@ proptest! {
                 Op::Take(len) => { pair.take(len); }
                 Op::Peek => pair.peek(),
                 Op::Credit(all) => pair.give_credit(all),
-                Op::Press => pair.producer.press(),
+                Op::RequestGrow => pair.producer.request_grow(),
             }
             pair.check();
         }
@@ -304,13 +304,13 @@ fn a_ring_that_nobody_reads_takes_bytes_up_to_its_limit_wherever_it_stood() {
 #[cfg_attr(miri, ignore = "megabytes")]
 fn a_ring_grows_beyond_what_is_easy_only_when_pressed() {
     let mut pair = Pair::new(1 << 16, EASY * 4, 7);
-    assert!(!pair.producer.can_be_pressed());
+    assert!(!pair.producer.can_grow());
     for cap in [EASY, EASY * 2, EASY * 4] {
         while pair.push(50_000) > 0 {}
-        assert_eq!((pair.producer.cap(), pair.producer.can_be_pressed()), (cap, cap < pair.ring_max));
+        assert_eq!((pair.producer.cap(), pair.producer.can_grow()), (cap, cap < pair.ring_max));
         pair.check();
-        pair.producer.press();
-        assert!(!pair.producer.can_be_pressed());
+        pair.producer.request_grow();
+        assert!(!pair.producer.can_grow());
     }
     assert_eq!(pair.push(1), 0);
     pair.drain();

@@ -252,7 +252,7 @@ enum Op {
     Arrivals,
     Credit(bool),
     Sleep(bool),
-    Press,
+    RequestGrow,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -268,7 +268,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::Arrivals),
         2 => any::<bool>().prop_map(Op::Credit),
         1 => any::<bool>().prop_map(Op::Sleep),
-        1 => Just(Op::Press),
+        1 => Just(Op::RequestGrow),
     ]
 }
 
@@ -344,7 +344,7 @@ proptest! {
                 }
                 Op::Credit(all) => drop(pair.consumer.give_credit(&pair.back.0, all)),
                 Op::Sleep(asleep) => pair.back.0.store_u64(WANT_DATA, u64::from(asleep)),
-                Op::Press => pair.producer.press(),
+                Op::RequestGrow => pair.producer.request_grow(),
             }
             prop_assert_eq!(pair.consumer.cursor().arrived(&pair.data.1), units);
             prop_assert_eq!(pair.producer.units(), units);

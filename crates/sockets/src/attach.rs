@@ -12,14 +12,14 @@
 //! ```
 //! The announcement comes before the SYN, so `accept` gets a final answer, and no byte ever has to change its way.
 
+use crate::daemon_link::DAEMON;
 use crate::handshake::{self, Lifted};
-use crate::history::{self, Advice};
-use crate::process::{self, NoCircuit};
-use crate::resume::DAEMON;
+use crate::process::{self, ConnectError};
+use crate::short_lived_peers::{self, Advice};
 use crate::table::{self, Entry, Held, Kind};
 use crate::{
-    address, announced, chosen, deferral, end_of_life, epoll, namespace, options, own_calls, port, real,
-    rules, thread, wait, watch,
+    address, deferral, end_of_life, epoll, namespace, options, own_calls, pending_accepts, port, real, rules,
+    sol_crosslane, thread, wait, watch,
 };
 use core::ffi::c_int;
 use core::net::SocketAddr;
@@ -34,7 +34,7 @@ use std::time::Duration;
 
 /// How long a `connect` that must not wait waits for its own daemon all the same: longer than that waits for the
 /// neighbour's, and tens of milliseconds more where processors are scarce.
-const PATIENCE: Duration = Duration::from_millis(150);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// A circuit that was granted for a connection that is about to be made.
 pub struct Announced {
@@ -70,7 +70,7 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
         return if decided == Use::Crosslane { Decision::Refused } else { Decision::Plain };
     }
     if decided == Use::Both && !sdp {
-        match history::advise(remote) {
+        match short_lived_peers::advise(remote) {
             Advice::Stream => {}
             Advice::Tcp => return Decision::Plain,
             Advice::TcpFirst => {
@@ -89,7 +89,7 @@ pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
             }
             note(fd, remote, why);
             if matches!(why, Plain::Refused(Refusal::NoListener | Refusal::NoRoute | Refusal::Rule)) {
-                history::refused(remote);
+                short_lived_peers::refused(remote);
             }
             if decided == Use::Crosslane { Decision::Refused } else { Decision::Plain }
         }
@@ -128,7 +128,7 @@ impl Announced {
 /// connection is reset: else the other end would send where nobody reads. `unannounced` is why it is plain if it was not
 /// announced.
 pub fn accepted(fd: c_int, unannounced: Plain) {
-    if !announced::is_announced() {
+    if !pending_accepts::is_announced() {
         return;
     }
     let losses = watch::losses();
@@ -143,10 +143,10 @@ pub fn accepted(fd: c_int, unannounced: Plain) {
                 stays_plain(fd, Plain::NotAnnounced);
             }
         }
-        Err(NoCircuit::Plain(Plain::NotAnnounced)) => stays_plain(fd, unannounced),
-        Err(NoCircuit::Plain(why)) => stays_plain(fd, why),
-        Err(NoCircuit::Silent) if has_bytes(fd) => stays_plain(fd, Plain::System),
-        Err(NoCircuit::Silent) => reset(fd),
+        Err(ConnectError::Plain(Plain::NotAnnounced)) => stays_plain(fd, unannounced),
+        Err(ConnectError::Plain(why)) => stays_plain(fd, why),
+        Err(ConnectError::Silent) if has_bytes(fd) => stays_plain(fd, Plain::System),
+        Err(ConnectError::Silent) => reset(fd),
     }
 }
 
@@ -264,7 +264,7 @@ pub fn register(fd: c_int) {
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let told = process::with_session(|session, _| session.listen(socket));
     if told.is_some() {
-        announced::listens();
+        pending_accepts::listens();
         table::enter(fd, Kind::Listener, process::sessions());
         deferral::lift(fd);
     }
@@ -301,11 +301,11 @@ pub fn note(fd: c_int, remote: SocketAddr, why: Plain) {
 fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     let claim = port::claim(fd, remote)?;
     let nonblocking = status_flags(fd) & libc::O_NONBLOCK != 0;
-    let patience = if nonblocking { PATIENCE } else { ANSWER_TIMEOUT };
+    let patience = if nonblocking { CONNECT_TIMEOUT } else { ANSWER_TIMEOUT };
     let begun = match process::circuit(&Request::Connect { remote }, fd, patience) {
         Ok((grant, life)) => begin(grant, life).ok_or(Plain::NoSlot),
-        Err(NoCircuit::Plain(why)) => Err(why),
-        Err(NoCircuit::Silent) => Err(Plain::System),
+        Err(ConnectError::Plain(why)) => Err(why),
+        Err(ConnectError::Silent) => Err(Plain::System),
     };
     match begun {
         Ok(held) => {
@@ -343,7 +343,7 @@ fn become_stream(fd: c_int, held: &Held, losses: u32) {
     let status = &held.shared().status;
     status.nonblock.store(u32::from(status_flags(fd) & libc::O_NONBLOCK != 0), Relaxed);
     crate::options::inherit(fd, status);
-    chosen::begin(fd, held);
+    sol_crosslane::begin(fd, held);
     crate::options::inherit_buffer(fd, held);
     table::enter(fd, Kind::Stream, held.index);
     check_losses(held, losses);

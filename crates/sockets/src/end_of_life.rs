@@ -1,7 +1,7 @@
 //! How a stream ends: the last close, a circuit that was not needed, a peer that broke the protocol.
 
 use crate::table::{self, Held};
-use crate::{crowded, own, process, real, thread, waiters};
+use crate::{fd_exhausted, internal_fds, process, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crosslane_client::Failure;
@@ -23,8 +23,8 @@ fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
     let unread = last_anywhere && finish(held);
     if release() {
         let waiting = &held.shared().waiting;
-        waiters::ring_own(WaiterId(waiting.data.load(Relaxed)));
-        waiters::ring_own(WaiterId(waiting.room.load(Relaxed)));
+        waiters::wake_own(WaiterId(waiting.data.load(Relaxed)));
+        waiters::wake_own(WaiterId(waiting.room.load(Relaxed)));
     }
     unread
 }
@@ -38,7 +38,7 @@ pub fn outlived(held: &Held, fd: c_int) -> bool {
     // SAFETY: the program's descriptor, open during this call.
     let closing = unsafe { BorrowedFd::borrow_raw(fd) };
     let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(closing, 0) else { return false };
-    table::stand_in(held, own::hide(copy));
+    table::stand_in(held, internal_fds::hide(copy));
     true
 }
 
@@ -48,7 +48,7 @@ pub fn left(held: &Held, fd: c_int) {
     if end_by(held, || true) {
         reset_on_close(fd);
     }
-    own::close(fd);
+    internal_fds::close(fd);
     real::set_errno(errno);
 }
 
@@ -89,7 +89,7 @@ pub fn abort(held: &Held) {
 pub fn end_sending(held: &Held) -> bool {
     let outcome = held.end_sending(thread::tid());
     if let Ok(moved) = &outcome {
-        waiters::ring(held, moved.wake);
+        waiters::wake(held, moved.wake);
     }
     !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered))
 }
@@ -101,7 +101,7 @@ pub fn end_sending_later(held: &Held) {
         return;
     }
     let ended = held.clone();
-    if !crowded::spawn_quietly(move || await_ending(&ended)) {
+    if !fd_exhausted::spawn_quietly(move || await_ending(&ended)) {
         held.resign_as_ender();
     }
 }
@@ -144,7 +144,7 @@ fn remember(held: &Held) {
         let (status, counters) = (&held.shared().status, &held.shared().counters);
         let bytes = counters.tx_bytes.load(Relaxed).saturating_add(counters.rx_bytes.load(Relaxed));
         let lived = now_ms().saturating_sub(status.born.load(Relaxed));
-        crate::history::ended(held.tuple().server, lived, bytes);
+        crate::short_lived_peers::ended(held.tuple().server, lived, bytes);
     }
 }
 

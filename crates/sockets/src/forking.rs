@@ -7,7 +7,7 @@ use crate::hook::descriptor::streams;
 use crate::table::{self, Held};
 use crate::wait::Spinner;
 use crate::{
-    confined, consent, deferral, end_of_life, epoll, fault, own_calls, process, real, thread, waiters,
+    deferral, end_of_life, epoll, fault, fd_limit, offload_session, own_calls, process, real, thread, waiters,
 };
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
@@ -99,8 +99,8 @@ pub extern "C" fn in_child() {
     epoll::forked_child();
     deferral::forked_child();
     own_calls::forked_child();
-    confined::after_fork();
-    consent::after_fork();
+    fd_limit::after_fork();
+    offload_session::after_fork();
     Spinner::forget_all();
     let _ = LAST.try_with(|last| last.borrow_mut().take());
     if let Some(forking) = take() {

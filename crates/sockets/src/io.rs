@@ -5,7 +5,7 @@ mod receive;
 pub use receive::{pass, receive, receive_apart, receive_failed};
 
 use crate::table::Held;
-use crate::wait::{self, For};
+use crate::wait::{self, WaitFor};
 use crate::zcopy::{self, Sent};
 use crate::{epoll, quiet, real, thread, waiters};
 use core::ffi::c_int;
@@ -34,7 +34,7 @@ const LOOK_EVERY: u32 = 1024;
 
 /// How long a sender that may wait leaves a full ring as it is. Some segments of a busy processor's time; a program that
 /// sends megabytes before it reads, being both ends, loses no more than this for each time that the ring can double.
-const PATIENCE: Duration = Duration::from_millis(20);
+const GROW_AFTER: Duration = Duration::from_millis(20);
 
 /// Sends all of `buffers`, or what fits if the call must not wait.
 pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Outcome {
@@ -67,7 +67,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
         let send = || end.try_send(thread::tid(), buffers, done);
         match if may_wait { waiting(end, send) } else { send() } {
             Ok(moved) => {
-                ring(end, moved.wake, account::sending);
+                wake_far(end, moved.wake, account::sending);
                 done += moved.bytes;
                 if done >= total {
                     return Outcome::Bytes(done);
@@ -78,12 +78,12 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
         }
         if !may_wait {
             lock::forget_busy();
-            if !end.can_be_pressed() {
+            if !end.can_grow() {
                 epoll::blocked(end);
                 return partial(done, libc::EAGAIN);
             }
             if awaited || !reader_comes(end) {
-                end.press();
+                end.request_grow();
             }
             awaited = true;
         } else if let Err(errno) = wait_for_room(fd, end, deadline) {
@@ -127,7 +127,7 @@ impl Outcome {
     }
 }
 
-/// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`PATIENCE`]: a reader
+/// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`GROW_AFTER`]: a reader
 /// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
 fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
     let _span = account::sending(Function::WaitSpace);
@@ -138,15 +138,15 @@ fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(),
         return wait::went_by(busy, deadline);
     }
     let keeps_too_little = end.keeps_too_little();
-    if !(end.can_be_pressed() || keeps_too_little) {
-        return wait::wait(fd, end, For::Room, deadline);
+    if !(end.can_grow() || keeps_too_little) {
+        return wait::wait(fd, end, WaitFor::Room, deadline);
     }
-    match wait::wait(fd, end, For::Credit, Some(Instant::now() + PATIENCE)) {
+    match wait::wait(fd, end, WaitFor::Credit, Some(Instant::now() + GROW_AFTER)) {
         Err(libc::EAGAIN) => {
             if keeps_too_little {
-                end.keep_more();
+                end.request_retention();
             } else {
-                end.press();
+                end.request_grow();
             }
             Ok(())
         }
@@ -167,9 +167,9 @@ fn reader_comes(end: &Held) -> bool {
 
 /// Rings the far waiter, if there is one to be rung.
 #[inline]
-fn ring(end: &Held, wake: Option<WaiterId>, span: fn(Function) -> Span) {
+fn wake_far(end: &Held, wake: Option<WaiterId>, span: fn(Function) -> Span) {
     let _span = wake.map(|_| span(Function::Acknowledge));
-    waiters::ring(end, wake);
+    waiters::wake(end, wake);
 }
 
 /// Does `call`, which may wait: for the engine too, where that copies.
@@ -199,9 +199,10 @@ fn send_failed(fd: c_int, end: &Held, failure: Failure, done: usize, flags: c_in
         },
         Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
         Failure::Fault => Outcome::Errno(libc::EFAULT),
-        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Lie(_) | Failure::Discontinued { .. } => {
-            violated(end, failure)
-        }
+        Failure::Violation(_)
+        | Failure::OutOfOrder(_)
+        | Failure::InvalidReference(_)
+        | Failure::Discontinued { .. } => violated(end, failure),
     }
 }
 

@@ -13,44 +13,44 @@
 #![allow(clippy::missing_safety_doc, reason = "hooked functions have the C library's contracts")]
 
 mod address;
-mod announced;
 mod attach;
-mod chosen;
-mod confined;
-mod consent;
-mod crowded;
+mod daemon_link;
 mod deferral;
 mod end_of_life;
 mod epoll;
 mod fault;
+mod fd_exhausted;
+mod fd_limit;
 mod forking;
 mod handshake;
-mod history;
 mod hook;
+mod internal_fds;
 mod io;
 mod namespace;
-mod offer;
+mod offload_session;
 mod options;
-mod own;
 mod own_calls;
 mod peeking;
+mod pending_accepts;
 mod poll;
 mod pool;
 mod port;
 mod process;
 mod quiet;
 mod real;
-mod resume;
 mod rules;
 mod said;
 mod scratch;
 mod select;
+mod short_lived_peers;
+mod sol_crosslane;
 mod table;
 mod thread;
 mod user;
 mod wait;
 mod waiters;
 mod watch;
+mod write_zcopy;
 mod zcopy;
 
 /// Called by the loader before the program's `main`.

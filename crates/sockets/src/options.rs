@@ -119,7 +119,7 @@ pub fn timeout_given(fd: c_int, end: Option<&Held>, which: Timeout, given: libc:
     match end {
         Some(end) if at_once => which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed),
         Some(_) => {}
-        None => crate::chosen::note_timeout(fd, which, at_once),
+        None => crate::sol_crosslane::note_timeout(fd, which, at_once),
     }
 }
 
@@ -196,11 +196,11 @@ pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
             end_of_life::end_sending_later(end);
         }
         // The kernel wakes nobody for this on a socket that was always writable.
-        waiters::ring_here(end, WaiterId(end.shared().waiting.room.load(Relaxed)));
+        waiters::wake_here(end, WaiterId(end.shared().waiting.room.load(Relaxed)));
     }
     if receiving {
         status.read_shut.store(1, Relaxed);
-        waiters::ring_here(end, WaiterId(end.shared().waiting.data.load(Relaxed)));
+        waiters::wake_here(end, WaiterId(end.shared().waiting.data.load(Relaxed)));
     }
     let deaf = status.read_shut.load(Relaxed) != 0 && end.tx() == Direction::Ended;
     if deaf {

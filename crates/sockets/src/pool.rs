@@ -1,12 +1,12 @@
 //! Buffers for `libcrosslane_malloc.so`, and how this process keeps their descriptors.
 
-use crate::{own, process};
+use crate::{internal_fds, process};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crosslane_shm::buffer::{self, Keeper, Kind};
 
 static KEEPER: Keeper = Keeper {
-    hide: own::hide,
-    close: own::close,
+    hide: internal_fds::hide,
+    close: internal_fds::close,
     may_call: || !CONFINED.load(Relaxed) && process::is_owner(),
 };
 

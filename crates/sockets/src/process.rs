@@ -2,12 +2,12 @@
 
 mod circuit;
 
-pub use circuit::{NoCircuit, circuit};
+pub use circuit::{ConnectError, circuit};
 
 use crate::hook::descriptor::streams;
 use crate::said::say;
 use crate::watch::{self, Watched};
-use crate::{consent, namespace, own, thread, waiters};
+use crate::{internal_fds, namespace, offload_session, thread, waiters};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::SessionError;
@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The same while streams depend on it.
 const RETRY_SOON: Duration = Duration::from_millis(50);
 /// So long streams go on without a connection to a daemon that is there and takes none.
-const PATIENCE: Duration = Duration::from_secs(30);
+const NO_DAEMON_MAX: Duration = Duration::from_secs(30);
 
 /// A session with the daemon, and what came with it.
 pub struct Link {
@@ -193,7 +193,7 @@ pub fn after_fork() {
     state.former = daemon.map(|daemon| Former { own: None, daemon, since: Instant::now() });
     state.tried = None;
     state.unheard = false;
-    link.map(|link| link.socket).into_iter().chain(state.retired.take()).for_each(own::close);
+    link.map(|link| link.socket).into_iter().chain(state.retired.take()).for_each(internal_fds::close);
     watch::forget();
     LOST.store(false, Ordering::Relaxed);
     SESSIONS.fetch_add(1, Ordering::Relaxed);
@@ -222,7 +222,7 @@ pub fn connected() -> bool {
 pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
     on_session(|session, link| {
         session.tell_given_back();
-        link.settle(session, !link.hangs.get())?;
+        link.take_late_answers(session, !link.hangs.get())?;
         work(session, link)
     })
 }
@@ -291,7 +291,7 @@ fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T,
 
 impl Link {
     /// Takes the answers that were not waited for, if they have come by now.
-    fn settle(&self, session: &Session, wait: bool) -> Result<(), SessionError> {
+    fn take_late_answers(&self, session: &Session, wait: bool) -> Result<(), SessionError> {
         while self.owed.get() > 0 {
             match session.late_answer(wait) {
                 Ok(()) => self.owed.set(self.owed.get() - 1),
@@ -313,7 +313,7 @@ fn drop_link(state: &mut State) {
         // SAFETY: our own descriptor, which is open.
         let socket = unsafe { BorrowedFd::borrow_raw(link.socket) };
         let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-        state.retired.replace(link.socket).into_iter().for_each(own::close);
+        state.retired.replace(link.socket).into_iter().for_each(internal_fds::close);
         let own = Some((link.ticket, link.life));
         state.former = Some(Former { own, daemon: link.daemon, since: Instant::now() });
         state.tried = None;
@@ -347,10 +347,10 @@ pub fn lost(watched: Watched) {
 /// The session goes on by another connection: the far side's sleepers are rung once more, since the daemon may not have heard
 /// that they were to be, and the daemon's engine is asked for anew.
 fn say_again() {
-    consent::renew();
+    offload_session::renew();
     for end in streams() {
         for waiter in end.make_good(thread::tid()) {
-            waiters::ring(&end, waiter);
+            waiters::wake(&end, waiter);
         }
     }
 }
@@ -413,7 +413,7 @@ fn connect(state: &mut State) {
         Err(error) => {
             let absent =
                 matches!(error, SessionError::NoDaemon { errno: Errno::CONNREFUSED | Errno::NOENT, .. });
-            if state.former.is_some_and(|former| absent || former.since.elapsed() > PATIENCE) {
+            if state.former.is_some_and(|former| absent || former.since.elapsed() > NO_DAEMON_MAX) {
                 state.former = None;
                 LOST.store(false, Ordering::Relaxed);
                 watch::over();
@@ -476,7 +476,7 @@ fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
             let spin_ns = if processors == 1 { 0 } else { spin_ns };
             let welcome = Welcome { rules, spin_ns, spinners, is_elsewhere };
             WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
-            let socket = own::hide(session.into_socket());
+            let socket = internal_fds::hide(session.into_socket());
             let link = Link { socket, life, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };
             Ok((link, resumed))
         }

@@ -203,7 +203,7 @@ pub fn forked() {
         place.foreign.store(others, Ordering::Relaxed);
         let stand_in = place.stand_in.swap(0, Ordering::Relaxed);
         if stand_in > 0 {
-            crate::own::close(stand_in - 1);
+            crate::internal_fds::close(stand_in - 1);
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};
-use crate::{confined, handshake, port, process, quiet, thread};
+use crate::{fd_limit, handshake, port, process, quiet, thread};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// What a blocked call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum For {
+pub enum WaitFor {
     /// Data, end of file, or an error.
     Data,
     /// Room in the ring, or that it may grow, or an error.
@@ -73,22 +73,22 @@ impl Drop for Spinner {
 /// Waits until `end` may be ready. `Err` is the error number for the program: `EINTR`, `EAGAIN` past
 /// `deadline`. If another thread closes `fd` meanwhile the wait goes on, as in the kernel, and `EBADF` comes only where no other
 /// descriptor of the stream can stand for it.
-pub fn wait(fd: c_int, end: &Held, what: For, deadline: Option<Instant>) -> Result<(), c_int> {
+pub fn wait(fd: c_int, end: &Held, what: WaitFor, deadline: Option<Instant>) -> Result<(), c_int> {
     wait_until(fd, end, what, deadline, || false)
 }
 
-/// As [`wait`], or until `also` holds, of which the far side's bell for `what` tells as well.
+/// As [`wait`]. Also returns when `also()` is true; the far side signals that with the same wakeup as `what`.
 pub fn wait_until(
     fd: c_int,
     end: &Held,
-    what: For,
+    what: WaitFor,
     deadline: Option<Instant>,
     also: impl Fn() -> bool,
 ) -> Result<(), c_int> {
     let ready = || also() || stirred(end, what);
     let budget = match what {
-        For::Data => &end.shared().receiving.budget,
-        For::Room | For::Credit | For::Answer(_) => &end.shared().sending.budget,
+        WaitFor::Data => &end.shared().receiving.budget,
+        WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => &end.shared().sending.budget,
     };
     let ns = if is_long(what) || end.engine_waited() { 0 } else { spin_ns(end, budget) };
     if let Some(_spinner) = Spinner::among(ns)
@@ -105,8 +105,8 @@ pub fn wait_until(
     budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), process::spin_ns());
     // Another thread may have closed the descriptor, and its number may be something else by now: then the kernel cannot be called.
     let is_tcp = match what {
-        For::Data => end.rx() == Direction::Tcp,
-        For::Room | For::Credit | For::Answer(_) => end.tx() == Direction::Tcp,
+        WaitFor::Data => end.rx() == Direction::Tcp,
+        WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => end.tx() == Direction::Tcp,
     };
     match end.fd(fd) {
         Some(present) if present == fd || !is_tcp => outcome,
@@ -119,7 +119,7 @@ pub fn wait_until(
 pub fn make_good(end: &Held) {
     if end.shared().counters.refs.load(Relaxed) > table::descriptors(end) {
         for waiter in end.make_good(thread::tid()) {
-            waiters::ring(end, waiter);
+            waiters::wake(end, waiter);
         }
     }
 }
@@ -169,17 +169,17 @@ pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
 }
 
 /// Whether what is waited for takes so long that a processor is better left to somebody else.
-fn is_long(what: For) -> bool {
-    matches!(what, For::Answer(open) if open.len() > LONG)
+fn is_long(what: WaitFor) -> bool {
+    matches!(what, WaitFor::Answer(open) if open.len() > LONG)
 }
 
 #[inline]
-fn stirred(end: &Held, what: For) -> bool {
+fn stirred(end: &Held, what: WaitFor) -> bool {
     match what {
-        For::Data => end.stirred(),
-        For::Room => end.has_room(thread::tid()) || is_nobodys(end),
-        For::Answer(open) => end.is_answered(&open) || is_nobodys(end),
-        For::Credit => (end.has_credit() && end.has_room(thread::tid())) || is_nobodys(end),
+        WaitFor::Data => end.stirred(),
+        WaitFor::Room => end.has_room(thread::tid()) || is_nobodys(end),
+        WaitFor::Answer(open) => end.is_answered(&open) || is_nobodys(end),
+        WaitFor::Credit => (end.has_credit() && end.has_room(thread::tid())) || is_nobodys(end),
     }
 }
 
@@ -191,7 +191,7 @@ fn is_nobodys(end: &Held) -> bool {
 fn sleep(
     fd: c_int,
     end: &Held,
-    what: For,
+    what: WaitFor,
     deadline: Option<Instant>,
     ready: impl Fn() -> bool,
 ) -> Result<(), c_int> {
@@ -200,8 +200,8 @@ fn sleep(
     make_good(end);
     let waiter = Waiter::take();
     let armed = waiter.is_some_and(|waiter| match what {
-        For::Data => end.want_data(waiter.id),
-        For::Room | For::Credit | For::Answer(_) => end.want_room(waiter.id),
+        WaitFor::Data => end.want_data(waiter.id),
+        WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => end.want_room(waiter.id),
     });
     let queued = !armed && waiter.is_some_and(|waiter| queue_up(end, what, waiter.id));
     let cap = if armed {
@@ -227,8 +227,8 @@ fn sleep(
     };
     if let Some(waiter) = waiter {
         match what {
-            For::Data => end.unwant_data(waiter.id),
-            For::Room | For::Credit | For::Answer(_) => end.unwant_room(waiter.id),
+            WaitFor::Data => end.unwant_data(waiter.id),
+            WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => end.unwant_room(waiter.id),
         }
         if queued {
             waiters::leave_queue(waiter.id);
@@ -240,10 +240,10 @@ fn sleep(
 }
 
 /// Another waiter is registered: it wakes us when it leaves, if it is one of this process.
-fn queue_up(end: &Held, what: For, waiter: WaiterId) -> bool {
+fn queue_up(end: &Held, what: WaitFor, waiter: WaiterId) -> bool {
     let owner = match what {
-        For::Data => &end.shared().waiting.data,
-        For::Room | For::Credit | For::Answer(_) => &end.shared().waiting.room,
+        WaitFor::Data => &end.shared().waiting.data,
+        WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => &end.shared().waiting.room,
     };
     if !waiters::queue_up(end, WaiterId(owner.load(Relaxed)), waiter) {
         return false;
@@ -257,16 +257,16 @@ fn queue_up(end: &Held, what: For, waiter: WaiterId) -> bool {
 }
 
 /// Whether nothing more is to be waited for.
-fn over(end: &Held, what: For) -> bool {
+fn over(end: &Held, what: WaitFor) -> bool {
     let status = &end.shared().status;
     status.reset.load(Relaxed) != 0
         || match what {
-            For::Data => {
+            WaitFor::Data => {
                 (end.has_fin() && !end.is_moving())
                     || status.read_shut.load(Relaxed) != 0
                     || !matches!(end.rx(), Direction::Open | Direction::Greeting)
             }
-            For::Room | For::Credit | For::Answer(_) => end.tx() != Direction::Open || end.gone(),
+            WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => end.tx() != Direction::Open || end.gone(),
         }
 }
 
@@ -300,7 +300,7 @@ fn doze(
         }
         Err(Errno::INTR) => interrupted(deadline.is_some()).map(|()| true),
         // More descriptors than the limit allows.
-        Err(Errno::INVAL) => match confined::doze(fd, end, waiter, timeout, BLIND) {
+        Err(Errno::INVAL) => match fd_limit::doze(fd, end, waiter, timeout, BLIND) {
             Ok(heard) => Ok(heard),
             Err(Errno::INTR) => interrupted(deadline.is_some()).map(|()| true),
             Err(errno) => Err(errno.raw_os_error()),

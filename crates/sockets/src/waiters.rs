@@ -1,7 +1,7 @@
 //! Wake events of this process, and the doorbells of other processes' wake events.
 
 use crate::table::Held;
-use crate::{own, process, thread};
+use crate::{internal_fds, process, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crosslane_shm::lock::{Guard, Lock};
@@ -102,7 +102,7 @@ impl Waiter {
         let (id, event) = process::with_session(|session, _| session.waiter())?;
         let word = event.word();
         let (socket, address) = event.into_parts();
-        let waiter = Self { id, fd: own::hide(socket), session: process::sessions() };
+        let waiter = Self { id, fd: internal_fds::hide(socket), session: process::sessions() };
         made(|made| made.insert(id.0, Made { fd: waiter.fd, address, word, confined: None }));
         Some(waiter)
     }
@@ -128,8 +128,8 @@ impl Waiter {
     }
 
     /// Wakes it from within this process.
-    pub fn ring(&self) {
-        ring_own(self.id);
+    pub fn wake(&self) {
+        wake_own(self.id);
     }
 
     /// Takes back rings that were not waited for. Never blocks.
@@ -146,12 +146,12 @@ impl Waiter {
 
 impl Made {
     /// Wakes the sleeper. With the lock held, so that nobody closes it meanwhile.
-    fn ring(&self) -> bool {
+    fn wake(&self) -> bool {
         // SAFETY: our own descriptors; they are closed after they were taken off the list, with the lock held.
         let borrow = |fd| unsafe { BorrowedFd::borrow_raw(fd) };
         match self.confined {
-            _ if !process::sandboxed() => wake::ring_self(borrow(self.fd), &self.address, self.word),
-            Some(waker) => wake::ring_by_write(borrow(waker), self.word),
+            _ if !process::sandboxed() => wake::wake_self(borrow(self.fd), &self.address, self.word),
+            Some(waker) => wake::wake_by_write(borrow(waker), self.word),
             None => false,
         }
     }
@@ -159,33 +159,33 @@ impl Made {
     /// Before a sandbox: a waker that can be used by `write`.
     fn prepare(&mut self) {
         if self.confined.is_none() {
-            self.confined = wake::connect(&self.address).ok().map(own::hide);
+            self.confined = wake::connect(&self.address).ok().map(internal_fds::hide);
         }
     }
 
     fn close(self) {
-        own::close(self.fd);
-        self.confined.into_iter().for_each(own::close);
+        internal_fds::close(self.fd);
+        self.confined.into_iter().for_each(internal_fds::close);
     }
 }
 
 /// Rings the far side's waiter, if one has to be rung.
 #[inline]
-pub fn ring(end: &Held, waiter: Option<WaiterId>) {
+pub fn wake(end: &Held, waiter: Option<WaiterId>) {
     if let Some(waiter) = waiter {
-        ring_slowly(end, waiter);
+        wake_slowly(end, waiter);
     }
 }
 
 /// Wakes a sleeper, if it is one of this process.
-pub fn ring_own(waiter: WaiterId) -> bool {
-    waiter.0 != 0 && made(|made| made.get(&waiter.0).is_some_and(Made::ring)).unwrap_or(false)
+pub fn wake_own(waiter: WaiterId) -> bool {
+    waiter.0 != 0 && made(|made| made.get(&waiter.0).is_some_and(Made::wake)).unwrap_or(false)
 }
 
 /// Wakes a sleeper at this end, of this process or of another one that shares the end.
-pub fn ring_here(end: &Held, waiter: WaiterId) {
-    if waiter.0 != 0 && !ring_own(waiter) {
-        process::tell(&Request::RingHere { circuit: end.circuit(), token: end.token(), waiter });
+pub fn wake_here(end: &Held, waiter: WaiterId) {
+    if waiter.0 != 0 && !wake_own(waiter) {
+        process::tell(&Request::WakeHere { circuit: end.circuit(), token: end.token(), waiter });
     }
 }
 
@@ -226,7 +226,7 @@ fn wake_queue(end: &Held) {
     let (made, queue) = unsafe { (&*GLOBAL.made.get(), &*GLOBAL.queue.get()) };
     for made in queue.iter().filter(|queued| queued.0 == end.index).filter_map(|queued| made.get(&queued.1.0))
     {
-        made.ring();
+        made.wake();
     }
 }
 
@@ -248,7 +248,7 @@ pub fn after_fork() {
     idle.clear();
     core::mem::take(made).into_values().for_each(Made::close);
     let bells = core::mem::take(bells).into_values().map(|bell| bell.fd);
-    bells.chain(retired.drain(..)).for_each(own::close);
+    bells.chain(retired.drain(..)).for_each(internal_fds::close);
 }
 
 /// Before a sandbox: a wake event lies ready, and doorbells are not found any more but rung by the daemon.
@@ -260,12 +260,12 @@ pub fn before_sandbox() {
 }
 
 #[cold]
-fn ring_slowly(end: &Held, waiter: WaiterId) {
+fn wake_slowly(end: &Held, waiter: WaiterId) {
     end.shared().counters.bells.fetch_add(1, Ordering::Relaxed);
     let (circuit, token) = (end.circuit(), end.token());
     let tuple = end.tuple();
     // Both ends inside one host count the same waiters, so it may be one of ours: then nobody needs to be asked.
-    if tuple.client.ip() == tuple.server.ip() && ring_own(waiter) {
+    if tuple.client.ip() == tuple.server.ip() && wake_own(waiter) {
         return;
     }
     let far =
@@ -274,7 +274,7 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
     let key = (far.ip().to_canonical(), between, waiter.0);
     let end_of = (circuit, token);
     let bell = known(key).or_else(|| if end.is_patient() { find(end_of, waiter, key) } else { None });
-    if bell.is_some_and(Bell::ring) {
+    if bell.is_some_and(Bell::wake) {
         return;
     }
     if bell.is_some() {
@@ -283,17 +283,17 @@ fn ring_slowly(end: &Held, waiter: WaiterId) {
     } else {
         end.not_found();
     }
-    if !process::tell(&Request::Ring { circuit, token, waiter }) {
-        end.ring_again();
+    if !process::tell(&Request::Wake { circuit, token, waiter }) {
+        end.wake_again();
     }
 }
 
 impl Bell {
     /// Wakes the sleeper; `false` if it is gone. Never blocks: nobody but this process holds the socket.
-    fn ring(self) -> bool {
+    fn wake(self) -> bool {
         // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        if process::sandboxed() { wake::ring_by_write(fd, self.word) } else { wake::ring(fd, self.word) }
+        if process::sandboxed() { wake::wake_by_write(fd, self.word) } else { wake::wake(fd, self.word) }
     }
 }
 
@@ -309,8 +309,12 @@ fn known(key: Owner) -> Option<Bell> {
 fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<Bell> {
     let waker = process::with_session(|session, _| session.waker(circuit, token, waiter))??;
     let word = waker.word();
-    let bell =
-        Bell { fd: own::hide(waker.into_socket()), word, session: process::sessions(), rung: next_ring() };
+    let bell = Bell {
+        fd: internal_fds::hide(waker.into_socket()),
+        word,
+        session: process::sessions(),
+        rung: next_ring(),
+    };
     with(|_, bells| {
         if bells.len() >= MAX_BELLS
             && let Some(oldest) = bells.iter().min_by_key(|(_, bell)| bell.rung).map(|(key, _)| *key)
@@ -328,7 +332,7 @@ fn retire(bell: Option<Bell>) {
     let retired = unsafe { &mut *GLOBAL.retired.get() };
     retired.extend(bell.map(|bell| bell.fd));
     if retired.len() > MAX_RETIRED {
-        own::close(retired.remove(0));
+        internal_fds::close(retired.remove(0));
     }
 }
 

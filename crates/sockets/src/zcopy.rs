@@ -6,7 +6,7 @@
 //! goes on, or ends, as one through the ring would.
 
 use crate::table::Held;
-use crate::wait::{self, For};
+use crate::wait::{self, WaitFor};
 use crate::{thread, waiters};
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -117,7 +117,7 @@ pub fn send(
     buffer: &Located,
     deadline: Option<Instant>,
 ) -> Result<Sent, Failure> {
-    if end.share(buffer).is_err() {
+    if end.export_buffer(buffer).is_err() {
         return Ok(Sent::Bytes(0));
     }
     let place = (buffer.id, buffer.offset);
@@ -129,12 +129,12 @@ pub fn send(
             });
         }
         Attempt::Over(count, wake) => {
-            waiters::ring(end, wake);
+            waiters::wake(end, wake);
             return Ok(Sent::Bytes(count));
         }
         Attempt::Open(open, wake) => (open, wake),
     };
-    waiters::ring(end, wake);
+    waiters::wake(end, wake);
     await_fetch(fd, end, &mut open, deadline)
 }
 
@@ -162,7 +162,7 @@ fn await_fetch(
         let until = deadline.map_or(now + STALL, |deadline| deadline.min(now + STALL));
         let waited = match take_busy() {
             Some(busy) => wait::went_by(busy, deadline),
-            None => wait::wait(fd, end, For::Answer(*open), Some(until)),
+            None => wait::wait(fd, end, WaitFor::Answer(*open), Some(until)),
         };
         stalled = waited == Err(libc::EAGAIN);
         let errno = match waited {

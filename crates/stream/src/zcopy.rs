@@ -80,7 +80,7 @@ impl Mode {
 /// A peer said what cannot be; the stream is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("peer says {got} bytes of announcement {sequence}, between {least} and {most} are possible")]
-pub struct Lie {
+pub struct InvalidReference {
     /// Which.
     pub sequence: u32,
     /// What it said.

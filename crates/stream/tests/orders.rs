@@ -2,8 +2,8 @@
 //! lands, as on the processors that we run on, and either side may be killed between any two steps.
 
 use crosslane_stream::zcopy::{
-    Action, Announced, Cancel, Claim, Confirm, Fetched, Lie, Open, Progress, TakeBack, Word, Written, is_off,
-    landed,
+    Action, Announced, Cancel, Claim, Confirm, Fetched, InvalidReference, Open, Progress, TakeBack, Word,
+    Written, is_off, landed,
 };
 use crosslane_wire::zcopy::word;
 use std::collections::HashSet;
@@ -163,7 +163,7 @@ fn explore<A: Side, B: Side>(a: A, b: B, kills: bool, check: impl Fn(&State<A, B
     seen.len()
 }
 
-fn of<T>(action: Result<Action<T>, Lie>) -> Result<Step, T> {
+fn of<T>(action: Result<Action<T>, InvalidReference>) -> Result<Step, T> {
     match action.expect("both sides are honest") {
         Action::Store(word, value) => Ok(Step::Store(word, value)),
         Action::Fence => Ok(Step::Fence),

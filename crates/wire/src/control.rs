@@ -180,36 +180,36 @@ pub enum Control {
         /// In order or not.
         how: Closing,
     },
-    /// "Let a program of mine ring this waiter of yours": answered with `Bell` and, on a soft cable, a socket that
+    /// "Let a program of mine wake this waiter of yours": answered with `Waker` and, on a soft cable, a socket that
     /// nobody else has.
-    WantBell {
+    WantWaker {
         /// The *receiver's* end of a channel that the waiter sleeps on.
         channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
     },
-    /// Answer to `WantBell`.
-    Bell {
+    /// Answer to `WantWaker`.
+    Waker {
         /// The waiter.
         waiter: WaiterId,
         /// The waker, or `None` if there is no such waiter.
         doorbell: Option<Doorbell>,
     },
     /// Wake a waiter of the receiver's (when a program cannot hold its doorbell).
-    Ring {
+    Wake {
         /// The *receiver's* end of a channel that the waiter sleeps on.
         channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
     },
     /// "Give me this buffer of your program's": answered with `Buffer`.
-    WantBuffer {
+    ImportBuffer {
         /// The *receiver's* end of a channel that ends at the buffer's owner.
         channel: ChannelId,
         /// Which.
         buffer: BufferId,
     },
-    /// Answer to `WantBuffer`.
+    /// Answer to `ImportBuffer`.
     Buffer {
         /// The *receiver's* end of the channel.
         channel: ChannelId,

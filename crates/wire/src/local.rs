@@ -131,8 +131,8 @@ pub enum Request {
         /// The wake event.
         waiter: WaiterId,
     },
-    /// "Let me wake the far side's waiter." Answer: [`Reply::Bell`], with a descriptor if there is one.
-    WantBell {
+    /// "Let me wake the far side's waiter." Answer: [`Reply::Waker`], with a descriptor if there is one.
+    WantWaker {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
         /// The key that came with it, as proof.
@@ -140,8 +140,8 @@ pub enum Request {
         /// The far side's waiter.
         waiter: WaiterId,
     },
-    /// "Ring it for me." No answer.
-    Ring {
+    /// "Wake it for me." No answer.
+    Wake {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
         /// The key that came with it, as proof.
@@ -149,8 +149,8 @@ pub enum Request {
         /// The far side's waiter.
         waiter: WaiterId,
     },
-    /// "Ring somebody who holds this end too, for me": a process that shares it by `fork`. No answer.
-    RingHere {
+    /// "Wake somebody who holds this end too, for me": a process that shares it by `fork`. No answer.
+    WakeHere {
         /// The circuit that the waiter sleeps on.
         circuit: CircuitId,
         /// The key that came with it, as proof.
@@ -160,7 +160,7 @@ pub enum Request {
     },
     /// "The far end of this circuit may have this buffer of mine." Descriptor: its memory. Answer: [`Reply::Done`], or
     /// [`Reply::Error`] if it cannot be: the circuit is longer than one cable, or there are too many.
-    Share {
+    ExportBuffer {
         /// The circuit.
         circuit: CircuitId,
         /// The key that came with it, as proof.
@@ -173,12 +173,12 @@ pub enum Request {
         reach: Reach,
     },
     /// "That buffer is gone": no circuit gives it out any more. No answer.
-    Unshare {
+    WithdrawBuffer {
         /// The buffer's name.
         buffer: BufferId,
     },
     /// "Give me this buffer of the far program's." Answer: [`Reply::Buffer`].
-    WantBuffer {
+    ImportBuffer {
         /// A circuit whose far end opened it.
         circuit: CircuitId,
         /// The key that came with it, as proof.
@@ -195,11 +195,11 @@ pub enum Request {
         /// Why.
         why: Plain,
     },
-    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptor: its desk.
+    /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptor: its submission queue.
     /// Answer: [`Reply::Offload`], or [`Reply::Error`] if the daemon does not do that.
     Offload,
-    /// "I may hand over transfers of this end." Answer: [`Reply::Engaged`].
-    Engage {
+    /// "I may hand over transfers of this end." Answer: [`Reply::RegisteredRings`].
+    RegisterRings {
         /// The end.
         circuit: CircuitId,
         /// The key that came with it, as proof.
@@ -207,9 +207,9 @@ pub enum Request {
         /// The generation that the program sends and receives by.
         generation: u32,
     },
-    /// "Transfers of mine may lie in this buffer." Descriptor: its memory. Answer: [`Reply::Lent`]. It ends with
-    /// [`Self::Unshare`].
-    Lend {
+    /// "Transfers of mine may lie in this buffer." Descriptor: its memory. Answer: [`Reply::RegisteredBuffer`]. It ends with
+    /// [`Self::WithdrawBuffer`].
+    RegisterBuffer {
         /// The buffer's name.
         buffer: BufferId,
         /// Its bytes, without the page behind them.
@@ -423,8 +423,8 @@ pub enum Reply {
         /// What a wake says.
         word: u64,
     },
-    /// Answer to [`Request::WantBell`]. Descriptor: a waker's socket, made for this program, if there is a `word`.
-    Bell {
+    /// Answer to [`Request::WantWaker`]. Descriptor: a waker's socket, made for this program, if there is a `word`.
+    Waker {
         /// What a wake says; `None` if there is no such waiter, or it can be rung through daemons only.
         word: Option<u64>,
     },
@@ -442,13 +442,13 @@ pub enum Reply {
         /// Cables on the way.
         hops: u8,
     },
-    /// Answer to [`Request::WantBuffer`]. Descriptor: the memory, if there is any.
+    /// Answer to [`Request::ImportBuffer`]. Descriptor: the memory, if there is any.
     Buffer {
         /// Bytes of the buffer, and what may be done with it; `None` if it is not open to this circuit.
         shape: Option<(u64, Reach)>,
     },
     /// Answer to [`Request::Offload`]. Transfers may be handed over once the guard is there. Descriptors: two wakers'
-    /// sockets, for when something to send, or to receive, was put on the desk while the daemon's thread slept; and the
+    /// sockets, for when something to send, or to receive, was put on the submission queue while the daemon's thread slept; and the
     /// socket of a wake event that is rung at the end of transfers whose program wants that, to be polled by edges; and the end
     /// of a pipe that hangs up once no thread of the daemon's works for the program any more.
     Offload {
@@ -463,14 +463,14 @@ pub enum Reply {
         /// Least bytes of a call that are worth it.
         least: u64,
     },
-    /// Answer to [`Request::Engage`].
-    Engaged {
-        /// The name of the end's rings on the desk; 0 if they cannot be offloaded.
+    /// Answer to [`Request::RegisterRings`].
+    RegisteredRings {
+        /// The name of the end's rings on the submission queue; 0 if they cannot be offloaded.
         handle: u32,
     },
-    /// Answer to [`Request::Lend`].
-    Lent {
-        /// The buffer's name on the desk; 0 if it is not for the engine.
+    /// Answer to [`Request::RegisterBuffer`].
+    RegisteredBuffer {
+        /// The buffer's name on the submission queue; 0 if it is not for the engine.
         handle: u32,
     },
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 /// Most inputs that are kept of a target: `cargo test` tries them all, each time.
-const MOST: usize = 32;
+const INPUTS_MAX: usize = 32;
 /// Most bytes of them.
 const BYTES: u64 = 16 * 1024;
 /// What an input costs beside its bytes.
@@ -84,7 +84,7 @@ fn read(control: &str) -> Vec<Reached> {
 /// One after the other, whichever reaches most that no earlier one did for what it costs, as long as there is room.
 fn choose(mut reached: Vec<Reached>) -> Vec<PathBuf> {
     let (mut known, mut bytes, mut chosen) = (BTreeSet::new(), 0, Vec::new());
-    while chosen.len() < MOST {
+    while chosen.len() < INPUTS_MAX {
         for input in &mut reached {
             input.features.retain(|feature| !known.contains(feature));
         }
@@ -130,6 +130,6 @@ mod tests {
         ];
         assert_eq!(choose(all), [PathBuf::from("short"), PathBuf::from("other")]);
         let many = (0..100).map(|at| input(&at.to_string(), 1, &[at])).collect();
-        assert_eq!(choose(many).len(), MOST);
+        assert_eq!(choose(many).len(), INPUTS_MAX);
     }
 }

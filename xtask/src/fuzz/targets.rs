@@ -46,7 +46,7 @@ pub(crate) const TARGETS: &[Target] = &[
         2048,
     ),
     target("ip_packets", "crates/node/tests/fuzz_ip/packets.rs", "any_packets_of_neighbours", 4096),
-    target("desk", "crates/node/tests/fuzz/offload.rs", "anything_on_a_desk", 2048),
+    target("submission_queue", "crates/node/tests/fuzz/offload.rs", "anything_on_a_submission_queue", 2048),
     target(
         "one_sided",
         "crates/node/tests/fuzz/onesided.rs",

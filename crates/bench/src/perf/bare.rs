@@ -2,7 +2,7 @@
 //! has no records, never sleeps, and uses all of its 8 MB from the start.
 
 use super::link::{Link, RING_BYTES};
-use super::transport::{PATIENCE, Transport, Wait};
+use super::transport::{PEER_TIMEOUT, Transport, Wait};
 use anyhow::{Result, bail};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::segment::RING;
@@ -116,8 +116,8 @@ impl Transport for Bare<'_> {
                 std::hint::spin_loop();
             }
             std::thread::yield_now();
-            if start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                bail!("the other side has been silent for {PATIENCE:?}");
+            if start.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
+                bail!("the other side has been silent for {PEER_TIMEOUT:?}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::bare::Bare;
 use super::link::Link;
 use super::ring::Ring;
-use super::transport::{PATIENCE, Transport, Wait};
+use super::transport::{PEER_TIMEOUT, Transport, Wait};
 use anyhow::{Result, bail};
 use crosslane_shm::{Load, Store};
 use hdrhistogram::Histogram;
@@ -140,8 +140,8 @@ fn await_line(link: &Link, old: u64) -> Result<u64> {
             std::hint::spin_loop();
         }
         std::thread::yield_now();
-        if start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            bail!("the other side has been silent for {PATIENCE:?}");
+        if start.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
+            bail!("the other side has been silent for {PEER_TIMEOUT:?}");
         }
     }
 }

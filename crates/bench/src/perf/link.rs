@@ -89,12 +89,12 @@ impl Link {
         }
     }
 
-    /// Sleeps until the other side rings, or fails after [`super::transport::PATIENCE`].
+    /// Sleeps until the other side rings, or fails after [`super::transport::PEER_TIMEOUT`].
     pub fn sleep(&self) -> Result<()> {
         let mut polled = [PollFd::new(&self.mine, PollFlags::IN)];
-        let timeout = Timespec::try_from(super::transport::PATIENCE).context("timeout")?;
+        let timeout = Timespec::try_from(super::transport::PEER_TIMEOUT).context("timeout")?;
         match poll(&mut polled, Some(&timeout)) {
-            Ok(0) => bail!("the other side has been silent for {:?}", super::transport::PATIENCE),
+            Ok(0) => bail!("the other side has been silent for {:?}", super::transport::PEER_TIMEOUT),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

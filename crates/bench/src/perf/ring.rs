@@ -114,8 +114,8 @@ impl Transport for Ring<'_> {
             self.budget.spun(self.limit_ns);
             return Ok(());
         }
-        if wait != Wait::Data && self.producer.can_be_pressed() {
-            self.producer.press();
+        if wait != Wait::Data && self.producer.can_grow() {
+            self.producer.request_grow();
             return Ok(());
         }
         let start = Instant::now();

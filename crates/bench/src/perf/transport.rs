@@ -55,4 +55,4 @@ pub trait Transport {
 }
 
 /// How long a side waits for the other before it gives up.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PEER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to listen, and to end after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two looks at a server that does not listen yet: the kernel tells nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Bytes of a program's complaint that are passed on.
@@ -30,7 +30,7 @@ impl Server {
     /// # Errors
     /// It cannot be started, ends at once, or does not listen in time: with what it said.
     pub fn start(command: Command, port: u16) -> Result<Self> {
-        Self::start_within(command, port, PATIENCE)
+        Self::start_within(command, port, SERVER_TIMEOUT)
     }
 
     /// As [`Self::start`], for one that may take as long as `patience`.
@@ -61,7 +61,7 @@ impl Server {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
         let child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
         let mut server = Self { child, log: log.try_clone()? };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SERVER_TIMEOUT;
         while !text(&mut log).contains('\n') {
             if wait_for_exit(&server.child, Duration::ZERO)? || Instant::now() > end {
                 bail!("the program does not begin: {}", complaint(&mut server.log));
@@ -82,7 +82,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::TERM);
-            let _ = wait_for_exit(&self.child, PATIENCE);
+            let _ = wait_for_exit(&self.child, SERVER_TIMEOUT);
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();
@@ -137,7 +137,7 @@ fn end(child: &mut Child) {
         && matches!(child.try_wait(), Ok(None))
     {
         let _ = kill_process(pid, Signal::TERM);
-        if !wait_for_exit(child, PATIENCE).unwrap_or(false) {
+        if !wait_for_exit(child, SERVER_TIMEOUT).unwrap_or(false) {
             let _ = child.kill();
         }
     }
@@ -228,8 +228,8 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        assert_eq!(run(shell("echo yes"), PATIENCE).unwrap(), "yes\n");
-        let error = run(shell("echo bad luck >&2; exit 3"), PATIENCE).unwrap_err().to_string();
+        assert_eq!(run(shell("echo yes"), SERVER_TIMEOUT).unwrap(), "yes\n");
+        let error = run(shell("echo bad luck >&2; exit 3"), SERVER_TIMEOUT).unwrap_err().to_string();
         assert!(error.contains("bad luck") && error.contains('3'), "{error}");
         let error = run(shell("exec sleep 60"), Duration::from_millis(20)).unwrap_err().to_string();
         assert!(error.contains("not done"), "{error}");

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long anyone waits for another, who can only be late.
-const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+const PEER_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// Mean time, us, until one who rings and then sleeps is woken by the answer. The first relay is woken, wakes the second,
 /// and looks for its answer without sleeping, as a daemon does; then it wakes the asker. All sleep for `pause` before
@@ -60,14 +60,14 @@ fn ring(bell: &OwnedFd) -> Result<()> {
 
 fn hear(bell: &OwnedFd) -> Result<()> {
     let mut polled = [PollFd::new(bell, PollFlags::IN)];
-    ensure!(retry_on_intr(|| poll(&mut polled, Some(&PATIENCE)))? == 1, "nobody rang");
+    ensure!(retry_on_intr(|| poll(&mut polled, Some(&PEER_TIMEOUT)))? == 1, "nobody rang");
     read(bell, &mut [0; 8]).context("cannot hear")?;
     Ok(())
 }
 
 /// Looks for the answer of this round, without sleep.
 fn look(answered: &AtomicU32, round: u32) -> Result<()> {
-    let end = Instant::now() + Duration::try_from(PATIENCE)?;
+    let end = Instant::now() + Duration::try_from(PEER_TIMEOUT)?;
     while answered.load(Ordering::Acquire) != round {
         ensure!(Instant::now() < end, "no answer");
         std::hint::spin_loop();

@@ -10,9 +10,9 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Largest size that a sender may announce, bytes.
-const MOST: u64 = 64 << 20;
+const SIZE_MAX: u64 = 64 << 20;
 
 /// What was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,11 +59,11 @@ pub fn sink(port: u16) -> Result<()> {
 
 /// Reads what one sender sends, and tells it how much that was and how long it took.
 fn receive(mut peer: TcpStream) -> Result<()> {
-    peer.set_read_timeout(Some(PATIENCE))?;
+    peer.set_read_timeout(Some(PEER_TIMEOUT))?;
     let mut word = [0; 8];
     peer.read_exact(&mut word)?;
     let size = u64::from_ne_bytes(word);
-    ensure!((1..=MOST).contains(&size), "a size of {size}");
+    ensure!((1..=SIZE_MAX).contains(&size), "a size of {size}");
     let mut buffer = vec![0; usize::try_from(size)?];
     let (mut begin, mut end, mut bytes) = (None, Instant::now(), 0_u64);
     loop {
@@ -97,8 +97,8 @@ impl Flow {
     /// Nobody listens.
     pub fn connect(to: SocketAddr, size: usize) -> Result<Self> {
         let mut peer = TcpStream::connect(to).context("cannot connect")?;
-        peer.set_read_timeout(Some(PATIENCE))?;
-        peer.set_write_timeout(Some(PATIENCE))?;
+        peer.set_read_timeout(Some(PEER_TIMEOUT))?;
+        peer.set_write_timeout(Some(PEER_TIMEOUT))?;
         peer.write_all(&(size as u64).to_ne_bytes())?;
         Ok(Self { peer, bytes: vec![0x5a; size] })
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Bytes of a host's buffer for its neighbour, as the study's adapters have them: no transfer is longer.
 pub const BUFFER: usize = 1 << 20;
 /// How long a host waits for another before it gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest sleep, after which a host looks whether it is to stop.
 const NAP: Duration = Duration::from_millis(20);
 /// Looks in vain before a host that polls lets others run.
@@ -224,7 +224,7 @@ impl Host {
             if self.free || stop.load(Ordering::Relaxed) {
                 return Ok(self.free);
             }
-            ensure!(begin.elapsed() < PATIENCE, "host {}: its neighbour is silent", self.id);
+            ensure!(begin.elapsed() < PEER_TIMEOUT, "host {}: its neighbour is silent", self.id);
             self.pause(wake)?;
         }
     }

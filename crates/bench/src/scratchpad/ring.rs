@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How long the links may take to come up, and an answer to come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// First word of a transfer: the last one.
 const LAST: u64 = 1;
 
@@ -61,7 +61,7 @@ impl Ring {
             bytes.copy_from_slice(&LAST.to_ne_bytes());
             host.send(hops, &bytes, wake, stop)?;
             let end = loop {
-                let (word, at) = taken.recv_timeout(PATIENCE).context("the destination is silent")?;
+                let (word, at) = taken.recv_timeout(PEER_TIMEOUT).context("the destination is silent")?;
                 if word == LAST {
                     break at;
                 }
@@ -84,7 +84,7 @@ impl Ring {
             while begin.elapsed() < time {
                 let sent = Instant::now();
                 host.send(hops, &bytes, wake, stop)?;
-                total += taken.recv_timeout(PATIENCE).context("the destination is silent")?.1 - sent;
+                total += taken.recv_timeout(PEER_TIMEOUT).context("the destination is silent")?.1 - sent;
                 count += 1;
             }
             Ok(total.as_nanos() as f64 / f64::from(count))
@@ -141,7 +141,7 @@ fn take(transfer: Transfer, buffer: &Inbound, tell: &Sender<(u64, Instant)>) -> 
 fn until(hosts: &mut [Host], done: impl Fn(&Host) -> bool) -> Result<()> {
     let begin = Instant::now();
     while !hosts.iter().all(&done) {
-        ensure!(begin.elapsed() < PATIENCE, "the ring does not come up");
+        ensure!(begin.elapsed() < PEER_TIMEOUT, "the ring does not come up");
         for host in &mut *hosts {
             host.poll()?;
         }

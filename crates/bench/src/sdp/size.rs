@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::str::FromStr;
 
 /// Longest message, bytes.
-const MOST: usize = 64 << 20;
+const MESSAGE_MAX: usize = 64 << 20;
 
 /// A number of bytes, 1 to 64 MB, as in `1`, `1.4K`, `8M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ impl FromStr for Length {
         // Nonsense and numbers out of range end at the bounds of the integer.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked below")]
         let bytes = (number * unit).round() as usize;
-        ensure!((1..=MOST).contains(&bytes), "sizes from 1 to 64M bytes can be measured");
+        ensure!((1..=MESSAGE_MAX).contains(&bytes), "sizes from 1 to 64M bytes can be measured");
         Ok(Self(bytes))
     }
 }

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PEER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A receiver listens.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub fn receiver(size: usize) -> Result<()> {
 }
 
 fn receive(mut peer: TcpStream, size: usize) -> Result<Side> {
-    peer.set_read_timeout(Some(PATIENCE))?;
+    peer.set_read_timeout(Some(PEER_TIMEOUT))?;
     let mut buffer = vec![0; size];
     let mut bytes = peer.read(&mut buffer)? as u64;
     let begin = Begin::now();
@@ -118,7 +118,7 @@ pub fn sender(to: SocketAddr, size: usize, time: Duration) -> Result<()> {
 }
 
 fn send(mut peer: TcpStream, size: usize, time: Duration) -> Result<Side> {
-    peer.set_write_timeout(Some(PATIENCE))?;
+    peer.set_write_timeout(Some(PEER_TIMEOUT))?;
     let (message, mut bytes, begin) = (vec![0x5a; size], 0, Begin::now());
     while begin.at.elapsed() < time {
         peer.write_all(&message)?;

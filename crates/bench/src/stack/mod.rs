@@ -8,10 +8,10 @@ pub mod attribute;
 pub mod command;
 pub mod flow;
 pub mod part;
+mod ping_pong;
 mod rig;
 pub mod sampler;
 mod table;
-mod turns;
 
 use crate::figure::{Figure, Report, Sample, Unit};
 use crate::program::LOOPBACK;
@@ -128,7 +128,7 @@ pub fn measure(plan: &Plan) -> Result<Report> {
             hold(&mut figures, &(variant.bars)(size));
             report.figures.extend(figures);
         }
-        report.figures.extend(turns::figures(&ours, kernel.lab(), size, plan)?);
+        report.figures.extend(ping_pong::figures(&ours, kernel.lab(), size, plan)?);
     }
     report.figures.extend(study(&plan.sizes));
     report.gather_groups();

@@ -1,6 +1,6 @@
 //! Buffers of far programs that this process has mapped, for all its ends.
 
-use crate::NoBuffer;
+use crate::BufferError;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crosslane_shm::FarBuffer;
@@ -9,7 +9,7 @@ use crosslane_wire::BufferId;
 use std::sync::Arc;
 
 /// Most that are kept.
-const MOST: usize = 64;
+const KEPT_MAX: usize = 64;
 /// Most addresses that they take, bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -33,7 +33,7 @@ struct Kept {
     buffer: Arc<FarBuffer>,
 }
 
-impl From<Reentered> for NoBuffer {
+impl From<Reentered> for BufferError {
     fn from(_: Reentered) -> Self {
         Self::Later
     }
@@ -72,7 +72,7 @@ pub fn leave(user: &User, id: BufferId, buffer: Arc<FarBuffer>) {
 ///
 /// # Errors
 /// A signal handler came in between.
-pub fn known(tid: u32, user: &User, id: BufferId) -> Result<Option<Arc<FarBuffer>>, NoBuffer> {
+pub fn known(tid: u32, user: &User, id: BufferId) -> Result<Option<Arc<FarBuffer>>, BufferError> {
     let (found, gone) = KEPT.with(tid, |kept| {
         let gone: Vec<Kept> = kept.extract_if(.., |kept| kept.buffer.is_gone()).collect();
         let place = kept.iter().position(|kept| kept.user == user.0 && kept.id == id);
@@ -93,12 +93,12 @@ pub fn known(tid: u32, user: &User, id: BufferId) -> Result<Option<Arc<FarBuffer
 ///
 /// # Errors
 /// A signal handler came in between.
-pub fn keep(tid: u32, user: &User, id: BufferId, buffer: FarBuffer) -> Result<Arc<FarBuffer>, NoBuffer> {
+pub fn keep(tid: u32, user: &User, id: BufferId, buffer: FarBuffer) -> Result<Arc<FarBuffer>, BufferError> {
     let buffer = Arc::new(buffer);
     let gone = KEPT.with(tid, |kept| {
         kept.push(Kept { user: user.0, id, buffer: buffer.clone() });
         let mut gone = Vec::new();
-        while kept.len() > MOST || (kept.len() > 1 && bytes(kept) > MOST_BYTES) {
+        while kept.len() > KEPT_MAX || (kept.len() > 1 && bytes(kept) > MOST_BYTES) {
             gone.push(kept.remove(0));
         }
         gone

@@ -1,6 +1,6 @@
 //! Buffers that both ends of a stream map: what this end has shared, and what it has of the far end.
 
-use super::{End, NoBuffer};
+use super::{BufferError, End};
 use crate::buffers::far::{self, User};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 /// Shared buffers that an end remembers; the daemon keeps more than these.
 const TOLD: usize = 32;
-/// Buffers of the far end's that may be asked for in vain: one that names what does not exist would hold us up for ever.
-const PATIENCE: u32 = 16;
+/// Maximum number of failed buffer lookups for each stream. It bounds the time that a hostile far end costs by naming buffers
+/// that do not exist.
+const FAILED_LOOKUPS_MAX: u32 = 16;
 
 /// What an end knows of buffers.
 #[derive(Debug)]
@@ -55,20 +56,20 @@ impl End {
     ///
     /// # Errors
     /// It cannot be now, or on this circuit: send by the ring.
-    pub fn share(&self, located: &Located) -> Result<(), NoBuffer> {
+    pub fn export_buffer(&self, located: &Located) -> Result<(), BufferError> {
         if self.exchange.is_told(located.id) {
             return Ok(());
         }
         if !self.allows_zero_copy() {
-            return Err(NoBuffer::Never);
+            return Err(BufferError::Never);
         }
-        self.daemon.share(self.circuit, self.token, located)?;
+        self.daemon.export_buffer(self.circuit, self.token, located)?;
         self.exchange.remember(located.id);
         Ok(())
     }
 
-    /// The far end has no such buffer, though it was shared: [`Self::share`] asks the daemon again.
-    pub fn share_anew(&self, buffer: BufferId) {
+    /// The far end has no such buffer, though it was shared: [`Self::export_buffer`] asks the daemon again.
+    pub fn forget_export(&self, buffer: BufferId) {
         self.exchange.forget(buffer);
     }
 
@@ -77,19 +78,24 @@ impl End {
     ///
     /// # Errors
     /// It is not there, not to be reached so, or cannot be had.
-    pub fn far_buffer(&self, tid: u32, buffer: BufferId, reach: Reach) -> Result<Arc<FarBuffer>, NoBuffer> {
+    pub fn far_buffer(
+        &self,
+        tid: u32,
+        buffer: BufferId,
+        reach: Reach,
+    ) -> Result<Arc<FarBuffer>, BufferError> {
         let as_asked = |found: &Arc<FarBuffer>| found.reach() == reach;
         if let Some(known) = far::known(tid, &self.exchange.user, buffer)? {
-            return Some(known).filter(as_asked).ok_or(NoBuffer::Never);
+            return Some(known).filter(as_asked).ok_or(BufferError::Never);
         }
-        if self.exchange.unfound.load(Relaxed) >= PATIENCE || !self.allows_zero_copy() {
-            return Err(NoBuffer::Never);
+        if self.exchange.unfound.load(Relaxed) >= FAILED_LOOKUPS_MAX || !self.allows_zero_copy() {
+            return Err(BufferError::Never);
         }
         let found = self.daemon.far_buffer(self.circuit, self.token, buffer).inspect_err(|why| {
-            self.exchange.unfound.fetch_add(u32::from(*why == NoBuffer::Never), Relaxed);
+            self.exchange.unfound.fetch_add(u32::from(*why == BufferError::Never), Relaxed);
         })?;
         let found = far::keep(tid, &self.exchange.user, buffer, found)?;
-        Some(found).filter(as_asked).ok_or(NoBuffer::Never)
+        Some(found).filter(as_asked).ok_or(BufferError::Never)
     }
     /// Does `work` with a buffer that the far end named.
     ///
@@ -101,7 +107,7 @@ impl End {
         buffer: BufferId,
         reach: Reach,
         work: impl FnOnce(&FarBuffer) -> T,
-    ) -> Result<T, NoBuffer> {
+    ) -> Result<T, BufferError> {
         let user = &self.exchange.user;
         let far = match far::last(user, buffer).filter(|far| far.reach() == reach) {
             Some(far) => far,

@@ -1,10 +1,10 @@
 //! Bulk that the daemon's engine moves while nobody waits: the lock of the direction is kept until it has landed.
 
-use super::{End, Failure, Moved, add};
+use super::{End, Failure, Transferred, add};
 use crate::offload::{Flight, Handed};
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_shm::desk::Way;
 use crosslane_shm::lock::SharedLock;
+use crosslane_shm::submission::Way;
 use crosslane_stream::Direction;
 use crosslane_wire::record::Kind;
 
@@ -22,8 +22,8 @@ pub(crate) struct Aloft {
 
 impl Aloft {
     /// The engine's bell is to ring when it ends; `true` if it has ended already.
-    pub(crate) fn want_bell(&self) -> bool {
-        self.flight.want_bell()
+    pub(crate) fn want_waker(&self) -> bool {
+        self.flight.want_waker()
     }
 }
 
@@ -53,12 +53,12 @@ impl End {
             Way::In if self.may_fly_in(tid)? => (self.generations.rx(), &self.shared.receiving.rung),
             _ => return Ok(None),
         };
-        let Some((engine, mut order)) = self.order(way, generation, spans, 0, LONGEST) else {
+        let Some((engine, mut descriptor)) = self.descriptor(way, generation, spans, 0, LONGEST) else {
             return Ok(None);
         };
-        order.rung = rung.load(Relaxed);
+        descriptor.rung = rung.load(Relaxed);
         let begin = self.shared.producer.units();
-        let flight = engine.launch(way, &order);
+        let flight = engine.launch(way, &descriptor);
         Ok(flight.map(|flight| {
             guard.keep();
             Aloft { flight, way, begin }
@@ -83,7 +83,7 @@ impl End {
 
     fn may_fly_out(&self, tid: u32) -> Result<bool, Failure> {
         self.may_send(Kind::Data)?;
-        if !self.is_settled() || self.gone() || !self.take_back_open(tid)? {
+        if !self.is_steady() || self.gone() || !self.take_back_open(tid)? {
             return Ok(false);
         }
         self.stamp(self.generations.tx());
@@ -92,16 +92,16 @@ impl End {
 
     fn may_fly_in(&self, tid: u32) -> Result<bool, Failure> {
         let bulk = self.guarded(self.expects_bulk(tid))?;
-        Ok(bulk && self.rx() == Direction::Open && self.is_settled())
+        Ok(bulk && self.rx() == Direction::Open && self.is_steady())
     }
 
     /// What came of it if it has ended, or has stood still and was taken back; else it is given back.
     ///
     /// # Errors
     /// The stream is over.
-    pub(crate) fn land(&self, tid: u32, mut aloft: Aloft) -> Result<Result<Moved, Failure>, Aloft> {
+    pub(crate) fn land(&self, tid: u32, mut aloft: Aloft) -> Result<Result<Transferred, Failure>, Aloft> {
         match aloft.flight.land() {
-            Some(handed) => Ok(self.settle_flight(tid, &aloft, handed)),
+            Some(handed) => Ok(self.finish_flight(tid, &aloft, handed)),
             None => Err(aloft),
         }
     }
@@ -110,44 +110,44 @@ impl End {
     ///
     /// # Errors
     /// The stream is over.
-    pub(crate) fn recall(&self, tid: u32, mut aloft: Aloft) -> Result<Moved, Failure> {
+    pub(crate) fn recall(&self, tid: u32, mut aloft: Aloft) -> Result<Transferred, Failure> {
         let handed = aloft.flight.recall();
-        self.settle_flight(tid, &aloft, handed)
+        self.finish_flight(tid, &aloft, handed)
     }
 
-    fn settle_flight(&self, tid: u32, aloft: &Aloft, handed: Handed) -> Result<Moved, Failure> {
+    fn finish_flight(&self, tid: u32, aloft: &Aloft, handed: Handed) -> Result<Transferred, Failure> {
         // It was kept by `launch`.
         let _guard = self.lock_of(aloft.way).kept();
         match aloft.way {
-            Way::Out => self.guarded(self.settle_out(tid, aloft.begin, handed)),
-            Way::In => self.guarded(self.settle_in(handed)),
+            Way::Out => self.guarded(self.finish_out(tid, aloft.begin, handed)),
+            Way::In => self.guarded(self.finish_in(handed)),
         }
     }
 
-    fn settle_out(&self, tid: u32, begin: u64, handed: Handed) -> Result<Moved, Failure> {
+    fn finish_out(&self, tid: u32, begin: u64, handed: Handed) -> Result<Transferred, Failure> {
         let tx = self.generations.tx();
         let mut bytes = self.handed(handed, &self.shared.sent)?;
         if bytes == 0 {
-            return Ok(Moved { bytes, wake: None });
+            return Ok(Transferred { bytes, wake: None });
         }
         let wake = self.data_bell(tx);
         if self.has_moved(tx) {
             bytes = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(bytes).min(bytes);
         }
         add(&self.shared.counters.tx_bytes, bytes);
-        Ok(Moved { bytes, wake })
+        Ok(Transferred { bytes, wake })
     }
 
-    fn settle_in(&self, handed: Handed) -> Result<Moved, Failure> {
+    fn finish_in(&self, handed: Handed) -> Result<Transferred, Failure> {
         let bytes = self.handed(handed, &self.shared.received)?;
         self.note_bulk(bytes);
         if bytes == 0 {
-            return Ok(Moved { bytes, wake: None });
+            return Ok(Transferred { bytes, wake: None });
         }
         let rx = self.generations.rx();
         let gave = self.shared.consumer.give_credit(&rx.segments.outbound, false) | self.was_credited();
         add(&self.shared.counters.rx_bytes, bytes);
-        Ok(Moved { bytes, wake: if gave { self.room_bell(rx) } else { None } })
+        Ok(Transferred { bytes, wake: if gave { self.room_bell(rx) } else { None } })
     }
 }
 

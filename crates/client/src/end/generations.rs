@@ -107,13 +107,13 @@ impl Generations {
     }
 
     /// Both directions go by the newest generation, nothing is left of others, and the circuit's word was `word`.
-    pub(super) fn settled(&self, word: u32) {
+    pub(super) fn mark_steady(&self, word: u32) {
         self.current.store(word, Release);
     }
 
     /// Whether that still holds, if the circuit's word is `word` now.
     #[inline]
-    pub(super) fn is_settled(&self, word: u32) -> bool {
+    pub(super) fn is_steady(&self, word: u32) -> bool {
         self.current.load(Acquire) == word
     }
 }

@@ -15,7 +15,7 @@ impl End {
     #[inline]
     pub fn gone(&self) -> bool {
         if matches!(self.generations.tx().segments.inbound.load_u32(STATE), STATE_GONE | STATE_DEAF) {
-            return self.is_settled() || !self.is_moving();
+            return self.is_steady() || !self.is_moving();
         }
         self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()
     }
@@ -30,8 +30,8 @@ impl End {
         fin.store(1, Release);
     }
 
-    /// After the FIN: whether nothing that lies unread ends or turns the far side's direction, as whoever closes in
-    /// order tells in the ring first. Unread data alone does not say that anybody is left to read ours.
+    /// After the FIN: true if the far side's FIN came without a `DisConn` or `Downgrade` record in the ring, so the far program
+    /// died instead of closing. Unread data does not count: it does not show that anybody is left to read ours.
     fn is_silent(&self) -> bool {
         let silence = &self.shared.status.silence;
         if silence.load(Relaxed) == 0 {

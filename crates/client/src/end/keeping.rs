@@ -98,19 +98,19 @@ impl End {
         (tx.segments.ring_max / 2).clamp(RETENTION_MIN, RETENTION)
     }
 
-    /// Whether the retention ring is full and could be longer: worth [`Self::keep_more`] if the far program takes nothing for
+    /// Whether the retention ring is full and could be longer: worth [`Self::request_retention`] if the far program takes nothing for
     /// a while. A sender that must not wait does without, as it polls for room.
     pub fn keeps_too_little(&self) -> bool {
         let tx = self.generations.tx();
         tx.segments.keeping().is_some()
-            && self.shared.kept.pressed.load(Relaxed) == 0
+            && self.shared.kept.grow_requested.load(Relaxed) == 0
             && self.keeping_cap_seen() < Self::keeping_max(tx)
             && self.keeping_glance() < WORTHWHILE
     }
 
     /// Lets the retention ring become twice as long at the next send that finds it full.
-    pub fn keep_more(&self) {
-        self.shared.kept.pressed.store(1, Relaxed);
+    pub fn request_retention(&self) {
+        self.shared.kept.grow_requested.store(1, Relaxed);
     }
 
     /// With the lock of sending: makes the retention ring twice as long, if that was asked for and may be.
@@ -118,7 +118,7 @@ impl End {
     fn lengthen(&self, tx: &Generation, kept: &Retention) -> Result<bool, Violation> {
         let shared = &self.shared.kept;
         let (cap, from, to) = (self.keeping_cap()?, shared.from.load(Relaxed), shared.to.load(Relaxed));
-        if shared.pressed.swap(0, Relaxed) == 0 || cap >= Self::keeping_max(tx) {
+        if shared.grow_requested.swap(0, Relaxed) == 0 || cap >= Self::keeping_max(tx) {
             return Ok(false);
         }
         let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(cap)).unwrap_or(0)];

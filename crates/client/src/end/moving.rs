@@ -4,7 +4,7 @@
 //! its direction held. A call that has one of the two locks only tries to get the other one, so nobody waits in a circle.
 
 use super::generations::Member;
-use super::{End, Failure, Generation, NoNext};
+use super::{End, Failure, Generation, ResumeError};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::Store;
 use crosslane_shm::ring::{Head, Violation};
@@ -27,7 +27,7 @@ pub(super) enum Standing {
 
 /// Which lock the caller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Has {
+pub(super) enum LockHeld {
     /// None.
     Nothing,
     /// That of sending.
@@ -40,8 +40,8 @@ impl End {
     /// Goes on in the newest generation, as far as that is possible now; nothing at all to do as a rule.
     #[inline]
     pub fn attend(&self, tid: u32) {
-        if !self.is_settled() {
-            let _ = self.catch_up(tid, Has::Nothing);
+        if !self.is_steady() {
+            let _ = self.catch_up(tid, LockHeld::Nothing);
         }
     }
 
@@ -56,7 +56,7 @@ impl End {
 
     /// Whether more may come for the receiver by another circuit than the one that it reads from.
     pub fn is_moving(&self) -> bool {
-        if self.is_settled() {
+        if self.is_steady() {
             return false;
         }
         match self.standing() {
@@ -70,7 +70,7 @@ impl End {
     /// count what arrived there before. A dead circuit's bytes count.
     #[inline]
     pub(super) fn counts(&self, rx: &Generation) -> bool {
-        self.is_settled()
+        self.is_steady()
             || match self.standing() {
                 Standing::Lives(generation) => generation == rx.number(),
                 Standing::Moving => false,
@@ -81,27 +81,27 @@ impl End {
     /// Gets the segments that this process lacks, moves on to them where the old ones are done with, and sends again what
     /// the far end lacks.
     #[cold]
-    pub(super) fn catch_up(&self, tid: u32, has: Has) -> Result<(), Failure> {
+    pub(super) fn catch_up(&self, tid: u32, has: LockHeld) -> Result<(), Failure> {
         let word = self.life.load(Acquire);
         let lives = life_reason(word) == LIFE_ALIVE && self.shared.status.reset.load(Relaxed) == 0;
         if lives {
             self.fetch_segments(life_generation(word))?;
         }
         let receiving = &self.shared.receiving.lock;
-        let guard = if has == Has::Receiving { None } else { receiving.try_lock(tid) };
-        if guard.is_some() || has == Has::Receiving {
+        let guard = if has == LockHeld::Receiving { None } else { receiving.try_lock(tid) };
+        if guard.is_some() || has == LockHeld::Receiving {
             self.guarded(self.advance_receiving())?;
         }
         if guard.is_some() && self.generations.rx().next().is_some() {
             // A program that only sends is not to be held up by a greeting that nobody reads.
-            let _ = self.settle(tid);
+            let _ = self.process_control(tid);
         }
         drop(guard);
         if !lives {
             return Ok(());
         }
-        let guard = if has == Has::Sending { None } else { self.try_lock_sending(tid) };
-        if guard.is_some() || has == Has::Sending {
+        let guard = if has == LockHeld::Sending { None } else { self.try_lock_sending(tid) };
+        if guard.is_some() || has == LockHeld::Sending {
             self.guarded(self.advance_sending(None))?;
         }
         drop(guard);
@@ -119,8 +119,8 @@ impl End {
             let answer = self.daemon.next(self.circuit, self.token, last.number());
             match answer {
                 Ok(next) if next.segments.generation > last.number() => drop(last.append(Member::of(next))),
-                Err(NoNext::Reentered) => return Err(Failure::Reentered),
-                Ok(_) | Err(NoNext::Never) => {
+                Err(ResumeError::Reentered) => return Err(Failure::Reentered),
+                Ok(_) | Err(ResumeError::Never) => {
                     self.give_up("no other circuit can be had");
                     return Err(Failure::Reset);
                 }
@@ -160,7 +160,7 @@ impl End {
     /// With the lock of receiving, when not all is settled: the record at the front, if it counts.
     #[cold]
     pub(super) fn front(&self, tid: u32) -> Result<Option<Head>, Failure> {
-        self.catch_up(tid, Has::Receiving)?;
+        self.catch_up(tid, LockHeld::Receiving)?;
         let (rx, consumer) = (self.generations.rx(), &self.shared.consumer);
         if consumer.generation() != rx.number() {
             return Ok(None);
@@ -196,7 +196,7 @@ impl End {
         } else if let (Some(arrived), true) = (newest.arrived, producer.generation() < newest.number()) {
             // With nobody left to read, nothing is missing.
             let arrived = if arrived == ARRIVED_ALL { producer.units() } else { arrived };
-            self.settle_open_at(arrived);
+            self.resolve_open_at(arrived);
             let sent = match undecided {
                 Some(begin) => arrived.min(producer.units()).max(begin),
                 None => self.sent(),
@@ -219,7 +219,7 @@ impl End {
     }
 
     /// What was announced by the old circuit counts up to the unit `arrived`.
-    fn settle_open_at(&self, arrived: u64) {
+    fn resolve_open_at(&self, arrived: u64) {
         let open = self.shared.zcopy.open();
         if open.count() > 0 {
             self.close_open(open.without(self.shared.producer.units().saturating_sub(arrived)));
@@ -256,7 +256,7 @@ impl End {
         if all_there && !self.owes() {
             self.generations.receive_by(newest);
             self.generations.send_by(newest);
-            self.generations.settled(word);
+            self.generations.mark_steady(word);
         }
     }
 
@@ -285,9 +285,9 @@ impl End {
     /// The same for payload; takes no lock by force.
     #[cold]
     pub(super) fn has_data_meanwhile(&self, tid: u32) -> bool {
-        let _ = self.catch_up(tid, Has::Nothing);
+        let _ = self.catch_up(tid, LockHeld::Nothing);
         if let Some(_guard) = self.shared.receiving.lock.try_lock(tid) {
-            return !matches!(self.settle(tid), Ok(false));
+            return !matches!(self.process_control(tid), Ok(false));
         }
         let Some(mut walk) = self.shared.consumer.glance().and_then(|front| self.walk(front)) else {
             return false;

@@ -1,15 +1,15 @@
 //! Bulk that the daemon's engine moves instead of us. All else stays as it is: the caller has the lock of the direction,
 //! and finds the ring's state as if it had moved the bytes itself.
 
-use super::turns::Side;
+use super::ping_pong::Side;
 use super::{End, Failure, Generation};
 use crate::offload::{self, Handed, Offload};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use crosslane_shm::buffer::locate;
-use crosslane_shm::desk::{Order, SPANS, Way};
 use crosslane_shm::remote::Span;
 use crosslane_shm::state::Modes;
+use crosslane_shm::submission::{Descriptor, SPANS, Way};
 use crosslane_stream::Direction;
 use crosslane_wire::Reach;
 use crosslane_wire::record::Kind;
@@ -26,7 +26,7 @@ const REFUSED: u32 = u32::MAX;
 
 /// How this process and the engine stand with regard to one end.
 #[derive(Debug, Default)]
-pub(super) struct Engaged {
+pub(super) struct OffloadState {
     /// The generation, and the engine's name for its rings; 0 if it was not asked.
     rings: AtomicU64,
     /// What gave the name: a child of `fork` and a new session have another.
@@ -68,10 +68,12 @@ impl End {
         if self.is_turn(tid, Way::Out) || !offload::is_allowed() {
             return Ok(0);
         }
-        let Some((engine, mut order)) = self.order(Way::Out, tx, spans, skip, LONGEST) else { return Ok(0) };
-        order.rung = self.shared.sending.rung.load(Relaxed);
+        let Some((engine, mut descriptor)) = self.descriptor(Way::Out, tx, spans, skip, LONGEST) else {
+            return Ok(0);
+        };
+        descriptor.rung = self.shared.sending.rung.load(Relaxed);
         self.shared.producer.close(&tx.segments.outbound)?;
-        self.handed(engine.run(Way::Out, &order), &self.shared.sent)
+        self.handed(engine.run(Way::Out, &descriptor), &self.shared.sent)
     }
 
     /// Receives what it can into `buffers` by the engine; 0 if that is not for the engine, or nothing came.
@@ -91,12 +93,14 @@ impl End {
         if self.is_turn(tid, Way::In) || !offload::is_allowed() {
             return Ok(0);
         }
-        let Some((engine, mut order)) = self.order(Way::In, rx, spans, skip, LONGEST) else { return Ok(0) };
-        if !self.expects_bulk(tid)? || self.rx() != Direction::Open || !self.is_settled() {
+        let Some((engine, mut descriptor)) = self.descriptor(Way::In, rx, spans, skip, LONGEST) else {
+            return Ok(0);
+        };
+        if !self.expects_bulk(tid)? || self.rx() != Direction::Open || !self.is_steady() {
             return Ok(0);
         }
-        order.rung = self.shared.receiving.rung.load(Relaxed);
-        let moved = self.handed(engine.run(Way::In, &order), &self.shared.received);
+        descriptor.rung = self.shared.receiving.rung.load(Relaxed);
+        let moved = self.handed(engine.run(Way::In, &descriptor), &self.shared.received);
         self.note_bulk(moved.unwrap_or(0));
         moved
     }
@@ -104,45 +108,45 @@ impl End {
     /// Whether this thread and the far side speak by turns: what it sends or receives now is waited for, and to wake others
     /// for it would take longer than to copy it.
     fn is_turn(&self, tid: u32, way: Way) -> bool {
-        let (counters, engaged) = (&self.shared.counters, &self.engaged);
+        let (counters, offload_state) = (&self.shared.counters, &self.offload_state);
         let (sent, received) = (counters.tx_bytes.load(Relaxed), counters.rx_bytes.load(Relaxed));
         match way {
-            Way::Out => engaged.out.is_turn(tid, sent, &engaged.into, received),
-            Way::In => engaged.into.is_turn(tid, received, &engaged.out, sent),
+            Way::Out => offload_state.out.is_turn(tid, sent, &offload_state.into, received),
+            Way::In => offload_state.into.is_turn(tid, received, &offload_state.out, sent),
         }
     }
 
     /// The engine has received so much: whether that tells of more.
     pub(super) fn note_bulk(&self, bytes: usize) {
-        self.engaged.bulk.store(bytes >= BULK, Relaxed);
+        self.offload_state.bulk.store(bytes >= BULK, Relaxed);
     }
 
     /// Whether the engine has waited for the far side since this was last asked: to spin would be in vain.
     #[inline]
     pub fn engine_waited(&self) -> bool {
-        self.engaged.waited.load(Relaxed) && self.engaged.waited.swap(false, Relaxed)
+        self.offload_state.waited.load(Relaxed) && self.offload_state.waited.swap(false, Relaxed)
     }
 
     fn is_bulk(&self) -> bool {
-        self.engaged.bulk.load(Relaxed)
+        self.offload_state.bulk.load(Relaxed)
     }
 
     /// Whether the engine has given room back since this was last asked.
     pub(super) fn was_credited(&self) -> bool {
-        self.engaged.credited.load(Relaxed) && self.engaged.credited.swap(false, Relaxed)
+        self.offload_state.credited.load(Relaxed) && self.offload_state.credited.swap(false, Relaxed)
     }
 
     /// What is handed over, if anything may be.
     #[inline]
-    pub(super) fn order(
+    pub(super) fn descriptor(
         &self,
         way: Way,
         at: &Generation,
         spans: impl Iterator<Item = (u64, usize)> + Clone,
         skip: usize,
         longest: usize,
-    ) -> Option<(&'static Offload, Order)> {
-        if !at.segments.way.offload || !self.is_settled() {
+    ) -> Option<(&'static Offload, Descriptor)> {
+        if !at.segments.way.offload || !self.is_steady() {
             return None;
         }
         let total = spans.clone().map(|(_, len)| len).sum::<usize>() - skip;
@@ -154,14 +158,14 @@ impl End {
             return None;
         }
         let handle = self.handle(at, engine)?;
-        let (buffer, begin) = self.lent(way, engine, spans.clone()).unwrap_or_default();
+        let (buffer, begin) = self.registered(way, engine, spans.clone()).unwrap_or_default();
         let spans = spans.map(|(address, len)| (address.wrapping_sub(begin), len));
-        Some((engine, Order { handle, buffer, spans: place(spans, skip, longest), rung: 0 }))
+        Some((engine, Descriptor { handle, buffer, spans: place(spans, skip, longest), rung: 0 }))
     }
 
     /// The engine's name for the buffer that all of this lies in, and where that begins; `None`: it is plain memory, or a
     /// buffer that is used for the first time, or that nobody else may store into.
-    fn lent(
+    fn registered(
         &self,
         way: Way,
         engine: &'static Offload,
@@ -172,26 +176,26 @@ impl End {
         if located.uses == 0 || (way == Way::In && located.reach != Reach::Store) {
             return None;
         }
-        let handle = engine.lent(&located, || self.daemon.lend(&located))?;
+        let handle = engine.registered(&located, || self.daemon.register_buffer(&located))?;
         Some((handle, address - located.offset))
     }
 
     /// The engine's name for the rings of this generation.
     fn handle(&self, at: &Generation, engine: &'static Offload) -> Option<u32> {
         let by = core::ptr::from_ref(engine).cast_mut();
-        if self.engaged.by.load(Relaxed) != by {
-            self.engaged.rings.store(0, Relaxed);
-            self.engaged.in_vain.store(0, Relaxed);
-            self.engaged.by.store(by, Relaxed);
+        if self.offload_state.by.load(Relaxed) != by {
+            self.offload_state.rings.store(0, Relaxed);
+            self.offload_state.in_vain.store(0, Relaxed);
+            self.offload_state.by.store(by, Relaxed);
         }
-        let packed = self.engaged.rings.load(Relaxed);
+        let packed = self.offload_state.rings.load(Relaxed);
         let (generation, known) = ((packed >> 32) as u32, (packed & 0xffff_ffff) as u32);
         let handle = if known != 0 && generation == at.number() {
             known
         } else {
-            let told = self.daemon.engage(self.circuit, self.token, at.number());
+            let told = self.daemon.register_rings(self.circuit, self.token, at.number());
             let handle = if told == 0 { REFUSED } else { told };
-            self.engaged.rings.store(u64::from(at.number()) << 32 | u64::from(handle), Relaxed);
+            self.offload_state.rings.store(u64::from(at.number()) << 32 | u64::from(handle), Relaxed);
             handle
         };
         (handle != REFUSED).then_some(handle)
@@ -199,17 +203,17 @@ impl End {
 
     /// After some calls in vain the engine is not asked for these rings again.
     fn declined(&self, bytes: usize) {
-        let in_vain = if bytes > 0 { 0 } else { self.engaged.in_vain.load(Relaxed) + 1 };
-        self.engaged.in_vain.store(in_vain, Relaxed);
+        let in_vain = if bytes > 0 { 0 } else { self.offload_state.in_vain.load(Relaxed) + 1 };
+        self.offload_state.in_vain.store(in_vain, Relaxed);
         if in_vain == IN_VAIN {
-            self.engaged.rings.fetch_or(REFUSED.into(), Relaxed);
+            self.offload_state.rings.fetch_or(REFUSED.into(), Relaxed);
         }
     }
 
     /// Whether much lies at the front, or is on its way as before. The engine leaves open records alone.
     pub(super) fn expects_bulk(&self, tid: u32) -> Result<bool, Failure> {
         let consumer = &self.shared.consumer;
-        let comes = if self.settle(tid)? {
+        let comes = if self.process_control(tid)? {
             let head = consumer.head(&self.generations.rx().segments.inbound)?;
             head.is_some_and(|head| head.kind == Kind::Data && (head.left >= BULK || self.is_bulk()))
         } else {
@@ -228,11 +232,11 @@ impl End {
 
     fn outcome(&self, handed: Handed) -> Result<usize, Failure> {
         match handed {
-            Handed::Moved { bytes, credited } => {
+            Handed::Transferred { bytes, credited } => {
                 if credited {
-                    self.engaged.credited.store(true, Relaxed);
+                    self.offload_state.credited.store(true, Relaxed);
                 }
-                self.engaged.waited.store(true, Relaxed);
+                self.offload_state.waited.store(true, Relaxed);
                 Ok(bytes)
             }
             Handed::Declined { bytes } => {

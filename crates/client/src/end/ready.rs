@@ -1,7 +1,7 @@
 //! Is an end ready, and wake me when it is: what `poll` and `epoll` ask of a stream.
 
 use super::End;
-use super::moving::Has;
+use super::moving::LockHeld;
 use super::walk::Walk;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_shm::Store;
@@ -59,7 +59,7 @@ impl End {
     /// Whether payload lies at the front of the ring.
     #[inline]
     pub fn has_data(&self, tid: u32) -> bool {
-        if !self.is_settled() {
+        if !self.is_steady() {
             return self.has_data_meanwhile(tid) && self.may_receive();
         }
         if !self.has_arrived() {
@@ -92,13 +92,13 @@ impl End {
     /// between two circuits, nothing does.
     #[inline]
     pub fn stirred(&self) -> bool {
-        if self.is_settled() { self.has_arrived() } else { self.stirred_meanwhile() }
+        if self.is_steady() { self.has_arrived() } else { self.stirred_meanwhile() }
     }
 
     /// Whether a quarter of the ring is free, or can be had by growth: what counts as writable.
     #[inline]
     pub fn has_room(&self, tid: u32) -> bool {
-        if !self.is_settled() && !self.may_go_on(tid, Has::Nothing).unwrap_or(false) {
+        if !self.is_steady() && !self.may_go_on(tid, LockHeld::Nothing).unwrap_or(false) {
             return false;
         }
         let (producer, credits) = (&self.shared().producer, self.credits(self.generations.tx()));
@@ -109,7 +109,7 @@ impl End {
 
     /// Payload bytes that a send would surely take now.
     pub fn room(&self, tid: u32) -> usize {
-        if !self.is_settled() && !self.may_go_on(tid, Has::Nothing).unwrap_or(false) {
+        if !self.is_steady() && !self.may_go_on(tid, LockHeld::Nothing).unwrap_or(false) {
             return 0;
         }
         let producer = &self.shared().producer;
@@ -162,7 +162,7 @@ impl End {
     /// When the record at the front was sent, to be ranked by `crosslane_wire::record::rank`; 0 if that is not known.
     pub fn stamp_of_front(&self) -> u32 {
         let walk = self.shared().consumer.glance().and_then(|front| self.walk(front));
-        walk.map_or(0, |walk| walk.cursor().stamp(walk.ring()))
+        walk.map_or(0, |walk| walk.cursor().stamp(walk.inbound()))
     }
 
     /// Before a sleep, of an end that other processes hold as well: one of them may have ended between moving bytes and
@@ -172,7 +172,7 @@ impl End {
         if let Some(_guard) = self.shared().receiving.lock.try_lock(tid) {
             self.shared().consumer.give_credit(&rx.segments.outbound, true);
         }
-        self.ring_again();
+        self.wake_again();
         [self.data_bell(tx), self.room_bell(rx)]
     }
 
@@ -181,7 +181,7 @@ impl End {
     /// short time only, then.
     pub fn want_data(&self, waiter: WaiterId) -> bool {
         // What has to be sent again first waits for room, whoever waits for an answer to it.
-        let room = !self.is_settled() && self.owes();
+        let room = !self.is_steady() && self.owes();
         self.want(WANT_DATA, &self.shared().waiting.data, waiter) & (!room || self.want_room(waiter))
     }
 

@@ -1,7 +1,7 @@
 //! Receiving.
 
 use super::order::PIECE;
-use super::{End, Failure, Generation, Moved, add};
+use super::{End, Failure, Generation, Transferred, add};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::guarded::Fault;
@@ -80,13 +80,13 @@ impl<F: FnMut(&[u8]) -> usize> Target for Taker<'_, F> {
 
 impl End {
     /// Copies what has arrived into `buffers`. [`Failure::Ended`] is end of file.
-    pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Moved, Failure> {
+    pub fn try_receive(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Transferred, Failure> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         self.receive_by(tid, wanted, buffers)
     }
 
     /// The same into memory that this program opened to others.
-    pub fn try_receive_into(&self, tid: u32, part: Part<'_>) -> Result<Moved, Failure> {
+    pub fn try_receive_into(&self, tid: u32, part: Part<'_>) -> Result<Transferred, Failure> {
         self.receive_by(tid, part.len(), part)
     }
 
@@ -97,14 +97,14 @@ impl End {
         tid: u32,
         buffer: &mut [u8],
         takes: impl FnMut(&[u8]) -> usize,
-    ) -> Result<Moved, Failure> {
+    ) -> Result<Transferred, Failure> {
         let wanted = buffer.len().min(PIECE);
         self.receive_by(tid, wanted, Taker(&mut buffer[..wanted], takes))
     }
 
     /// Receives `wanted` bytes at most with the lock held, which is given back after each piece.
     #[inline(always)]
-    fn receive_by(&self, tid: u32, wanted: usize, mut target: impl Target) -> Result<Moved, Failure> {
+    fn receive_by(&self, tid: u32, wanted: usize, mut target: impl Target) -> Result<Transferred, Failure> {
         let (mut bytes, mut gave, order) = {
             let _guard = self.lock_receiving(tid)?;
             let (bytes, gave) = self.receive_piece(|| target.take(self, tid, 0))?;
@@ -116,7 +116,7 @@ impl End {
             self.receive_on(tid, wanted, (&mut bytes, &mut gave), target)?;
         }
         drop(order);
-        Ok(Moved { bytes, wake: gave.and_then(|rx| self.room_bell(rx)) })
+        Ok(Transferred { bytes, wake: gave.and_then(|rx| self.room_bell(rx)) })
     }
 
     /// Receives a piece after the other. What was received counts, whatever comes then, but what breaks the stream off.
@@ -214,7 +214,7 @@ impl End {
 
     /// With the lock of receiving: the front, where bytes for the program may lie.
     fn begin_peek(&self, tid: u32) -> Result<Cursor, Failure> {
-        self.guarded(self.settle(tid))?;
+        self.guarded(self.process_control(tid))?;
         if self.shared.consumer.elsewhere() > 0 {
             self.refuse();
         }
@@ -230,7 +230,7 @@ impl End {
     pub(super) fn unread_with(&self, tid: u32) -> Result<(usize, bool), Failure> {
         // Nobody waits for this again.
         let _guard = self.lock_receiving(tid).inspect_err(|_| forget_busy())?;
-        self.guarded(self.settle(tid))?;
+        self.guarded(self.process_control(tid))?;
         let (consumer, mut bytes) = (&self.shared.consumer, 0_usize);
         let front = consumer.cursor();
         let Some(mut walk) = self.walk(front) else { return Ok((0, false)) };
@@ -254,7 +254,7 @@ impl End {
     /// What breaks the protocol stays where it is, for the receive that comes: that one can tell.
     pub fn refresh(&self, tid: u32) {
         if let Some(_guard) = self.shared.receiving.lock.try_lock(tid) {
-            let _ = self.settle(tid);
+            let _ = self.process_control(tid);
         }
     }
 
@@ -320,7 +320,7 @@ impl End {
         mut pass: impl FnMut(&Inbound, usize, usize, usize),
     ) -> Result<usize, Failure> {
         let (consumer, mut done, mut in_vain) = (&self.shared.consumer, 0, 0);
-        while done < wanted.min(PIECE) && self.settle(tid)? {
+        while done < wanted.min(PIECE) && self.process_control(tid)? {
             in_vain += 1;
             if in_vain > IN_VAIN {
                 return Err(Violation::state("data that is not there").into());
@@ -359,7 +359,7 @@ impl End {
                 let left = (header.bytes() as usize).saturating_sub(skip);
                 let count = left.min(buffer.len() - at);
                 let target = &mut buffer[at..at + count];
-                if let Err(fault) = walk.cursor().read_guarded(walk.ring(), header, skip, target)? {
+                if let Err(fault) = walk.cursor().read_guarded(walk.inbound(), header, skip, target)? {
                     return if done > begun { Ok(done - begun) } else { Err(fault.into()) };
                 }
                 (at, done) = (at + count, done + count);
@@ -377,11 +377,11 @@ impl End {
 
     /// Consumes records until one with payload for the program is at the front: `Ok(true)`, or none is there.
     #[inline]
-    pub(super) fn settle(&self, tid: u32) -> Result<bool, Failure> {
+    pub(super) fn process_control(&self, tid: u32) -> Result<bool, Failure> {
         Ok(self.front_bytes(tid)?.is_some())
     }
 
-    /// As [`Self::settle`]; where the bytes are.
+    /// As [`Self::process_control`]; where the bytes are.
     fn front_bytes(&self, tid: u32) -> Result<Option<Front>, Failure> {
         // As many as lie in two rings, and some that move to the next one.
         for _ in 0..2 * RING_MAX / LINE {
@@ -390,7 +390,7 @@ impl End {
                 return Ok(None);
             }
             if self.shared.consumer.elsewhere() > 0 {
-                let fetchable = self.settle_elsewhere(tid)?;
+                let fetchable = self.process_announced(tid)?;
                 if !fetchable || self.shared.consumer.elsewhere() > 0 {
                     return Ok(fetchable.then_some(Front::Elsewhere));
                 }
@@ -417,8 +417,8 @@ impl End {
     #[inline]
     fn next_record(&self, tid: u32) -> Result<Option<Head>, Failure> {
         let ring = &self.generations.rx().segments.inbound;
-        let head = self.shared.consumer.head_if(ring, || self.is_settled())?;
-        if head.is_some() || self.is_settled() {
+        let head = self.shared.consumer.head_if(ring, || self.is_steady())?;
+        if head.is_some() || self.is_steady() {
             return Ok(head);
         }
         self.front(tid)

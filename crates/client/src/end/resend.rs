@@ -1,6 +1,6 @@
 //! What was sent and has not landed: it is kept, and sent again where the stream goes on.
 
-use super::moving::{Has, Standing};
+use super::moving::{LockHeld, Standing};
 use super::{End, Failure, Generation};
 use crate::segments::Retention;
 use core::sync::atomic::Ordering::Relaxed;
@@ -10,7 +10,7 @@ use crosslane_wire::segment::LINE;
 use std::time::{Duration, Instant};
 
 /// How long a call that cannot know what became of its bytes waits for the circuit to move.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl End {
     /// Units of the stream that were sent, or wait to be sent again.
@@ -32,7 +32,7 @@ impl End {
     /// With the lock of sending, when not all is settled: whether something new may be sent now. An error if
     /// never.
     #[cold]
-    pub(super) fn may_go_on(&self, tid: u32, has: Has) -> Result<bool, Failure> {
+    pub(super) fn may_go_on(&self, tid: u32, has: LockHeld) -> Result<bool, Failure> {
         if self.dead().is_some() {
             return Err(Failure::Reset);
         }
@@ -79,17 +79,17 @@ impl End {
         while self.owes() {
             if self.resend_some(tx)? == 0 {
                 // Nobody waits for the reader first.
-                if !self.shared.producer.can_be_pressed() {
+                if !self.shared.producer.can_grow() {
                     break;
                 }
-                self.shared.producer.press();
+                self.shared.producer.request_grow();
             }
         }
         if self.shared.producer.units() > before
             && let Some(waiter) = self.data_bell(tx)
-            && !self.daemon.ring(self.circuit, self.token, waiter)
+            && !self.daemon.wake(self.circuit, self.token, waiter)
         {
-            self.ring_again();
+            self.wake_again();
         }
         Ok(())
     }
@@ -121,12 +121,12 @@ impl End {
     pub(super) fn decide(&self, tid: u32, tx: &Generation, begin: u64) -> Result<u64, Failure> {
         let pushed = self.shared.producer.units().saturating_sub(begin);
         if tx.segments.keeping().is_some() {
-            self.catch_up(tid, Has::Sending)?;
+            self.catch_up(tid, LockHeld::Sending)?;
             return Ok(pushed);
         }
         let Some(arrived) = self.await_next(tx)? else { return Ok(pushed) };
         self.guarded(self.advance_sending(Some(begin)))?;
-        self.catch_up(tid, Has::Sending)?;
+        self.catch_up(tid, LockHeld::Sending)?;
         Ok(arrived.saturating_sub(begin).min(pushed))
     }
 
@@ -134,7 +134,7 @@ impl End {
     /// died, or lives on as it was.
     pub(super) fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
         let (start, mut pause) = (Instant::now(), Duration::from_micros(50));
-        while start.elapsed() < PATIENCE && self.shared.status.reset.load(Relaxed) == 0 {
+        while start.elapsed() < MOVE_TIMEOUT && self.shared.status.reset.load(Relaxed) == 0 {
             match self.standing() {
                 Standing::Dead => return Ok(None),
                 Standing::Lives(generation) if generation == tx.number() => return Ok(None),

@@ -1,8 +1,8 @@
 //! Sending.
 
-use super::moving::Has;
+use super::moving::LockHeld;
 use super::order::PIECE;
-use super::{End, Failure, Generation, Moved, add, note};
+use super::{End, Failure, Generation, Transferred, add, note};
 use crate::shared::UNHEARD;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crosslane_shm::Load;
@@ -40,10 +40,10 @@ impl End {
     }
 
     /// Copies as much of `buffers`, from their byte `skip` on, as there is room for. If that is not all, the ring may
-    /// still be made longer: see [`Self::can_be_pressed`].
-    pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Moved, Failure> {
+    /// still be made longer: see [`Self::can_grow`].
+    pub fn try_send(&self, tid: u32, buffers: &[IoSlice<'_>], skip: usize) -> Result<Transferred, Failure> {
         let (sending, wanted) = (&self.shared.sending, total(buffers) - skip);
-        if wanted >= WORTH_A_LOOK && self.allows_zero_copy() && self.is_settled() && self.has_arrived() {
+        if wanted >= WORTH_A_LOOK && self.allows_zero_copy() && self.is_steady() && self.has_arrived() {
             // The far side may offer memory for this.
             self.refresh(tid);
         }
@@ -51,21 +51,21 @@ impl End {
             // Nobody waits for a lock to hear that.
             self.may_send(Kind::Data)?;
         }
-        let Moved { bytes, wake } = if wanted <= PIECE {
+        let Transferred { bytes, wake } = if wanted <= PIECE {
             let _guard = self.lock_sending(tid)?;
             self.send_piece(tid, buffers, skip, wanted)?
         } else {
             self.send_pieces(tid, buffers, skip, wanted)?
         };
         if bytes < wanted {
-            if !self.can_be_pressed() {
+            if !self.can_grow() {
                 sending.blocked.fetch_add(1, Relaxed);
             }
             if bytes == 0 {
                 return Err(Failure::WouldBlock);
             }
         }
-        Ok(Moved { bytes, wake })
+        Ok(Transferred { bytes, wake })
     }
 
     /// With the lock of sending: sends [`PIECE`] of the next `wanted` bytes, or what there is room for. Of memory that the far
@@ -77,9 +77,9 @@ impl End {
         buffers: &[IoSlice<'_>],
         skip: usize,
         wanted: usize,
-    ) -> Result<Moved, Failure> {
+    ) -> Result<Transferred, Failure> {
         self.may_send(Kind::Data)?;
-        let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
+        let goes_on = self.is_steady() || self.may_go_on(tid, LockHeld::Sending)?;
         if !(goes_on && self.take_back_open(tid)?) {
             self.shared.sending.blocked.fetch_add(1, Relaxed);
             return Err(Failure::WouldBlock);
@@ -95,7 +95,7 @@ impl End {
             (0, None)
         };
         add(&self.shared.counters.tx_bytes, written + pushed);
-        Ok(Moved { bytes: written + pushed, wake: wake.or(first) })
+        Ok(Transferred { bytes: written + pushed, wake: wake.or(first) })
     }
 
     /// Sends a piece after the other, and gives the lock back in between. What was sent counts, whatever comes then.
@@ -106,16 +106,16 @@ impl End {
         buffers: &[IoSlice<'_>],
         skip: usize,
         wanted: usize,
-    ) -> Result<Moved, Failure> {
+    ) -> Result<Transferred, Failure> {
         let _order =
             self.orders.sending.lock_soon(tid).inspect_err(|_| note(&self.shared.sending.blocked))?;
-        let mut all = Moved { bytes: 0, wake: None };
+        let mut all = Transferred { bytes: 0, wake: None };
         while all.bytes < wanted {
             let left = wanted - all.bytes;
             let guard = self.lock_sending_on(tid).map_err(Failure::from);
             match guard.and_then(|_guard| self.send_piece(tid, buffers, skip + all.bytes, left)) {
-                Ok(Moved { bytes, wake }) => {
-                    all = Moved { bytes: all.bytes + bytes, wake: wake.or(all.wake) };
+                Ok(Transferred { bytes, wake }) => {
+                    all = Transferred { bytes: all.bytes + bytes, wake: wake.or(all.wake) };
                     if bytes < left.min(PIECE) {
                         break;
                     }
@@ -135,9 +135,9 @@ impl End {
     ///
     /// # Errors
     /// [`Failure::WouldBlock`]: not yet. Others: it cannot end any more.
-    pub fn end_sending(&self, tid: u32) -> Result<Moved, Failure> {
-        self.ring_surely();
-        let outcome = self.turn(tid, Kind::DisConn);
+    pub fn end_sending(&self, tid: u32) -> Result<Transferred, Failure> {
+        self.wake_surely();
+        let outcome = self.send_control(tid, Kind::DisConn);
         let ending = &self.shared.sending.ending;
         if !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered)) {
             ending.store(0, Relaxed);
@@ -145,7 +145,7 @@ impl End {
             // Whoever gave the lock back just now may not have seen that.
             let_settle();
             self.end_as_told(tid);
-            return if self.is_ending() { outcome } else { Ok(Moved { bytes: 0, wake: None }) };
+            return if self.is_ending() { outcome } else { Ok(Transferred { bytes: 0, wake: None }) };
         }
         outcome
     }
@@ -155,36 +155,36 @@ impl End {
     #[cold]
     pub(super) fn end_as_told(&self, tid: u32) {
         let Some(_guard) = self.try_lock_sending(tid) else { return };
-        self.ring_surely();
+        self.wake_surely();
         let wake = match self.turn_now(tid, Kind::DisConn) {
             Err(Failure::WouldBlock | Failure::Reentered) => return,
             outcome => outcome.ok().and_then(|moved| moved.wake),
         };
         if let Some(waiter) = wake
-            && !self.daemon.ring(self.circuit, self.token, waiter)
+            && !self.daemon.wake(self.circuit, self.token, waiter)
         {
-            self.ring_again();
+            self.wake_again();
         }
         self.shared.sending.ending.store(0, Relaxed);
     }
 
     /// The far side's sleeper is rung for what comes next, also if that was noted already: whoever noted it may have been killed
     /// before it rang.
-    fn ring_surely(&self) {
+    fn wake_surely(&self) {
         self.shared.sending.rung.store(0, Relaxed);
     }
 
     /// Sends a record without payload that changes the direction: `DisConn`, `Downgrade`, `AbortConn`. While the stream
     /// is between two circuits it is noted, and sent with what is sent again.
-    pub fn turn(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
+    pub fn send_control(&self, tid: u32, kind: Kind) -> Result<Transferred, Failure> {
         let _guard = self.lock_sending(tid).inspect_err(|_| forget_busy())?;
         self.turn_now(tid, kind)
     }
 
     /// With the lock of sending.
-    fn turn_now(&self, tid: u32, kind: Kind) -> Result<Moved, Failure> {
+    fn turn_now(&self, tid: u32, kind: Kind) -> Result<Transferred, Failure> {
         let next = self.may_send(kind)?;
-        let goes_on = self.is_settled() || self.may_go_on(tid, Has::Sending)?;
+        let goes_on = self.is_steady() || self.may_go_on(tid, LockHeld::Sending)?;
         if !self.take_back_open(tid)? {
             return Err(Failure::WouldBlock);
         }
@@ -203,23 +203,23 @@ impl End {
         self.shared.kept.turn.store(kind as u32, Relaxed);
         if !goes_on || self.has_moved(tx) {
             self.shared.kept.owed.store(sent.saturating_add(1), Relaxed);
-            self.catch_up(tid, Has::Sending)?;
+            self.catch_up(tid, LockHeld::Sending)?;
         }
-        Ok(Moved { bytes: 0, wake })
+        Ok(Transferred { bytes: 0, wake })
     }
 
     /// Whether the last send found a full ring that could be longer than it is. A sender does best to wait for
-    /// [`Self::has_credit`] for a moment, so that both ends stay in their caches, and then to [`Self::press`].
-    pub fn can_be_pressed(&self) -> bool {
-        self.shared.producer.can_be_pressed() || self.may_outgrow()
+    /// [`Self::has_credit`] for a moment, so that both ends stay in their caches, and then to [`Self::request_grow`].
+    pub fn can_grow(&self) -> bool {
+        self.shared.producer.can_grow() || self.may_outgrow()
     }
 
     /// Lets the ring become twice as long at the next send that finds it full, or asks the daemon for a longer segment, to which
     /// the stream moves in a moment.
-    pub fn press(&self) {
+    pub fn request_grow(&self) {
         let (sending, tx) = (&self.shared.sending, self.generations.tx());
         if self.shared.producer.may_grow() {
-            self.shared.producer.press();
+            self.shared.producer.request_grow();
         } else if sending.outgrown.swap(tx.number() + 1, Relaxed) != tx.number() + 1 {
             self.daemon.grow(self.circuit, self.token, tx.number());
         }
@@ -233,7 +233,7 @@ impl End {
             && self.shared.producer.was_full_at(ring_max)
             && (limit == 0 || limit > ring_max)
             && sending.outgrown.load(Relaxed) != tx.number() + 1
-            && self.is_settled()
+            && self.is_steady()
     }
 
     /// Whether a quarter of the ring in use is free, and of what keeps what is sent.
@@ -319,7 +319,7 @@ impl End {
             }
             let counted = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(pushed).min(pushed);
             done += counted;
-            if counted == pushed || !(self.is_settled() || self.may_go_on(tid, Has::Sending)?) {
+            if counted == pushed || !(self.is_steady() || self.may_go_on(tid, LockHeld::Sending)?) {
                 return Ok((done, wake));
             }
         }

@@ -39,7 +39,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The memory of the record that [`Self::look`] returned.
-    pub(super) fn ring(&self) -> &'a Inbound {
+    pub(super) fn inbound(&self) -> &'a Inbound {
         &self.at.segments.inbound
     }
 
@@ -54,7 +54,7 @@ impl<'a> Walk<'a> {
         if self.cursor.position().saturating_sub(self.began) >= self.cursor.cap() {
             return Ok(None);
         }
-        let Some(header) = self.cursor.look(self.ring())? else { return Ok(None) };
+        let Some(header) = self.cursor.look(self.inbound())? else { return Ok(None) };
         Ok(match limit {
             Some(limit) => self.cursor.clip(header, limit),
             None => self.end.counts(self.at).then_some(header),

@@ -17,7 +17,7 @@ use crosslane_shm::far::CopyError;
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::ring::Head;
 use crosslane_shm::{FarBuffer, Load, Store};
-use crosslane_stream::zcopy::{Action, Lie, Word};
+use crosslane_stream::zcopy::{Action, InvalidReference, Word};
 use crosslane_wire::buffer::seal;
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{RD_DONE, SEND_SM, SINK_OFF, SRC_OFF, VERDICT, WR_CLAIM};
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Looks at a word that the other side is just about to store, before we sleep between them.
 const LOOKS: u32 = 2000;
 /// How long the other side may take to store a word that it was about to store.
-const PATIENCE: Duration = Duration::from_secs(2);
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The far memory could not be reached: the ring must do.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,11 @@ impl End {
     }
 
     /// Runs one of the machines of zero copy over the words of a generation.
-    fn run<T>(&self, at: &Generation, next: impl FnMut(u64) -> Result<Action<T>, Lie>) -> Result<T, Failure> {
+    fn run<T>(
+        &self,
+        at: &Generation,
+        next: impl FnMut(u64) -> Result<Action<T>, InvalidReference>,
+    ) -> Result<T, Failure> {
         self.run_with(at, Line::None, next)
     }
 
@@ -81,7 +85,7 @@ impl End {
         &self,
         at: &Generation,
         line: Line<'_>,
-        mut next: impl FnMut(u64) -> Result<Action<T>, Lie>,
+        mut next: impl FnMut(u64) -> Result<Action<T>, InvalidReference>,
     ) -> Result<T, Failure> {
         let (segments, mut loaded, mut awaited) = (&at.segments, 0, Awaited::default());
         let mut ended = false;
@@ -128,7 +132,7 @@ impl Awaited {
         }
         let since = self.since.get_or_insert_with(Instant::now);
         std::thread::sleep(Duration::from_micros(50));
-        since.elapsed() < PATIENCE
+        since.elapsed() < VERDICT_TIMEOUT
     }
 }
 

@@ -138,7 +138,7 @@ impl Agent {
     /// Gives each requester a turn; whether anything was done.
     fn round(&mut self) -> bool {
         let (owner, mut busy) = (&mut self.owner, false);
-        self.connections.retain(|_, connection| match connection.turn(owner) {
+        self.connections.retain(|_, connection| match connection.run_once(owner) {
             Ok(done) => {
                 busy |= done;
                 true

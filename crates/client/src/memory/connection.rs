@@ -6,7 +6,7 @@ use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
 use super::regions::{Access, Opened, Regions};
 use super::{Buffer, Denial, arrived};
-use crate::native::{Error, For, Stream};
+use crate::native::{Error, Stream, WaitFor};
 use core::sync::atomic::AtomicU32;
 use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, GREETING, PIECE, Place};
 use std::collections::VecDeque;
@@ -104,7 +104,7 @@ impl Connection {
     }
 
     /// Works for a while; whether anything was done. An error: the connection is over.
-    pub(super) fn turn(&mut self, owner: &mut Owner) -> Result<bool, Error> {
+    pub(super) fn run_once(&mut self, owner: &mut Owner) -> Result<bool, Error> {
         self.stirred = false;
         let mut done = self.outbox.flush(&self.stream)?;
         done += self.serve_get(owner)?;
@@ -123,12 +123,12 @@ impl Connection {
     }
 
     /// What the agent must wait for, before it sleeps.
-    pub(super) fn wants(&self, owner: &Owner) -> Option<For> {
+    pub(super) fn wants(&self, owner: &Owner) -> Option<WaitFor> {
         let room = !self.outbox.is_empty() || !self.gets.is_empty();
         match (self.reads(owner), room) {
-            (true, true) => Some(For::Either),
-            (true, false) => Some(For::Data),
-            (false, true) => Some(For::Room),
+            (true, true) => Some(WaitFor::Either),
+            (true, false) => Some(WaitFor::Data),
+            (false, true) => Some(WaitFor::Room),
             (false, false) => None,
         }
     }

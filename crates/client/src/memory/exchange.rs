@@ -3,7 +3,7 @@
 use super::ledger::{Coming, Ledger, Op, Target};
 use super::outbox::Outbox;
 use super::{Error, arrived};
-use crate::native::{self, For, Patience, Stream};
+use crate::native::{self, Patience, Stream, WaitFor};
 use crosslane_wire::access::{ANSWER, Answer, Command};
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -55,7 +55,7 @@ impl Exchange {
         while done < total {
             match self.stream.try_send(&buffers, done)? {
                 0 if self.take_answers(&mut [])? => patience.moved(),
-                0 if self.stream.wait(For::Either, patience.end())? => {}
+                0 if self.stream.wait(WaitFor::Either, patience.end())? => {}
                 0 if done == 0 => return Ok(false),
                 0 => {
                     self.outbox.keep(&head, data, done);
@@ -77,7 +77,7 @@ impl Exchange {
             patience.moved();
             return Ok(true);
         }
-        let what = if self.outbox.is_empty() { For::Data } else { For::Either };
+        let what = if self.outbox.is_empty() { WaitFor::Data } else { WaitFor::Either };
         Ok(self.stream.wait(what, patience.end())?)
     }
 

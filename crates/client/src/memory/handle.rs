@@ -19,7 +19,7 @@ impl Handle {
 
     /// Wakes it if it sleeps.
     pub(super) fn wake(&self) {
-        self.bell.ring();
+        self.bell.wake();
     }
 
     /// Tells it to end.

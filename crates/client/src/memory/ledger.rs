@@ -202,7 +202,7 @@ impl Ledger {
     }
 
     /// Nobody waits for an operation any more: what the word held is forgotten, and the bytes of a get that was to
-    /// bring them to its caller. That it failed, [`Self::settle`] tells, as of one that nobody ever waited for.
+    /// bring them to its caller. That it failed, [`Self::finish`] tells, as of one that nobody ever waited for.
     pub(super) fn abandon(&mut self, op: &Op) {
         if op.quiet {
             return;
@@ -222,7 +222,7 @@ impl Ledger {
     }
 
     /// The first failure that nobody asked for, but for those of atomic operations; all of them are forgotten.
-    pub(super) fn settle(&mut self) -> Result<(), Denial> {
+    pub(super) fn finish(&mut self) -> Result<(), Denial> {
         core::mem::take(&mut self.failures).into_values().next().map_or(Ok(()), Err)
     }
 }
@@ -247,7 +247,7 @@ mod tests {
         ledger.answer(Answer::Done { upto: 3 }).unwrap();
         assert!(ledger.is_done(&three) && ledger.is_idle());
         assert_eq!(ledger.take(&three), Err(Denial::WrongKey));
-        assert_eq!(ledger.settle(), Ok(()));
+        assert_eq!(ledger.finish(), Ok(()));
     }
 
     #[test]
@@ -258,8 +258,8 @@ mod tests {
         ledger.answer(denied(1)).unwrap();
         ledger.answer(denied(2)).unwrap();
         ledger.answer(Answer::Done { upto: 2 }).unwrap();
-        assert_eq!(ledger.settle(), Err(Denial::WrongKey));
-        assert_eq!(ledger.settle(), Ok(()));
+        assert_eq!(ledger.finish(), Err(Denial::WrongKey));
+        assert_eq!(ledger.finish(), Ok(()));
         assert_eq!((ledger.take(&add), ledger.take(&swap)), (Ok(7), Err(Denial::WrongKey)));
         assert_eq!(ledger.take(&put), Ok(0));
     }
@@ -291,7 +291,7 @@ mod tests {
         ledger.answer(denied(3)).unwrap();
         ledger.answer(Answer::Done { upto: 3 }).unwrap();
         assert!(ledger.is_idle() && ledger.values.is_empty());
-        assert_eq!(ledger.settle(), Err(Denial::WrongKey));
+        assert_eq!(ledger.finish(), Err(Denial::WrongKey));
     }
 
     #[test]

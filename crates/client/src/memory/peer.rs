@@ -252,7 +252,7 @@ impl Peer {
                 return Ok(false);
             }
         }
-        self.exchange.ledger.settle()?;
+        self.exchange.ledger.finish()?;
         Ok(true)
     }
 

@@ -4,7 +4,7 @@ use super::{Error, Stream, Waiter};
 use crate::offload::Offload;
 use crate::segments::Next;
 use crate::session::Session;
-use crate::{Daemon, End, Grant, NoBuffer, NoNext, SessionError};
+use crate::{BufferError, Daemon, End, Grant, ResumeError, SessionError};
 use crosslane_shm::FarBuffer;
 use crosslane_shm::buffer::Located;
 use crosslane_shm::life::LifePage;
@@ -216,13 +216,13 @@ impl Attachment {
 }
 
 impl Daemon for Attachment {
-    fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, NoNext> {
+    fn next(&self, circuit: CircuitId, token: u64, generation: u32) -> Result<Next, ResumeError> {
         let answer = self.request(|session| session.resume(circuit, token, generation));
-        answer.ok().flatten().ok_or(NoNext::Never)
+        answer.ok().flatten().ok_or(ResumeError::Never)
     }
 
-    fn ring(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
-        self.link().session.tell(&Request::Ring { circuit, token, waiter }).is_ok()
+    fn wake(&self, circuit: CircuitId, token: u64, waiter: WaiterId) -> bool {
+        self.link().session.tell(&Request::Wake { circuit, token, waiter }).is_ok()
     }
 
     fn broken_off(&self, circuit: CircuitId, token: u64, why: &str) {
@@ -233,13 +233,13 @@ impl Daemon for Attachment {
         self.tell(&Request::Grow { circuit, token, generation });
     }
 
-    fn share(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), NoBuffer> {
-        self.request(|session| session.share(circuit, token, located)).map_err(|_| NoBuffer::Never)
+    fn export_buffer(&self, circuit: CircuitId, token: u64, located: &Located) -> Result<(), BufferError> {
+        self.request(|session| session.export_buffer(circuit, token, located)).map_err(|_| BufferError::Never)
     }
 
-    fn far_buffer(&self, circuit: CircuitId, token: u64, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+    fn far_buffer(&self, circuit: CircuitId, token: u64, buffer: BufferId) -> Result<FarBuffer, BufferError> {
         let answer = self.request(|session| session.far_buffer(circuit, token, buffer));
-        answer.ok().flatten().ok_or(NoBuffer::Never)
+        answer.ok().flatten().ok_or(BufferError::Never)
     }
 
     fn offload(&self) -> Option<&'static Offload> {
@@ -254,12 +254,12 @@ impl Daemon for Attachment {
         *self.offload.get_or_init(attach)
     }
 
-    fn lend(&self, located: &Located) -> u32 {
-        self.request(|session| session.lend(located)).unwrap_or(0)
+    fn register_buffer(&self, located: &Located) -> u32 {
+        self.request(|session| session.register_buffer(located)).unwrap_or(0)
     }
 
-    fn engage(&self, circuit: CircuitId, token: u64, generation: u32) -> u32 {
-        self.request(|session| session.engage(circuit, token, generation)).unwrap_or(0)
+    fn register_rings(&self, circuit: CircuitId, token: u64, generation: u32) -> u32 {
+        self.request(|session| session.register_rings(circuit, token, generation)).unwrap_or(0)
     }
 }
 

@@ -16,12 +16,12 @@ pub(super) struct Bells(Mutex<Vec<(Owner, Waker)>>);
 type Owner = (Option<u32>, WaiterId);
 
 /// Most that are kept; the far side has one or two at a time.
-const MOST: usize = 4;
+const KEPT_MAX: usize = 4;
 
 impl Bells {
     /// Rings the far side's waiter.
     #[cold]
-    pub(super) fn ring(&self, attachment: &Attachment, end: &End, waiter: WaiterId) {
+    pub(super) fn wake(&self, attachment: &Attachment, end: &End, waiter: WaiterId) {
         end.shared().counters.bells.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         let mut bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = (end.relayed(), waiter);
@@ -29,15 +29,15 @@ impl Bells {
             && end.is_patient()
             && let Some(waker) = find(attachment, end, waiter)
         {
-            bells.truncate(MOST - 1);
+            bells.truncate(KEPT_MAX - 1);
             bells.insert(0, (owner, waker));
         }
         let known = bells.iter().position(|(known, _)| *known == owner);
-        if !known.is_some_and(|at| bells[at].1.ring()) {
+        if !known.is_some_and(|at| bells[at].1.wake()) {
             // The waiter of one that is known is gone.
             known.map(|at| bells.remove(at));
             end.not_found();
-            attachment.tell(&Request::Ring { circuit: end.circuit(), token: end.token(), waiter });
+            attachment.tell(&Request::Wake { circuit: end.circuit(), token: end.token(), waiter });
         }
     }
 }

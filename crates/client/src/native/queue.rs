@@ -39,7 +39,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 pub use crate::end::chosen::Statistics;
-pub use crosslane_shm::desk::Way;
+pub use crosslane_shm::submission::Way;
 
 /// A stream of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -250,7 +250,7 @@ impl Queue {
             }
             let [out, into] = lanes;
             self.sleep.arm(at, stream, into.is_blocked(), out.is_blocked());
-            aloft |= lanes.iter().any(|lane| lane.want_bell() || lane.is_unsure());
+            aloft |= lanes.iter().any(|lane| lane.want_waker() || lane.is_unsure());
         }
         if aloft {
             self.sleep.tick();

@@ -8,7 +8,7 @@ use super::wait::{Limit, Patience, Spinner, tid, time_left};
 use super::{Attachment, Error};
 use crate::end::chosen::Statistics;
 use crate::offload;
-use crate::{End, Failure, Moved};
+use crate::{End, Failure, Transferred};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::region::Part;
 use crosslane_shm::state::Chooser;
@@ -29,7 +29,7 @@ use zcopy::Posts;
 
 /// What is waited for; an error or the end counts as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum WaitFor {
     Data,
     Room,
     Either,
@@ -149,11 +149,11 @@ impl Stream {
     }
 
     pub(crate) fn send_by(&self, bytes: &[u8], patience: &mut Patience) -> Result<(), Error> {
-        self.settle_posts(0, patience)?;
+        self.await_posts(0, patience)?;
         let (buffers, mut done) = ([IoSlice::new(bytes)], 0);
         while done < bytes.len() {
             match offload::allowed(|| self.try_send(&buffers, done))? {
-                0 => self.pause(For::Room, patience, done)?,
+                0 => self.pause(WaitFor::Room, patience, done)?,
                 count => {
                     done += count;
                     patience.moved();
@@ -184,7 +184,7 @@ impl Stream {
         loop {
             match self.end.try_send(tid(), buffers, skip + done) {
                 Ok(moved) => {
-                    self.ring(moved.wake);
+                    self.wake(moved.wake);
                     done += moved.bytes;
                 }
                 Err(Failure::WouldBlock | Failure::Reentered) => {}
@@ -195,12 +195,12 @@ impl Stream {
             if skip + done >= total {
                 return Ok(done);
             }
-            if !self.end.can_be_pressed() {
+            if !self.end.can_grow() {
                 self.look_each_tick();
                 return Ok(done);
             }
             if !self.reader_comes() {
-                self.end.press();
+                self.end.request_grow();
             }
         }
     }
@@ -216,7 +216,7 @@ impl Stream {
             if let Some(count) = offload::allowed(|| self.try_receive(buffer))? {
                 return Ok(count);
             }
-            self.pause(For::Data, &mut patience, 0)?;
+            self.pause(WaitFor::Data, &mut patience, 0)?;
         }
     }
 
@@ -237,7 +237,7 @@ impl Stream {
                     done += count;
                     patience.moved();
                 }
-                None => self.pause(For::Data, patience, done)?,
+                None => self.pause(WaitFor::Data, patience, done)?,
             }
         }
         Ok(())
@@ -260,10 +260,10 @@ impl Stream {
     }
 
     #[inline]
-    fn received(&self, outcome: Result<Moved, Failure>) -> Result<Option<usize>, Error> {
+    fn received(&self, outcome: Result<Transferred, Failure>) -> Result<Option<usize>, Error> {
         match outcome {
             Ok(moved) => {
-                self.ring(moved.wake);
+                self.wake(moved.wake);
                 Ok(Some(moved.bytes))
             }
             Err(Failure::WouldBlock | Failure::Reentered) => {
@@ -281,14 +281,16 @@ impl Stream {
     /// The stream is over already, or [`Error::TimedOut`].
     pub fn finish(&self) -> Result<(), Error> {
         let mut patience = self.send_limit.patience();
-        self.settle_posts(0, &mut patience)?;
+        self.await_posts(0, &mut patience)?;
         loop {
-            match self.end.turn(tid(), Kind::DisConn) {
+            match self.end.send_control(tid(), Kind::DisConn) {
                 Ok(moved) => {
-                    self.ring(moved.wake);
+                    self.wake(moved.wake);
                     return Ok(());
                 }
-                Err(Failure::WouldBlock | Failure::Reentered) => self.pause(For::Room, &mut patience, 0)?,
+                Err(Failure::WouldBlock | Failure::Reentered) => {
+                    self.pause(WaitFor::Room, &mut patience, 0)?
+                }
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
@@ -301,9 +303,9 @@ impl Stream {
     }
 
     #[inline]
-    pub(super) fn ring(&self, waiter: Option<WaiterId>) {
+    pub(super) fn wake(&self, waiter: Option<WaiterId>) {
         if let Some(waiter) = waiter {
-            self.bells.ring(self.attachment, &self.end, waiter);
+            self.bells.wake(self.attachment, &self.end, waiter);
         }
     }
 
@@ -314,7 +316,7 @@ impl Stream {
             Failure::Tcp => Error::Downgraded,
             Failure::Violation(_)
             | Failure::OutOfOrder(_)
-            | Failure::Lie(_)
+            | Failure::InvalidReference(_)
             | Failure::Discontinued { .. } => {
                 self.end.give_up(&failure.to_string());
                 Error::Violated(failure.to_string())
@@ -341,8 +343,8 @@ impl Drop for Stream {
         let unread = self.end.rx() == Direction::Open && self.end.unread(tid()).is_ok_and(|bytes| bytes > 0);
         if unread {
             let _ = sockopt::set_socket_linger(&self.quiet, Some(Duration::ZERO));
-        } else if let Ok(moved) = self.end.turn(tid(), Kind::DisConn) {
-            self.ring(moved.wake);
+        } else if let Ok(moved) = self.end.send_control(tid(), Kind::DisConn) {
+            self.wake(moved.wake);
         }
         self.end.leave();
         let (circuit, token) = (self.end.circuit(), self.end.token());

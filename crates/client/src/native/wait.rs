@@ -80,7 +80,7 @@ impl Event {
     }
 
     /// Wakes its sleeper.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }

@@ -1,7 +1,7 @@
 //! A transfer that nobody waits for: its program looks at it from time to time.
 
 use super::{Handed, LOOK, Offload};
-use crosslane_shm::desk::{Cancelled, Order, Ticket, Way};
+use crosslane_shm::submission::{Cancelled, Descriptor, RequestId, Way};
 use rustix::fd::BorrowedFd;
 use rustix::thread::Timespec;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 #[must_use]
 pub(crate) struct Flight {
     engine: &'static Offload,
-    ticket: Ticket,
+    request: RequestId,
     way: Way,
     /// When it was last seen to have moved, and how far it was.
     moved: (Instant, u64),
@@ -19,10 +19,10 @@ pub(crate) struct Flight {
 
 impl Offload {
     /// Hands a transfer over; `None`: not now.
-    pub(crate) fn launch(&'static self, way: Way, order: &Order) -> Option<Flight> {
+    pub(crate) fn launch(&'static self, way: Way, descriptor: &Descriptor) -> Option<Flight> {
         let index = self.take_slot(way)?;
-        let ticket = self.submit(way, index, order);
-        Some(Flight { engine: self, ticket, way, moved: (Instant::now(), 0) })
+        let request = self.submit(way, index, descriptor);
+        Some(Flight { engine: self, request, way, moved: (Instant::now(), 0) })
     }
 
     /// Rung for flights that want it; to be heard by edges, since nobody reads it.
@@ -33,20 +33,20 @@ impl Offload {
 
 impl Flight {
     fn has_ended(&self) -> bool {
-        self.engine.desk.has_ended(self.ticket)
+        self.engine.queue.has_ended(self.request)
     }
 
     /// Its end is to be told by the bell; `true` if it has ended already.
-    pub(crate) fn want_bell(&self) -> bool {
-        self.engine.desk.want_bell(self.ticket)
+    pub(crate) fn want_waker(&self) -> bool {
+        self.engine.queue.want_waker(self.request)
     }
 
     /// What came of it, if it has ended, or has stood still and could be taken back.
     pub(crate) fn land(&mut self) -> Option<Handed> {
         if self.has_ended() {
-            return Some(self.over(self.engine.ended(self.ticket)));
+            return Some(self.over(self.engine.ended(self.request)));
         }
-        let done = self.engine.desk.result(self.ticket).0;
+        let done = self.engine.queue.result(self.request).0;
         if done != self.moved.1 {
             self.moved = (Instant::now(), done);
             return None;
@@ -55,7 +55,7 @@ impl Flight {
         if still < LOOK {
             return None;
         }
-        let handed = self.engine.look(self.ticket, self.way, still)?;
+        let handed = self.engine.look(self.request, self.way, still)?;
         Some(self.over(handed))
     }
 
@@ -63,15 +63,15 @@ impl Flight {
     pub(crate) fn recall(&mut self) -> Handed {
         let (pause, begun) = (Timespec { tv_sec: 0, tv_nsec: 1_000_000 }, Instant::now());
         loop {
-            match self.engine.desk.cancel(self.ticket) {
-                Cancelled::Yes => return self.over(self.engine.back(self.ticket)),
+            match self.engine.queue.cancel(self.request) {
+                Cancelled::Yes => return self.over(self.engine.back(self.request)),
                 Cancelled::Ended if self.has_ended() => {
-                    return self.over(self.engine.ended(self.ticket));
+                    return self.over(self.engine.ended(self.request));
                 }
                 Cancelled::Ended | Cancelled::Busy { .. } => {}
             }
-            if !self.engine.desk.sleep(self.ticket, &pause)
-                && let Some(handed) = self.engine.look(self.ticket, self.way, begun.elapsed())
+            if !self.engine.queue.sleep(self.request, &pause)
+                && let Some(handed) = self.engine.look(self.request, self.way, begun.elapsed())
             {
                 return self.over(handed);
             }
@@ -79,7 +79,7 @@ impl Flight {
     }
 
     fn over(&self, handed: Handed) -> Handed {
-        self.engine.give_back(self.ticket, self.way, handed);
+        self.engine.give_back(self.request, self.way, handed);
         handed
     }
 }

@@ -1,8 +1,8 @@
-//! Handing transfers to the daemon's engine (decision 15): the program describes its buffer on a desk and sleeps while
+//! Handing transfers to the daemon's engine (decision 15): the program describes its buffer on a submission queue and sleeps while
 //! another processor copies.
 //!
 //! ```text
-//!   attach: desk, doors, consent (guard page) --> run: fill a slot, ring if the engine sleeps, sleep --> how much, or why not
+//!   attach: submission queue, doors, consent (guard page) --> run: fill a slot, ring if the engine sleeps, sleep --> how much, or why not
 //! ```
 //! A transfer that does not end is taken back, see `stall`. Nobody gets a buffer back that the engine may still touch.
 
@@ -19,8 +19,8 @@ use crate::session::Session;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use crosslane_shm::buffer::Located;
-use crosslane_shm::desk::{Desk, Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::guard::Guard;
+use crosslane_shm::submission::{Descriptor, Outcome, RequestId, SLOTS, SubmissionQueue, Way};
 use crosslane_shm::wake;
 use crosslane_wire::BufferId;
 use crosslane_wire::local::{Reply, Request};
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Buffers that are remembered; the daemon remembers more.
-const LENT: usize = 32;
+const REGISTERED_MAX: usize = 32;
 
 /// How long an engine is left alone that did not come to a transfer, ns.
 const REST_NS: u64 = 1_000_000_000;
@@ -43,19 +43,19 @@ const REST_NS: u64 = 1_000_000_000;
 /// What a process shares with the engine. It belongs to one session, and stays until the process ends.
 #[derive(Debug)]
 pub struct Offload {
-    desk: Desk,
+    queue: SubmissionQueue,
     /// Slots in use, each way.
     taken: [[AtomicU64; SLOTS / 64]; 2],
     /// Wakers of the engine's threads, and what they say.
     doors: [(BorrowedFd<'static>, u64); 2],
-    /// Rung at the end of a transfer for which [`Flight::want_bell`] asked. Nobody here takes the wakes: the daemon does,
+    /// Rung at the end of a transfer for which [`Flight::want_waker`] asked. Nobody here takes the wakes: the daemon does,
     /// before the next one.
     bell: BorrowedFd<'static>,
     guard: Guard,
     stall: Stall,
     least: usize,
     /// Buffers that the engine was told of, and its names for them; 0: it does not take them.
-    lent: Mutex<VecDeque<(BufferId, u32)>>,
+    registered: Mutex<VecDeque<(BufferId, u32)>>,
     /// It is of no use any more.
     over: AtomicBool,
     /// Nothing is handed over before: ns of the monotonic clock; 0 as a rule.
@@ -66,7 +66,7 @@ pub struct Offload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handed {
     /// So many bytes were moved.
-    Moved {
+    Transferred {
         /// Bytes.
         bytes: usize,
         /// Room was given back, and the far side may sleep for it.
@@ -87,13 +87,13 @@ pub enum Handed {
 }
 
 impl Offload {
-    /// Consents: makes a desk and doors, tells the daemon, and puts the guard where that says. `keep` puts a descriptor
+    /// Consents: makes a submission queue and doors, tells the daemon, and puts the guard where that says. `keep` puts a descriptor
     /// out of the program's way, and it stays open.
     pub fn attach(
         session: &Session,
         keep: impl Fn(OwnedFd) -> BorrowedFd<'static>,
     ) -> Result<Self, SessionError> {
-        let (desk, fd) = Desk::create()?;
+        let (queue, fd) = SubmissionQueue::create()?;
         let (reply, fds) = session.request(&Request::Offload, &[fd.as_fd()])?;
         let (words, guard, nonce, threads, least) = match reply {
             Reply::Offload { words, guard, nonce, threads, least } => (words, guard, nonce, threads, least),
@@ -112,14 +112,14 @@ impl Offload {
         let taken = [const { [const { AtomicU64::new(0) }; SLOTS / 64] }; 2];
         let least = usize::try_from(least).unwrap_or(usize::MAX);
         Ok(Self {
-            desk,
+            queue,
             taken,
             doors: [(keep(out), words[0]), (keep(into), words[1])],
             bell: keep(bell),
             guard,
             stall,
             least,
-            lent: Mutex::new(VecDeque::new()),
+            registered: Mutex::new(VecDeque::new()),
             over: AtomicBool::new(false),
             rest: AtomicU64::new(0),
         })
@@ -142,15 +142,15 @@ impl Offload {
         rested
     }
 
-    /// The engine's name for a buffer, which `lend` asks for the first time; `None`: it does not take it, or another thread
+    /// The engine's name for a buffer, which `register_buffer` asks for the first time; `None`: it does not take it, or another thread
     /// asks just now.
-    pub(crate) fn lent(&self, located: &Located, lend: impl FnOnce() -> u32) -> Option<u32> {
-        let mut lent = self.lent.try_lock().ok()?;
-        let known = lent.iter().find(|(id, _)| *id == located.id).map(|(_, handle)| *handle);
+    pub(crate) fn registered(&self, located: &Located, register_buffer: impl FnOnce() -> u32) -> Option<u32> {
+        let mut registered = self.registered.try_lock().ok()?;
+        let known = registered.iter().find(|(id, _)| *id == located.id).map(|(_, handle)| *handle);
         let handle = known.unwrap_or_else(|| {
-            let handle = lend();
-            lent.truncate(LENT - 1);
-            lent.push_front((located.id, handle));
+            let handle = register_buffer();
+            registered.truncate(REGISTERED_MAX - 1);
+            registered.push_front((located.id, handle));
             handle
         });
         (handle != 0).then_some(handle)
@@ -158,58 +158,58 @@ impl Offload {
 
     /// Hands a transfer over and sleeps until it has ended. Only within [`allowed`], until whose end signals wait: no
     /// handler runs, or jumps away, while the buffer is the engine's.
-    pub fn run(&self, way: Way, order: &Order) -> Handed {
+    pub fn run(&self, way: Way, descriptor: &Descriptor) -> Handed {
         let Some(index) = self.take_slot(way) else { return Handed::Declined { bytes: 0 } };
         signals::mask();
-        let ticket = self.submit(way, index, order);
-        let handed = self.wait(ticket, way);
-        let wanted: usize = order.spans.iter().map(|span| span.len).sum();
-        signals::set_partly(!matches!(handed, Handed::Moved { bytes, .. } if bytes == wanted));
-        self.give_back(ticket, way, handed);
+        let request = self.submit(way, index, descriptor);
+        let handed = self.wait(request, way);
+        let wanted: usize = descriptor.spans.iter().map(|span| span.len).sum();
+        signals::set_partly(!matches!(handed, Handed::Transferred { bytes, .. } if bytes == wanted));
+        self.give_back(request, way, handed);
         handed
     }
 
-    fn submit(&self, way: Way, index: usize, order: &Order) -> Ticket {
-        let (ticket, asleep) = self.desk.submit(way, index, order);
+    fn submit(&self, way: Way, index: usize, descriptor: &Descriptor) -> RequestId {
+        let (request, asleep) = self.queue.submit(way, index, descriptor);
         if asleep {
-            self.ring(way);
+            self.wake(way);
         }
-        ticket
+        request
     }
 
     /// The slot is free, unless the engine may still write there.
-    fn give_back(&self, ticket: Ticket, way: Way, handed: Handed) {
+    fn give_back(&self, request: RequestId, way: Way, handed: Handed) {
         if handed != Handed::Lost {
-            self.desk.free(ticket);
-            self.free_slot(way, ticket.index());
+            self.queue.free(request);
+            self.free_slot(way, request.index());
         }
     }
 
-    fn wait(&self, ticket: Ticket, way: Way) -> Handed {
+    fn wait(&self, request: RequestId, way: Way) -> Handed {
         let look = rustix::thread::Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
         let (mut begun, mut before) = (Instant::now(), 0);
-        while !self.desk.sleep(ticket, &look) {
-            let (done, _) = self.desk.result(ticket);
+        while !self.queue.sleep(request, &look) {
+            let (done, _) = self.queue.result(request);
             if done != before {
                 (begun, before) = (Instant::now(), done);
-            } else if let Some(handed) = self.look(ticket, way, begun.elapsed()) {
+            } else if let Some(handed) = self.look(request, way, begun.elapsed()) {
                 return handed;
             }
         }
-        self.ended(ticket)
+        self.ended(request)
     }
 
     /// Looks at a transfer that has made no progress for `still`: what came of it, if it was taken back.
-    fn look(&self, ticket: Ticket, way: Way, still: Duration) -> Option<Handed> {
-        match self.stall.look(&self.desk, ticket, way, still, &self.guard) {
+    fn look(&self, request: RequestId, way: Way, still: Duration) -> Option<Handed> {
+        match self.stall.look(&self.queue, request, way, still, &self.guard) {
             Stalled::No => None,
             Stalled::Back => {
                 self.rest.store(now_ns() + REST_NS, Relaxed);
-                Some(self.back(ticket))
+                Some(self.back(request))
             }
             Stalled::Gone => {
                 self.over.store(true, Relaxed);
-                Some(self.back(ticket))
+                Some(self.back(request))
             }
             Stalled::Lost => {
                 self.over.store(true, Relaxed);
@@ -219,12 +219,12 @@ impl Offload {
     }
 
     /// What came of a transfer that has ended.
-    fn ended(&self, ticket: Ticket) -> Handed {
-        let (done, outcome) = self.desk.result(ticket);
+    fn ended(&self, request: RequestId) -> Handed {
+        let (done, outcome) = self.queue.result(request);
         let bytes = usize::try_from(done).unwrap_or(0);
         match outcome {
-            Some(Outcome::Done) => Handed::Moved { bytes, credited: false },
-            Some(Outcome::Credited) => Handed::Moved { bytes, credited: true },
+            Some(Outcome::Done) => Handed::Transferred { bytes, credited: false },
+            Some(Outcome::Credited) => Handed::Transferred { bytes, credited: true },
             Some(Outcome::Fault) => Handed::Fault { bytes },
             Some(Outcome::Refused) => {
                 self.over.store(true, Relaxed);
@@ -235,14 +235,14 @@ impl Offload {
     }
 
     /// The buffer was taken back. What was received may have given room back.
-    fn back(&self, ticket: Ticket) -> Handed {
-        let bytes = usize::try_from(self.desk.result(ticket).0).unwrap_or(0);
-        if bytes > 0 { Handed::Moved { bytes, credited: true } } else { Handed::Declined { bytes } }
+    fn back(&self, request: RequestId) -> Handed {
+        let bytes = usize::try_from(self.queue.result(request).0).unwrap_or(0);
+        if bytes > 0 { Handed::Transferred { bytes, credited: true } } else { Handed::Declined { bytes } }
     }
 
-    fn ring(&self, way: Way) {
+    fn wake(&self, way: Way) {
         let (door, word) = self.doors[way as usize];
-        wake::ring(door, word);
+        wake::wake(door, word);
     }
 
     fn take_slot(&self, way: Way) -> Option<usize> {

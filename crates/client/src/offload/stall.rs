@@ -11,8 +11,8 @@
 //! A thread is stopped on its way back to its program only, never inside `process_vm_writev`. So once it is seen stopped
 //! after the guard was taken away, no copy is under way, and none can begin.
 
-use crosslane_shm::desk::{Cancelled, Desk, Ticket, Way};
 use crosslane_shm::guard::Guard;
+use crosslane_shm::submission::{Cancelled, RequestId, SubmissionQueue, Way};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
@@ -20,7 +20,7 @@ use rustix::process::{PTracer, Pid, set_ptracer};
 use std::time::Duration;
 
 /// A transfer without progress for so long is better done by the program.
-const PATIENCE: Duration = Duration::from_millis(60);
+const STALL_AFTER: Duration = Duration::from_millis(60);
 /// A thread that is stopped for so long is not waited for.
 const STOPPED: Duration = Duration::from_millis(200);
 /// The same where the stream is lost by it.
@@ -76,8 +76,8 @@ impl Stall {
     /// Looks at a transfer that has made no progress for `still`.
     pub(super) fn look(
         &self,
-        desk: &Desk,
-        ticket: Ticket,
+        queue: &SubmissionQueue,
+        request: RequestId,
         way: Way,
         still: Duration,
         guard: &Guard,
@@ -85,16 +85,16 @@ impl Stall {
         if self.is_gone() {
             return Stalled::Gone;
         }
-        if still < PATIENCE {
+        if still < STALL_AFTER {
             return Stalled::No;
         }
-        match desk.cancel(ticket) {
+        match queue.cancel(request) {
             Cancelled::Yes => Stalled::Back,
             Cancelled::Ended => Stalled::No,
             Cancelled::Busy { copying } if still >= STOPPED && self.is_stopped(way) => {
                 if copying {
                     guard.revoke();
-                    if self.is_stopped(way) && desk.revoke(ticket) { Stalled::Gone } else { Stalled::No }
+                    if self.is_stopped(way) && queue.revoke(request) { Stalled::Gone } else { Stalled::No }
                 } else if still >= LONG {
                     Stalled::Lost
                 } else {

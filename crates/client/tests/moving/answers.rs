@@ -93,7 +93,7 @@ fn after_a_move_the_first_request_goes_by_the_ring_and_the_next_is_written_again
     for round in 0..3 {
         mover.jump(RING_MAX, false, None);
         let place = answer.locate(0, answer.len()).unwrap();
-        client.share(&place).unwrap();
+        client.export_buffer(&place).unwrap();
         let line = answer.landing().unwrap();
         let offered = client.offer(tid(), b"by the ring", (&place, &line), answer.len());
         assert_eq!(offered, Ok(None), "round {round}");

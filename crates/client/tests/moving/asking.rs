@@ -119,7 +119,7 @@ fn ask_all(end: &End, run: Run) -> usize {
         assert!(free.iter().all(|&byte| byte == GARBAGE), "seed {}: written after it was over", run.seed);
         let outcome = match dice.below(8) {
             0 => None,
-            _ if end.share(&place).is_err() => None,
+            _ if end.export_buffer(&place).is_err() => None,
             _ => end.offer(tid(), &request, (&place, &line), PLACE).unwrap_or_else(|why| panic!("{why}")),
         };
         let mut all = match outcome {

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
 use crosslane_client::buffers::OpenBuffer;
 use crosslane_client::end::zcopy::announce::{Attempt, Behind, Stand};
-use crosslane_shm::lock::{PATIENCE, SharedLock, take_busy};
+use crosslane_shm::lock::{LOCK_TIMEOUT, SharedLock, take_busy};
 use std::sync::Barrier;
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ fn while_kept<T>(lock: &SharedLock, work: impl FnOnce() -> T) -> (T, bool) {
         scope.spawn(move || {
             let guard = lock.lock(tid()).unwrap();
             taken.wait();
-            std::thread::sleep(PATIENCE * 8);
+            std::thread::sleep(LOCK_TIMEOUT * 8);
             given.store(true, Relaxed);
             drop(guard);
         });
@@ -89,7 +89,7 @@ fn who_keeps_the_lock_for_ever_ends_the_stream_not_the_call() {
     assert_eq!(client.withdraw(tid(), &open), Err(Failure::Reset));
     let start = Instant::now();
     assert_eq!(client.take_back(tid(), &line), Err(Failure::Reset));
-    assert!(start.elapsed() < PATIENCE * 20, "it is over already");
+    assert!(start.elapsed() < LOCK_TIMEOUT * 20, "it is over already");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn nothing_is_offered_and_the_caller_hears_why() {
     let client = &rig.ends[0];
     let answer = OpenBuffer::new(4096).unwrap();
     let (located, line) = (answer.locate(0, 4096).unwrap(), answer.landing().unwrap());
-    client.share(&located).unwrap();
+    client.export_buffer(&located).unwrap();
     let ((offered, busy), given) = while_kept(&client.shared().sending.lock, || {
         (client.offer(tid(), b"request", (&located, &line), 4096), take_busy())
     });

@@ -32,7 +32,10 @@ fn more_was_fetched_than_was_announced_or_less_than_before() {
             assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Open(first)));
         }
         forge(then);
-        assert!(matches!(client.stand(tid(), &mut open), Err(Failure::Lie(_))), "{first:?} {then}");
+        assert!(
+            matches!(client.stand(tid(), &mut open), Err(Failure::InvalidReference(_))),
+            "{first:?} {then}"
+        );
         assert_eq!(send(client, b"x"), Err(Failure::Reset));
         assert!(client.ready(tid()).error);
     }
@@ -75,8 +78,8 @@ fn memory_that_is_none_comes_by_the_ring() {
     ] {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
-        client.share(&loads).unwrap();
-        client.share(&stores).unwrap();
+        client.export_buffer(&loads).unwrap();
+        client.export_buffer(&stores).unwrap();
         rig.announce(Kind::SrcAvail, &described(of, at, len).encode(), b"carried");
         assert_eq!(receive(server, 100_000).unwrap(), b"carried", "{of:?} {at}");
         assert_eq!(receive(server, 100_000), Err(Failure::WouldBlock));
@@ -148,7 +151,10 @@ fn a_source_that_takes_back_and_says_nothing_or_nonsense_is_given_up() {
         rig.mover().forge(1, SRC_OFF, word(1, 0));
         let start = Instant::now();
         let outcome = receive(server, 100);
-        assert!(matches!(outcome, Err(Failure::Reset | Failure::Lie(_))), "{verdict:?} {outcome:?}");
+        assert!(
+            matches!(outcome, Err(Failure::Reset | Failure::InvalidReference(_))),
+            "{verdict:?} {outcome:?}"
+        );
         assert!(start.elapsed() < SOON);
         assert_eq!(receive(server, 100), Err(Failure::Reset));
     }
@@ -186,7 +192,7 @@ fn more_was_written_than_was_offered() {
         forger.say(line.number(), word(sequence, 4097), true);
         let outcome =
             if takes_back { client.take_back(tid(), &line) } else { client.take_landed(tid(), &line) };
-        assert!(matches!(outcome, Err(Failure::Lie(_))), "{outcome:?}");
+        assert!(matches!(outcome, Err(Failure::InvalidReference(_))), "{outcome:?}");
         assert_eq!(receive(client, 1), Err(Failure::Reset));
     }
 }
@@ -248,8 +254,8 @@ fn places_that_are_none_are_not_written_and_the_answer_comes_by_the_ring() {
         let rig = Rig::new(RING_MAX, false);
         let [client, server] = &rig.ends;
         client.refresh(tid());
-        client.share(&loads).unwrap();
-        client.share(&stores).unwrap();
+        client.export_buffer(&loads).unwrap();
+        client.export_buffer(&stores).unwrap();
         let units = client.shared().consumer.units();
         let descriptor = Descriptor { units, ..described(of, at, len) };
         rig.announce(Kind::SinkAvail, &descriptor.encode(), b"request");

@@ -64,8 +64,8 @@ fn what_has_landed_is_rubbish() {
         let outcome = loop {
             match send(&rig.ends[0], &bytes(0, 100_000)) {
                 Ok(_) => {
-                    rig.ends[0].press();
-                    rig.ends[0].keep_more();
+                    rig.ends[0].request_grow();
+                    rig.ends[0].request_retention();
                 }
                 Err(failure) => break failure,
             }

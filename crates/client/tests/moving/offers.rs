@@ -11,7 +11,7 @@ const RING_MAX: u64 = 1 << 20;
 pub(crate) fn offer<'a>(end: &End, request: &[u8], answer: &'a OpenBuffer) -> Landing<'a> {
     let (place, line) = (answer.locate(0, answer.len()).unwrap(), answer.landing().unwrap());
     end.refresh(tid());
-    end.share(&place).unwrap();
+    end.export_buffer(&place).unwrap();
     assert!(end.offer(tid(), request, (&place, &line), answer.len()).unwrap().is_some());
     line
 }

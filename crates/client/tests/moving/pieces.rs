@@ -205,10 +205,10 @@ fn a_direction_that_is_to_end_does_so_when_the_lock_is_given_back() {
     // To every holder it has ended; whoever had the lock last says so to the far side.
     assert_eq!(sharer.try_send(tid(), &[std::io::IoSlice::new(b"more")], 0), Err(Failure::Ended));
     assert!(client.is_ending());
-    assert_eq!(sharer.turn(tid(), Kind::Downgrade), Err(Failure::Ended));
+    assert_eq!(sharer.send_control(tid(), Kind::Downgrade), Err(Failure::Ended));
     assert!(!client.is_ending());
     assert_eq!(receive(server, 100), Err(Failure::Ended));
-    assert_eq!(client.turn(tid(), Kind::DisConn), Err(Failure::Ended));
+    assert_eq!(client.send_control(tid(), Kind::DisConn), Err(Failure::Ended));
     assert_eq!(send(server, b"answer"), Ok(6));
     assert_eq!(receive(client, 6).as_deref(), Ok(&b"answer"[..]));
 }

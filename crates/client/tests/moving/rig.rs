@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 use crosslane_client::buffers::{FarBuffer, Located};
 use crosslane_client::segments::{Next, Retention, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::{Daemon, End, Failure, Grant, NoBuffer, NoNext};
+use crosslane_client::{BufferError, Daemon, End, Failure, Grant, ResumeError};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::state::StateView;
@@ -108,9 +108,9 @@ impl Memory {
 }
 
 impl Daemon for Host {
-    fn next(&self, _: CircuitId, _: u64, generation: u32) -> Result<Next, NoNext> {
+    fn next(&self, _: CircuitId, _: u64, generation: u32) -> Result<Next, ResumeError> {
         let all = self.generations.lock().unwrap();
-        let next = all.iter().find(|memory| memory.number > generation).ok_or(NoNext::Never)?;
+        let next = all.iter().find(|memory| memory.number > generation).ok_or(ResumeError::Never)?;
         let newest = Some(next.number) == all.last().map(|last| last.number);
         let segments = next.segments();
         Ok(Next {
@@ -121,25 +121,25 @@ impl Daemon for Host {
         })
     }
 
-    fn ring(&self, _: CircuitId, _: u64, waiter: WaiterId) -> bool {
+    fn wake(&self, _: CircuitId, _: u64, waiter: WaiterId) -> bool {
         self.rung.lock().unwrap().push(waiter);
         true
     }
 
-    fn share(&self, _: CircuitId, _: u64, located: &Located) -> Result<(), NoBuffer> {
-        let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).ok_or(NoBuffer::Never)?;
+    fn export_buffer(&self, _: CircuitId, _: u64, located: &Located) -> Result<(), BufferError> {
+        let memory = located.share(|fd| fd.try_clone_to_owned().unwrap()).ok_or(BufferError::Never)?;
         self.shelf.lock().unwrap().insert(located.id, (memory, located.len, located.reach));
         Ok(())
     }
 
-    fn far_buffer(&self, _: CircuitId, _: u64, buffer: BufferId) -> Result<FarBuffer, NoBuffer> {
+    fn far_buffer(&self, _: CircuitId, _: u64, buffer: BufferId) -> Result<FarBuffer, BufferError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(mut mover) = self.meanwhile.lock().unwrap().take() {
             mover.jump(1 << 20, false, None);
         }
         let shelf = self.shelf.lock().unwrap();
-        let (memory, len, reach) = shelf.get(&buffer).ok_or(NoBuffer::Never)?;
-        FarBuffer::map(memory, *len, *reach).map_err(|_| NoBuffer::Never)
+        let (memory, len, reach) = shelf.get(&buffer).ok_or(BufferError::Never)?;
+        FarBuffer::map(memory, *len, *reach).map_err(|_| BufferError::Never)
     }
 }
 

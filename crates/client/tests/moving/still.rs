@@ -43,7 +43,7 @@ fn nothing_happens_while_another_circuit_is_sought() {
     assert_eq!(send(&rig.ends[0], b", behind"), Ok(8));
     assert_eq!(receive(&rig.ends[1], 3).unwrap(), b"bef");
     assert_eq!(read_all(&rig.ends[1]), b"ore, behind");
-    assert!(rig.ends[0].is_settled() && rig.ends[1].is_settled());
+    assert!(rig.ends[0].is_steady() && rig.ends[1].is_steady());
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_was_lost_on_the_way_is_sent_again_whoever_notices() {
     let rig = Rig::new(RING_MAX, true);
     let sent = bytes(0, 300_000);
     assert_eq!(send(&rig.ends[0], &sent), Ok(sent.len()));
-    rig.ends[0].turn(tid(), Kind::DisConn).unwrap();
+    rig.ends[0].send_control(tid(), Kind::DisConn).unwrap();
     assert_eq!(receive(&rig.ends[1], 1000).unwrap(), &sent[..1000]);
     let mut mover = lost(&rig);
     // The first record has arrived, of which a part was read, and nothing else.
@@ -123,7 +123,7 @@ fn an_end_that_is_told_meanwhile_is_sent_where_the_stream_goes_on() {
     let rig = Rig::new(RING_MAX, false);
     send(&rig.ends[0], b"last").unwrap();
     let mut mover = lost(&rig);
-    rig.ends[0].turn(tid(), Kind::DisConn).unwrap();
+    rig.ends[0].send_control(tid(), Kind::DisConn).unwrap();
     assert_eq!(send(&rig.ends[0], b"x"), Err(Failure::Ended));
     mover.find(RING_MAX, false, None);
     rig.ends[0].refresh(tid());
@@ -154,8 +154,8 @@ fn no_more_is_on_its_way_than_is_kept() {
     let mut sent = 0;
     while let Ok(count) = send(&rig.ends[0], &bytes(sent, 100_000)) {
         sent += count as u64;
-        rig.ends[0].press();
-        rig.ends[0].keep_more();
+        rig.ends[0].request_grow();
+        rig.ends[0].request_retention();
     }
     assert!(sent <= RETENTION && sent > RETENTION - 100_000, "{sent}");
     assert_eq!(is_ready(&rig, 0), (false, false));
@@ -173,8 +173,8 @@ fn what_was_kept_before_more_was_kept_is_sent_again() {
     let mut sent = 0;
     while sent < 3_000_000 {
         sent += send(&rig.ends[0], &bytes(sent, 100_000)).unwrap_or_default() as u64;
-        rig.ends[0].press();
-        rig.ends[0].keep_more();
+        rig.ends[0].request_grow();
+        rig.ends[0].request_retention();
     }
     let mut mover = lost(&rig);
     mover.find_with(4 * RETENTION, true, [1, 1], [1, 1]);
@@ -265,6 +265,6 @@ fn another_process_finds_its_way_from_any_generation() {
     assert_eq!(receive(server, 8).unwrap(), b"ur");
     assert!([&forked, &adopted, server, &sender, client].into_iter().all(|end| {
         end.attend(tid());
-        end.is_settled()
+        end.is_steady()
     }));
 }

@@ -54,15 +54,15 @@ fn sender(ends: &[&End], run: Run, moved: &AtomicU32, mut dice: Dice) {
         match send(end, &bytes(sent, count)) {
             Ok(count) => sent += count as u64,
             Err(Failure::WouldBlock) => {
-                end.press();
-                end.keep_more();
+                end.request_grow();
+                end.request_retention();
                 end.has_room(tid());
                 goes_on(run);
             }
             Err(failure) => panic!("sending at {sent}: {failure}"),
         }
     }
-    while let Err(failure) = ends[0].turn(tid(), Kind::DisConn) {
+    while let Err(failure) = ends[0].send_control(tid(), Kind::DisConn) {
         assert_eq!(failure, Failure::WouldBlock);
         goes_on(run);
     }

@@ -238,7 +238,7 @@ impl<'a> Stream<'a> {
             }
             Call::Offer => {
                 let located = self.place.locate(0, self.place.len()).unwrap();
-                let _ = end.share(&located);
+                let _ = end.export_buffer(&located);
                 end.offer(tid(), b"request", (&located, line), self.place.len())?;
             }
             Call::Landed => assert!(end.take_landed(tid(), line)?.unwrap_or(0) <= self.place.len()),
@@ -247,7 +247,7 @@ impl<'a> Stream<'a> {
             Call::Withdraw => return self.settle(true),
             Call::WantRoom(waiter) => drop(end.want_room(WaiterId(*waiter))),
             Call::Refresh => end.refresh(tid()),
-            Call::EndSending => drop(end.turn(tid(), Kind::DisConn)?),
+            Call::EndSending => drop(end.send_control(tid(), Kind::DisConn)?),
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl<'a> Stream<'a> {
 /// Where these bytes of a registered buffer lie, for `end`, which shares it if it may.
 fn placed(end: &End, bytes: &[u8]) -> (BufferId, u64) {
     let located = locate_bytes(bytes).expect("a registered buffer");
-    let _ = end.share(&located);
+    let _ = end.export_buffer(&located);
     (located.id, located.offset)
 }
 

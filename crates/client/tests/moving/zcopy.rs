@@ -40,7 +40,7 @@ pub(crate) fn registered(from: u64, len: usize) -> Registered {
 /// Where these bytes of a registered buffer lie, for `end`, which shares it.
 pub(crate) fn place(end: &End, bytes: &[u8]) -> (BufferId, u64) {
     let located = locate_bytes(bytes).expect("a registered buffer");
-    end.share(&located).unwrap();
+    end.export_buffer(&located).unwrap();
     (located.id, located.offset)
 }
 
@@ -155,7 +155,7 @@ fn taken_back_after_any_part_of_it_each_byte_comes_once() {
                     over(client, &mut open)
                 }
                 2 => {
-                    client.turn(tid(), Kind::DisConn).unwrap();
+                    client.send_control(tid(), Kind::DisConn).unwrap();
                     over(client, &mut open)
                 }
                 _ => {
@@ -319,7 +319,7 @@ fn a_half_close_behind_what_was_taken_back_is_no_death() {
             send(client, &source[..64]).unwrap();
         }
         send(client, &source[sent..]).unwrap();
-        client.turn(tid(), Kind::DisConn).unwrap();
+        client.send_control(tid(), Kind::DisConn).unwrap();
         server.shared().status.fin.store(1, Relaxed);
         assert!(!server.gone(), "it only sends no more");
         assert_eq!(send(server, b"answer"), Ok(6));

@@ -51,7 +51,8 @@ fn attack(count: usize, unread: bool) -> Result<()> {
         pass(&session, &[0; MAX_MESSAGE + 1], &[])?;
     }
     let (circuit, token, buffer) = (CircuitId(1), 0, BufferId(1));
-    let request = codec::encode(&Request::Share { circuit, token, buffer, len: 4096, reach: Reach::Load })?;
+    let request =
+        codec::encode(&Request::ExportBuffer { circuit, token, buffer, len: 4096, reach: Reach::Load })?;
     let sent = pass(&session, &request, &near);
     // The last reference must be the daemon's: ours go at once, on a thread that may be too late and then waits instead.
     let (near, far): (Vec<_>, Vec<_>) = sockets.into_iter().unzip();

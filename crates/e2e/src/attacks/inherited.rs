@@ -195,10 +195,10 @@ fn reach_others(session: &Session, own: CircuitId, token: u64, got: &mut Got) ->
         for token in [token, 0, !token, number] {
             for request in [
                 Request::Resume { circuit, token, generation: 0 },
-                Request::WantBell { circuit, token, waiter },
-                Request::Share { circuit, token, buffer, len, reach: Reach::Store },
-                Request::WantBuffer { circuit, token, buffer },
-                Request::Engage { circuit, token, generation: 0 },
+                Request::WantWaker { circuit, token, waiter },
+                Request::ExportBuffer { circuit, token, buffer, len, reach: Reach::Store },
+                Request::ImportBuffer { circuit, token, buffer },
+                Request::RegisterRings { circuit, token, generation: 0 },
             ] {
                 let answer = session.request(&request, &[memory.as_fd()]);
                 let (reply, fds) = match answer {
@@ -210,15 +210,15 @@ fn reach_others(session: &Session, own: CircuitId, token: u64, got: &mut Got) ->
                     reply,
                     Reply::Plain { .. }
                         | Reply::Error { .. }
-                        | Reply::Bell { word: None }
+                        | Reply::Waker { word: None }
                         | Reply::Buffer { shape: None }
-                        | Reply::Engaged { handle: 0 }
+                        | Reply::RegisteredRings { handle: 0 }
                 );
                 got.answers += usize::from(!refused || !fds.is_empty());
             }
             session.tell(&Request::Hold { ends: vec![(circuit, token)] })?;
             session.tell(&Request::Violated { circuit, token, text: "a lie".to_owned() })?;
-            session.tell(&Request::Ring { circuit, token, waiter })?;
+            session.tell(&Request::Wake { circuit, token, waiter })?;
             session.tell(&Request::Close { circuit, token, abort: false })?;
             session.tell(&Request::Close { circuit, token, abort: true })?;
         }

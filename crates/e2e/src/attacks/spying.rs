@@ -71,14 +71,14 @@ fn look(request: &Request, text: &str, secrets: &[String]) {
 fn without_token(session: &Session, circuit: CircuitId) -> Result<()> {
     let token = 0;
     for request in [
-        Request::WantBell { circuit, token, waiter: WaiterId(1) },
-        Request::WantBuffer { circuit, token, buffer: BufferId(1) },
+        Request::WantWaker { circuit, token, waiter: WaiterId(1) },
+        Request::ImportBuffer { circuit, token, buffer: BufferId(1) },
         Request::Resume { circuit, token, generation: 0 },
     ] {
         let (reply, fds) = session.request(&request, &[])?;
         let nothing =
             matches!(reply, Reply::Plain { .. } | Reply::Error { .. } | Reply::Buffer { shape: None });
-        let no_bell = matches!(&reply, Reply::Bell { .. }) && fds.is_empty();
+        let no_bell = matches!(&reply, Reply::Waker { .. }) && fds.is_empty();
         if !(nothing || no_bell) || !fds.is_empty() {
             println!("found {reply:?} for {request:?}, and {} descriptors", fds.len());
         }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long somebody who asks may take to ask, and the keeper to answer.
-const PATIENCE: Duration = Duration::from_secs(8);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest request, bytes.
 const LONGEST: u64 = 4096;
 
@@ -42,7 +42,7 @@ pub(crate) enum Command {
 pub(crate) fn ask(folder: &Folder, command: &Command) -> Result<(), LabError> {
     let failed = |error: std::io::Error| LabError::Refused(format!("its keeper does not answer: {error}"));
     let mut socket = UnixStream::connect(folder.file(folder::KEEPER)).map_err(failed)?;
-    socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    socket.set_read_timeout(Some(REQUEST_TIMEOUT)).map_err(failed)?;
     let line = serde_json::to_string(command).map_err(|e| failed(e.into()))?;
     socket.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
     let mut answer = String::new();
@@ -53,7 +53,7 @@ pub(crate) fn ask(folder: &Folder, command: &Command) -> Result<(), LabError> {
 /// What `peer` asks for; `None` if it says nothing in time, or is gone.
 pub(super) fn read(peer: &UnixStream) -> Option<Result<Command, LabError>> {
     let mut line = String::new();
-    peer.set_read_timeout(Some(PATIENCE)).and(peer.set_write_timeout(Some(PATIENCE))).ok()?;
+    peer.set_read_timeout(Some(REQUEST_TIMEOUT)).and(peer.set_write_timeout(Some(REQUEST_TIMEOUT))).ok()?;
     BufReader::new(Read::take(peer, LONGEST)).read_line(&mut line).ok()?;
     Some(serde_json::from_str(&line).map_err(|error| LabError::Options(error.to_string())))
 }

@@ -14,23 +14,23 @@ pub struct Bells {
 
 impl Cable {
     /// Asks the peer for a waker of its waiter, which sleeps on `channel`.
-    pub fn want_bell(&mut self, channel: ChannelId, waiter: WaiterId) {
+    pub fn want_waker(&mut self, channel: ChannelId, waiter: WaiterId) {
         self.bells.owed += 1;
-        self.send(&Control::WantBell { channel, waiter });
+        self.send(&Control::WantWaker { channel, waiter });
     }
 
     /// Hands a waker over to the peer; `None` if the port cannot.
-    pub fn export_bell(&mut self, waker: &Waker) -> Option<Doorbell> {
-        let handle = self.port.export_bell(waker.as_fd()).ok()?;
+    pub fn export_waker(&mut self, waker: &Waker) -> Option<Doorbell> {
+        let handle = self.port.export_waker(waker.as_fd()).ok()?;
         Some(Doorbell { handle, word: waker.word() })
     }
 
     /// Takes the waker that the peer names; `None` as well if we asked for none. Whoever asked may be gone by now: then
     /// it is to be dropped, so that it does not stay at the port.
-    pub fn import_bell(&mut self, doorbell: Option<Doorbell>) -> Option<Waker> {
+    pub fn import_waker(&mut self, doorbell: Option<Doorbell>) -> Option<Waker> {
         self.bells.owed = self.bells.owed.checked_sub(1)?;
         let Doorbell { handle, word } = doorbell?;
-        let socket = self.port.import_bell(handle).ok().flatten()?;
+        let socket = self.port.import_waker(handle).ok().flatten()?;
         Waker::of(socket, word).ok()
     }
 }

@@ -53,7 +53,7 @@ impl Cable {
     }
 
     /// Does what set-up wants, takes a broken cable down, and brings it back when its time has come.
-    pub(super) fn settle(&mut self, now: Duration) {
+    pub(super) fn run_deferred(&mut self, now: Duration) {
         self.rest_until = self.rest_until.filter(|until| *until > now);
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;

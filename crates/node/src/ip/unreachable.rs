@@ -11,7 +11,7 @@ const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 const HOPS: u8 = 64;
 
-/// How many answers may be given: one for each `EVERY`, saved up to `MOST`.
+/// How many answers may be given: one for each `EVERY`, saved up to `BURST_MAX`.
 #[derive(Debug, Default)]
 pub struct Allowance {
     /// When, on the daemon's clock, everything that was saved is spent.
@@ -20,11 +20,11 @@ pub struct Allowance {
 
 impl Allowance {
     const EVERY: Duration = Duration::from_millis(1);
-    const MOST: u32 = 100;
+    const BURST_MAX: u32 = 100;
 
     /// Whether one more may be given now.
     pub fn take(&mut self, now: Duration) -> bool {
-        let oldest = now.saturating_sub(Self::EVERY * Self::MOST);
+        let oldest = now.saturating_sub(Self::EVERY * Self::BURST_MAX);
         let next = self.spent.max(oldest) + Self::EVERY;
         let may = next <= now;
         if may {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::Metadata;
 
 /// Most bytes that wait to be written.
-const MOST: usize = 256 * 1024;
+const QUEUED_BYTES_MAX: usize = 256 * 1024;
 /// How often it is said what was left out.
 const TELL: Duration = Duration::from_secs(10);
 
@@ -118,7 +118,7 @@ impl Queue {
 
 impl State {
     fn push(&mut self, line: String) {
-        if self.bytes + line.len() > MOST {
+        if self.bytes + line.len() > QUEUED_BYTES_MAX {
             self.lost += 1;
             return;
         }
@@ -211,7 +211,7 @@ mod tests {
         for number in 1..10_000 {
             writeln!(queue.line(), "line {number} {}", "x".repeat(100)).unwrap();
         }
-        assert!(queue.lock().bytes <= MOST && queue.lock().lost > 1000);
+        assert!(queue.lock().bytes <= QUEUED_BYTES_MAX && queue.lock().lost > 1000);
         drop(go);
         queue.drain(Duration::from_secs(20));
         let all: String = heard.try_iter().collect();

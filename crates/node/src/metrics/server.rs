@@ -26,7 +26,7 @@ const FULL: Duration = Duration::from_millis(500);
 /// Longest request, bytes.
 const REQUEST_MAX: usize = 8192;
 /// How long a reader may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Reader {
     stream: TcpStream,
@@ -151,7 +151,7 @@ impl Server {
         self.last += 1;
         let interest = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
         if epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(self.last), interest).is_ok() {
-            let (request, answer, until) = (Vec::new(), Answer::Unasked, now + PATIENCE);
+            let (request, answer, until) = (Vec::new(), Answer::Unasked, now + READER_TIMEOUT);
             self.readers.insert(self.last, Reader { stream, uid, request, answer, until });
         }
     }

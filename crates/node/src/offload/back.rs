@@ -3,8 +3,8 @@
 
 use super::copy::PIECE;
 use super::rig::{ENDLESS, HANGS, Rig, handle};
-use crosslane_shm::desk::{Cancelled, Desk, Order, Outcome, Way};
 use crosslane_shm::remote::Span;
+use crosslane_shm::submission::{Cancelled, Descriptor, Outcome, SubmissionQueue, Way};
 use crosslane_wire::local::{LIFE_MOVING, life_word};
 
 /// A program with one stream, by which there is something to move either way.
@@ -16,8 +16,8 @@ fn rig(way: Way) -> Rig {
     rig
 }
 
-fn desk(rig: &Rig) -> &Desk {
-    &rig.programs[0].desk
+fn queue(rig: &Rig) -> &SubmissionQueue {
+    &rig.programs[0].queue
 }
 
 /// The call returns when its cancel went through. Whatever the thread knew of it by then, it copies nothing more, although it
@@ -27,14 +27,14 @@ fn what_was_given_back_is_not_touched_again() {
     for way in [Way::Out, Way::In] {
         for taken in [false, true] {
             let mut rig = rig(way);
-            let ticket = rig.submit(0, 0, ENDLESS);
+            let request = rig.submit(0, 0, ENDLESS);
             if taken {
                 rig.worker.collect();
             }
-            assert_eq!(desk(&rig).cancel(ticket), Cancelled::Yes);
+            assert_eq!(queue(&rig).cancel(request), Cancelled::Yes);
             (0..5).for_each(|_| rig.round(|_, _| true));
             assert_eq!(rig.moved(), [], "{way:?}, taken: {taken}");
-            assert!(!desk(&rig).has_ended(ticket));
+            assert!(!queue(&rig).has_ended(request));
             rig.submit(0, 0, 1000);
             rig.round(|_, _| true);
             assert_eq!(rig.moved(), [(0, 0, 1000)]);
@@ -46,12 +46,12 @@ fn what_was_given_back_is_not_touched_again() {
 #[test]
 fn between_two_pieces_a_buffer_can_be_had_back() {
     let mut rig = rig(Way::Out);
-    let ticket = rig.submit(0, 0, ENDLESS);
+    let request = rig.submit(0, 0, ENDLESS);
     rig.round(|_, _| true);
-    assert_eq!((rig.moved().len(), desk(&rig).cancel(ticket)), (1, Cancelled::Yes));
+    assert_eq!((rig.moved().len(), queue(&rig).cancel(request)), (1, Cancelled::Yes));
     (0..5).for_each(|_| rig.round(|_, _| true));
     assert_eq!(rig.moved().len(), 1);
-    assert_eq!(desk(&rig).result(ticket).0, PIECE as u64);
+    assert_eq!(queue(&rig).result(request).0, PIECE as u64);
 }
 
 /// The daemon says that the stream moves before it counts what has arrived: nothing goes into the ring, or out of it, then.
@@ -59,12 +59,12 @@ fn between_two_pieces_a_buffer_can_be_had_back() {
 fn a_ring_that_is_left_is_not_touched_again() {
     for way in [Way::Out, Way::In] {
         let mut rig = rig(way);
-        let ticket = rig.submit(0, 0, ENDLESS);
+        let request = rig.submit(0, 0, ENDLESS);
         rig.worker.collect();
         rig.programs[0].streams[0].work.set(life_word(0, LIFE_MOVING));
         rig.round(|_, _| true);
         assert_eq!(rig.moved(), [], "{way:?}");
-        assert_eq!(desk(&rig).result(ticket), (0, Some(Outcome::Stale)));
+        assert_eq!(queue(&rig).result(request), (0, Some(Outcome::Stale)));
     }
 }
 
@@ -73,9 +73,9 @@ fn a_ring_that_is_left_is_not_touched_again() {
 fn a_copy_that_hangs_holds_up_nobody_else() {
     const ROUNDS: usize = 50;
     let mut rig = Rig::new(Way::Out, &[3, 1]);
-    let mut order = Order { handle: handle(0), ..Order::default() };
-    order.spans[0] = Span { address: (HANGS * ENDLESS) as u64, len: PIECE };
-    let (hanging, _) = rig.programs[0].desk.submit(Way::Out, 0, &order);
+    let mut descriptor = Descriptor { handle: handle(0), ..Descriptor::default() };
+    descriptor.spans[0] = Span { address: (HANGS * ENDLESS) as u64, len: PIECE };
+    let (hanging, _) = rig.programs[0].queue.submit(Way::Out, 0, &descriptor);
     for (program, stream) in [(0, 1), (0, 2), (1, 0)] {
         rig.submit(program, stream, ENDLESS);
     }
@@ -83,7 +83,7 @@ fn a_copy_that_hangs_holds_up_nobody_else() {
     for program in [0, 1] {
         assert_eq!(rig.bytes_of(program), ROUNDS * PIECE, "program {program}");
     }
-    let desk = &rig.programs[0].desk;
-    assert!(!desk.has_ended(hanging));
-    assert_eq!(desk.cancel(hanging), Cancelled::Busy { copying: true });
+    let queue = &rig.programs[0].queue;
+    assert!(!queue.has_ended(hanging));
+    assert_eq!(queue.cancel(hanging), Cancelled::Busy { copying: true });
 }

@@ -7,8 +7,8 @@ use super::work::Work;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
-use crosslane_shm::desk::{Order, Outcome, SLOTS, Ticket, Way};
 use crosslane_shm::remote::Remote;
+use crosslane_shm::submission::{Descriptor, Outcome, RequestId, SLOTS, Way};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(super) struct Client {
     /// The program sees its end, once no thread of ours works for it any more.
     pub(super) _lease: Arc<OwnedFd>,
     pub(super) works: HashMap<u32, Arc<Work>>,
-    /// Buffers that it has lent.
-    pub(super) lent: HashMap<u32, Arc<FarBuffer>>,
+    /// Buffers that it has registered.
+    pub(super) registered: HashMap<u32, Arc<FarBuffer>>,
     pub(super) jobs: VecDeque<Job>,
     /// Slots that are in `jobs`: what is said of them twice counts once.
     pub(super) busy: Vec<bool>,
@@ -40,44 +40,51 @@ impl Client {
             table,
             _lease: lease,
             works: HashMap::new(),
-            lent: HashMap::new(),
+            registered: HashMap::new(),
             jobs: VecDeque::new(),
             busy: vec![false; SLOTS],
             spent: 0,
         }
     }
 
-    /// Takes what lies on its desk; how many transfers.
+    /// Takes what lies on its submission queue; how many transfers.
     pub(super) fn collect(&mut self, way: Way, now: Instant, tag: &mut u64) -> u64 {
         let mut taken = 0;
-        for index in self.table.desk.filled(way) {
+        for index in self.table.queue.filled(way) {
             if self.busy[index] {
                 // It was cancelled and filled again before we saw that: looked at once the old one is dropped.
                 self.jobs.retain(|job| job.index() != index);
                 self.busy[index] = false;
             }
-            let Some((ticket, order)) = self.table.desk.take(way, index) else { continue };
+            let Some((request, descriptor)) = self.table.queue.take(way, index) else { continue };
             *tag += 1;
-            match self.job(*tag, way, ticket, &order, now) {
+            match self.job(*tag, way, request, &descriptor, now) {
                 Some(job) => {
                     self.busy[index] = true;
                     self.jobs.push_back(job);
                     taken += 1;
                 }
-                None => self.table.finish(ticket, 0, Outcome::Stale),
+                None => self.table.finish(request, 0, Outcome::Stale),
             }
         }
         taken
     }
 
     /// A transfer; `None` if it is of rings or of a buffer that are not known.
-    fn job(&self, tag: u64, way: Way, ticket: Ticket, order: &Order, now: Instant) -> Option<Job> {
-        let work = self.works.get(&order.handle)?.clone();
-        let lent = match order.buffer {
+    fn job(
+        &self,
+        tag: u64,
+        way: Way,
+        request: RequestId,
+        descriptor: &Descriptor,
+        now: Instant,
+    ) -> Option<Job> {
+        let work = self.works.get(&descriptor.handle)?.clone();
+        let registered = match descriptor.buffer {
             0 => None,
-            handle => Some(self.lent.get(&handle)?.clone()),
+            handle => Some(self.registered.get(&handle)?.clone()),
         };
-        Job::new(tag, way, ticket, order, (work, lent), now)
+        Job::new(tag, way, request, descriptor, (work, registered), now)
     }
 
     /// A transfer is over.

@@ -3,7 +3,7 @@
 
 use super::copy::PIECE;
 use super::rig::{ENDLESS, RING, Rig};
-use crosslane_shm::desk::Way;
+use crosslane_shm::submission::Way;
 
 const STREAMS: usize = 1000;
 

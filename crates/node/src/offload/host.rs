@@ -8,9 +8,9 @@ use crate::random;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_passing::Foreign;
-use crosslane_shm::desk::Desk;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, guard_at};
+use crosslane_shm::submission::SubmissionQueue;
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{FarBuffer, Inbound, Outbound};
 use crosslane_wire::local::Reply;
@@ -25,8 +25,8 @@ const WORK_MAPPINGS: u64 = 3;
 
 impl Host {
     /// `Offload`: the program consents.
-    pub fn offload(&mut self, id: SessionId, desk: Option<Foreign>) {
-        let outcome = self.try_offload(id, desk);
+    pub fn offload(&mut self, id: SessionId, queue: Option<Foreign>) {
+        let outcome = self.try_offload(id, queue);
         let Some(session) = self.sessions.get_mut(&id) else { return };
         match outcome {
             Ok((reply, wakers, bell, lease)) => {
@@ -41,12 +41,12 @@ impl Host {
     fn try_offload(
         &mut self,
         id: SessionId,
-        desk: Option<Foreign>,
+        queue: Option<Foreign>,
     ) -> Result<(Reply, Vec<Waker>, Arc<Receiver>, OwnedFd), String> {
         let text = |error: std::io::Error| error.to_string();
-        let desk = desk.ok_or_else(|| "a desk is due".to_owned())?;
+        let queue = queue.ok_or_else(|| "a submission queue is due".to_owned())?;
         let charge = self.charge_session(id, Kind::Descriptors, FDS)?;
-        let desk = Desk::open(&desk).map_err(|error| error.to_string())?;
+        let queue = SubmissionQueue::open(&queue).map_err(|error| error.to_string())?;
         if self.offload.is_none() {
             let spin = std::time::Duration::from_micros(self.config.spin_us.into());
             self.offload = Some(Engines::start(&self.config.offload, spin).map_err(text)?);
@@ -61,7 +61,7 @@ impl Host {
         let bell = Arc::new(Receiver::new().map_err(|errno| errno.to_string())?);
         let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
         let (lease, ours) = pipe.map_err(|errno| errno.to_string())?;
-        let wakers = engines.add(id, &remote, desk, &bell, &Arc::new(ours)).map_err(text)?;
+        let wakers = engines.add(id, &remote, queue, &bell, &Arc::new(ours)).map_err(text)?;
         session.engine_charge = Some(charge);
         let words: Vec<u64> = wakers.iter().map(Waker::word).collect();
         let words = words.try_into().map_err(|_| "two threads are due".to_owned())?;
@@ -69,20 +69,20 @@ impl Host {
         Ok((Reply::Offload { words, guard, nonce, threads, least }, wakers, bell, lease))
     }
 
-    /// `Engage`: the name of an end's rings; 0 if they are not for the engine.
-    pub fn engage(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> u32 {
+    /// `RegisterRings`: the name of an end's rings; 0 if they are not for the engine.
+    pub fn register_rings(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> u32 {
         if !self.offload.as_ref().is_some_and(|engines| engines.has(id)) {
             return 0;
         }
         let work = self.work_of(id, circuit, token, generation);
         match (work, &mut self.offload) {
-            (Some(work), Some(engines)) => engines.engage(id, circuit, work),
+            (Some(work), Some(engines)) => engines.register_rings(id, circuit, work),
             _ => 0,
         }
     }
 
-    /// `Lend`: the buffer's name on the program's desk; 0 if it is not for the engine.
-    pub fn lend(
+    /// `RegisterBuffer`: the buffer's name on the program's submission queue; 0 if it is not for the engine.
+    pub fn register_buffer(
         &mut self,
         id: SessionId,
         buffer: BufferId,
@@ -90,7 +90,7 @@ impl Host {
         memory: &Foreign,
     ) -> u32 {
         let known = match self.offload.as_ref().filter(|engines| engines.has(id)) {
-            Some(engines) => engines.lent(id, buffer),
+            Some(engines) => engines.registered(id, buffer),
             None => return 0,
         };
         if let Some(handle) = known {
@@ -98,15 +98,15 @@ impl Host {
         }
         let Ok(mapping) = self.charge_session(id, Kind::Mappings, 1) else { return 0 };
         match (FarBuffer::map(memory, len, reach), &mut self.offload) {
-            (Ok(memory), Some(engines)) => engines.lend(id, buffer, memory, mapping),
+            (Ok(memory), Some(engines)) => engines.register_buffer(id, buffer, memory, mapping),
             _ => 0,
         }
     }
 
     fn work_of(&mut self, id: SessionId, circuit: CircuitId, token: u64, generation: u32) -> Option<Work> {
         let mappings = self.charge_session(id, Kind::Mappings, WORK_MAPPINGS).ok()?;
-        let parts = self.parts.get(&circuit).filter(|parts| parts.token == token)?;
-        let segments = parts
+        let resources = self.resources.get(&circuit).filter(|resources| resources.token == token)?;
+        let segments = resources
             .segments
             .back()
             .filter(|segments| segments.generation == generation && segments.way.offload)?;
@@ -117,8 +117,8 @@ impl Host {
             ring_max: segments.ring_max,
             rx_key: segments.rx_key,
             tx_key: segments.tx_key,
-            state: parts.state.as_ref()?.view.desk().ok()?,
-            life: AtomicU32::new(life_of(self.circuits.get(circuit)?, parts.published)),
+            state: resources.state.as_ref()?.view.engine_state().ok()?,
+            life: AtomicU32::new(life_of(self.circuits.get(circuit)?, resources.published)),
             _mappings: mappings,
         })
     }

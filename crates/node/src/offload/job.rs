@@ -10,9 +10,9 @@ use super::work::Work;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::account::{self, Function};
-use crosslane_shm::desk::{Order, Outcome, SPANS, Ticket, Way};
 use crosslane_shm::remote::{PLACES, Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer, Violation};
+use crosslane_shm::submission::{Descriptor, Outcome, RequestId, SPANS, Way};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::record::{Kind, MAX_PAYLOAD, span};
 use crosslane_wire::segment::{LINE, WANT_DATA, WANT_ROOM};
@@ -60,12 +60,12 @@ struct Piece {
 /// A transfer.
 #[derive(Debug)]
 pub(super) struct Job {
-    ticket: Ticket,
+    request: RequestId,
     spans: Vec<Span>,
     rung: u64,
     work: Arc<Work>,
     /// What `spans` lie in; none: in the program's memory.
-    lent: Option<Arc<FarBuffer>>,
+    registered: Option<Arc<FarBuffer>>,
     state: State,
     total: usize,
     done: usize,
@@ -92,9 +92,9 @@ impl Job {
     pub(super) fn new(
         tag: u64,
         way: Way,
-        ticket: Ticket,
-        order: &Order,
-        (work, lent): (Arc<Work>, Option<Arc<FarBuffer>>),
+        request: RequestId,
+        descriptor: &Descriptor,
+        (work, registered): (Arc<Work>, Option<Arc<FarBuffer>>),
         now: Instant,
     ) -> Option<Self> {
         let state = match way {
@@ -103,21 +103,21 @@ impl Job {
         };
         let mut spans = Vec::with_capacity(SPANS);
         let mut total = 0;
-        for span in order.spans.iter().take_while(|span| span.len > 0) {
+        for span in descriptor.spans.iter().take_while(|span| span.len > 0) {
             let len = span.len.min(LONGEST - total);
             spans.push(Span { address: span.address, len });
             total += len;
         }
-        if lent.as_ref().is_some_and(|lent| !mapped::may_lie_in(lent, way, &spans)) {
+        if registered.as_ref().is_some_and(|registered| !mapped::may_lie_in(registered, way, &spans)) {
             return None;
         }
-        let rung = order.rung;
+        let rung = descriptor.rung;
         Some(Self {
-            ticket,
+            request,
             spans,
             rung,
             work,
-            lent,
+            registered,
             state,
             total,
             done: 0,
@@ -128,9 +128,9 @@ impl Job {
         })
     }
 
-    /// The slot on the desk.
+    /// The slot on the submission queue.
     pub(super) fn index(&self) -> usize {
-        self.ticket.index()
+        self.request.index()
     }
 
     /// Whether nothing has moved for longer than it pays to wait, `limit_ns` at most, or less if something was moved
@@ -148,7 +148,7 @@ impl Job {
     }
 
     /// Moves a piece, if one can be moved.
-    pub(super) fn turn(&mut self, hand: &mut Hand<'_>) -> Step {
+    pub(super) fn run_once(&mut self, hand: &mut Hand<'_>) -> Step {
         let (piece, copied) = match self.under_way.take() {
             Some(piece) => {
                 let copied = hand.engine.poll(self.tag);
@@ -178,7 +178,7 @@ impl Job {
     /// The transfer ends with what was moved.
     pub(super) fn end(&mut self, table: &Table, outcome: Outcome) -> Step {
         let outcome = if outcome == Outcome::Done && self.gave { Outcome::Credited } else { outcome };
-        table.finish(self.ticket, self.done as u64, outcome);
+        table.finish(self.request, self.done as u64, outcome);
         Step::Ended(0)
     }
 
@@ -197,10 +197,10 @@ impl Job {
         if piece.bytes == 0 {
             return Err(self.end(hand.table, Outcome::Done));
         }
-        if !hand.table.desk.claim(self.ticket) {
+        if !hand.table.queue.claim(self.request) {
             return Err(Step::Ended(0));
         }
-        if self.lent.is_some() {
+        if self.registered.is_some() {
             // The processor copies it, once it cannot be taken back.
             return Ok((piece, Poll::Ready(Ok(()))));
         }
@@ -221,16 +221,16 @@ impl Job {
     /// What was copied is there: ring and state say so, and the program hears it if that was all.
     fn take_effect(&mut self, piece: Piece, hand: &mut Hand<'_>) -> Step {
         let (table, Piece { after, marks, places, bytes }) = (hand.table, piece);
-        if !table.desk.commit(self.ticket) {
+        if !table.queue.commit(self.request) {
             return Step::Ended(0);
         }
         let (producer, consumer) = self.work.rings();
         match &after {
             State::Out(after) => {
-                match &self.lent {
-                    Some(lent) => {
+                match &self.registered {
+                    Some(registered) => {
                         let _span = account::sending(Function::CopyIn);
-                        mapped::send(lent, &self.part(bytes), &self.work.outbound, &places);
+                        mapped::send(registered, &self.part(bytes), &self.work.outbound, &places);
                     }
                     None => hand.engine.land((&self.work.outbound, &places)),
                 }
@@ -238,9 +238,9 @@ impl Job {
                 after.publish(producer);
             }
             State::In(after) => {
-                if let Some(lent) = &self.lent {
+                if let Some(registered) = &self.registered {
                     let _span = account::receiving(Function::CopyOut);
-                    mapped::receive(&self.work.inbound, &places, lent, &self.part(bytes));
+                    mapped::receive(&self.work.inbound, &places, registered, &self.part(bytes));
                 }
                 let _span = account::receiving(Function::Free);
                 after.publish(consumer);
@@ -248,8 +248,8 @@ impl Job {
                 self.gave |= consumer.give_credit(&self.work.outbound, false);
             }
         }
-        if self.lent.is_some() {
-            hand.tally.lent.fetch_add(bytes as u64, Relaxed);
+        if self.registered.is_some() {
+            hand.tally.registered.fetch_add(bytes as u64, Relaxed);
         }
         self.state = after;
         self.done += bytes;
@@ -257,7 +257,11 @@ impl Job {
             self.end(table, Outcome::Done);
             return Step::Ended(bytes);
         }
-        if table.desk.go_on(self.ticket, self.done as u64) { Step::Moved(bytes) } else { Step::Ended(bytes) }
+        if table.queue.go_on(self.request, self.done as u64) {
+            Step::Moved(bytes)
+        } else {
+            Step::Ended(bytes)
+        }
     }
 
     /// Whether the far side sleeps, and must be rung for.

@@ -1,14 +1,14 @@
 //! Copies between a ring and a buffer that is mapped here.
 
-use crosslane_shm::desk::Way;
 use crosslane_shm::remote::Span;
+use crosslane_shm::submission::Way;
 use crosslane_shm::{FarBuffer, Inbound, Outbound};
 use crosslane_wire::Reach;
 
 /// Whether the engine may copy so from, or to, these places of a buffer.
-pub(super) fn may_lie_in(lent: &FarBuffer, way: Way, spans: &[Span]) -> bool {
-    (way == Way::Out || lent.reach() == Reach::Store)
-        && spans.iter().all(|span| lent.has(span.address, span.len as u64))
+pub(super) fn may_lie_in(registered: &FarBuffer, way: Way, spans: &[Span]) -> bool {
+    (way == Way::Out || registered.reach() == Reach::Store)
+        && spans.iter().all(|span| registered.has(span.address, span.len as u64))
 }
 
 /// Copies parts of a buffer to places of a ring; both have as many bytes.

@@ -1,11 +1,11 @@
 //! The offload engine (decision 15): one thread that sends and one that receives for all programs of this host that have
-//! consented. A program puts a description of its buffer on its desk and sleeps; the thread finds room, copies, checks
+//! consented. A program puts a description of its buffer on its submission queue and sleeps; the thread finds room, copies, checks
 //! headers, acknowledges and frees.
 //!
 //! ```text
-//!   program --Offload: desk, doors--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
+//!   program --Offload: submission queue, doors--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
 //!      |                                                          |
-//!      +--desk: Order ------------------------------------------->+--> Job --CopyEngine--> ring, state
+//!      +--submission queue: Order ------------------------------------------->+--> Job --CopyEngine--> ring, state
 //! ```
 //! All that a program says or keeps where it can write is copied once and checked, and a program that lies loses its own
 //! stream.
@@ -14,14 +14,14 @@
 mod back;
 mod client;
 mod copy;
-mod ears;
 #[cfg(test)]
 mod fair;
 mod host;
 mod job;
-mod lent;
 mod mapped;
 mod marks;
+mod poller;
+mod registered;
 #[cfg(test)]
 mod rig;
 mod table;
@@ -35,12 +35,12 @@ pub(crate) use work::Work;
 
 use crate::session::SessionId;
 use client::Client;
-use crosslane_shm::desk::{Desk, Way};
 use crosslane_shm::remote::Remote;
+use crosslane_shm::submission::{SubmissionQueue, Way};
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::{BufferId, CircuitId};
-use ears::Ears;
-use lent::Lent;
+use poller::Poller;
+use registered::RegisteredBuffer;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -52,7 +52,7 @@ use table::Table;
 use worker::{Word, Worker};
 
 /// So many times as long as a program spins, an engine's thread looks around: it serves many.
-const PATIENCE: u32 = 4;
+const SPIN_FACTOR: u32 = 4;
 
 /// How the engine is to work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +83,8 @@ pub struct Engines {
     sessions: BTreeSet<SessionId>,
     /// What was made known of each end, and to whom.
     works: HashMap<CircuitId, Vec<(SessionId, u32, Arc<Work>)>>,
-    /// Buffers that programs have lent.
-    lent: BTreeMap<(SessionId, BufferId), Lent>,
+    /// Buffers that programs have registered.
+    registered: BTreeMap<(SessionId, BufferId), RegisteredBuffer>,
     handle: u32,
 }
 
@@ -95,7 +95,7 @@ impl Engines {
     /// There can be no threads, or no events.
     pub fn start(settings: &Settings, spin: Duration) -> io::Result<Self> {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        let spin = if alone { Duration::ZERO } else { spin * PATIENCE };
+        let spin = if alone { Duration::ZERO } else { spin * SPIN_FACTOR };
         let limit_ns = u32::try_from(spin.as_nanos()).unwrap_or(u32::MAX);
         let threads = [Way::Out, Way::In].map(|way| Thread::start(way, settings, limit_ns));
         let threads = threads.into_iter().collect::<io::Result<Vec<_>>>()?;
@@ -103,7 +103,7 @@ impl Engines {
             threads,
             sessions: BTreeSet::new(),
             works: HashMap::new(),
-            lent: BTreeMap::new(),
+            registered: BTreeMap::new(),
             handle: 0,
         })
     }
@@ -127,7 +127,7 @@ impl Engines {
         &mut self,
         session: SessionId,
         remote: &Remote,
-        desk: Desk,
+        queue: SubmissionQueue,
         bell: &Arc<Receiver>,
         lease: &Arc<OwnedFd>,
     ) -> io::Result<Vec<Waker>> {
@@ -135,9 +135,9 @@ impl Engines {
         if !self.sessions.insert(session) {
             return Err(io::Error::other("asked before"));
         }
-        let desk = Arc::new(desk);
+        let queue = Arc::new(queue);
         for at in 0..self.threads.len() {
-            let table = Table { desk: desk.clone(), bell: bell.clone() };
+            let table = Table { queue: queue.clone(), bell: bell.clone() };
             let client = Client::new(session, remote.clone(), table, lease.clone());
             self.tell(at, Word::Client(Box::new(client)));
         }
@@ -150,7 +150,7 @@ impl Engines {
     }
 
     /// A program may name these rings from now on, by the handle that is returned.
-    pub(crate) fn engage(&mut self, session: SessionId, circuit: CircuitId, work: Work) -> u32 {
+    pub(crate) fn register_rings(&mut self, session: SessionId, circuit: CircuitId, work: Work) -> u32 {
         let (handle, work) = (self.next_handle(), Arc::new(work));
         let known = self.works.entry(circuit).or_default();
         // What the same program knew of earlier generations is of no more use to it.
@@ -159,7 +159,7 @@ impl Engines {
         known.push((session, handle, work.clone()));
         self.forget_all(old);
         for at in 0..self.threads.len() {
-            self.tell(at, Word::Engage(session, handle, work.clone()));
+            self.tell(at, Word::RegisterRings(session, handle, work.clone()));
         }
         handle
     }
@@ -185,7 +185,7 @@ impl Engines {
                 known.retain(|(holder, ..)| *holder != session);
             }
             self.works.retain(|_, known| !known.is_empty());
-            self.lent.retain(|(owner, _), _| *owner != session);
+            self.registered.retain(|(owner, _), _| *owner != session);
             for at in 0..self.threads.len() {
                 self.tell(at, Word::Remove(session));
             }
@@ -208,7 +208,7 @@ impl Engines {
     fn tell(&self, at: usize, word: Word) {
         let Some(thread) = self.threads.get(at) else { return };
         if thread.words.send(word).is_ok() {
-            thread.door.ring();
+            thread.door.wake();
         }
     }
 }
@@ -218,7 +218,7 @@ impl Thread {
         let door = Arc::new(Receiver::new()?);
         let (words, inbox) = channel();
         let (told, tid) = channel();
-        let (tally, ears) = (Arc::new(Tally::default()), Ears::new(door.clone()));
+        let (tally, poller) = (Arc::new(Tally::default()), Poller::new(door.clone()));
         let (copy, processor) = (settings.copy, settings.processors.map(|both| both[way as usize]));
         let counts = tally.clone();
         let work = move || {
@@ -228,7 +228,7 @@ impl Thread {
             tracing::info!(?way, copy = engine.name(), bound, "offload engine runs");
             let _ = told.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
             let clients = BTreeMap::new();
-            Worker { way, words: inbox, ears, engine, limit_ns, tally: counts, clients, tag: 0 }.run();
+            Worker { way, words: inbox, poller, engine, limit_ns, tally: counts, clients, tag: 0 }.run();
         };
         let name = if way == Way::Out { "offload-out" } else { "offload-in" };
         let handle = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
@@ -241,7 +241,7 @@ impl Drop for Engines {
     fn drop(&mut self) {
         for Thread { words, door, handle, .. } in self.threads.drain(..) {
             drop(words);
-            door.ring();
+            door.wake();
             // One that panicked has ended too.
             let _ = handle.join();
         }
@@ -266,11 +266,11 @@ mod tests {
         let settings = Settings { processors: None, copy: Choice::default(), least: 0 };
         let mut engines = Engines::start(&settings, Duration::ZERO).unwrap();
         let (lease, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let (_desk, memory) = Desk::create().unwrap();
+        let (_queue, memory) = SubmissionQueue::create().unwrap();
         let remote = Remote { peer: Arc::new(Peer::own().unwrap()), guard: 0, nonce: 1 };
         let bell = Arc::new(Receiver::new().unwrap());
-        let (session, desk) = (SessionId(1), Desk::open(&memory).unwrap());
-        let _wakers = engines.add(session, &remote, desk, &bell, &Arc::new(ours)).unwrap();
+        let (session, queue) = (SessionId(1), SubmissionQueue::open(&memory).unwrap());
+        let _wakers = engines.add(session, &remote, queue, &bell, &Arc::new(ours)).unwrap();
         let end = Instant::now() + Duration::from_millis(100);
         while Instant::now() < end {
             assert!(!has_hung_up(&lease), "the threads know the program, and it is told that none does");

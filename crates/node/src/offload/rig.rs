@@ -1,21 +1,21 @@
-//! What tests of an engine's thread need: programs with real desks, states and rings, and a copier that only writes down
+//! What tests of an engine's thread need: programs with real submission queues, states and rings, and a copier that only writes down
 //! what it is asked for. The thread is not there: a test has it make its rounds one by one.
 
 use super::client::Client;
 use super::copy::{CopyEngine, Places};
-use super::ears::Ears;
+use super::poller::Poller;
 use super::table::Table;
 use super::tally::Tally;
 use super::work::Work;
 use super::worker::Worker;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
-use crosslane_shm::desk::{Desk, Order, Ticket, Way};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::peer::Peer;
 use crosslane_shm::remote::{Remote, RemoteError, Span};
 use crosslane_shm::ring::{Consumer, Duplex, Producer};
 use crosslane_shm::state::{State, StateView};
+use crosslane_shm::submission::{Descriptor, RequestId, SubmissionQueue, Way};
 use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, life_word};
@@ -85,7 +85,7 @@ pub(super) struct Stream {
     pub(super) far: Consumer,
     ring: Inbound,
     credits: Outbound,
-    pub(super) ticket: Option<Ticket>,
+    pub(super) request: Option<RequestId>,
     source: Producer,
     pub(super) work: Arc<Work>,
 }
@@ -99,7 +99,7 @@ impl Stream {
 }
 
 pub(super) struct Program {
-    pub(super) desk: Desk,
+    pub(super) queue: SubmissionQueue,
     pub(super) streams: Vec<Stream>,
 }
 
@@ -118,7 +118,7 @@ impl Rig {
         let mut worker = Worker {
             way,
             words: inbox,
-            ears: Ears::new(door),
+            poller: Poller::new(door),
             engine: Box::new(log.clone()),
             limit_ns: u32::MAX,
             tally: Arc::new(Tally::default()),
@@ -131,18 +131,18 @@ impl Rig {
     }
 
     /// A stream of a program is to move `len` bytes; nobody rings for that.
-    pub(super) fn submit(&mut self, program: usize, stream: usize, len: usize) -> Ticket {
+    pub(super) fn submit(&mut self, program: usize, stream: usize, len: usize) -> RequestId {
         let it = &mut self.programs[program];
-        let mut order = Order { handle: handle(stream), ..Order::default() };
-        order.spans[0] = Span { address: (stream * ENDLESS) as u64, len };
-        let (ticket, _) = it.desk.submit(self.worker.way, stream, &order);
-        it.streams[stream].ticket = Some(ticket);
-        ticket
+        let mut descriptor = Descriptor { handle: handle(stream), ..Descriptor::default() };
+        descriptor.spans[0] = Span { address: (stream * ENDLESS) as u64, len };
+        let (request, _) = it.queue.submit(self.worker.way, stream, &descriptor);
+        it.streams[stream].request = Some(request);
+        request
     }
 
     pub(super) fn is_idle(&self, program: usize, stream: usize) -> bool {
         let it = &self.programs[program];
-        it.streams[stream].ticket.is_none_or(|ticket| it.desk.has_ended(ticket))
+        it.streams[stream].request.is_none_or(|request| it.queue.has_ended(request))
     }
 
     /// What is new is taken, every program gets its turn, and all far ends but those `asleep` read what came.
@@ -175,11 +175,14 @@ pub(super) fn handle(stream: usize) -> u32 {
 }
 
 fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
-    let (desk, fd) = Desk::create().unwrap();
+    let (queue, fd) = SubmissionQueue::create().unwrap();
     let session = SessionId(number as u64 + 1);
     let peer = Arc::new(Peer::own().unwrap());
     let remote = Remote { peer, guard: 0, nonce: number as u64 };
-    let table = Table { desk: Arc::new(Desk::open(&fd).unwrap()), bell: Arc::new(Receiver::new().unwrap()) };
+    let table = Table {
+        queue: Arc::new(SubmissionQueue::open(&fd).unwrap()),
+        bell: Arc::new(Receiver::new().unwrap()),
+    };
     let mut client = Client::new(session, remote, table, Arc::new(crate::eventfd::new().unwrap()));
     let streams = (0..streams).map(|stream| {
         let it = stream_of();
@@ -188,11 +191,11 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     });
     let streams = streams.collect();
     worker.clients.insert(session, client);
-    Program { desk, streams }
+    Program { queue, streams }
 }
 
 fn stream_of() -> Stream {
-    let state = StateView::new(State::create().unwrap().1).unwrap().desk().unwrap();
+    let state = StateView::new(State::create().unwrap().1).unwrap().engine_state().unwrap();
     let len = segment_len(RING);
     let [there, back] = ["there", "back"].map(|name| new_segment(name, len).unwrap());
     let out = |fd| Outbound::sealed(fd, len).unwrap();
@@ -214,5 +217,5 @@ fn stream_of() -> Stream {
         life: AtomicU32::new(life_word(0, LIFE_ALIVE)),
         _mappings: crate::quota::Charge::of_nothing(),
     };
-    Stream { far, ring: into(&there), credits: out(&back), ticket: None, source, work: Arc::new(work) }
+    Stream { far, ring: into(&there), credits: out(&back), request: None, source, work: Arc::new(work) }
 }

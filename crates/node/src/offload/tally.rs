@@ -11,7 +11,7 @@ pub struct Tally {
     /// Payload, bytes.
     pub bytes: AtomicU64,
     /// Those of it that were copied from, or to, buffers that are mapped.
-    pub lent: AtomicU64,
+    pub registered: AtomicU64,
     /// Transfers that were taken.
     pub transfers: AtomicU64,
     /// Those that the kernel refused.

@@ -4,7 +4,7 @@ use crate::quota::Charge;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crosslane_shm::ring::{Consumer, Producer};
-use crosslane_shm::state::StateDesk;
+use crosslane_shm::state::EngineState;
 use crosslane_shm::{Inbound, Outbound};
 use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, life_word};
 
@@ -24,7 +24,7 @@ pub(crate) struct Work {
     /// Mark key of the ring that is written.
     pub(crate) tx_key: u64,
     /// What the end's holders share.
-    pub(crate) state: StateDesk,
+    pub(crate) state: EngineState,
     /// The end's word as programs see it in their life pages.
     pub(crate) life: AtomicU32,
     /// What the program's user pays for the mappings.

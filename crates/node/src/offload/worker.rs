@@ -2,21 +2,21 @@
 //! paid lately, else sleep.
 //!
 //! ```text
-//!    desks --filled--> jobs --turn: plan, claim, copy, commit--> ring, state, desk
+//!    submission queues --filled--> jobs --turn: plan, claim, copy, commit--> ring, state, submission queue
 //!      ^                 |  waited too long, or all done
 //!      +---- asleep <----+---> the program goes on by itself
 //! ```
 
 use super::client::Client;
 use super::copy::{CopyEngine, PIECE};
-use super::ears::Ears;
 use super::job::{Hand, Step};
+use super::poller::Poller;
 use super::tally::Tally;
 use super::work::Work;
 use crate::session::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
-use crosslane_shm::desk::{Outcome, Way};
+use crosslane_shm::submission::{Outcome, Way};
 use crosslane_shm::wait::Budget;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use std::collections::BTreeMap;
@@ -33,11 +33,11 @@ pub(super) enum Word {
     /// A program has consented.
     Client(Box<Client>),
     /// It may name these rings.
-    Engage(SessionId, u32, Arc<Work>),
+    RegisterRings(SessionId, u32, Arc<Work>),
     /// Not any more.
     Forget(SessionId, u32),
     /// Its transfers may lie in this buffer.
-    Lend(SessionId, u32, Arc<FarBuffer>),
+    RegisterBuffer(SessionId, u32, Arc<FarBuffer>),
     /// Not any more.
     Reclaim(SessionId, u32),
     /// The program is gone.
@@ -48,7 +48,7 @@ pub(super) enum Word {
 pub(super) struct Worker {
     pub(super) way: Way,
     pub(super) words: Receiver<Word>,
-    pub(super) ears: Ears,
+    pub(super) poller: Poller,
     pub(super) engine: Box<dyn CopyEngine>,
     pub(super) limit_ns: u32,
     pub(super) tally: Arc<Tally>,
@@ -115,7 +115,7 @@ impl Worker {
             Word::Client(client) => {
                 self.clients.insert(client.session, *client);
             }
-            Word::Engage(session, handle, work) => {
+            Word::RegisterRings(session, handle, work) => {
                 if let Some(client) = self.clients.get_mut(&session) {
                     client.works.insert(handle, work);
                 }
@@ -125,14 +125,14 @@ impl Worker {
                     client.works.remove(&handle);
                 }
             }
-            Word::Lend(session, handle, buffer) => {
+            Word::RegisterBuffer(session, handle, buffer) => {
                 if let Some(client) = self.clients.get_mut(&session) {
-                    client.lent.insert(handle, buffer);
+                    client.registered.insert(handle, buffer);
                 }
             }
             Word::Reclaim(session, handle) => {
                 if let Some(client) = self.clients.get_mut(&session) {
-                    client.lent.remove(&handle);
+                    client.registered.remove(&handle);
                 }
             }
             Word::Remove(session) => {
@@ -141,9 +141,9 @@ impl Worker {
         }
     }
 
-    /// Takes what programs have put on their desks; whether there was anything.
+    /// Takes what programs have put on their submission queues; whether there was anything.
     pub(super) fn collect(&mut self) -> bool {
-        if !self.clients.values().any(|client| client.table.desk.is_filled(self.way)) {
+        if !self.clients.values().any(|client| client.table.queue.is_filled(self.way)) {
             return false;
         }
         // An order that makes a handle known was given before its program heard of it.
@@ -173,7 +173,7 @@ impl Worker {
                     cpu,
                     tally: &self.tally,
                 };
-                match job.turn(&mut hand) {
+                match job.run_once(&mut hand) {
                     Step::Moved(bytes) => {
                         job.moved = *now.get_or_insert_with(Instant::now);
                         client.spend(bytes, &self.tally);
@@ -204,15 +204,15 @@ impl Worker {
         (moved, jobs)
     }
 
-    /// Says so on all desks, looks once more, and sleeps until a door is rung. Whether it slept.
+    /// Says so on all submission queues, looks once more, and sleeps until a door is rung. Whether it slept.
     fn sleep(&mut self) -> bool {
-        self.clients.values().for_each(|client| client.table.desk.set_asleep(self.way, true));
-        let filled = self.clients.values().any(|client| client.table.desk.is_filled(self.way));
+        self.clients.values().for_each(|client| client.table.queue.set_asleep(self.way, true));
+        let filled = self.clients.values().any(|client| client.table.queue.is_filled(self.way));
         if !filled {
             self.tally.sleeps.fetch_add(1, Relaxed);
-            self.ears.sleep();
+            self.poller.sleep();
         }
-        self.clients.values().for_each(|client| client.table.desk.set_asleep(self.way, false));
+        self.clients.values().for_each(|client| client.table.queue.set_asleep(self.way, false));
         !filled
     }
 }

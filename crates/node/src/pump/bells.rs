@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// Waiters of one leg whose wake event is not known, at most: one that names waiters which do not exist would keep the
 /// daemon busy with questions.
-const PATIENCE: usize = 64;
+const UNKNOWN_WAITERS_MAX: usize = 64;
 /// Wake events that are kept of one leg, at most.
 const KEPT: usize = 64;
 
@@ -20,9 +20,9 @@ pub(super) struct Bells {
 
 impl Bells {
     /// Rings a waiter; `false` if the daemon must.
-    pub(super) fn ring(&mut self, waiter: WaiterId) -> bool {
+    pub(super) fn wake(&mut self, waiter: WaiterId) -> bool {
         if let Some(at) = self.found.iter().position(|(known, _)| *known == waiter) {
-            if self.found[at].1.ring() {
+            if self.found[at].1.wake() {
                 return true;
             }
             // It is gone; if it is asked for again, another one has its number.
@@ -31,7 +31,7 @@ impl Bells {
         if self.far.contains(&waiter) {
             return false;
         }
-        let patient = self.far.len() < PATIENCE;
+        let patient = self.far.len() < UNKNOWN_WAITERS_MAX;
         if patient {
             self.far.push(waiter);
         }
@@ -58,25 +58,25 @@ mod tests {
     #[test]
     fn a_waiter_is_rung_by_the_daemon_until_it_is_found() {
         let (mut bells, sleeper) = (Bells::default(), Receiver::new().unwrap());
-        assert!(!bells.ring(WaiterId(7)));
+        assert!(!bells.wake(WaiterId(7)));
         bells.answer(WaiterId(7), None);
-        assert!(!bells.ring(WaiterId(7)));
+        assert!(!bells.wake(WaiterId(7)));
         bells.answer(WaiterId(7), Some(sleeper.waker().unwrap()));
-        assert!(bells.ring(WaiterId(7)));
+        assert!(bells.wake(WaiterId(7)));
         assert!(sleeper.clear());
         drop(sleeper);
-        assert!(!bells.ring(WaiterId(7)) && bells.found.is_empty(), "one that is gone is forgotten");
+        assert!(!bells.wake(WaiterId(7)) && bells.found.is_empty(), "one that is gone is forgotten");
     }
 
     #[test]
     fn patience_with_waiters_that_do_not_exist_ends_and_those_that_do_do_not_use_it_up() {
         let (mut bells, sleeper) = (Bells::default(), Receiver::new().unwrap());
         for number in 0..1000 {
-            assert!(!bells.ring(WaiterId(number)));
+            assert!(!bells.wake(WaiterId(number)));
             bells.answer(WaiterId(number), Some(sleeper.waker().unwrap()));
         }
         assert_eq!(bells.found.len(), KEPT);
-        let asked = (1000..100_000).filter(|&number| !bells.ring(WaiterId(number))).count();
-        assert_eq!(asked, PATIENCE);
+        let asked = (1000..100_000).filter(|&number| !bells.wake(WaiterId(number))).count();
+        assert_eq!(asked, UNKNOWN_WAITERS_MAX);
     }
 }

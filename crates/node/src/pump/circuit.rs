@@ -72,7 +72,7 @@ impl Circuit {
     }
 
     /// Pumps both ways; whether anything moved.
-    pub(super) fn turn(&mut self, cpu: u16, reports: &Reports) -> bool {
+    pub(super) fn run_once(&mut self, cpu: u16, reports: &Reports) -> bool {
         if self.armed {
             // A turn that finds too little to tell would leave answered requests behind.
             if !self.is_stirred() {
@@ -105,7 +105,7 @@ impl Circuit {
 
     fn pump(&mut self, leg: usize, cpu: u16) -> Result<Turn, Fault> {
         let (flow, from, to) = self.way(leg);
-        flow.turn(from, to, cpu)
+        flow.run_once(from, to, cpu)
     }
 
     /// The direction that comes from `leg`, with both its sides.
@@ -128,7 +128,7 @@ impl Circuit {
         let transit = self.transit;
         for leg in [0, 1] {
             for waiter in self.sides[leg].unrung.drain(..) {
-                reports.push(Report::Ring { transit, leg, waiter });
+                reports.push(Report::Wake { transit, leg, waiter });
             }
             if self.sides[leg].closed && self.flows[leg].has_ended() && !self.told_dry[leg] {
                 self.told_dry[leg] = true;

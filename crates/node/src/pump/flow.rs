@@ -63,7 +63,7 @@ impl Flow {
     }
 
     /// Pushes on what has arrived, as far as there is room and [`TURN`] allows, and wakes those who wait for it.
-    pub(super) fn turn(&mut self, from: &mut Side, to: &mut Side, cpu: u16) -> Result<Turn, Fault> {
+    pub(super) fn run_once(&mut self, from: &mut Side, to: &mut Side, cpu: u16) -> Result<Turn, Fault> {
         let mut turn = Turn::default();
         if self.ended {
             return Ok(turn);

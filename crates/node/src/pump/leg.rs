@@ -95,7 +95,7 @@ impl Side {
     pub(super) fn wake_data(&mut self) {
         self.leg.outbound.fence();
         if news(self.leg.inbound.load_u64(WANT_DATA), &mut self.answered_data) {
-            self.ring(self.answered_data);
+            self.wake(self.answered_data);
         }
     }
 
@@ -103,14 +103,14 @@ impl Side {
     pub(super) fn wake_room(&mut self) {
         self.leg.outbound.fence();
         if news(self.leg.inbound.load_u64(WANT_ROOM), &mut self.answered_room) {
-            self.ring(self.answered_room);
+            self.wake(self.answered_room);
         }
     }
 
-    fn ring(&mut self, want: u64) {
+    fn wake(&mut self, want: u64) {
         let [w0, w1, w2, w3, ..] = want.to_le_bytes();
         let waiter = WaiterId(u32::from_le_bytes([w0, w1, w2, w3]));
-        if !self.bells.ring(waiter) {
+        if !self.bells.wake(waiter) {
             self.unrung.push(waiter);
         }
     }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 pub enum Report {
     /// The pump cannot ring this waiter of the neighbour's: the daemon does. The first time it also looks for the wake
     /// event, and answers by [`Command::Bell`](super::Command::Bell).
-    Ring {
+    Wake {
         /// The circuit.
         transit: TransitId,
         /// The leg whose neighbour has the waiter.
@@ -69,7 +69,7 @@ impl Reports {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if !queue.contains(&report) {
             queue.push_back(report);
-            eventfd::ring(self.event.as_fd());
+            eventfd::wake(self.event.as_fd());
         }
     }
 

@@ -10,7 +10,7 @@
 
 use super::TransitId;
 use super::circuit::Circuit;
-use super::ears::{Ears, Ring};
+use super::poller::{Poller, Ring};
 use super::report::{Report, Reports};
 use crate::eventfd;
 use crosslane_shm::wake::Waker;
@@ -47,7 +47,7 @@ pub(super) struct Worker {
     orders: Receiver<Order>,
     /// Rung when there are orders; nobody else has it.
     door: Arc<OwnedFd>,
-    ears: Arc<Ears>,
+    poller: Arc<Poller>,
     reports: Arc<Reports>,
     /// How long a circuit may be polled while nothing moves, ns.
     limit_ns: u32,
@@ -68,14 +68,14 @@ impl Worker {
     pub(super) fn new(
         orders: Receiver<Order>,
         door: Arc<OwnedFd>,
-        ears: Arc<Ears>,
+        poller: Arc<Poller>,
         reports: Arc<Reports>,
         limit_ns: u32,
     ) -> Self {
         Self {
             orders,
             door,
-            ears,
+            poller,
             reports,
             limit_ns,
             hot: Vec::new(),
@@ -98,7 +98,7 @@ impl Worker {
             let moved = self.round();
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(ROUNDS) {
-                self.settle();
+                self.update_hot();
                 if !moved {
                     std::thread::yield_now();
                 }
@@ -112,13 +112,13 @@ impl Worker {
     fn round(&mut self) -> bool {
         let mut moved = false;
         for circuit in &mut self.hot {
-            moved |= circuit.turn(self.cpu, &self.reports);
+            moved |= circuit.run_once(self.cpu, &self.reports);
         }
         moved
     }
 
     /// Sends to sleep what has been quiet, and wakes what was rung for.
-    fn settle(&mut self) {
+    fn update_hot(&mut self) {
         self.cpu = u16::try_from(sched_getcpu()).unwrap_or(0);
         let now = Instant::now();
         let mut at = 0;
@@ -157,7 +157,7 @@ impl Worker {
     /// Wakes circuits whose bells have rung; waits for that at most this long, `None` for ever.
     fn listen(&mut self, timeout: Option<&Timespec>) {
         let mut rings = std::mem::take(&mut self.rings);
-        self.ears.hear(timeout, &mut rings);
+        self.poller.hear(timeout, &mut rings);
         self.heard = Instant::now();
         for ring in rings.drain(..) {
             match ring {
@@ -200,7 +200,7 @@ impl Worker {
             }
             Order::Remove(transit) => {
                 if let Some(circuit) = self.take(transit) {
-                    self.ears.forget(circuit.bell());
+                    self.poller.forget(circuit.bell());
                 }
                 self.reports.push(Report::Removed { transit });
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Pause between two lines about one payer and one kind.
 const PAUSE: Duration = Duration::from_secs(60);
 /// Most that is remembered.
-const MOST: usize = 256;
+const REMEMBERED_MAX: usize = 256;
 
 /// When what was said last.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Said {
             return false;
         }
         // The log bounds what a crowd of users can have said. It must not keep others from being named.
-        if self.at.len() >= MOST
+        if self.at.len() >= REMEMBERED_MAX
             && let Some(oldest) = self.at.iter().min_by_key(|(_, at)| **at).map(|(whose, _)| *whose)
         {
             self.at.remove(&oldest);
@@ -47,6 +47,6 @@ mod tests {
             [true, false, true, true, false]
         );
         assert_eq!((1000..9000).filter(|user| due(*user, 200)).count(), 8000, "a crowd hides nobody");
-        assert_eq!(said.at.len(), MOST);
+        assert_eq!(said.at.len(), REMEMBERED_MAX);
     }
 }

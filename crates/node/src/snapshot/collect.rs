@@ -8,9 +8,9 @@
 
 use super::{CircuitRow, Head, HostRow, Passing, PortRow, SessionRow, Snapshot, Worked};
 use crate::cable::Cable;
+use crate::end_resources::EndResources;
 use crate::host::Host;
 use crate::offload::Tally;
-use crate::part::Parts;
 use crate::quota::{Books, Kind, Payer};
 use crate::session::{Session, SessionId};
 use core::ops::Bound::{Excluded, Unbounded};
@@ -130,8 +130,8 @@ impl Host {
         if self.texts.collector().is_none_or(|collector| !collector.lacks(circuit)) {
             return;
         }
-        let row = self.circuits.get(circuit).zip(self.parts.get(&circuit));
-        let row = row.map(|(end, parts)| self.circuit_row(circuit, end, parts));
+        let row = self.circuits.get(circuit).zip(self.resources.get(&circuit));
+        let row = row.map(|(end, resources)| self.circuit_row(circuit, end, resources));
         if let (Some(row), Some(collector)) = (row, self.texts.collector_mut()) {
             collector.early.insert(circuit, row);
         }
@@ -139,9 +139,9 @@ impl Host {
 
     /// The same for a circuit that passes through.
     pub(crate) fn copy_transit_early(&mut self, transit: TransitId) {
-        let Some(passage) = self.passages.get(&transit) else { return };
+        let Some(transit_circuit) = self.transit_circuits.get(&transit) else { return };
         let moved = self.pumps.traffic(transit);
-        let traffic = passage.traffic(moved);
+        let traffic = transit_circuit.traffic(moved);
         if let Some(collector) = self.texts.collector_mut()
             && collector.lacks_transit(transit)
         {
@@ -162,7 +162,7 @@ impl Host {
             ports: self.cables.iter().map(port_row).collect(),
             counters: self.counters.clone(),
             offload: self.offload.as_ref().map(|engines| engines.tallies().map(worked).collect()),
-            transits: self.passages.len(),
+            transits: self.transit_circuits.len(),
         }
     }
 
@@ -195,10 +195,10 @@ impl Host {
     fn copy_circuits(&self, to: &mut Collector, mut last: Option<CircuitId>, rest: &mut usize) -> Next {
         for (circuit, end) in self.circuits.iter_after(last).take(*rest) {
             (last, *rest) = (Some(circuit), *rest - 1);
-            if let Some(parts) = self.parts.get(&circuit)
+            if let Some(resources) = self.resources.get(&circuit)
                 && !to.early.contains_key(&circuit)
             {
-                to.snapshot.circuits.push(self.circuit_row(circuit, end, parts));
+                to.snapshot.circuits.push(self.circuit_row(circuit, end, resources));
             }
         }
         if *rest > 0 { Next::Transits(None) } else { Next::Circuits(last) }
@@ -206,9 +206,9 @@ impl Host {
 
     fn copy_transits(&self, to: &mut Collector, mut last: Option<TransitId>, rest: &mut usize) -> Next {
         let begin = last.map_or(Unbounded, Excluded);
-        for (transit, passage) in self.passages.range((begin, Unbounded)).take(*rest) {
+        for (transit, transit_circuit) in self.transit_circuits.range((begin, Unbounded)).take(*rest) {
             let moved = self.pumps.traffic(*transit);
-            to.add_passing(passage.traffic(moved), moved.iter().sum(), true);
+            to.add_passing(transit_circuit.traffic(moved), moved.iter().sum(), true);
             (last, *rest) = (Some(*transit), *rest - 1);
         }
         if *rest > 0 { Next::Books(0, None) } else { Next::Transits(last) }
@@ -222,8 +222,8 @@ impl Host {
         if *rest > 0 { Next::Books(kind + 1, None) } else { Next::Books(kind, last) }
     }
 
-    fn circuit_row(&self, circuit: CircuitId, end: &End, parts: &Parts) -> CircuitRow {
-        let (chosen, modes) = parts.modes();
+    fn circuit_row(&self, circuit: CircuitId, end: &End, resources: &EndResources) -> CircuitRow {
+        let (chosen, modes) = resources.modes();
         CircuitRow {
             id: circuit,
             tuple: end.tuple,
@@ -243,15 +243,15 @@ impl Host {
             generation: end.generation,
             far_closed: end.far_closed,
             dead: end.death,
-            program: parts.program.clone(),
-            pid: parts.pid,
-            uid: parts.uid,
-            holders: parts.holders.iter().map(|(session, _)| *session).collect(),
-            moved: parts.traffic(),
+            program: resources.program.clone(),
+            pid: resources.pid,
+            uid: resources.uid,
+            holders: resources.holders.iter().map(|(session, _)| *session).collect(),
+            moved: resources.traffic(),
             chosen,
             modes,
             port: self.port_of(circuit),
-            by_port: parts.port_traffic(),
+            by_port: resources.port_traffic(),
         }
     }
 }
@@ -288,7 +288,7 @@ fn worked(tally: &Tally) -> Worked {
     Worked {
         copy: tally.copy.get().copied(),
         bytes: tally.bytes.load(Relaxed),
-        lent: tally.lent.load(Relaxed),
+        registered: tally.registered.load(Relaxed),
         transfers: tally.transfers.load(Relaxed),
         refused: tally.refused.load(Relaxed),
         sleeps: tally.sleeps.load(Relaxed),
@@ -338,8 +338,8 @@ mod tests {
         let address = "127.0.0.1:7".parse().unwrap();
         let (client, server) = host.circuits.local(Tuple { client: address, server: address }, Scope(0));
         for end in [client, server] {
-            let parts = Parts::new(None, Payer::User(0), Vec::new());
-            host.parts.insert(end, Parts { holders: vec![(SessionId(1), 1)], ..parts });
+            let resources = EndResources::new(None, Payer::User(0), Vec::new());
+            host.resources.insert(end, EndResources { holders: vec![(SessionId(1), 1)], ..resources });
         }
         host.ask_text(SessionId(1), Text::Status);
         host.tend_texts();

@@ -123,7 +123,7 @@ pub struct Worked {
     /// Payload, bytes.
     pub bytes: u64,
     /// Those of it that were copied from, or to, buffers that are mapped.
-    pub lent: u64,
+    pub registered: u64,
     /// Transfers that were taken.
     pub transfers: u64,
     /// Those that the kernel refused.

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 /// Text in one packet, bytes; the rest of the packet is its head.
 const PART: usize = MAX_MESSAGE - 64;
 /// How long a program may take to read all of a text.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends a text in as many packets as it takes; `false` if the program does not read it in time, or is gone. Waits.
 pub fn send_text(socket: &Foreign, text: &str) -> bool {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + READER_TIMEOUT;
     let mut rest = text;
     loop {
         let end =

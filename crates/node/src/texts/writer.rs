@@ -85,7 +85,7 @@ impl Writer {
     fn order(&self, order: Order) {
         // Fails only when the thread has ended.
         if self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok()) {
-            eventfd::ring(self.bell.as_fd());
+            eventfd::wake(self.bell.as_fd());
         }
     }
 }
@@ -93,7 +93,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.orders = None;
-        eventfd::ring(self.bell.as_fd());
+        eventfd::wake(self.bell.as_fd());
     }
 }
 

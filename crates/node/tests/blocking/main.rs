@@ -106,7 +106,8 @@ impl Attacked {
 
 fn share() -> Vec<u8> {
     let (circuit, buffer) = (CircuitId(1), BufferId(1));
-    codec::encode(&Request::Share { circuit, token: 0, buffer, len: 4096, reach: Reach::Load }).unwrap()
+    codec::encode(&Request::ExportBuffer { circuit, token: 0, buffer, len: 4096, reach: Reach::Load })
+        .unwrap()
 }
 
 /// `None`, and says so, if this test cannot be another user.

@@ -94,8 +94,8 @@ fn end(mut attacked: Attacked, stuck: Stuck) {
 #[test]
 fn a_file_whose_server_never_answers_holds_nobody_up() {
     let share: Request = codec::decode(&share()).unwrap();
-    let lend = Request::Lend { buffer: BufferId(1), len: 4096, reach: Reach::Load };
-    check(&[share, Request::Listen, Request::Accept, lend], |stuck| &stuck.file);
+    let register_buffer = Request::RegisterBuffer { buffer: BufferId(1), len: 4096, reach: Reach::Load };
+    check(&[share, Request::Listen, Request::Accept, register_buffer], |stuck| &stuck.file);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::world::as_user;
 use bolero::TypeGenerator;
-use crosslane_shm::desk::Desk;
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::state::State;
+use crosslane_shm::submission::SubmissionQueue;
 use crosslane_wire::buffer::memory_len;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Segment(u8),
     Buffer(u8),
     State,
-    Desk,
+    SubmissionQueue,
     Event,
     Blocking,
     Full,
@@ -107,7 +107,7 @@ impl Kind {
                 one(new_segment("fuzz", memory_len(memory(pages))).map_err(std::io::Error::other)?)
             }
             Self::State => one(State::create().map_err(std::io::Error::other)?.1),
-            Self::Desk => one(Desk::create().map_err(std::io::Error::other)?.1),
+            Self::SubmissionQueue => one(SubmissionQueue::create().map_err(std::io::Error::other)?.1),
             Self::Event => one(eventfd(0, event)?),
             Self::Blocking => one(eventfd(7, EventfdFlags::CLOEXEC)?),
             Self::Full => {

@@ -80,10 +80,10 @@ enum Message {
     },
     Refused(Channel, u8),
     Closed(Channel, u8),
-    WantBell(Channel, u32),
+    WantWaker(Channel, u32),
     Bell(u32, Option<u8>),
     Ring(Channel, u32),
-    WantBuffer(Channel, u8),
+    ImportBuffer(Channel, u8),
     Buffer {
         channel: Channel,
         buffer: u8,
@@ -250,7 +250,7 @@ impl Act<'_> {
             }
             Step::Bell => {
                 let bell = crosslane_shm::wake::Receiver::new().unwrap().waker().unwrap();
-                drop(self.liar.grip.port().export_bell(bell.as_fd()));
+                drop(self.liar.grip.port().export_waker(bell.as_fd()));
             }
             Step::Again => {
                 self.liar.cable.cut();
@@ -413,18 +413,18 @@ impl Act<'_> {
                 let all = [Closing::Done, Closing::Abort, Closing::Lost];
                 Control::Closed { channel: self.channel(*channel), how: all[usize::from(*how) % 3] }
             }
-            Message::WantBell(channel, waiter) => {
-                Control::WantBell { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
+            Message::WantWaker(channel, waiter) => {
+                Control::WantWaker { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
             }
-            Message::Bell(waiter, doorbell) => Control::Bell {
+            Message::Bell(waiter, doorbell) => Control::Waker {
                 waiter: WaiterId(*waiter),
                 doorbell: doorbell.map(|handle| Doorbell { handle: handle.into(), word: 7 }),
             },
             Message::Ring(channel, waiter) => {
-                Control::Ring { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
+                Control::Wake { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
             }
-            Message::WantBuffer(channel, buffer) => {
-                Control::WantBuffer { channel: self.channel(*channel), buffer: BufferId((*buffer).into()) }
+            Message::ImportBuffer(channel, buffer) => {
+                Control::ImportBuffer { channel: self.channel(*channel), buffer: BufferId((*buffer).into()) }
             }
             Message::Buffer { channel, buffer, handed } => Control::Buffer {
                 channel: self.channel(*channel),

@@ -1,16 +1,16 @@
-//! A program that writes anything where the offload engine looks: its desk, its end's state, what it lends, its rings and
+//! A program that writes anything where the offload engine looks: its submission queue, its end's state, what it registers, its rings and
 //! doors. Other programs' transfers go on.
 //!
 //! It has no guard page, since it shares this process with the daemon: what an engine would store into a program that
-//! lies to it about itself would land in the test. So plain memory is refused, and lent buffers are used.
+//! lies to it about itself would land in the test. So plain memory is refused, and registered buffers are used.
 
 use crate::support::{Circuit, Client, bound_socket, finish};
 use crate::world::{TestPort, World};
 use bolero::TypeGenerator;
-use crosslane_shm::desk::{Desk, Order, SPANS, Ticket, Way};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
+use crosslane_shm::submission::{Descriptor, RequestId, SPANS, SubmissionQueue, Way};
 use crosslane_shm::wake::Waker;
 use crosslane_shm::{Load, Outbound, Store};
 use crosslane_wire::buffer::memory_len;
@@ -22,12 +22,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// Bytes before the places of transfers on a desk.
+/// Bytes before the places of transfers on a submission queue.
 const HEAD: usize = 4096;
 /// Places of both ways.
-const PLACES: usize = 2 * crosslane_shm::desk::SLOTS;
-/// Bytes of a buffer that is lent.
-const LENT: u64 = 1 << 16;
+const PLACES: usize = 2 * crosslane_shm::submission::SLOTS;
+/// Bytes of a buffer that is registered.
+const REGISTERED: u64 = 1 << 16;
 /// Places that are used: few, so that steps meet.
 const FEW: usize = 6;
 
@@ -37,7 +37,7 @@ enum Step {
         out: bool,
         at: u8,
         handle: Handle,
-        lent: Option<u8>,
+        registered: Option<u8>,
         spans: Vec<Piece>,
         rung: u64,
     },
@@ -57,13 +57,13 @@ enum Step {
     Ring(bool),
     Cancel(u8),
     Free(u8),
-    Lend {
+    RegisterBuffer {
         name: u8,
         pages: u8,
         store: bool,
     },
-    Unshare(u8),
-    Engage(u8),
+    WithdrawBuffer(u8),
+    RegisterRings(u8),
     Close,
 }
 
@@ -107,13 +107,13 @@ struct Mad {
     _server: Client,
     near: Circuit,
     far: Circuit,
-    desk: Desk,
+    queue: SubmissionQueue,
     words: Outbound,
     state: Outbound,
     doors: [Waker; 2],
     handle: u32,
-    lent: Vec<u32>,
-    tickets: Vec<Ticket>,
+    registered: Vec<u32>,
+    tickets: Vec<RequestId>,
 }
 
 impl Mad {
@@ -128,27 +128,38 @@ impl Mad {
         let near = client.circuit(&Request::Connect { remote }, socket.as_fd()).ok()?;
         let (_, accepted) = finish(socket, &listener);
         let far = server.circuit(&Request::Accept, accepted.as_fd()).ok()?;
-        let (desk, desk_fd) = Desk::create().unwrap();
-        let (reply, fds) = client.ask(&Request::Offload, &[desk_fd.as_fd()]);
+        let (queue, queue_fd) = SubmissionQueue::create().unwrap();
+        let (reply, fds) = client.ask(&Request::Offload, &[queue_fd.as_fd()]);
         let Reply::Offload { words: said, .. } = reply else { panic!("{reply:?}") };
         let [out, into, _bell, _lease] = <[OwnedFd; 4]>::try_from(fds).unwrap();
         let doors = [Waker::of(out, said[0]).unwrap(), Waker::of(into, said[1]).unwrap()];
-        let len = u64::try_from(rustix::fs::fstat(&desk_fd).unwrap().st_size).unwrap();
-        let words = Outbound::sealed(&desk_fd, len).unwrap();
+        let len = u64::try_from(rustix::fs::fstat(&queue_fd).unwrap().st_size).unwrap();
+        let words = Outbound::sealed(&queue_fd, len).unwrap();
         let (_, memory) = near.state.as_ref().unwrap();
         let state = Outbound::sealed(memory, state::LEN).unwrap();
-        let (lent, tickets) = (Vec::new(), Vec::new());
-        let mut mad =
-            Self { client, _server: server, near, far, desk, words, state, doors, handle: 0, lent, tickets };
-        mad.engage(0);
-        mad.lend(0, 16, true);
+        let (registered, tickets) = (Vec::new(), Vec::new());
+        let mut mad = Self {
+            client,
+            _server: server,
+            near,
+            far,
+            queue,
+            words,
+            state,
+            doors,
+            handle: 0,
+            registered,
+            tickets,
+        };
+        mad.register_rings(0);
+        mad.register_buffer(0, 16, true);
         Some(mad)
     }
 
     fn act(&mut self, step: &Step) {
         match step {
-            Step::Submit { out, at, handle, lent, spans, rung } => {
-                self.submit(*out, *at, *handle, *lent, spans, *rung);
+            Step::Submit { out, at, handle, registered, spans, rung } => {
+                self.submit(*out, *at, *handle, *registered, spans, *rung);
             }
             Step::Place { out, at, word, value } => {
                 let size = (Store::len(&self.words) - HEAD) / PLACES;
@@ -164,64 +175,74 @@ impl Mad {
                 let at = RING + usize::from(*line) * 8 % (Load::len(&self.near.inbound) - RING);
                 self.far.outbound.store_u64(at, value.value());
             }
-            Step::Ring(out) => self.ring(*out),
-            Step::Cancel(at) => drop(self.ticket(*at).map(|ticket| self.desk.cancel(ticket))),
-            Step::Free(at) => drop(self.ticket(*at).map(|ticket| self.desk.free(ticket))),
-            Step::Lend { name, pages, store } => self.lend(*name, *pages, *store),
-            Step::Unshare(name) => {
-                self.client.tell(&Request::Unshare { buffer: BufferId((*name % 4).into()) }, &[]);
+            Step::Ring(out) => self.wake(*out),
+            Step::Cancel(at) => drop(self.request(*at).map(|request| self.queue.cancel(request))),
+            Step::Free(at) => drop(self.request(*at).map(|request| self.queue.free(request))),
+            Step::RegisterBuffer { name, pages, store } => self.register_buffer(*name, *pages, *store),
+            Step::WithdrawBuffer(name) => {
+                self.client.tell(&Request::WithdrawBuffer { buffer: BufferId((*name % 4).into()) }, &[]);
             }
-            Step::Engage(generation) => self.engage(*generation),
+            Step::RegisterRings(generation) => self.register_rings(*generation),
             Step::Close => self.client.close(&self.near, true),
         }
     }
 
-    fn ticket(&self, at: u8) -> Option<Ticket> {
+    fn request(&self, at: u8) -> Option<RequestId> {
         self.tickets.get(usize::from(at) % self.tickets.len().max(1)).copied()
     }
 
-    fn ring(&self, out: bool) {
-        self.doors[usize::from(!out)].ring();
+    fn wake(&self, out: bool) {
+        self.doors[usize::from(!out)].wake();
     }
 
-    fn submit(&mut self, out: bool, at: u8, handle: Handle, lent: Option<u8>, pieces: &[Piece], rung: u64) {
+    fn submit(
+        &mut self,
+        out: bool,
+        at: u8,
+        handle: Handle,
+        registered: Option<u8>,
+        pieces: &[Piece],
+        rung: u64,
+    ) {
         let mut spans = [Span { address: 0, len: 0 }; SPANS];
         for (span, piece) in spans.iter_mut().zip(pieces) {
             *span = Span { address: piece.address.value(), len: piece.len as usize % (2 << 16) };
         }
-        let buffer = lent.and_then(|at| self.lent.get(usize::from(at) % self.lent.len().max(1)).copied());
+        let buffer = registered
+            .and_then(|at| self.registered.get(usize::from(at) % self.registered.len().max(1)).copied());
         let handle = match handle {
             Handle::Own => self.handle,
             Handle::Any(handle) => handle,
         };
-        let order = Order { handle, buffer: buffer.unwrap_or(0), spans, rung };
+        let descriptor = Descriptor { handle, buffer: buffer.unwrap_or(0), spans, rung };
         let way = if out { Way::Out } else { Way::In };
-        let (ticket, _) = self.desk.submit(way, usize::from(at) % FEW, &order);
-        self.tickets.push(ticket);
-        self.ring(out);
+        let (request, _) = self.queue.submit(way, usize::from(at) % FEW, &descriptor);
+        self.tickets.push(request);
+        self.wake(out);
     }
 
-    fn lend(&mut self, name: u8, pages: u8, store: bool) {
+    fn register_buffer(&mut self, name: u8, pages: u8, store: bool) {
         let len = (u64::from(pages % 32) + 1) * 4096;
-        let memory = new_segment("lent", memory_len(len.min(LENT))).unwrap();
+        let memory = new_segment("registered", memory_len(len.min(REGISTERED))).unwrap();
         let reach = if store { Reach::Store } else { Reach::Load };
-        let lend = Request::Lend { buffer: BufferId((name % 4).into()), len, reach };
-        if let (Reply::Lent { handle }, _) = self.client.ask(&lend, &[memory.as_fd()]) {
-            self.lent.push(handle);
+        let register_buffer = Request::RegisterBuffer { buffer: BufferId((name % 4).into()), len, reach };
+        if let (Reply::RegisteredBuffer { handle }, _) = self.client.ask(&register_buffer, &[memory.as_fd()])
+        {
+            self.registered.push(handle);
         }
     }
 
-    fn engage(&mut self, generation: u8) {
+    fn register_rings(&mut self, generation: u8) {
         let (circuit, token) = (self.near.id, self.near.token);
-        let engage = Request::Engage { circuit, token, generation: (generation % 3).into() };
-        if let (Reply::Engaged { handle }, _) = self.client.ask(&engage, &[]) {
+        let register_rings = Request::RegisterRings { circuit, token, generation: (generation % 3).into() };
+        if let (Reply::RegisteredRings { handle }, _) = self.client.ask(&register_rings, &[]) {
             self.handle = handle;
         }
     }
 }
 
 #[test]
-fn anything_on_a_desk() {
+fn anything_on_a_submission_queue() {
     let (near, far) = ([TestPort { cable: "c", listens: true }], [TestPort { cable: "c", listens: false }]);
     let mut world = World::start(&[&near, &far], "offload_least = \"16K\"");
     world.join_honest(2);

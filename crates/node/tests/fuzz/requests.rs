@@ -62,16 +62,16 @@ enum Ask {
     Violated(End, Vec<u8>),
     Waiter,
     Unwait(Name),
-    WantBell(End, Name),
+    WantWaker(End, Name),
     Ring(End, Name),
     RingHere(End, Name),
-    Share(End, u8, Len, bool),
-    Unshare(u8),
-    WantBuffer(End, u8),
+    ExportBuffer(End, u8, Len, bool),
+    WithdrawBuffer(u8),
+    ImportBuffer(End, u8),
     Note(i32, Address, u8),
     Offload,
-    Engage(End, u8),
-    Lend(u8, Len, bool),
+    RegisterRings(End, u8),
+    RegisterBuffer(u8, Len, bool),
     Status,
     Metrics,
     Explain(Option<u32>),
@@ -313,26 +313,26 @@ impl<'a> Gang<'a> {
             }
             Ask::Waiter => Request::Waiter,
             Ask::Unwait(waiter) => Request::Unwait { waiter: self.waiter(*waiter) },
-            Ask::WantBell(end, waiter) => {
+            Ask::WantWaker(end, waiter) => {
                 let (circuit, token) = self.end(*end);
-                Request::WantBell { circuit, token, waiter: self.waiter(*waiter) }
+                Request::WantWaker { circuit, token, waiter: self.waiter(*waiter) }
             }
             Ask::Ring(end, waiter) => {
                 let (circuit, token) = self.end(*end);
-                Request::Ring { circuit, token, waiter: self.waiter(*waiter) }
+                Request::Wake { circuit, token, waiter: self.waiter(*waiter) }
             }
             Ask::RingHere(end, waiter) => {
                 let (circuit, token) = self.end(*end);
-                Request::RingHere { circuit, token, waiter: self.waiter(*waiter) }
+                Request::WakeHere { circuit, token, waiter: self.waiter(*waiter) }
             }
-            Ask::Share(end, buffer, len, store) => {
+            Ask::ExportBuffer(end, buffer, len, store) => {
                 let ((circuit, token), buffer) = (self.end(*end), BufferId((*buffer).into()));
-                Request::Share { circuit, token, buffer, len: len.bytes(), reach: reach(*store) }
+                Request::ExportBuffer { circuit, token, buffer, len: len.bytes(), reach: reach(*store) }
             }
-            Ask::Unshare(buffer) => Request::Unshare { buffer: BufferId((*buffer).into()) },
-            Ask::WantBuffer(end, buffer) => {
+            Ask::WithdrawBuffer(buffer) => Request::WithdrawBuffer { buffer: BufferId((*buffer).into()) },
+            Ask::ImportBuffer(end, buffer) => {
                 let (circuit, token) = self.end(*end);
-                Request::WantBuffer { circuit, token, buffer: BufferId((*buffer).into()) }
+                Request::ImportBuffer { circuit, token, buffer: BufferId((*buffer).into()) }
             }
             Ask::Note(fd, remote, why) => {
                 let all = [Plain::Rule, Plain::System, Plain::Exec, Plain::Refused(Refusal::NoMemory)];
@@ -340,13 +340,15 @@ impl<'a> Gang<'a> {
                 Request::Note { fd: *fd, remote: remote.resolve(), why }
             }
             Ask::Offload => Request::Offload,
-            Ask::Engage(end, generation) => {
+            Ask::RegisterRings(end, generation) => {
                 let (circuit, token) = self.end(*end);
-                Request::Engage { circuit, token, generation: (*generation).into() }
+                Request::RegisterRings { circuit, token, generation: (*generation).into() }
             }
-            Ask::Lend(buffer, len, store) => {
-                Request::Lend { buffer: BufferId((*buffer).into()), len: len.bytes(), reach: reach(*store) }
-            }
+            Ask::RegisterBuffer(buffer, len, store) => Request::RegisterBuffer {
+                buffer: BufferId((*buffer).into()),
+                len: len.bytes(),
+                reach: reach(*store),
+            },
             Ask::Status => Request::Status,
             Ask::Metrics => Request::Metrics,
             Ask::Explain(pid) => Request::Explain { pid: pid.unwrap_or_else(std::process::id) },

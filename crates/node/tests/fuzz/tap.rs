@@ -113,11 +113,11 @@ impl Port for Tap {
         self.mapped.lock().unwrap().push(ours);
         self.port().map_outbound(window, range)
     }
-    fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError> {
-        self.port().export_bell(bell)
+    fn export_waker(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError> {
+        self.port().export_waker(bell)
     }
-    fn import_bell(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
-        self.port().import_bell(handle)
+    fn import_waker(&mut self, handle: u64) -> Result<Option<OwnedFd>, PortError> {
+        self.port().import_waker(handle)
     }
     fn hand_over(&mut self, buffer: BorrowedFd<'_>, len: u64, reach: Reach) -> Result<u64, PortError> {
         self.port().hand_over(buffer, len, reach)

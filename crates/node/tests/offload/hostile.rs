@@ -3,10 +3,10 @@
 use crate::support::joined::{Joined, join as join_raw};
 use crate::support::{Client, Lab, until};
 use crate::{check_flow, join, pair};
-use crosslane_shm::desk::{Desk, Order, SPANS, Way};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::remote::Span;
 use crosslane_shm::state;
+use crosslane_shm::submission::{Descriptor, SPANS, SubmissionQueue, Way};
 use crosslane_shm::wake::Waker;
 use crosslane_shm::{Outbound, Store};
 use crosslane_wire::buffer::memory_len;
@@ -17,8 +17,8 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A program that has consented, and whose rings the engine knows.
 struct Mad {
     joined: Joined,
-    desk: Desk,
-    desk_fd: OwnedFd,
+    queue: SubmissionQueue,
+    queue_fd: OwnedFd,
     doors: [Waker; 2],
     handle: u32,
 }
@@ -44,32 +44,33 @@ impl Dice {
     }
 }
 
-fn consent(client: &mut Client) -> (Desk, OwnedFd, [Waker; 2]) {
-    let (desk, fd) = Desk::create().unwrap();
+fn consent(client: &mut Client) -> (SubmissionQueue, OwnedFd, [Waker; 2]) {
+    let (queue, fd) = SubmissionQueue::create().unwrap();
     let (reply, fds) = client.ask(&Request::Offload, &[fd.as_fd()]);
     let Reply::Offload { words, .. } = reply else { panic!("{reply:?}") };
     let [out, into, _bell, _lease] = <[OwnedFd; 4]>::try_from(fds).unwrap();
-    (desk, fd, [Waker::of(out, words[0]).unwrap(), Waker::of(into, words[1]).unwrap()])
+    (queue, fd, [Waker::of(out, words[0]).unwrap(), Waker::of(into, words[1]).unwrap()])
 }
 
 fn mad(lab: &Lab) -> Mad {
     let mut joined = join_raw(lab, 2);
-    let (desk, desk_fd, doors) = consent(&mut joined.client);
-    let request = Request::Engage { circuit: joined.near.id, token: joined.near.token, generation: 0 };
+    let (queue, queue_fd, doors) = consent(&mut joined.client);
+    let request = Request::RegisterRings { circuit: joined.near.id, token: joined.near.token, generation: 0 };
     let (reply, _) = joined.client.ask(&request, &[]);
-    let Reply::Engaged { handle } = reply else { panic!("{reply:?}") };
+    let Reply::RegisteredRings { handle } = reply else { panic!("{reply:?}") };
     assert_ne!(handle, 0);
-    Mad { joined, desk, desk_fd, doors, handle }
+    Mad { joined, queue, queue_fd, doors, handle }
 }
 
-/// Bytes of a buffer that is lent.
-const LENT: u64 = 1 << 20;
+/// Bytes of a buffer that is registered.
+const REGISTERED: u64 = 1 << 20;
 
 /// What the daemon calls it, if it takes it.
-fn lend(client: &mut Client, buffer: BufferId, reach: Reach) -> u32 {
-    let memory = new_segment("lent", memory_len(LENT)).unwrap();
-    let (reply, _) = client.ask(&Request::Lend { buffer, len: LENT, reach }, &[memory.as_fd()]);
-    let Reply::Lent { handle } = reply else { panic!("{reply:?}") };
+fn register_buffer(client: &mut Client, buffer: BufferId, reach: Reach) -> u32 {
+    let memory = new_segment("registered", memory_len(REGISTERED)).unwrap();
+    let (reply, _) =
+        client.ask(&Request::RegisterBuffer { buffer, len: REGISTERED, reach }, &[memory.as_fd()]);
+    let Reply::RegisteredBuffer { handle } = reply else { panic!("{reply:?}") };
     handle
 }
 
@@ -77,21 +78,25 @@ fn lend(client: &mut Client, buffer: BufferId, reach: Reach) -> u32 {
 fn what_is_no_buffer_or_too_much_is_not_taken() {
     let lab = pair();
     let mut mad = mad(&lab);
-    assert_eq!(lend(&mut mad.joined.client, BufferId(1), Reach::Load), 0, "others can store there");
+    assert_eq!(
+        register_buffer(&mut mad.joined.client, BufferId(1), Reach::Load),
+        0,
+        "others can store there"
+    );
     let mut stranger = Client::hello(&lab.control(1), "stranger");
-    assert_eq!(lend(&mut stranger, BufferId(1), Reach::Store), 0, "it has not consented");
+    assert_eq!(register_buffer(&mut stranger, BufferId(1), Reach::Store), 0, "it has not consented");
     let taken: Vec<u32> =
-        (0..70).map(|at| lend(&mut mad.joined.client, BufferId(at), Reach::Store)).collect();
+        (0..70).map(|at| register_buffer(&mut mad.joined.client, BufferId(at), Reach::Store)).collect();
     assert!(taken[..64].iter().all(|handle| *handle != 0) && taken[64..].iter().all(|handle| *handle == 0));
-    assert_eq!(lend(&mut mad.joined.client, BufferId(3), Reach::Store), taken[3], "known");
-    mad.joined.client.tell(&Request::Unshare { buffer: BufferId(3) }, &[]);
-    let again = lend(&mut mad.joined.client, BufferId(3), Reach::Store);
+    assert_eq!(register_buffer(&mut mad.joined.client, BufferId(3), Reach::Store), taken[3], "known");
+    mad.joined.client.tell(&Request::WithdrawBuffer { buffer: BufferId(3) }, &[]);
+    let again = register_buffer(&mut mad.joined.client, BufferId(3), Reach::Store);
     assert!(again != 0 && again != taken[3]);
 }
 
-fn submit(mad: &Mad, way: Way, index: usize, order: &Order) {
-    mad.desk.submit(way, index, order);
-    mad.doors[way as usize].ring();
+fn submit(mad: &Mad, way: Way, index: usize, descriptor: &Descriptor) {
+    mad.queue.submit(way, index, descriptor);
+    mad.doors[way as usize].wake();
 }
 
 #[test]
@@ -100,12 +105,12 @@ fn a_program_without_a_guard_gets_nothing_moved() {
     let mad = mad(&lab);
     let bytes = vec![7; 100_000];
     let spans = [Span { address: bytes.as_ptr() as u64, len: bytes.len() }; SPANS];
-    let order = Order { handle: mad.handle, buffer: 0, spans, rung: 0 };
+    let descriptor = Descriptor { handle: mad.handle, buffer: 0, spans, rung: 0 };
     for way in [Way::Out, Way::In] {
-        let (ticket, _) = mad.desk.submit(way, 3, &order);
-        mad.doors[way as usize].ring();
-        until("it ends", || mad.desk.has_ended(ticket).then_some(()));
-        assert_eq!(mad.desk.result(ticket).0, 0);
+        let (request, _) = mad.queue.submit(way, 3, &descriptor);
+        mad.doors[way as usize].wake();
+        until("it ends", || mad.queue.has_ended(request).then_some(()));
+        assert_eq!(mad.queue.result(request).0, 0);
     }
 }
 
@@ -114,10 +119,10 @@ fn whatever_a_program_writes_to_desk_and_state_others_are_served() {
     let mut lab = pair();
     let (client, server) = join(&lab, 1, 2);
     let mut mad = mad(&lab);
-    let lent = lend(&mut mad.joined.client, BufferId(77), Reach::Store);
-    assert_ne!(lent, 0);
-    let desk_len = u64::try_from(rustix::fs::fstat(&mad.desk_fd).unwrap().st_size).unwrap();
-    let desk = Outbound::sealed(&mad.desk_fd, desk_len).unwrap();
+    let registered = register_buffer(&mut mad.joined.client, BufferId(77), Reach::Store);
+    assert_ne!(registered, 0);
+    let desk_len = u64::try_from(rustix::fs::fstat(&mad.queue_fd).unwrap().st_size).unwrap();
+    let queue = Outbound::sealed(&mad.queue_fd, desk_len).unwrap();
     let (_, memory) = mad.joined.near.state.as_ref().unwrap();
     let state = Outbound::sealed(memory, state::LEN).unwrap();
     let mut dice = Dice(fastrand::Rng::with_seed(1));
@@ -129,15 +134,16 @@ fn whatever_a_program_writes_to_desk_and_state_others_are_served() {
             let spans = [(); SPANS].map(|()| Span { address: dice.next(), len: dice.below(1 << 20) });
             let handle = if dice.below(4) == 0 { u32::try_from(dice.below(9)).unwrap() } else { mad.handle };
             let way = if dice.below(2) == 0 { Way::Out } else { Way::In };
-            let (mut order, index) = (Order { handle, buffer: 0, spans, rung: dice.next() }, dice.below(8));
+            let (mut descriptor, index) =
+                (Descriptor { handle, buffer: 0, spans, rung: dice.next() }, dice.below(8));
             if dice.below(2) == 0 {
-                order.buffer = lent + u32::try_from(dice.below(2)).unwrap();
-                order.spans.iter_mut().for_each(|span| span.address %= 2 * LENT);
+                descriptor.buffer = registered + u32::try_from(dice.below(2)).unwrap();
+                descriptor.spans.iter_mut().for_each(|span| span.address %= 2 * REGISTERED);
             }
-            submit(&mad, way, index, &order);
+            submit(&mad, way, index, &descriptor);
         }
         for _ in 0..16 {
-            desk.store_u64(dice.below(usize::try_from(desk_len).unwrap() / 8) * 8, dice.next());
+            queue.store_u64(dice.below(usize::try_from(desk_len).unwrap() / 8) * 8, dice.next());
         }
         // The ring's marks and credits, too.
         mad.joined.far.outbound.store_u64(dice.below(512) * 8, dice.next());
@@ -162,8 +168,8 @@ fn others_circuits_are_not_engaged() {
     for (circuit, token, generation) in
         [(near.id, 0, 0), (near.id, near.token ^ 1, 0), (near.id, other, 0), (near.id, near.token, 1)]
     {
-        let (reply, _) = stranger.ask(&Request::Engage { circuit, token, generation }, &[]);
-        assert_eq!(reply, Reply::Engaged { handle: 0 });
+        let (reply, _) = stranger.ask(&Request::RegisterRings { circuit, token, generation }, &[]);
+        assert_eq!(reply, Reply::RegisteredRings { handle: 0 });
     }
     let (reply, _) = stranger.ask(&Request::Offload, &[]);
     assert!(matches!(reply, Reply::Error { .. }), "{reply:?}");

@@ -6,10 +6,10 @@ mod support;
 mod crowd;
 mod faults;
 mod hostile;
-mod lent;
+mod ping_pong;
 mod queue;
+mod registered;
 mod transfers;
-mod turns;
 
 use crosslane_client::native::{Fabric, Listener, Stream};
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crosslane_client::segments::{Next, Retention, Segments};
 use crosslane_client::shared::SharedState;
-use crosslane_client::{Daemon, End, Failure, Grant, NoNext};
+use crosslane_client::{Daemon, End, Failure, Grant, ResumeError};
 use crosslane_node::pump::{Command, Leg, Pumps, Report, TransitId};
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::wake::{self, Receiver, Waker};
@@ -31,11 +31,11 @@ const TID: u32 = 1;
 struct Still;
 
 impl Daemon for Still {
-    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, NoNext> {
-        Err(NoNext::Never)
+    fn next(&self, _: CircuitId, _: u64, _: u32) -> Result<Next, ResumeError> {
+        Err(ResumeError::Never)
     }
 
-    fn ring(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
+    fn wake(&self, _: CircuitId, _: u64, _: WaiterId) -> bool {
         false
     }
 }
@@ -68,9 +68,9 @@ impl Board {
         Some(Waker::of(wake::connect(address).ok()?, *word).unwrap())
     }
 
-    pub fn ring(&self, waiter: WaiterId) {
+    pub fn wake(&self, waiter: WaiterId) {
         if let Some(waker) = self.find(waiter) {
-            waker.ring();
+            waker.wake();
         }
     }
 }
@@ -103,8 +103,8 @@ impl Between {
                 wait(event.as_fd(), Duration::from_millis(20));
                 let mut pumps = pumps.lock().unwrap();
                 while let Some(report) = pumps.poll_report() {
-                    if let Report::Ring { transit, leg, waiter } = report {
-                        board.ring(waiter);
+                    if let Report::Wake { transit, leg, waiter } = report {
+                        board.wake(waiter);
                         let bell = board.find(waiter).filter(|_| kind);
                         pumps.command(Command::Bell { transit, leg, waiter, bell }).unwrap();
                     }
@@ -249,13 +249,13 @@ impl Program {
 
     pub fn try_send(&self, bytes: &[u8]) -> Result<usize, Failure> {
         let moved = self.end.try_send(TID, &[IoSlice::new(bytes)], 0)?;
-        moved.wake.into_iter().for_each(|waiter| self.board.ring(waiter));
+        moved.wake.into_iter().for_each(|waiter| self.board.wake(waiter));
         Ok(moved.bytes)
     }
 
     pub fn try_receive(&self, target: &mut [u8]) -> Result<usize, Failure> {
         let moved = self.end.try_receive(TID, &mut [IoSliceMut::new(target)])?;
-        moved.wake.into_iter().for_each(|waiter| self.board.ring(waiter));
+        moved.wake.into_iter().for_each(|waiter| self.board.wake(waiter));
         Ok(moved.bytes)
     }
 
@@ -264,7 +264,7 @@ impl Program {
             match self.try_send(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(Failure::WouldBlock) => {
-                    self.end.press();
+                    self.end.request_grow();
                     self.wait(|| self.end.has_room(TID), false);
                 }
                 Err(failure) => panic!("{failure}"),
@@ -293,9 +293,9 @@ impl Program {
         }
     }
 
-    pub fn turn(&self, kind: Kind) {
-        let moved = self.end.turn(TID, kind).unwrap();
-        moved.wake.into_iter().for_each(|waiter| self.board.ring(waiter));
+    pub fn send_control(&self, kind: Kind) {
+        let moved = self.end.send_control(TID, kind).unwrap();
+        moved.wake.into_iter().for_each(|waiter| self.board.wake(waiter));
     }
 
     fn wait(&self, ready: impl Fn() -> bool, data: bool) {

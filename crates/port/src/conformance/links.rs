@@ -35,8 +35,8 @@ pub(super) fn death_and_return<C: Cable>(rig: &mut Rig<C>) {
     port.unmask_doorbells(2);
     port.free_inbound(0, pages(0, 8));
     let (bell, _other) = rustix::pipe::pipe().expect("pipe");
-    assert!(matches!(port.export_bell(bell.as_fd()), Err(PortError::Down | PortError::Unsupported(_))));
-    assert!(matches!(port.import_bell(1), Err(PortError::Down)));
+    assert!(matches!(port.export_waker(bell.as_fd()), Err(PortError::Down | PortError::Unsupported(_))));
+    assert!(matches!(port.import_waker(1), Err(PortError::Down)));
     assert!(matches!(port.map_inbound(0, pages(0, 8)), Err(PortError::Down)));
     assert!(matches!(port.map_outbound(0, pages(0, 8)), Err(PortError::Down)));
     rig.revive_b();

@@ -116,21 +116,21 @@ pub(super) fn bells<C: Cable>(rig: &mut Rig<C>) {
     rig.up();
     let sleeper = Receiver::new().expect("wake event");
     let waker = sleeper.waker().expect("waker");
-    let handle = match rig.cable.a().export_bell(waker.as_fd()) {
+    let handle = match rig.cable.a().export_waker(waker.as_fd()) {
         Ok(handle) => handle,
         Err(PortError::Unsupported(_)) => {
-            assert!(matches!(rig.cable.b().import_bell(1), Ok(None)));
+            assert!(matches!(rig.cable.b().import_waker(1), Ok(None)));
             return;
         }
         Err(error) => panic!("{error}"),
     };
     drop(waker);
-    let imported = rig.cable.b().import_bell(handle).expect("was announced").expect("has a descriptor");
-    assert!(Waker::of(imported, sleeper.word()).expect("is a waker").ring());
+    let imported = rig.cable.b().import_waker(handle).expect("was announced").expect("has a descriptor");
+    assert!(Waker::of(imported, sleeper.word()).expect("is a waker").wake());
     assert!(sleeper.clear(), "was rung");
     for handle in [handle, handle + 1] {
         assert!(
-            matches!(rig.cable.b().import_bell(handle), Err(PortError::NotThere)),
+            matches!(rig.cable.b().import_waker(handle), Err(PortError::NotThere)),
             "one can be taken once"
         );
     }

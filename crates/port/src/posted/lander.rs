@@ -54,7 +54,7 @@ impl Shared {
 
     fn order(&self, order: Order) {
         self.desk().orders.push(order);
-        self.bell.ring();
+        self.bell.wake();
     }
 }
 
@@ -107,7 +107,7 @@ impl Lander {
         let mut desk = self.shared.desk();
         desk.resets.0 += 1;
         desk.orders.push(Order::Reset);
-        self.shared.bell.ring();
+        self.shared.bell.wake();
         let lives = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         while desk.resets.1 < desk.resets.0 && lives() {
             let waited = self.shared.done.wait_timeout(desk, Duration::from_millis(10));

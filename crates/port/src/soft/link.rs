@@ -187,7 +187,7 @@ impl Link {
     }
 
     /// Hands a waker of ours over and returns its handle; `None` if there is no room.
-    pub(super) fn export_bell(&mut self, bell: BorrowedFd<'_>) -> Result<Option<u64>, DownReason> {
+    pub(super) fn export_waker(&mut self, bell: BorrowedFd<'_>) -> Result<Option<u64>, DownReason> {
         let handle = self.next_bell;
         if !self.announce(&Frame::Bell { handle }, bell)? {
             return Ok(None);
@@ -213,12 +213,12 @@ impl Link {
     }
 
     /// Whether the peer handed this waker over.
-    pub(super) fn has_bell(&self, handle: u64) -> bool {
+    pub(super) fn has_waker(&self, handle: u64) -> bool {
         self.bells.contains_key(&handle)
     }
 
     /// Takes a waker of the peer's; `Some(None)` if there was no room for it.
-    pub(super) fn take_bell(&mut self, handle: u64) -> Option<Option<Foreign>> {
+    pub(super) fn take_waker(&mut self, handle: u64) -> Option<Option<Foreign>> {
         self.bells.remove(&handle).map(|kept| kept.map(Kept::give_out))
     }
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::time::{Duration, Instant};
 
 /// How long a carve waits for what the peer has announced.
-const PATIENCE: Duration = Duration::from_millis(5);
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(5);
 /// How long a new connection may take to greet.
 pub(super) const GREETING: Duration = Duration::from_secs(1);
 /// A life shorter than this that ended by a fault makes the next wait longer.
@@ -171,7 +171,7 @@ impl SoftPort {
     /// What `look` finds at the link when all that the peer has sent is read: it may have freed what is there, and
     /// carved anew. Waits a few milliseconds for it.
     pub(super) fn await_announced<T>(&mut self, look: impl Fn(&Link) -> Option<T>) -> Result<T, PortError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
         loop {
             let more = self.live().is_ok() && self.pump();
             // A wake-up may just have been taken off the socket.

@@ -15,7 +15,7 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 /// Threads that make a buffer.
 static MAKING: AtomicU32 = AtomicU32::new(0);
 /// How long `fork` waits for those. Longer than that is a signal handler that came in between.
-const PATIENCE: Duration = Duration::from_millis(50);
+const FORK_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A thread that makes a buffer, while nobody forks.
 pub(super) struct Gate;
@@ -41,7 +41,7 @@ pub fn before_fork() {
         return;
     }
     let since = Instant::now();
-    while MAKING.load(SeqCst) > 0 && since.elapsed() < PATIENCE {
+    while MAKING.load(SeqCst) > 0 && since.elapsed() < FORK_TIMEOUT {
         std::thread::yield_now();
     }
     for slot in &ALL {

@@ -16,7 +16,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// Addresses of one slot, bytes.
 pub(super) const SPAN: usize = 1 << 30;
 /// Looks at a slot that another thread works on before that is given up.
-const PATIENCE: u32 = 100_000;
+const LOOKS_MAX: u32 = 100_000;
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Slot {
 
     /// Takes a buffer in use, to free it, from all others; what it was. `None` if there is none.
     pub(super) fn seize(&self) -> Option<State> {
-        for _ in 0..PATIENCE {
+        for _ in 0..LOOKS_MAX {
             for from in [State::Live, State::Frozen] {
                 if self.change(from, State::Busy) {
                     return Some(from);

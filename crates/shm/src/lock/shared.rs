@@ -5,7 +5,7 @@
 //!   word: 0 free | FUTEX_OWNER_DIED free, its holder ended | tid held | + FUTEX_WAITERS somebody sleeps
 //! ```
 //! The kernel frees the lock of a thread that ends, see [`robust`](super::robust). A holder that is stopped keeps it: so nobody
-//! waits here for longer than [`PATIENCE`], and the caller, who knows until when the program waits, comes again.
+//! waits here for longer than [`LOCK_TIMEOUT`], and the caller, who knows until when the program waits, comes again.
 
 use super::robust::{Pending, start_of};
 use core::cell::Cell;
@@ -18,7 +18,7 @@ use rustix::thread::futex;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a lock, in one call.
-pub const PATIENCE: Duration = Duration::from_millis(10);
+pub const LOCK_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// How long a store takes to be seen by others, with time to spare; see [`SharedLock::free`].
 const SETTLE: Duration = Duration::from_micros(1);
@@ -46,7 +46,7 @@ pub struct SharedLock {
 pub enum NotTaken {
     /// This very thread holds it: a signal handler that came in between.
     Reentered,
-    /// Another thread has had it for [`PATIENCE`], or a signal came; [`take_busy`] tells.
+    /// Another thread has had it for [`LOCK_TIMEOUT`], or a signal came; [`take_busy`] tells.
     Busy,
 }
 
@@ -79,7 +79,7 @@ pub fn forget_busy() {
 }
 
 impl SharedLock {
-    /// Takes the lock for thread `tid`, the caller. Waits for [`PATIENCE`] at most.
+    /// Takes the lock for thread `tid`, the caller. Waits for [`LOCK_TIMEOUT`] at most.
     #[inline(always)]
     pub fn lock(&self, tid: u32) -> Result<SharedGuard<'_>, NotTaken> {
         let pending = Pending::begin(self, tid);
@@ -155,7 +155,8 @@ impl SharedLock {
                     return Ok(());
                 }
                 // Whoever writes there all the time keeps us from it no longer than one who has it.
-                if round > SPINS && Instant::now() >= *until.get_or_insert_with(|| Instant::now() + PATIENCE)
+                if round > SPINS
+                    && Instant::now() >= *until.get_or_insert_with(|| Instant::now() + LOCK_TIMEOUT)
                 {
                     return Err(busy(false));
                 }
@@ -165,7 +166,7 @@ impl SharedLock {
                 core::hint::spin_loop();
             } else {
                 with = tid | WAITERS;
-                let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                let until = *until.get_or_insert_with(|| Instant::now() + LOCK_TIMEOUT);
                 self.sleep(seen, until)?;
             }
         }
@@ -203,7 +204,7 @@ impl SharedLock {
 
     /// A look and a store, which take half the time of an exchange. Somebody who says in between that it sleeps is not woken:
     /// so that one looks for [`SETTLE`] whether the store lands. A holder that the kernel takes away in between costs it
-    /// [`PATIENCE`]. And whoever finds the lock held by one that looks for word behind this, and leaves word, must
+    /// [`LOCK_TIMEOUT`]. And whoever finds the lock held by one that looks for word behind this, and leaves word, must
     /// [`let_settle`] and try once more: this is no fence.
     #[inline(always)]
     fn free(&self) {
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Busy);
         assert_eq!(take_busy(), Some(Busy { interrupted: false }));
         assert_eq!(take_busy(), None);
-        assert!(start.elapsed() >= PATIENCE && lock.try_lock(own()).is_none());
+        assert!(start.elapsed() >= LOCK_TIMEOUT && lock.try_lock(own()).is_none());
         end(pid, true);
         assert!(lock.try_lock(own()).is_some());
     }

@@ -18,7 +18,7 @@ pub struct Bell(AtomicU32);
 
 impl Bell {
     /// Wakes it, now or when it wants to sleep.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         self.0.fetch_add(1, Release);
         let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
     }

@@ -128,7 +128,7 @@ fn posted_bell_and_store_end_a_sleep() {
             std::thread::sleep(std::time::Duration::from_millis(20));
             out.store_u64(0, 1);
             std::thread::sleep(std::time::Duration::from_millis(20));
-            bell.ring();
+            bell.wake();
         });
         let mut found = None;
         while found.is_none() {

@@ -15,7 +15,7 @@ use rustix::thread::{Timespec, futex};
 use std::time::{Duration, Instant};
 
 /// How long a store waits for room, or for others who store, before the queue is given up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Looks for room before a sleep.
 const SPINS: u32 = 200;
 /// Longest sleep for room, ns.
@@ -77,7 +77,7 @@ impl Writer {
                 Put::Done | Put::Dead => return,
                 Put::Full if round < SPINS => core::hint::spin_loop(),
                 outcome => {
-                    if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + PATIENCE) {
+                    if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + STORE_TIMEOUT) {
                         return self.mapping.word32(DEAD).store(1, Release);
                     }
                     if outcome == Put::Full {

@@ -90,8 +90,7 @@ impl Consumer {
     /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were consumed.
     pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
         self.expected.store(0, Relaxed);
-        // From here on nothing of the old ring rides away any more, nor of the new one until its place is told: the sender may
-        // be there already.
+        // Disables piggybacked credit until the new ring is published: the sender may use the new one already.
         self.given.store(tagged(NO_RING, 0), Relaxed);
         fence(Release);
         for (word, value) in [

@@ -1,7 +1,7 @@
 //! Copies of the state of a ring's ends, for whoever works on a ring in a program's stead: believed as far as they can be, and stored
 //! back.
 
-use super::producer::PRESSED;
+use super::producer::GROW_REQUESTED;
 use super::{Consumer, Producer};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -109,7 +109,7 @@ impl Producer {
         ] {
             to.store(value, Relaxed);
         }
-        copy.demand.store(self.demand.load(Relaxed).min(PRESSED), Relaxed);
+        copy.demand.store(self.demand.load(Relaxed).min(GROW_REQUESTED), Relaxed);
         copy.stamping.store(self.stamping.load(Relaxed), Relaxed);
         Some(copy)
     }

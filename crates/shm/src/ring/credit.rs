@@ -1,15 +1,16 @@
-//! Credit of one direction that rides on the records of the other.
+//! Piggybacked credit: credit of one direction, stored in the records of the other.
 //!
-//! A line that is sent anyway takes it along for nothing, while a store of the credit word costs both sides a line. But
-//! a peer that sleeps or spins for room reads no records, so what rode is *sure* only when a credit that rode back
-//! shows that its record was consumed, and nobody was asleep for room then. Until that, the credit word is stored as if
-//! nothing had ridden: at a quarter of the ring.
+//! A record's cache line is sent anyway, so credit in it is free; a store of the CREDIT word costs each side a cache line.
+//! But a peer that sleeps or spins for room reads no records. Piggybacked credit is therefore *sure* only after the peer
+//! has piggybacked credit back that covers the record which carried it, while nobody was asleep for room. Until then the
+//! CREDIT word is stored as if nothing had been piggybacked: at each quarter of the ring.
 //!
-//! So that each such ride is answered by one, and not that one by another for ever, only one that brings an
-//! eighth of the smallest ring more than the last such asks for an answer. Both ends know by that which do.
+//! Piggybacked credit is acknowledged only if it grew by at least 1/8 of the smallest ring since the last acknowledged
+//! one; this prevents acknowledgements of acknowledgements without end. Both ends compute the same from the same records.
 //!
-//! Each direction has a lock and no thread takes both, and for a moment the two may be in different generations of
-//! rings. So what one direction tells the other is tagged by the generation, and counts if it is that of the asker:
+//! Each direction has its own lock, no thread takes both, and for a moment the two may be in different generations of
+//! rings. So each word that one direction leaves for the other is tagged with its generation, and ignored if the reader
+//! is in another one:
 //!
 //! ```text
 //!   given    written by both, tagged: all credit that ever left. The sender raises it before it stores the record, so

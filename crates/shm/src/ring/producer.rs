@@ -15,7 +15,7 @@ use crosslane_wire::zcopy::DESCRIPTOR;
 
 /// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
 /// the caches of two processors; a longer ring costs both of them trips to farther memory, and is only worth it
-/// when a reader does not come for its bytes in time: see [`Producer::press`].
+/// when a reader does not come for its bytes in time: see [`Producer::request_grow`].
 pub const EASY: u64 = 1 << 20;
 
 /// Most bytes of the stream that an announcement carries: as many as keep it a record without a line for its header alone.
@@ -24,7 +24,7 @@ pub const ANNOUNCED: usize = 968;
 /// How much a longer ring is wanted: not at all, because it was full, because it was full and stayed so.
 pub(super) const CONTENT: u32 = 0;
 pub(super) const FULL: u32 = 1;
-pub(super) const PRESSED: u32 = 2;
+pub(super) const GROW_REQUESTED: u32 = 2;
 
 /// What records are stamped with: nothing, the time when they are written, else this stamp.
 pub(super) const NO_STAMP: u32 = 0;
@@ -52,7 +52,7 @@ pub struct Producer {
     pub(super) key: AtomicU64,
     /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
     pub(super) barrier: AtomicU64,
-    /// [`CONTENT`], [`FULL`] or [`PRESSED`].
+    /// [`CONTENT`], [`FULL`] or [`GROW_REQUESTED`].
     pub(super) demand: AtomicU32,
     /// [`NO_STAMP`], [`OWN_TIME`], or somebody else's stamp.
     pub(super) stamping: AtomicU32,
@@ -204,7 +204,7 @@ impl Producer {
         let wanted = whole + filler + LINE;
         if self.room(credits, wanted)? < wanted {
             // Nobody waits for room for a message, so nobody would press.
-            self.press();
+            self.request_grow();
             return Ok(false);
         }
         if filler > 0 {
@@ -308,8 +308,8 @@ impl Producer {
         self.write(ring, credits, header, grow, fill)
     }
 
-    /// Goes on behind the ring's present end, which must be below the limit, by the line that was kept back: a
-    /// program that sends more than the ring holds to one that reads late is not held up before the limit.
+    /// Doubles the ring in place, using the reserved line for the `GROW` record, so that a full ring below `ring_max` does
+    /// not block its sender. The ring must be below `ring_max`.
     fn jump(&self, ring: &impl Store, credits: &impl Credits, cpu: u16) -> Result<(), Violation> {
         let header = Header { len: 0, kind: Kind::Filler, flags: 0, cpu };
         let Ok(()) = self.write(ring, credits, header, true, |_| Ok::<(), Infallible>(()))?;

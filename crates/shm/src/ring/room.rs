@@ -1,6 +1,6 @@
 //! Room in a ring, as its producer knows it: credit that came back, and when the ring becomes longer.
 
-use super::producer::{FULL, PRESSED};
+use super::producer::{FULL, GROW_REQUESTED};
 use super::{Credits, EASY, Producer, Violation};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_wire::record::{MAX_PAYLOAD, payload_of};
@@ -16,9 +16,9 @@ impl Producer {
         self.cap() < self.ring_max.load(Relaxed)
     }
 
-    /// Whether a ring that is full could still become longer by [`Self::press`]: it is [`EASY`] or more. Worth a short
+    /// Whether a ring that is full could still become longer by [`Self::request_grow`]: it is [`EASY`] or more. Worth a short
     /// wait for the reader first.
-    pub fn can_be_pressed(&self) -> bool {
+    pub fn can_grow(&self) -> bool {
         self.cap() >= EASY && self.may_grow() && self.demand.load(Relaxed) == FULL
     }
 
@@ -29,8 +29,8 @@ impl Producer {
 
     /// The reader was waited for in vain: let the ring become twice as long with the next push that finds it full.
     /// Needs no lock.
-    pub fn press(&self) {
-        self.demand.store(PRESSED, Relaxed);
+    pub fn request_grow(&self) {
+        self.demand.store(GROW_REQUESTED, Relaxed);
     }
 
     pub(super) fn was_full(&self) {
@@ -39,7 +39,7 @@ impl Producer {
 
     /// Whether the ring may grow with the record that is written next.
     pub(super) fn grows_now(&self) -> bool {
-        let least = if self.cap() < EASY { FULL } else { PRESSED };
+        let least = if self.cap() < EASY { FULL } else { GROW_REQUESTED };
         self.demand.load(Relaxed) >= least && self.may_grow()
     }
 

@@ -132,9 +132,9 @@ fn add(
     if state.is_in(place) {
         return Err(libc::EEXIST);
     }
-    // Many sets live for one wait only, in which the rings tell all there is: they need no bed.
-    if set.is_looked_at() || state.bed.is_some() || !interest::is_in_rings(held, wanted) {
-        state.make_bed(epfd)?;
+    // Many sets live for one wait only, in which the rings tell all there is: they need no wakeup set.
+    if set.is_looked_at() || state.wakeup_set.is_some() || !interest::is_in_rings(held, wanted) {
+        state.make_wakeup_set(epfd)?;
     }
     state.insert(place, fd, held, wanted)
 }
@@ -162,7 +162,7 @@ fn change<T>(set: &Set, epfd: c_int, work: impl FnOnce(&mut State) -> Result<T, 
         let outcome = work(state);
         set.count(state);
         if set.is_shadowed() && if was_shadowed { set.take_locked_look() } else { set.take_look() } {
-            let _ = state.make_bed(epfd);
+            let _ = state.make_wakeup_set(epfd);
             state.kick();
         }
         set.kick(state);

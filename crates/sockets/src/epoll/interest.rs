@@ -169,7 +169,7 @@ impl Interest {
     #[inline]
     fn is_idle(&mut self) -> bool {
         let odd = self.fresh || self.edge || self.kernel != 0 || self.asked & !PRI != QUIET;
-        if odd || !self.held.is_settled() || !is_plain(&self.held) {
+        if odd || !self.held.is_steady() || !is_plain(&self.held) {
             return false;
         }
         if self.wanted & ET == 0 {
@@ -179,7 +179,7 @@ impl Interest {
             self.edge = true;
             return false;
         }
-        self.blocked == self.held.shared().sending.blocked.load(Relaxed) && self.held.is_settled()
+        self.blocked == self.held.shared().sending.blocked.load(Relaxed) && self.held.is_steady()
     }
 
     /// Whether a receive was kept from what lies in the ring since this was asked last.

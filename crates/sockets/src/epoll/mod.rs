@@ -14,7 +14,6 @@
 //! The inner set makes the program's set readable when a stream has news, so a program that sleeps in the kernel, or
 //! polls the set's descriptor from elsewhere, wakes up. Its events carry [`events::tag`] and are never reported.
 
-mod bed;
 mod bits;
 mod candidate;
 mod control;
@@ -27,12 +26,13 @@ mod scan;
 mod set;
 mod sleepers;
 mod waiting;
+mod wakeup_set;
 mod wakeups;
 
 use crate::hook::hook;
 use crate::poll::Timeout;
 use crate::table::{self, Held, Kind};
-use crate::{own, real, user};
+use crate::{internal_fds, real, user};
 use core::ffi::c_int;
 use crosslane_shm::lock::Guard;
 use events::{Call, Events};
@@ -55,7 +55,7 @@ hook! {
 
     /// `epoll_ctl(2)`.
     fn epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-        if own::is(fd) || own::is(epfd) {
+        if internal_fds::is(fd) || internal_fds::is(epfd) {
             return real::fail(libc::EBADF);
         }
         // SAFETY: the program's promise to `epoll_ctl`.

@@ -2,7 +2,7 @@
 
 use super::bits::{ALWAYS, ET, HUP, IN, OUT, PRI, QUIET, RDHUP, bit};
 use super::interest::Interest;
-use crate::{own, quiet, real, wait};
+use crate::{internal_fds, quiet, real, wait};
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_stream::Direction;
@@ -53,14 +53,14 @@ impl Interest {
         // SAFETY: a descriptor of the program's stream, open during this call.
         let quiet = unsafe { BorrowedFd::borrow_raw(self.quiet) };
         let copy = rustix::io::fcntl_dupfd_cloexec(quiet, 0).map_err(rustix::io::Errno::raw_os_error)?;
-        self.quiet = own::hide(copy);
+        self.quiet = internal_fds::hide(copy);
         self.is_duplicate = true;
         Ok(())
     }
 
     fn close_duplicate(&mut self) {
         if core::mem::take(&mut self.is_duplicate) {
-            own::close(self.quiet);
+            internal_fds::close(self.quiet);
         }
     }
 

@@ -1,12 +1,12 @@
 //! The sets of this process: which descriptor is which set, and what `fork` and `close` mean for them.
 
-use super::bed;
 use super::candidate;
 use super::interest::tid;
 use super::set::{Set, State};
 use super::sleepers;
+use super::wakeup_set;
 use crate::table::{self, Kind};
-use crate::{own, process};
+use crate::{internal_fds, process};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -109,7 +109,7 @@ fn copy_of(epfd: c_int) -> Option<c_int> {
     }
     // SAFETY: the program's descriptor, open during this call.
     let set = unsafe { BorrowedFd::borrow_raw(epfd) };
-    rustix::io::fcntl_dupfd_cloexec(set, 0).ok().map(own::hide)
+    rustix::io::fcntl_dupfd_cloexec(set, 0).ok().map(internal_fds::hide)
 }
 
 /// A call that sleeps in a set: as in the kernel, it goes on when another thread closes the set meanwhile.
@@ -147,7 +147,7 @@ impl Drop for Call {
             set.calls.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some((index, names)) = left.flatten() {
-            names.into_iter().for_each(own::close);
+            names.into_iter().for_each(internal_fds::close);
             set.generation.fetch_add(1, Ordering::Relaxed);
             with_idle(|idle| idle.push(index));
         }
@@ -176,7 +176,7 @@ pub fn before_fork() -> Vec<Guard<'static>> {
 /// In the child of `fork`.
 pub fn forked_child() {
     FREE.reset();
-    bed::forked_child();
+    wakeup_set::forked_child();
     sleepers::forked_child();
     for set in (1..HIGHEST.load(Ordering::Relaxed)).filter_map(at) {
         set.lock.reset();
@@ -185,7 +185,7 @@ pub fn forked_child() {
         set.with(|state| {
             state.leave_parent();
             if state.left.take().is_some() {
-                core::mem::take(&mut state.names).into_iter().for_each(own::close);
+                core::mem::take(&mut state.names).into_iter().for_each(internal_fds::close);
             }
         });
     }

@@ -1,9 +1,9 @@
 //! A set's shadow: the interests in streams, and the sets inside it.
 
-use super::bed::Bed;
 use super::interest::{Interest, tid};
 use super::order::Order;
 use super::sleepers;
+use super::wakeup_set::WakeupSet;
 use crate::table::{self, Held, Kind};
 use crate::waiters::Waiter;
 use core::cell::UnsafeCell;
@@ -70,7 +70,7 @@ pub struct State {
     serial: u32,
     /// Sets inside this one, with their generations.
     nested: Vec<(c_int, &'static Set, u32)>,
-    pub(super) bed: Option<Bed>,
+    pub(super) wakeup_set: Option<WakeupSet>,
     /// A bell was heard since bells were last asked for.
     pub(super) rung: bool,
     /// Until when the requests for bells, and what they are not answered for, may be under way.
@@ -83,7 +83,7 @@ pub struct State {
     /// When the kernel was last asked.
     pub asked: Option<Moment>,
     /// Whether the kernel comes first at the next look that has one place only.
-    pub turn: bool,
+    pub kernel_first: bool,
     /// How long to spin.
     pub budget: Budget,
 }
@@ -185,7 +185,7 @@ impl Set {
     fn prepare_at(&'static self, epfd: c_int, depth: u32) -> Prepared {
         self.looks();
         let prepared = self.with(|state| {
-            let _ = state.make_bed(epfd);
+            let _ = state.make_wakeup_set(epfd);
             state.hear();
             let nested = state.prepare_nested(depth);
             let was_under_way = state.requests.is_under_way();
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// A new interest of `fd`, which was at `place` if it was here before. Without a bed the kernel hears of it when one is made.
+    /// A new interest of `fd`, which was at `place` if it was here before. Without a wakeup set the kernel hears of it when one is made.
     pub fn insert(
         &mut self,
         place: Option<usize>,
@@ -433,16 +433,16 @@ impl State {
                 clean &= self.drop_place(place);
             }
         }
-        if let Some(bed) = self.bed {
-            bed.leave(epfd, clean);
+        if let Some(wakeup_set) = self.wakeup_set {
+            wakeup_set.leave(epfd, clean);
         }
         *self = Self::default();
     }
 
     /// In the child of `fork`: bells and the inner set are the parent's.
     pub fn leave_parent(&mut self) {
-        if let Some(bed) = self.bed.take() {
-            bed.end(Waiter::close);
+        if let Some(wakeup_set) = self.wakeup_set.take() {
+            wakeup_set.end(Waiter::close);
         }
         self.places.iter_mut().flatten().for_each(Interest::forget_parent);
     }

@@ -96,8 +96,8 @@ fn run(set: &'static Set, call: Call, events: &mut Events, timeout: Timeout) -> 
 
 /// Streams first; the kernel too if it was not asked for a while.
 fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid: u32) -> Result<(), c_int> {
-    if state.turn {
-        state.turn = false;
+    if state.kernel_first {
+        state.kernel_first = false;
         let room = events.max.div_ceil(2);
         ask_kernel(state, call, events, room)?;
     }
@@ -108,7 +108,7 @@ fn first_look(set: &Set, state: &mut State, call: Call, events: &mut Events, tid
     let now = Moment::now();
     if state.asked.is_none_or(|asked| asked.is_past(now, KERNEL_EVERY_UNITS)) {
         if events.is_full() {
-            state.turn = true;
+            state.kernel_first = true;
         } else {
             let streams = events.len;
             let heard = ask_kernel(state, call, events, usize::MAX)?;
@@ -234,7 +234,7 @@ fn sleep(
 ) -> Result<Slept, c_int> {
     process::tend();
     let armed = set.with(|state| {
-        let made = state.make_bed(call.epfd).is_ok();
+        let made = state.make_wakeup_set(call.epfd).is_ok();
         set.sleeps(true);
         let inside = state.look_inside();
         let armed = state.arm() && inside.armed && made;
@@ -301,11 +301,11 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
 }
 
 /// What the kernel has ready now, as far as there is room for at most `room` more. A set that asks again lives long enough for
-/// a bed, by which the kernel tells of quiet sockets, too.
+/// a wakeup set, by which the kernel tells of quiet sockets, too.
 /// Whether it had news of streams.
 fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -> Result<bool, c_int> {
-    if state.asked.replace(Moment::now()).is_some() && state.bed.is_none() {
-        let _ = state.make_bed(call.epfd);
+    if state.asked.replace(Moment::now()).is_some() && state.wakeup_set.is_none() {
+        let _ = state.make_wakeup_set(call.epfd);
     }
     state.look_inside();
     let (first, max, room) = (events.len, events.max, room.min(events.room()));

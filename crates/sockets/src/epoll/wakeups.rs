@@ -1,9 +1,9 @@
-//! A set's bed: when it is made, what it tells, which bells it asks for.
+//! A set's wakeup set: when it is made, what it tells, which bells it asks for.
 
-use super::bed::{Bed, DAEMON, WAKE};
 use super::events;
 use super::interest::Interest;
 use super::set::State;
+use super::wakeup_set::{DAEMON, WAKE, WakeupSet};
 use crate::waiters::Waiter;
 use crate::watch;
 use crate::{process, real};
@@ -15,66 +15,66 @@ use rustix::fd::RawFd;
 impl State {
     /// The inner set, if there is one.
     pub fn inner(&self) -> RawFd {
-        self.bed.map_or(-1, |bed| bed.inner)
+        self.wakeup_set.map_or(-1, |wakeup_set| wakeup_set.inner)
     }
 
     /// Makes the inner set and the wake event, and adds them to the program's set. The errors are those of
     /// `epoll_ctl`.
-    pub fn make_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
-        match self.bed {
-            Some(Bed { waiter: Some(waiter), daemon, .. })
+    pub fn make_wakeup_set(&mut self, epfd: c_int) -> Result<(), c_int> {
+        match self.wakeup_set {
+            Some(WakeupSet { waiter: Some(waiter), daemon, .. })
                 if waiter.is_current() && daemon == watch::present() =>
             {
                 return Ok(());
             }
-            Some(bed) if bed.waiter.is_some_and(|waiter| waiter.is_current()) => {
-                if let Some(bed) = &mut self.bed {
-                    bed.watch_daemon();
+            Some(wakeup_set) if wakeup_set.waiter.is_some_and(|waiter| waiter.is_current()) => {
+                if let Some(wakeup_set) = &mut self.wakeup_set {
+                    wakeup_set.watch_daemon();
                 }
             }
-            Some(bed) => {
-                self.renew_waiter(bed);
-                if let Some(bed) = &mut self.bed {
-                    bed.watch_daemon();
+            Some(wakeup_set) => {
+                self.renew_waiter(wakeup_set);
+                if let Some(wakeup_set) = &mut self.wakeup_set {
+                    wakeup_set.watch_daemon();
                 }
             }
-            None => self.open_bed(epfd)?,
+            None => self.open_wakeup_set(epfd)?,
         }
         Ok(())
     }
 
     #[cold]
-    fn open_bed(&mut self, epfd: c_int) -> Result<(), c_int> {
-        let bed = Bed::take()?;
-        let inner = bed.inner;
+    fn open_wakeup_set(&mut self, epfd: c_int) -> Result<(), c_int> {
+        let wakeup_set = WakeupSet::take()?;
+        let inner = wakeup_set.inner;
         let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: events::tag() };
         // SAFETY: our own set and event.
         if unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, inner, &raw mut event) } != 0 {
             let errno = real::errno();
-            bed.end(Waiter::give);
+            wakeup_set.end(Waiter::give);
             return Err(errno);
         }
-        self.bed = Some(bed);
+        self.wakeup_set = Some(wakeup_set);
         for interest in self.places.iter_mut().flatten() {
             let _ = interest.enlist(inner);
         }
-        if bed.waiter.is_none_or(|waiter| !waiter.is_current()) {
-            self.renew_waiter(bed);
+        if wakeup_set.waiter.is_none_or(|waiter| !waiter.is_current()) {
+            self.renew_waiter(wakeup_set);
         }
-        if let Some(bed) = &mut self.bed {
-            bed.watch_daemon();
+        if let Some(wakeup_set) = &mut self.wakeup_set {
+            wakeup_set.watch_daemon();
         }
         Ok(())
     }
 
     /// The daemon that knew the waiter is gone, or there was none.
     #[cold]
-    fn renew_waiter(&mut self, bed: Bed) {
+    fn renew_waiter(&mut self, wakeup_set: WakeupSet) {
         let waiter = Waiter::take();
-        if waiter.is_none() && bed.waiter.is_some() {
+        if waiter.is_none() && wakeup_set.waiter.is_some() {
             return;
         }
-        if let Some(old) = bed.waiter {
+        if let Some(old) = wakeup_set.waiter {
             for interest in self.places.iter_mut().flatten() {
                 interest.disarm(old.id);
             }
@@ -83,26 +83,26 @@ impl State {
         if let Some(waiter) = waiter {
             let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
             // SAFETY: our own set, event and eventfd.
-            unsafe { real::epoll_ctl(bed.inner, libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
+            unsafe { real::epoll_ctl(wakeup_set.inner, libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
         }
-        self.bed = Some(Bed { waiter, ..bed });
+        self.wakeup_set = Some(WakeupSet { waiter, ..wakeup_set });
     }
 
     /// Makes the inner set readable.
     pub fn kick(&self) {
-        if let Some(waiter) = self.bed.and_then(|bed| bed.waiter) {
-            waiter.ring();
+        if let Some(waiter) = self.wakeup_set.and_then(|wakeup_set| wakeup_set.waiter) {
+            waiter.wake();
         }
     }
 
-    /// What the kernel has to tell of the quiet sockets of a set without a bed.
+    /// What the kernel has to tell of the quiet sockets of a set without a wakeup set.
     pub fn look_at_quiet(&mut self, epfd: c_int) {
         const FEW: usize = 2;
-        if self.bed.is_some() {
+        if self.wakeup_set.is_some() {
             return;
         }
         if self.places.len() > FEW || self.asked.is_some() {
-            let _ = self.make_bed(epfd);
+            let _ = self.make_wakeup_set(epfd);
             self.hear();
         } else {
             self.places.iter_mut().flatten().for_each(Interest::look_at_kernel);
@@ -112,20 +112,20 @@ impl State {
     /// Takes the inner set's news. `false` if there were none: what was seen of it belongs to a process that has
     /// this set as well, by `fork`.
     pub fn hear(&mut self) -> bool {
-        const MOST: usize = 32;
-        let Some(bed) = self.bed else { return false };
+        const WAKEUPS_MAX: usize = 32;
+        let Some(wakeup_set) = self.wakeup_set else { return false };
         let mut heard = false;
-        for _ in 0..=self.places.len() / MOST {
-            let mut events = [epoll_event { events: 0, u64: 0 }; MOST];
-            let room = c_int::try_from(MOST).unwrap_or(1);
+        for _ in 0..=self.places.len() / WAKEUPS_MAX {
+            let mut events = [epoll_event { events: 0, u64: 0 }; WAKEUPS_MAX];
+            let room = c_int::try_from(WAKEUPS_MAX).unwrap_or(1);
             // SAFETY: our own set and array.
-            let count = unsafe { real::epoll_wait(bed.inner, events.as_mut_ptr(), room, 0) };
+            let count = unsafe { real::epoll_wait(wakeup_set.inner, events.as_mut_ptr(), room, 0) };
             let count = usize::try_from(count).unwrap_or(0);
             heard |= count > 0;
             for event in &events[..count] {
-                self.hear_one(event.u64, event.events, bed.waiter);
+                self.hear_one(event.u64, event.events, wakeup_set.waiter);
             }
-            if count < MOST {
+            if count < WAKEUPS_MAX {
                 break;
             }
         }
@@ -168,6 +168,6 @@ impl State {
 
     /// The number of the wake event, if there is one.
     pub fn waiter_id(&self) -> Option<WaiterId> {
-        self.bed?.waiter.map(|waiter| waiter.id)
+        self.wakeup_set?.waiter.map(|waiter| waiter.id)
     }
 }

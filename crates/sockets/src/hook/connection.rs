@@ -3,7 +3,7 @@
 use super::hook;
 use crate::attach::{self, Decision};
 use crate::table::{self, Kind};
-use crate::{address, chosen, deferral, handshake, options, own_calls, peeking, port, real, user};
+use crate::{address, deferral, handshake, options, own_calls, peeking, port, real, sol_crosslane, user};
 use core::ffi::{c_int, c_void};
 use crosslane_wire::local::Plain;
 use libc::{sockaddr, socklen_t};
@@ -121,9 +121,9 @@ hook! {
 
     /// `setsockopt(2)`.
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
-        if level == chosen::SOL_CROSSLANE
+        if level == sol_crosslane::SOL_CROSSLANE
             // SAFETY: the program's promise to `setsockopt`.
-            && let Some(outcome) = unsafe { chosen::set(fd, name, value, len) }
+            && let Some(outcome) = unsafe { sol_crosslane::set(fd, name, value, len) }
         {
             return outcome.map_or_else(real::fail, |()| 0);
         }
@@ -152,9 +152,9 @@ hook! {
 
     /// `getsockopt(2)`.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
-        if level == chosen::SOL_CROSSLANE
+        if level == sol_crosslane::SOL_CROSSLANE
             // SAFETY: the program's promise to `getsockopt`.
-            && let Some(outcome) = unsafe { chosen::get(fd, name, value, len) }
+            && let Some(outcome) = unsafe { sol_crosslane::get(fd, name, value, len) }
         {
             return outcome.map_or_else(real::fail, |()| 0);
         }

@@ -3,7 +3,7 @@
 use super::closing::{self, closing};
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{end_of_life, epoll, options, own, process, real, user};
+use crate::{end_of_life, epoll, internal_fds, options, process, real, user};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
 hook! {
@@ -120,7 +120,9 @@ pub fn streams() -> Vec<Held> {
 /// Calls `close_range` on the parts of the range between our own descriptors.
 fn around_own(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let mut from = first;
-    for fd in own::all().into_iter().map(c_int::unsigned_abs).filter(|fd| (first..=last).contains(fd)) {
+    for fd in
+        internal_fds::all().into_iter().map(c_int::unsigned_abs).filter(|fd| (first..=last).contains(fd))
+    {
         if from < fd {
             // SAFETY: plain numbers.
             let outcome = unsafe { real::close_range(from, fd - 1, flags) };
@@ -138,7 +140,7 @@ fn around_own(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 }
 
 fn copied(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
-    if own::is(fd) {
+    if internal_fds::is(fd) {
         return real::fail(libc::EBADF);
     }
     let copy = kernel();
@@ -152,7 +154,7 @@ fn replaced(fd: c_int, to: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if fd == to {
         return kernel();
     }
-    if own::is(fd) || own::is(to) {
+    if internal_fds::is(fd) || internal_fds::is(to) {
         return real::fail(libc::EBADF);
     }
     if is_same_stream(fd, to) {

@@ -3,7 +3,6 @@
 
 pub mod ancillary;
 mod closing;
-pub mod confinement;
 pub mod connection;
 pub mod descriptor;
 pub mod environment;
@@ -13,6 +12,7 @@ pub mod fork;
 pub mod memory;
 pub mod raw;
 pub mod receive;
+pub mod sandbox;
 pub mod send;
 pub mod signal;
 pub mod splice;

@@ -1,6 +1,6 @@
 //! `syscall(2)`: the numbers that would go past the other hooks.
 
-use super::{confinement, connection, descriptor, exec, fork, hook, receive, send, signal, splice, transfer};
+use super::{connection, descriptor, exec, fork, hook, receive, sandbox, send, signal, splice, transfer};
 use crate::table::{self, Kind};
 use crate::{epoll, forking, own_calls, real};
 use core::ffi::{c_int, c_long, c_uint};
@@ -72,7 +72,7 @@ unsafe fn whoever(number: c_long, args: [c_long; 6]) -> Option<c_long> {
             libc::SYS_execveat => exec::execveat(int(a), b as _, c as _, d as _, int(e)).into(),
             libc::SYS_rt_sigaction => return signal::by_number(int(a), b as _, c as _, d),
             libc::SYS_seccomp => {
-                confinement::before_filter();
+                sandbox::before_filter();
                 return None;
             }
             _ => return None,

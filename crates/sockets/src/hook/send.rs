@@ -179,8 +179,8 @@ unsafe fn one(fd: c_int, end: &Held, buffer: *const c_void, len: size_t, flags: 
 
 /// Out-of-band data travels by TCP, and what follows it must stay behind it: this direction goes back to TCP.
 fn out_of_band(end: &Held) {
-    if let Ok(moved) = end.turn(crate::thread::tid(), Kind::Downgrade) {
-        crate::waiters::ring(end, moved.wake);
+    if let Ok(moved) = end.send_control(crate::thread::tid(), Kind::Downgrade) {
+        crate::waiters::wake(end, moved.wake);
         crate::attach::note_downgrade(end, crosslane_wire::local::Plain::OutOfBand);
     }
 }

@@ -7,7 +7,7 @@
 use super::hook;
 use crate::table::{self, Held};
 use crate::thread;
-use crate::wait::{self, For};
+use crate::wait::{self, WaitFor};
 use crate::{io, real, scratch};
 use core::ffi::{c_int, c_short, c_uint};
 use libc::{POLLERR, POLLIN, POLLOUT, SPLICE_F_NONBLOCK, size_t, ssize_t};
@@ -107,7 +107,7 @@ fn send_surely(out: c_int, end: &Held, bytes: &[u8]) -> io::Outcome {
         if done >= bytes.len() {
             return io::Outcome::Bytes(done);
         }
-        if let Err(errno) = wait::wait(out, end, For::Room, None)
+        if let Err(errno) = wait::wait(out, end, WaitFor::Room, None)
             && errno != libc::EINTR
         {
             return if done > 0 { io::Outcome::Bytes(done) } else { io::Outcome::Errno(errno) };

@@ -2,7 +2,7 @@
 
 use super::hook;
 use crate::io::Outcome;
-use crate::{offer, real, table};
+use crate::{real, table, write_zcopy};
 use core::ffi::{c_int, c_uint, c_void};
 use crosslane_shm::buffer::{self, Kind};
 use libc::{size_t, ssize_t};
@@ -56,7 +56,7 @@ hook! {
             let request = if len == 0 { &[] } else { core::slice::from_raw_parts(request.cast(), len) };
             (request, core::slice::from_raw_parts_mut(answer.cast(), room))
         };
-        match offer::transact(fd, &end, request, answer) {
+        match write_zcopy::transact(fd, &end, request, answer) {
             Outcome::Kernel => real::fail(libc::EOPNOTSUPP),
             outcome => outcome.finish(|| -1),
         }

@@ -1,9 +1,9 @@
 //! Receiving on a stream.
 
-use super::{Outcome, connect_first, must_not_wait, pending_error, ring, violated, waiting};
-use crate::offer::{self, Landed};
+use super::{Outcome, connect_first, must_not_wait, pending_error, violated, waiting, wake_far};
 use crate::table::Held;
-use crate::wait::{self, For};
+use crate::wait::{self, WaitFor};
+use crate::write_zcopy::{self, Landed};
 use crate::{end_of_life, peeking, quiet, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -70,10 +70,10 @@ fn receive_least(
     let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
     if let [buffer] = &buffers[..]
         && flags == 0
-        && offer::is_wanted(end, buffer)
+        && write_zcopy::is_wanted(end, buffer)
         && !must_not_wait(end, flags)
     {
-        match offer::receive(fd, end, &[], buffer, deadline) {
+        match write_zcopy::receive(fd, end, &[], buffer, deadline) {
             Ok(Landed::Bytes(bytes)) => return Outcome::Bytes(bytes),
             Ok(Landed::Ring(_)) => {}
             Ok(Landed::Errno(errno)) => return Outcome::Errno(errno),
@@ -98,7 +98,7 @@ fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Resu
     }
     let mut receive = || end.try_receive(thread::tid(), buffers);
     let moved = if must_not_wait(end, flags) { receive() } else { waiting(end, receive) }?;
-    ring(end, moved.wake, account::receiving);
+    wake_far(end, moved.wake, account::receiving);
     Ok(moved.bytes)
 }
 
@@ -124,7 +124,7 @@ pub fn pass(
         });
         match (passed, refused) {
             (Ok(moved), _) => {
-                ring(end, moved.wake, account::receiving);
+                wake_far(end, moved.wake, account::receiving);
                 return Outcome::Bytes(moved.bytes);
             }
             (Err(_), Some(errno)) => return Outcome::Errno(errno),
@@ -215,7 +215,7 @@ fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>)
     if let Some(busy) = lock::take_busy() {
         return wait::went_by(busy, deadline).map_err(Outcome::Errno);
     }
-    wait::wait(fd, end, For::Data, deadline).map_err(Outcome::Errno)
+    wait::wait(fd, end, WaitFor::Data, deadline).map_err(Outcome::Errno)
 }
 
 pub fn receive_failed(fd: c_int, end: &Held, failure: Failure) -> Outcome {
@@ -233,9 +233,10 @@ pub fn receive_failed(fd: c_int, end: &Held, failure: Failure) -> Outcome {
             Outcome::Bytes(0)
         }
         Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
-        Failure::Violation(_) | Failure::OutOfOrder(_) | Failure::Lie(_) | Failure::Discontinued { .. } => {
-            violated(end, failure)
-        }
+        Failure::Violation(_)
+        | Failure::OutOfOrder(_)
+        | Failure::InvalidReference(_)
+        | Failure::Discontinued { .. } => violated(end, failure),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Asking for circuits.
 
 use super::{GLOBAL, LOST, RESUMPTIONS, RETRY_SOON, on_session};
-use crate::{crowded, thread, watch};
+use crate::{fd_exhausted, thread, watch};
 use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{Grant, SessionError};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Why there is no circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoCircuit {
+pub enum ConnectError {
     /// The connection is plain TCP, and the far end knows it.
     Plain(Plain),
     /// The daemon is there but gave no usable answer: what the far end believes is not known.
@@ -26,11 +26,11 @@ pub fn circuit(
     request: &Request,
     socket: RawFd,
     patience: Duration,
-) -> Result<(Grant, &'static AtomicU32), NoCircuit> {
+) -> Result<(Grant, &'static AtomicU32), ConnectError> {
     let until = Instant::now() + patience;
     let mut seen = RESUMPTIONS.load(Ordering::Relaxed);
     let mut outcome = try_circuit(request, socket, patience);
-    while matches!(outcome, Err(NoCircuit::Silent)) && Instant::now() < until {
+    while matches!(outcome, Err(ConnectError::Silent)) && Instant::now() < until {
         let (lost, now) = (LOST.load(Ordering::Relaxed), RESUMPTIONS.load(Ordering::Relaxed));
         if !lost && now == seen {
             break;
@@ -41,7 +41,7 @@ pub fn circuit(
         seen = now;
         outcome = match (try_circuit(request, socket, patience), request) {
             // It was accepted, and the answer was lost.
-            (Err(NoCircuit::Plain(Plain::NotAnnounced)), Request::Accept) => {
+            (Err(ConnectError::Plain(Plain::NotAnnounced)), Request::Accept) => {
                 try_circuit(&Request::Adopt, socket, patience)
             }
             (outcome, _) => outcome,
@@ -54,14 +54,14 @@ fn try_circuit(
     request: &Request,
     socket: RawFd,
     patience: Duration,
-) -> Result<(Grant, &'static AtomicU32), NoCircuit> {
+) -> Result<(Grant, &'static AtomicU32), ConnectError> {
     // SAFETY: the program's descriptor, which is open during this call of the program's.
     let socket = unsafe { BorrowedFd::borrow_raw(socket) };
     let answer = on_session(|session, link| {
-        link.settle(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
+        link.take_late_answers(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
         let answer = match session.circuit_within(request, socket, patience) {
             Err(SessionError::NoRoom { circuit, token }) => {
-                match crowded::ask(session, &Request::Adopt, socket) {
+                match fd_exhausted::ask(session, &Request::Adopt, socket) {
                     Ok(Ok(grant)) => Ok(grant),
                     failed => {
                         // An end that was to be adopted has other holders.
@@ -72,17 +72,19 @@ fn try_circuit(
                     }
                 }
             }
-            Err(SessionError::Map(MapError::System(Errno::MFILE))) => crowded::ask(session, request, socket)?,
+            Err(SessionError::Map(MapError::System(Errno::MFILE))) => {
+                fd_exhausted::ask(session, request, socket)?
+            }
             answer => answer?,
         };
         Ok(answer.map(|grant| (link.life.word(grant.life), grant)))
     });
     match answer {
         Some(Ok((Some(life), grant))) => Ok((grant, life)),
-        Some(Err(why)) => Err(NoCircuit::Plain(why)),
-        Some(Ok((None, _))) => Err(NoCircuit::Silent),
-        None if is_absent() => Err(NoCircuit::Plain(Plain::System)),
-        None => Err(NoCircuit::Silent),
+        Some(Err(why)) => Err(ConnectError::Plain(why)),
+        Some(Ok((None, _))) => Err(ConnectError::Silent),
+        None if is_absent() => Err(ConnectError::Plain(Plain::System)),
+        None => Err(ConnectError::Silent),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The sink of Read Zcopy: what becomes of what it has fetched.
 
-use super::{Action, Lie, PIPELINE, Word, is_off};
+use super::{Action, InvalidReference, PIPELINE, Word, is_off};
 use crosslane_wire::zcopy::{bytes_of, sequence_of, word};
 
 /// What became of a piece that was fetched.
@@ -42,7 +42,7 @@ impl Confirm {
     ///
     /// # Errors
     /// The source's verdict cannot be.
-    pub fn step(&mut self, loaded: u64) -> Result<Action<Fetched>, Lie> {
+    pub fn step(&mut self, loaded: u64) -> Result<Action<Fetched>, InvalidReference> {
         self.at += 1;
         Ok(match self.at {
             1 => Action::Store(Word::RdDone, word(self.sequence, self.after)),
@@ -58,7 +58,7 @@ impl Confirm {
                 Some(bytes) if bytes == self.before => Action::Done(Fetched::Void),
                 Some(got) => {
                     let Self { sequence, before: least, after: most, .. } = *self;
-                    return Err(Lie { sequence, got, least, most });
+                    return Err(InvalidReference { sequence, got, least, most });
                 }
             },
         })

@@ -1,6 +1,6 @@
 //! The source of Read Zcopy: what it has announced, and how it takes that back.
 
-use super::{Action, Announced, Lie, PIPELINE, Word};
+use super::{Action, Announced, InvalidReference, PIPELINE, Word};
 use crosslane_wire::zcopy::{bytes_of, next_sequence, sequence_of, word};
 
 /// The announcements of a source that are not fetched in full, the oldest first: as many as the mode allows.
@@ -84,7 +84,7 @@ impl Open {
     ///
     /// # Errors
     /// It says what cannot be.
-    pub fn progress(&self, rd_done: u64, before: u32) -> Result<Progress, Lie> {
+    pub fn progress(&self, rd_done: u64, before: u32) -> Result<Progress, InvalidReference> {
         // A word about an announcement that is over says nothing new.
         let Some(index) = self.find(sequence_of(rd_done)) else {
             return Ok(Progress { ended: 0, fetched: before });
@@ -93,7 +93,7 @@ impl Open {
         let least = if index == 0 { before } else { 0 };
         let got = bytes_of(rd_done, sequence).unwrap_or(least);
         if got < least || got > most {
-            return Err(Lie { sequence, got, least, most });
+            return Err(InvalidReference { sequence, got, least, most });
         }
         Ok(if got == most {
             Progress { ended: index + 1, fetched: 0 }
@@ -128,7 +128,7 @@ impl Cancel {
     ///
     /// # Errors
     /// The sink says what cannot be.
-    pub fn step(&mut self, loaded: u64) -> Result<Action<Progress>, Lie> {
+    pub fn step(&mut self, loaded: u64) -> Result<Action<Progress>, InvalidReference> {
         let Some(last) = self.what.last() else { return Ok(Action::Done(self.progress)) };
         self.at += 1;
         Ok(match self.at {

@@ -1,6 +1,6 @@
 //! Write Zcopy: the source claims and writes, the sink takes back.
 
-use super::{Action, Announced, Lie, Word};
+use super::{Action, Announced, InvalidReference, Word};
 use crosslane_wire::zcopy::{bytes_of, sequence_of, word};
 
 /// The source is about to write into what the sink announced: whether it may.
@@ -80,7 +80,7 @@ impl TakeBack {
     ///
     /// # Errors
     /// The source says what cannot be.
-    pub fn step(&mut self, loaded: u64) -> Result<Action<Option<u32>>, Lie> {
+    pub fn step(&mut self, loaded: u64) -> Result<Action<Option<u32>>, InvalidReference> {
         self.at += 1;
         Ok(match self.at {
             1 => Action::Store(Word::SinkOff, word(self.what.sequence, 0)),
@@ -100,10 +100,12 @@ impl TakeBack {
 ///
 /// # Errors
 /// More than was announced.
-pub fn landed(what: Announced, wr_done: u64) -> Result<Option<u32>, Lie> {
+pub fn landed(what: Announced, wr_done: u64) -> Result<Option<u32>, InvalidReference> {
     match bytes_of(wr_done, what.sequence) {
         None | Some(0) => Ok(None),
-        Some(got) if got > what.len => Err(Lie { sequence: what.sequence, got, least: 1, most: what.len }),
+        Some(got) if got > what.len => {
+            Err(InvalidReference { sequence: what.sequence, got, least: 1, most: what.len })
+        }
         bytes => Ok(bytes),
     }
 }

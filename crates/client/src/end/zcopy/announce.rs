@@ -4,7 +4,7 @@
 //! process that shares the end, takes the announcement back first, which takes no time; its owner finds out.
 
 use super::super::add;
-use super::super::moving::Has;
+use super::super::moving::LockHeld;
 use super::{End, Failure};
 use core::cmp::Ordering;
 use core::sync::atomic::Ordering::Relaxed;
@@ -107,7 +107,7 @@ impl End {
     pub fn may_announce(&self) -> bool {
         let segments = &self.generations.tx().segments;
         let mode = Mode::under(segments.inbound.load_u64(MODE), Mode::Combined);
-        mode.announcements() > 0 && segments.way.zero_copy && self.is_settled()
+        mode.announcements() > 0 && segments.way.zero_copy && self.is_steady()
     }
 
     /// Announces `bytes`, which begin at byte `at` of `buffer`, one that is shared for this circuit; they must stay as they are
@@ -196,7 +196,7 @@ impl End {
     fn look_at(&self, all: &Open, open: &mut Announcement) -> Result<Option<Stand>, Failure> {
         let Some(index) = all.find(open.what.sequence) else { return Ok(None) };
         let tx = self.generations.tx();
-        if tx.number() != open.generation || !self.is_settled() || self.gone() {
+        if tx.number() != open.generation || !self.is_steady() || self.gone() {
             return Ok(Some(Stand::Unwanted));
         }
         let inbound = &tx.segments.inbound;
@@ -252,7 +252,7 @@ impl End {
         let ended = |progress: Progress| progress.ended > index;
         all.progress(inbound.load_u64(RD_DONE), 0).map_or(true, ended)
             || all.find(sequence_of(inbound.load_u64(SEND_SM))).is_some()
-            || !self.is_settled()
+            || !self.is_steady()
     }
 
     /// Takes `open` back, and all that is announced: what was not fetched by now never counts. Returns how many of the
@@ -285,7 +285,7 @@ impl End {
     fn take_all_back(&self, tid: u32) -> Result<bool, Failure> {
         let (all, tx) = (self.shared.zcopy.open(), self.generations.tx());
         if self.has_moved(tx) && self.dead().is_none() {
-            self.catch_up(tid, Has::Sending)?;
+            self.catch_up(tid, LockHeld::Sending)?;
             return Ok(self.shared.zcopy.open().count() == 0);
         }
         self.shared.zcopy.off_at.store(self.shared.producer.position(), Relaxed);
@@ -296,7 +296,7 @@ impl End {
         tx.segments.outbound.fence();
         if self.has_moved(tx) && self.await_next(tx)?.is_some() {
             // The daemons may have counted before they could see that it was taken back.
-            self.catch_up(tid, Has::Sending)?;
+            self.catch_up(tid, LockHeld::Sending)?;
             return Ok(self.shared.zcopy.open().count() == 0);
         }
         self.close_open(progress);

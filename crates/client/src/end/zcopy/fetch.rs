@@ -1,11 +1,11 @@
 //! The sink of Read Zcopy: fetches what the far side has announced, straight into the program's buffer.
 
-use super::super::moving::{Has, Standing};
+use super::super::moving::{LockHeld, Standing};
 use super::{End, Failure};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::{Load, Store};
-use crosslane_stream::zcopy::{Confirm, Fetched, Lie, is_off};
+use crosslane_stream::zcopy::{Confirm, Fetched, InvalidReference, is_off};
 use crosslane_wire::segment::{MODE, RING_AT, SEND_SM, SRC_OFF};
 use crosslane_wire::zcopy::{sequence_of, word};
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ const PIECE: u64 = 1 << 20;
 /// Announcements in a row that cannot be reached, after which no more are wanted.
 const REFUSALS: u32 = 3;
 /// How long a piece that was fetched while the stream moved waits for the daemons' count.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl End {
     /// With the lock of receiving, while bytes are announced: whether there is something to fetch.
     #[cold]
-    pub(in super::super) fn settle_elsewhere(&self, tid: u32) -> Result<bool, Failure> {
+    pub(in super::super) fn process_announced(&self, tid: u32) -> Result<bool, Failure> {
         let (consumer, source) = (&self.shared.consumer, &self.shared.zcopy.source);
-        if !self.is_settled() {
-            self.catch_up(tid, Has::Receiving)?;
+        if !self.is_steady() {
+            self.catch_up(tid, LockHeld::Receiving)?;
             if consumer.elsewhere() == 0 {
                 return Ok(true);
             }
@@ -35,7 +35,7 @@ impl End {
                 let verdict = self.run(self.generations.rx(), |loaded| verdict.step(loaded))?;
                 if verdict == Fetched::Counts {
                     let most = source.len.load(Relaxed);
-                    return Err(Lie { sequence, got: done, least: most, most }.into());
+                    return Err(InvalidReference { sequence, got: done, least: most, most }.into());
                 }
             }
             consumer.end_elsewhere();
@@ -47,7 +47,7 @@ impl End {
     /// Whether bytes are announced, and a receive has something to do with them.
     #[inline]
     pub(in super::super) fn has_elsewhere(&self) -> bool {
-        self.shared.zcopy.source.refused.load(Relaxed) == 0 || self.is_off() || !self.is_settled()
+        self.shared.zcopy.source.refused.load(Relaxed) == 0 || self.is_off() || !self.is_steady()
     }
 
     /// Whether the source has taken its memory back.
@@ -56,7 +56,7 @@ impl End {
         is_off(off, self.shared.zcopy.source.sequence.load(Relaxed))
     }
 
-    /// With the lock of receiving, after [`Self::settle_elsewhere`]: fetches into `target`; 0: there is nothing more, or
+    /// With the lock of receiving, after [`Self::process_announced`]: fetches into `target`; 0: there is nothing more, or
     /// it comes by the ring.
     pub(in super::super) fn fetch(&self, tid: u32, target: &mut [u8]) -> Result<usize, Failure> {
         let (consumer, source) = (&self.shared.consumer, &self.shared.zcopy.source);
@@ -88,7 +88,7 @@ impl End {
         rx.segments.outbound.fence();
         let said = fetched != Fetched::Void;
         // The daemons' count goes before the source's word.
-        let moved = fetched != Fetched::Counts && !self.is_settled() && !self.counts(rx);
+        let moved = fetched != Fetched::Counts && !self.is_steady() && !self.counts(rx);
         if !(if moved { self.was_counted(said)?.unwrap_or(said) } else { said }) {
             consumer.discount(wanted);
             return Ok(0);
@@ -113,7 +113,7 @@ impl End {
     fn still_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let rx = self.generations.rx();
         rx.segments.outbound.fence();
-        let counts = self.is_settled() || self.counts(rx) || self.was_counted(false)?.unwrap_or(true);
+        let counts = self.is_steady() || self.counts(rx) || self.was_counted(false)?.unwrap_or(true);
         if !counts {
             self.shared.consumer.discount(bytes);
         }
@@ -125,7 +125,7 @@ impl End {
     /// counted had said before that the stream moves, so we see that; one that saw it has counted the bytes, taken or not.
     pub(super) fn landed_counts(&self, bytes: u64) -> Result<bool, Failure> {
         let consumer = &self.shared.consumer;
-        let counts = self.is_settled()
+        let counts = self.is_steady()
             || self.counts(self.generations.rx())
             || self.await_limit()?.is_none_or(|limit| consumer.units() <= limit);
         if !counts {
@@ -150,7 +150,7 @@ impl End {
     #[cold]
     fn await_limit(&self) -> Result<Option<u64>, Failure> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < MOVE_TIMEOUT {
             match self.standing() {
                 Standing::Dead => return Ok(None),
                 Standing::Lives(generation) => {
@@ -181,9 +181,9 @@ impl End {
             let rx = self.generations.rx();
             rx.segments.outbound.store_u64(SEND_SM, word(sequence, 0));
             if let Some(waiter) = self.room_bell(rx)
-                && !self.daemon.ring(self.circuit, self.token, waiter)
+                && !self.daemon.wake(self.circuit, self.token, waiter)
             {
-                self.ring_again();
+                self.wake_again();
             }
         }
     }

@@ -35,7 +35,7 @@ impl End {
         self.may_send(Kind::SinkAvail)?;
         let (zcopy, producer, tx) = (&self.shared.zcopy, &self.shared.producer, self.generations.tx());
         let free = zcopy.offered.load(Acquire) == 0 && zcopy.open().count() == 0;
-        if !free || !tx.segments.way.zero_copy || !self.is_settled() || self.gone() || self.has_arrived() {
+        if !free || !tx.segments.way.zero_copy || !self.is_steady() || self.gone() || self.has_arrived() {
             return Ok(None);
         }
         // Should another thread be receiving all the same, the offer is void.

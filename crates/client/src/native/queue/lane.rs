@@ -2,8 +2,8 @@
 
 use super::{Completion, Member, Way, here};
 use crate::end::flight::Aloft;
-use crate::native::{Error, For, Stream};
-use crate::{Failure, Moved};
+use crate::native::{Error, Stream, WaitFor};
+use crate::{Failure, Transferred};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
@@ -66,8 +66,8 @@ impl Lane {
     }
 
     /// The engine's bell is to ring for what is aloft, if anything is.
-    pub(super) fn want_bell(&self) -> bool {
-        self.aloft.as_ref().is_some_and(Aloft::want_bell)
+    pub(super) fn want_waker(&self) -> bool {
+        self.aloft.as_ref().is_some_and(Aloft::want_waker)
     }
 
     /// Moves what can be moved now, or has the engine move it.
@@ -116,8 +116,8 @@ impl Lane {
         self.blocked = false;
     }
 
-    fn what(&self) -> For {
-        if self.way == Way::Out { For::Room } else { For::Data }
+    fn what(&self) -> WaitFor {
+        if self.way == Way::Out { WaitFor::Room } else { WaitFor::Data }
     }
 
     /// Whether nothing is aloft any more.
@@ -137,14 +137,14 @@ impl Lane {
 
     fn landed(
         &mut self,
-        outcome: Result<Moved, Failure>,
+        outcome: Result<Transferred, Failure>,
         stream: &Stream,
         member: Member,
         done: &mut VecDeque<Completion>,
     ) {
         match outcome {
             Ok(moved) => {
-                stream.ring(moved.wake);
+                stream.wake(moved.wake);
                 self.by_hand = moved.bytes == 0;
                 // What could be moved was.
                 self.blocked = moved.bytes > 0 && moved.bytes < self.launched;
@@ -205,4 +205,4 @@ impl Lane {
 }
 
 /// Buffers that are handed over at once, at most.
-const SPANS: usize = crosslane_shm::desk::SPANS;
+const SPANS: usize = crosslane_shm::submission::SPANS;

@@ -1,7 +1,7 @@
 //! What a queue sleeps on: one descriptor for the far sides, the engine, the daemon's end and the kernel's connections.
 
 use crate::native::wait::{Waiter, time_left};
-use crate::native::{Attachment, Error, For, Stream};
+use crate::native::{Attachment, Error, Stream, WaitFor};
 use crosslane_shm::arm::Armed;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,7 +30,7 @@ pub(super) struct Sleep {
     /// When the timer rings.
     due: Option<Instant>,
     /// Streams whose far sides were asked to ring, and for what.
-    armed: Vec<Option<For>>,
+    armed: Vec<Option<WaitFor>>,
     /// What was asked for last, of all streams.
     requests: Armed<Instant>,
     /// The requests stand: only the timer was heard since they were made, because they are not under way any more.
@@ -117,9 +117,9 @@ impl Sleep {
     /// Asks the far side of a stream to ring for what is waited for.
     pub(super) fn arm(&mut self, member: usize, stream: &Stream, data: bool, room: bool) {
         let what = match (data, room) {
-            (true, true) => For::Either,
-            (true, false) => For::Data,
-            (false, true) => For::Room,
+            (true, true) => WaitFor::Either,
+            (true, false) => WaitFor::Data,
+            (false, true) => WaitFor::Room,
             (false, false) => return,
         };
         let Some(id) = self.waiter.as_ref().map(Waiter::id) else { return };

@@ -1,6 +1,6 @@
 //! Waiting for a stream: for its rings, and for what the kernel and the daemon have to say of it.
 
-use super::{For, Stream, now_ms};
+use super::{Stream, WaitFor, now_ms};
 use crate::SessionError;
 use crate::end::apart;
 use crate::native::Error;
@@ -22,18 +22,18 @@ const BLIND: Duration = Duration::from_millis(5);
 impl Stream {
     /// Waits until there may be something to do. [`Error::TimedOut`] when the patience is over; `done` bytes of the call
     /// had been moved.
-    pub(super) fn pause(&self, what: For, patience: &mut Patience, done: usize) -> Result<(), Error> {
+    pub(super) fn pause(&self, what: WaitFor, patience: &mut Patience, done: usize) -> Result<(), Error> {
         if self.wait(what, patience.end())? {
             return Ok(());
         }
         Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done })
     }
 
-    /// As [`Self::pause`], or until `also` holds, of which the far side's bell for `what` tells as well.
+    /// As [`Self::pause`]. Also returns when `also()` is true; the far side signals that with the same wakeup as `what`.
     #[inline]
     pub(super) fn pause_until(
         &self,
-        what: For,
+        what: WaitFor,
         patience: &mut Patience,
         also: impl Fn() -> bool,
     ) -> Result<(), Error> {
@@ -44,14 +44,14 @@ impl Stream {
     }
 
     /// Waits until there may be something to do, or until `deadline`; `false`: it was over before.
-    pub(crate) fn wait(&self, what: For, deadline: Option<Instant>) -> Result<bool, Error> {
+    pub(crate) fn wait(&self, what: WaitFor, deadline: Option<Instant>) -> Result<bool, Error> {
         self.wait_until(what, deadline, || false)
     }
 
     #[inline]
     fn wait_until(
         &self,
-        what: For,
+        what: WaitFor,
         deadline: Option<Instant>,
         also: impl Fn() -> bool,
     ) -> Result<bool, Error> {
@@ -60,11 +60,11 @@ impl Stream {
             return Ok(false);
         }
         let budget = match what {
-            For::Room | For::Posted => &self.end.shared().sending.budget,
-            For::Data | For::Either => &self.end.shared().receiving.budget,
+            WaitFor::Room | WaitFor::Posted => &self.end.shared().sending.budget,
+            WaitFor::Data | WaitFor::Either => &self.end.shared().receiving.budget,
         };
         // What was posted takes longer to fetch than to wake up for.
-        let ns = if what == For::Posted { 0 } else { self.spin_ns(budget) };
+        let ns = if what == WaitFor::Posted { 0 } else { self.spin_ns(budget) };
         let limit = self.attachment.spin_ns();
         if let Some(_spinner) = Spinner::among(ns)
             && spin(ns, ready)
@@ -80,12 +80,12 @@ impl Stream {
 
     /// Whether a waiter must look: there is something to do, or nothing more to wait for.
     #[inline]
-    pub(crate) fn is_ready(&self, what: For) -> bool {
+    pub(crate) fn is_ready(&self, what: WaitFor) -> bool {
         match what {
-            For::Data => self.is_readable(),
-            For::Room => self.is_writable(),
-            For::Either => self.is_readable() || self.is_writable(),
-            For::Posted => self.has_post_news() || self.is_over(),
+            WaitFor::Data => self.is_readable(),
+            WaitFor::Room => self.is_writable(),
+            WaitFor::Either => self.is_readable() || self.is_writable(),
+            WaitFor::Posted => self.has_post_news() || self.is_over(),
         }
     }
 
@@ -114,12 +114,12 @@ impl Stream {
 
     /// Asks the far side to ring `waiter`; `false` if another one is asked for already. Look once more, then sleep, at first for
     /// as long as [`Self::in_flight_ns`] only.
-    pub(crate) fn arm(&self, what: For, waiter: WaiterId) -> bool {
-        let data = matches!(what, For::Room | For::Posted) || self.end.want_data(waiter);
-        if what == For::Posted {
+    pub(crate) fn arm(&self, what: WaitFor, waiter: WaiterId) -> bool {
+        let data = matches!(what, WaitFor::Room | WaitFor::Posted) || self.end.want_data(waiter);
+        if what == WaitFor::Posted {
             self.want_posted();
         }
-        let room = what == For::Data || self.end.want_room(waiter);
+        let room = what == WaitFor::Data || self.end.want_room(waiter);
         data && room
     }
 
@@ -183,7 +183,7 @@ impl Stream {
         }
     }
 
-    fn sleep(&self, what: For, deadline: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), Error> {
+    fn sleep(&self, what: WaitFor, deadline: Option<Instant>, ready: impl Fn() -> bool) -> Result<(), Error> {
         self.end.shared().counters.sleeps.fetch_add(1, Relaxed);
         let waiter = match self.attachment.waiter() {
             Ok(waiter) => waiter,

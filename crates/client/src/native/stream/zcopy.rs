@@ -3,7 +3,7 @@
 
 use super::super::Error;
 use super::super::wait::{Patience, tid};
-use super::{For, Stream};
+use super::{Stream, WaitFor};
 use crate::buffers::{Buffer, Landing, OpenBuffer, locate_bytes};
 use crate::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crate::end::zcopy::offer::REQUEST_MAX;
@@ -81,7 +81,7 @@ impl Stream {
     pub fn post(&self, buffer: Buffer, len: usize) -> Result<(), Error> {
         let len = len.min(buffer.len());
         let mut patience = self.send_limit.patience();
-        self.settle_posts(PIPELINE - 1, &mut patience)?;
+        self.await_posts(PIPELINE - 1, &mut patience)?;
         let mut queues = self.posts.lock();
         let announced = match queues.open.back() {
             Some(Post { announced: None, .. }) => None,
@@ -107,7 +107,7 @@ impl Stream {
         }
         // Several at once cost one wake-up.
         let open = self.posts.open.load(Relaxed);
-        self.settle_posts((open / 2).min(open.saturating_sub(1)), &mut self.send_limit.patience())?;
+        self.await_posts((open / 2).min(open.saturating_sub(1)), &mut self.send_limit.patience())?;
         self.try_reclaim()
     }
 
@@ -125,11 +125,11 @@ impl Stream {
     /// # Errors
     /// The stream is over, or [`Error::TimedOut`].
     pub fn flush(&self) -> Result<(), Error> {
-        self.settle_posts(0, &mut self.send_limit.patience())
+        self.await_posts(0, &mut self.send_limit.patience())
     }
 
     /// Waits until at most `most` posted buffers are not sent.
-    pub(super) fn settle_posts(&self, most: usize, patience: &mut Patience) -> Result<(), Error> {
+    pub(super) fn await_posts(&self, most: usize, patience: &mut Patience) -> Result<(), Error> {
         let mut left = usize::MAX;
         loop {
             if self.posts.is_empty() {
@@ -146,7 +146,7 @@ impl Stream {
             }
             let (until, stalled) = (patience.end(), Instant::now() + STALL);
             let deadline = until.map_or(stalled, |until| until.min(stalled));
-            self.wait(For::Posted, Some(deadline))?;
+            self.wait(WaitFor::Posted, Some(deadline))?;
             if Instant::now() < deadline {
                 continue;
             }
@@ -182,18 +182,18 @@ impl Stream {
 
     fn announce(&self, bytes: &[u8], last: Option<&Announcement>) -> Result<Option<Announcement>, Error> {
         let Some(place) = locate_bytes(bytes) else { return Ok(None) };
-        if self.end.share(&place).is_err() {
+        if self.end.export_buffer(&place).is_err() {
             return Ok(None);
         }
         let place = (place.id, place.offset);
         match self.end.announce(tid(), bytes, place, Behind::Others(last)) {
             Ok(Attempt::Open(announced, wake)) => {
-                self.ring(wake);
+                self.wake(wake);
                 Ok(Some(announced))
             }
             Ok(Attempt::Over(_, wake)) => {
                 // It moved at once: what counts of it is seen in the queue.
-                self.ring(wake);
+                self.wake(wake);
                 Ok(None)
             }
             Ok(Attempt::Ring) => Ok(None),
@@ -270,8 +270,8 @@ impl Stream {
             if let Some(count) = self.checked(self.end.take_landed(tid(), &line))? {
                 return Ok(count);
             }
-            if !self.is_ready(For::Data) && !self.end.has_landed(&line) {
-                match self.pause_until(For::Data, &mut patience, || self.end.has_landed(&line)) {
+            if !self.is_ready(WaitFor::Data) && !self.end.has_landed(&line) {
+                match self.pause_until(WaitFor::Data, &mut patience, || self.end.has_landed(&line)) {
                     Ok(()) => continue,
                     Err(error) => return self.checked(self.end.take_back(tid(), &line))?.ok_or(error),
                 }
@@ -296,12 +296,12 @@ impl Stream {
         let (Ok(place), Some(line)) = (answer.locate(0, answer.len()), answer.landing()) else {
             return Ok(None);
         };
-        if self.end.share(&place).is_err() {
+        if self.end.export_buffer(&place).is_err() {
             return Ok(None);
         }
         let offered = self.checked(self.end.offer(tid(), request, (&place, &line), answer.len()))?;
         let Some(wake) = offered else { return Ok(None) };
-        self.ring(wake);
+        self.wake(wake);
         Ok(Some(line))
     }
 

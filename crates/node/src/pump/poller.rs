@@ -22,14 +22,14 @@ pub(super) enum Ring {
 
 /// All wake events of one thread. What rings goes on to ring until it is drained.
 #[derive(Debug)]
-pub(super) struct Ears(OwnedFd);
+pub(super) struct Poller(OwnedFd);
 
-impl Ears {
+impl Poller {
     /// Those of a thread with no circuits.
     pub(super) fn new(door: BorrowedFd<'_>) -> Result<Self, Errno> {
-        let ears = Self(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        ears.add(DOOR, door)?;
-        Ok(ears)
+        let poller = Self(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        poller.add(DOOR, door)?;
+        Ok(poller)
     }
 
     /// Rings of a circuit are heard from now on.

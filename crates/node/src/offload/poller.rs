@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 /// The door of one thread.
 #[derive(Debug)]
-pub(super) struct Ears(Arc<Receiver>);
+pub(super) struct Poller(Arc<Receiver>);
 
-impl Ears {
+impl Poller {
     pub(super) fn new(door: Arc<Receiver>) -> Self {
         Self(door)
     }

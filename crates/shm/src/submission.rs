@@ -6,8 +6,8 @@
 //!   daemon:                          READY --claim--> COPYING --commit--> COMMITTING --go on--> READY, or DONE
 //! ```
 //! A piece is copied between claim and commit and takes effect in ring and arena between commit and the next step. A
-//! program gets its buffer back by [`Desk::cancel`] between two pieces, when it is told that all is done, or when the
-//! daemon can copy no more and did not come to commit ([`Desk::revoke`]). Each change is a compare-exchange of one word
+//! program gets its buffer back by [`SubmissionQueue::cancel`] between two pieces, when it is told that all is done, or when the
+//! daemon can copy no more and did not come to commit ([`SubmissionQueue::revoke`]). Each change is a compare-exchange of one word
 //! that has the transfer's number in it, so whoever comes late changes nothing. All other words are plain, have one
 //! writer at a time, and the daemon believes none: it copies them once, and loses at most the transfer.
 
@@ -25,7 +25,7 @@ pub const SLOTS: usize = 1024;
 pub const SPANS: usize = 30;
 /// Words of bits.
 const WORDS: usize = SLOTS / 64;
-/// Bytes of a desk.
+/// Bytes of a submission queue.
 const LEN: u64 = (size_of::<Head>() + 2 * SLOTS * size_of::<Slot>()) as u64;
 
 const FREE: u32 = 0;
@@ -57,15 +57,16 @@ pub enum Way {
 
 /// A transfer, as the program describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Order {
+pub struct Descriptor {
     /// The daemon's name for the stream's rings.
     pub handle: u32,
-    /// The daemon's name for the lent buffer that all of `spans` lie in, at addresses from its start on; 0: they lie in
+    /// The daemon's name for the registered buffer that all of `spans` lie in, at addresses from its start on; 0: they lie in
     /// the program's memory.
     pub buffer: u32,
     /// The program's buffer; those of no length end the list.
     pub spans: [Span; SPANS],
-    /// The far side's request for a bell that was answered last: at another one the transfer ends early.
+    /// Last `WANT` value that was answered with a wake-up; if the far side's word differs, the transfer stops early, and the
+    /// program wakes it.
     pub rung: u64,
 }
 
@@ -131,19 +132,19 @@ struct Head {
     sides: [Side; 2],
 }
 
-/// A desk, mapped.
+/// A submission queue, mapped.
 #[derive(Debug)]
-pub struct Desk(Mapping);
+pub struct SubmissionQueue(Mapping);
 
 /// A transfer that the program handed over, or the daemon took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct RequestId {
     way: Way,
     index: usize,
     number: u32,
 }
 
-impl Ticket {
+impl RequestId {
     /// Its slot.
     pub fn index(self) -> usize {
         self.index
@@ -160,14 +161,14 @@ impl Ticket {
     }
 }
 
-impl Desk {
-    /// Makes a desk; the descriptor is for the daemon.
+impl SubmissionQueue {
+    /// Makes a submission queue; the descriptor is for the daemon.
     pub fn create() -> Result<(Self, OwnedFd), MapError> {
-        let fd = new_segment("crosslane-desk", LEN)?;
+        let fd = new_segment("crosslane-submission", LEN)?;
         Ok((Self(Mapping::new(&fd, LEN)?), fd))
     }
 
-    /// Maps a desk that a program made, after checking its length and seals.
+    /// Maps a submission queue that a program made, after checking its length and seals.
     pub fn open(fd: impl AsFd) -> Result<Self, MapError> {
         Mapping::new(fd, LEN).map(Self)
     }
@@ -185,30 +186,30 @@ impl Desk {
         unsafe { &*self.0.at(at, size_of::<Slot>()).cast::<Slot>() }
     }
 
-    fn step(&self, ticket: Ticket, from: u32, to: u32) -> bool {
-        let state = &self.slot(ticket.way, ticket.index).state;
-        state.compare_exchange(ticket.at(from), ticket.at(to), AcqRel, Acquire).is_ok()
+    fn step(&self, request: RequestId, from: u32, to: u32) -> bool {
+        let state = &self.slot(request.way, request.index).state;
+        state.compare_exchange(request.at(from), request.at(to), AcqRel, Acquire).is_ok()
     }
 
     /// Program: hands a transfer over in a slot that no other thread uses. Whether the daemon's thread must be rung for.
-    pub fn submit(&self, way: Way, index: usize, order: &Order) -> (Ticket, bool) {
+    pub fn submit(&self, way: Way, index: usize, descriptor: &Descriptor) -> (RequestId, bool) {
         let slot = self.slot(way, index);
         let number = (slot.state.load(Relaxed) / PHASES + 1) % NUMBERS;
-        let ticket = Ticket { way, index, number };
+        let request = RequestId { way, index, number };
         slot.ended.store(0, Relaxed);
         slot.waited.store(0, Relaxed);
-        slot.handle.store(order.handle, Relaxed);
-        slot.buffer.store(order.buffer, Relaxed);
-        slot.done.store(ticket.done(0, 0), Relaxed);
-        slot.rung.store(order.rung, Relaxed);
-        for (words, span) in slot.spans.iter().zip(&order.spans) {
+        slot.handle.store(descriptor.handle, Relaxed);
+        slot.buffer.store(descriptor.buffer, Relaxed);
+        slot.done.store(request.done(0, 0), Relaxed);
+        slot.rung.store(descriptor.rung, Relaxed);
+        for (words, span) in slot.spans.iter().zip(&descriptor.spans) {
             words[0].store(span.address, Relaxed);
             words[1].store(span.len as u64, Relaxed);
             if span.len == 0 {
                 break;
             }
         }
-        slot.state.store(ticket.at(READY), Release);
+        slot.state.store(request.at(READY), Release);
         let side = self.side(way);
         side.filled[index / 64 % WORDS].fetch_or(1 << (index % 64), SeqCst);
         fence(SeqCst);
@@ -216,18 +217,18 @@ impl Desk {
         if asleep {
             side.asleep.store(0, Relaxed);
         }
-        (ticket, asleep)
+        (request, asleep)
     }
 
     /// Program: whether the transfer has ended.
     #[inline]
-    pub fn has_ended(&self, ticket: Ticket) -> bool {
-        self.slot(ticket.way, ticket.index).ended.load(Acquire) != 0
+    pub fn has_ended(&self, request: RequestId) -> bool {
+        self.slot(request.way, request.index).ended.load(Acquire) != 0
     }
 
     /// Program: sleeps until the transfer has ended, at most for `timeout`; whether it has.
-    pub fn sleep(&self, ticket: Ticket, timeout: &Timespec) -> bool {
-        let slot = self.slot(ticket.way, ticket.index);
+    pub fn sleep(&self, request: RequestId, timeout: &Timespec) -> bool {
+        let slot = self.slot(request.way, request.index);
         slot.waited.store(ASLEEP, SeqCst);
         if slot.ended.load(SeqCst) == 0 {
             let _ = futex::wait(&slot.ended, futex::Flags::empty(), 0, Some(timeout));
@@ -236,16 +237,16 @@ impl Desk {
     }
 
     /// Program: its bell is to be rung when the transfer ends; whether it has ended already.
-    pub fn want_bell(&self, ticket: Ticket) -> bool {
-        let slot = self.slot(ticket.way, ticket.index);
+    pub fn want_waker(&self, request: RequestId) -> bool {
+        let slot = self.slot(request.way, request.index);
         slot.waited.store(BELL, SeqCst);
         slot.ended.load(SeqCst) != 0
     }
 
     /// Program: bytes moved so far, and why it ended if it has.
-    pub fn result(&self, ticket: Ticket) -> (u64, Option<Outcome>) {
-        let word = self.slot(ticket.way, ticket.index).done.load(Acquire);
-        if word >> NUMBER_AT != u64::from(ticket.number) {
+    pub fn result(&self, request: RequestId) -> (u64, Option<Outcome>) {
+        let word = self.slot(request.way, request.index).done.load(Acquire);
+        if word >> NUMBER_AT != u64::from(request.number) {
             return (0, None);
         }
         let outcome = match word >> OUTCOME_AT & 7 {
@@ -260,14 +261,14 @@ impl Desk {
     }
 
     /// Program: wants its buffer back.
-    pub fn cancel(&self, ticket: Ticket) -> Cancelled {
-        if self.step(ticket, READY, CANCELLED) {
+    pub fn cancel(&self, request: RequestId) -> Cancelled {
+        if self.step(request, READY, CANCELLED) {
             return Cancelled::Yes;
         }
-        let state = self.slot(ticket.way, ticket.index).state.load(Acquire);
-        if state == ticket.at(COPYING) || state == ticket.at(READY) {
+        let state = self.slot(request.way, request.index).state.load(Acquire);
+        if state == request.at(COPYING) || state == request.at(READY) {
             Cancelled::Busy { copying: true }
-        } else if state == ticket.at(COMMITTING) {
+        } else if state == request.at(COMMITTING) {
             Cancelled::Busy { copying: false }
         } else {
             Cancelled::Ended
@@ -275,8 +276,8 @@ impl Desk {
     }
 
     /// Program: takes a piece back that was being copied. Only once nothing copies any more, nor can.
-    pub fn revoke(&self, ticket: Ticket) -> bool {
-        self.step(ticket, COPYING, CANCELLED)
+    pub fn revoke(&self, request: RequestId) -> bool {
+        self.step(request, COPYING, CANCELLED)
     }
 
     /// Daemon: the slots that were filled since the last look.
@@ -304,11 +305,11 @@ impl Desk {
     }
 
     /// Daemon: what is in a slot that was filled, copied once; `None` if nothing is.
-    pub fn take(&self, way: Way, index: usize) -> Option<(Ticket, Order)> {
+    pub fn take(&self, way: Way, index: usize) -> Option<(RequestId, Descriptor)> {
         let slot = self.slot(way, index);
         let state = slot.state.load(Acquire);
-        let ticket = Ticket { way, index: index % SLOTS, number: state / PHASES };
-        if state != ticket.at(READY) {
+        let request = RequestId { way, index: index % SLOTS, number: state / PHASES };
+        if state != request.at(READY) {
             return None;
         }
         let mut spans = [Span::default(); SPANS];
@@ -320,35 +321,35 @@ impl Desk {
             *span = Span { address: words[0].load(Relaxed), len };
         }
         let (handle, buffer) = (slot.handle.load(Relaxed), slot.buffer.load(Relaxed));
-        Some((ticket, Order { handle, buffer, spans, rung: slot.rung.load(Relaxed) }))
+        Some((request, Descriptor { handle, buffer, spans, rung: slot.rung.load(Relaxed) }))
     }
 
     /// Daemon: begins a piece; `false` if the transfer is the program's again.
-    pub fn claim(&self, ticket: Ticket) -> bool {
-        self.step(ticket, READY, COPYING)
+    pub fn claim(&self, request: RequestId) -> bool {
+        self.step(request, READY, COPYING)
     }
 
     /// Daemon: the piece takes effect now; `false` if it must not.
-    pub fn commit(&self, ticket: Ticket) -> bool {
-        self.step(ticket, COPYING, COMMITTING)
+    pub fn commit(&self, request: RequestId) -> bool {
+        self.step(request, COPYING, COMMITTING)
     }
 
     /// Daemon: the piece is moved; `done` bytes are in all. More is to come.
-    pub fn go_on(&self, ticket: Ticket, done: u64) -> bool {
-        self.slot(ticket.way, ticket.index).done.store(ticket.done(0, done), Relaxed);
-        self.step(ticket, COMMITTING, READY)
+    pub fn go_on(&self, request: RequestId, done: u64) -> bool {
+        self.slot(request.way, request.index).done.store(request.done(0, done), Relaxed);
+        self.step(request, COMMITTING, READY)
     }
 
     /// Daemon: the transfer has ended, by a piece that took effect or before one was begun, and whoever sleeps for it is
     /// woken; `true`: the program's bell must be rung.
     #[must_use]
-    pub fn finish(&self, ticket: Ticket, done: u64, outcome: Outcome) -> bool {
-        let slot = self.slot(ticket.way, ticket.index);
-        if ![READY, COPYING, COMMITTING].iter().any(|phase| slot.state.load(Relaxed) == ticket.at(*phase)) {
+    pub fn finish(&self, request: RequestId, done: u64, outcome: Outcome) -> bool {
+        let slot = self.slot(request.way, request.index);
+        if ![READY, COPYING, COMMITTING].iter().any(|phase| slot.state.load(Relaxed) == request.at(*phase)) {
             return false;
         }
-        slot.done.store(ticket.done(outcome as u32, done), Relaxed);
-        let ended = [READY, COPYING, COMMITTING].into_iter().any(|phase| self.step(ticket, phase, DONE));
+        slot.done.store(request.done(outcome as u32, done), Relaxed);
+        let ended = [READY, COPYING, COMMITTING].into_iter().any(|phase| self.step(request, phase, DONE));
         if !ended {
             return false;
         }
@@ -364,8 +365,8 @@ impl Desk {
     }
 
     /// Program: the slot is not used any more.
-    pub fn free(&self, ticket: Ticket) {
-        self.slot(ticket.way, ticket.index).state.store(ticket.at(FREE), Relaxed);
+    pub fn free(&self, request: RequestId) {
+        self.slot(request.way, request.index).state.store(request.at(FREE), Relaxed);
     }
 }
 
@@ -373,46 +374,46 @@ impl Desk {
 mod tests {
     use super::*;
 
-    fn order(len: usize) -> Order {
-        let mut order = Order { handle: 3, buffer: 4, rung: 9, ..Order::default() };
-        order.spans[0] = Span { address: 4096, len };
-        order
+    fn descriptor(len: usize) -> Descriptor {
+        let mut descriptor = Descriptor { handle: 3, buffer: 4, rung: 9, ..Descriptor::default() };
+        descriptor.spans[0] = Span { address: 4096, len };
+        descriptor
     }
 
-    fn pair() -> (Desk, Desk) {
-        let (program, fd) = Desk::create().unwrap();
-        (program, Desk::open(&fd).unwrap())
+    fn pair() -> (SubmissionQueue, SubmissionQueue) {
+        let (program, fd) = SubmissionQueue::create().unwrap();
+        (program, SubmissionQueue::open(&fd).unwrap())
     }
 
     #[test]
     fn a_transfer_goes_there_and_its_end_comes_back() {
         let (program, daemon) = pair();
-        let (ticket, asleep) = program.submit(Way::Out, 70, &order(5));
+        let (request, asleep) = program.submit(Way::Out, 70, &descriptor(5));
         assert!(!asleep && daemon.filled(Way::In).next().is_none());
         assert!(daemon.is_filled(Way::Out));
         assert!(daemon.filled(Way::Out).eq([70]) && !daemon.is_filled(Way::Out));
         let (taken, said) = daemon.take(Way::Out, 70).unwrap();
-        assert_eq!((taken, said), (ticket, order(5)));
+        assert_eq!((taken, said), (request, descriptor(5)));
         assert!(daemon.claim(taken) && !daemon.claim(taken) && daemon.commit(taken));
         assert!(daemon.go_on(taken, 3) && daemon.claim(taken) && daemon.commit(taken));
-        assert_eq!((program.has_ended(ticket), program.result(ticket)), (false, (3, None)));
+        assert_eq!((program.has_ended(request), program.result(request)), (false, (3, None)));
         let _ = daemon.finish(taken, 5, Outcome::Done);
-        assert!(program.sleep(ticket, &Timespec { tv_sec: 9, tv_nsec: 0 }));
-        assert_eq!(program.result(ticket), (5, Some(Outcome::Done)));
-        assert_eq!(program.cancel(ticket), Cancelled::Ended);
+        assert!(program.sleep(request, &Timespec { tv_sec: 9, tv_nsec: 0 }));
+        assert_eq!(program.result(request), (5, Some(Outcome::Done)));
+        assert_eq!(program.cancel(request), Cancelled::Ended);
     }
 
     #[test]
     fn a_buffer_that_was_taken_back_is_not_touched_again() {
         let (program, daemon) = pair();
-        let (ticket, _) = program.submit(Way::In, 1, &order(5));
+        let (request, _) = program.submit(Way::In, 1, &descriptor(5));
         let (taken, _) = daemon.take(Way::In, 1).unwrap();
-        assert_eq!(program.cancel(ticket), Cancelled::Yes);
+        assert_eq!(program.cancel(request), Cancelled::Yes);
         assert!(!daemon.claim(taken) && daemon.take(Way::In, 1).is_none());
         let _ = daemon.finish(taken, 1, Outcome::Done);
-        assert!(!program.has_ended(ticket));
+        assert!(!program.has_ended(request));
         // The same slot again: the daemon's hold on the old transfer is of no use.
-        let (next, _) = program.submit(Way::In, 1, &order(6));
+        let (next, _) = program.submit(Way::In, 1, &descriptor(6));
         assert!(!daemon.claim(taken) && !daemon.commit(taken) && !daemon.go_on(taken, 1));
         let _ = daemon.finish(taken, 1, Outcome::Done);
         assert_eq!((program.has_ended(next), program.result(next)), (false, (0, None)));
@@ -421,24 +422,24 @@ mod tests {
     #[test]
     fn a_piece_can_be_revoked_until_it_takes_effect() {
         let (program, daemon) = pair();
-        let (ticket, _) = program.submit(Way::In, 0, &order(5));
+        let (request, _) = program.submit(Way::In, 0, &descriptor(5));
         let (taken, _) = daemon.take(Way::In, 0).unwrap();
-        assert!(!program.revoke(ticket) && daemon.claim(taken));
-        assert_eq!(program.cancel(ticket), Cancelled::Busy { copying: true });
-        assert!(program.revoke(ticket) && !daemon.commit(taken));
-        let (ticket, _) = program.submit(Way::In, 0, &order(5));
+        assert!(!program.revoke(request) && daemon.claim(taken));
+        assert_eq!(program.cancel(request), Cancelled::Busy { copying: true });
+        assert!(program.revoke(request) && !daemon.commit(taken));
+        let (request, _) = program.submit(Way::In, 0, &descriptor(5));
         let (taken, _) = daemon.take(Way::In, 0).unwrap();
         assert!(daemon.claim(taken) && daemon.commit(taken));
-        assert_eq!(program.cancel(ticket), Cancelled::Busy { copying: false });
-        assert!(!program.revoke(ticket));
+        assert_eq!(program.cancel(request), Cancelled::Busy { copying: false });
+        assert!(!program.revoke(request));
     }
 
     #[test]
     fn a_sleeping_daemon_is_rung_for_once() {
         let (program, daemon) = pair();
         daemon.set_asleep(Way::Out, true);
-        assert!(program.submit(Way::Out, 0, &order(1)).1);
-        assert!(!program.submit(Way::Out, 1, &order(1)).1);
+        assert!(program.submit(Way::Out, 0, &descriptor(1)).1);
+        assert!(!program.submit(Way::Out, 1, &descriptor(1)).1);
         assert!(daemon.filled(Way::Out).eq([0, 1]));
     }
 
@@ -446,35 +447,35 @@ mod tests {
     fn whoever_wants_a_bell_gets_one_at_the_end() {
         let (program, daemon) = pair();
         for wanted in [true, false] {
-            let (ticket, _) = program.submit(Way::In, 0, &order(5));
-            assert!(!wanted || !program.want_bell(ticket));
+            let (request, _) = program.submit(Way::In, 0, &descriptor(5));
+            assert!(!wanted || !program.want_waker(request));
             let (taken, _) = daemon.take(Way::In, 0).unwrap();
             assert_eq!(daemon.finish(taken, 5, Outcome::Done), wanted);
-            assert!(!daemon.finish(taken, 5, Outcome::Done) && program.want_bell(ticket));
+            assert!(!daemon.finish(taken, 5, Outcome::Done) && program.want_waker(request));
         }
     }
 
     #[test]
     fn a_desk_of_another_length_is_refused() {
-        let fd = new_segment("desk", LEN + 1).unwrap();
-        assert!(Desk::open(&fd).is_err());
+        let fd = new_segment("submission", LEN + 1).unwrap();
+        assert!(SubmissionQueue::open(&fd).is_err());
     }
 
     #[test]
     fn whatever_lies_in_a_desk_the_daemon_survives_it() {
         use crate::{Outbound, Store};
-        let (_, fd) = Desk::create().unwrap();
-        let (daemon, scribbler) = (Desk::open(&fd).unwrap(), Outbound::sealed(&fd, LEN).unwrap());
+        let (_, fd) = SubmissionQueue::create().unwrap();
+        let (daemon, scribbler) = (SubmissionQueue::open(&fd).unwrap(), Outbound::sealed(&fd, LEN).unwrap());
         for fill in [0xff, 0x01, 0x09, 0x55] {
             scribbler.write(0, &vec![fill; usize::try_from(LEN).unwrap()]);
             for way in [Way::Out, Way::In] {
                 let mut seen = 0;
                 for index in daemon.filled(way) {
                     seen += 1;
-                    let Some((ticket, _)) = daemon.take(way, index) else { continue };
-                    let claimed = daemon.claim(ticket) && daemon.commit(ticket);
-                    let _ = daemon.finish(ticket, 7, Outcome::Done);
-                    assert!(claimed && !daemon.claim(ticket));
+                    let Some((request, _)) = daemon.take(way, index) else { continue };
+                    let claimed = daemon.claim(request) && daemon.commit(request);
+                    let _ = daemon.finish(request, 7, Outcome::Done);
+                    assert!(claimed && !daemon.claim(request));
                 }
                 assert!(seen <= SLOTS && !daemon.is_filled(way));
             }

@@ -5,7 +5,7 @@
 
 use crate::io::Outcome;
 use crate::table::Held;
-use crate::wait::{self, For};
+use crate::wait::{self, WaitFor};
 use crate::{io, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -44,7 +44,7 @@ pub fn receive(
     buffer: &[u8],
     deadline: Option<Instant>,
 ) -> Result<Landed, Failure> {
-    let place = place(buffer).filter(|place| end.share(place).is_ok());
+    let place = place(buffer).filter(|place| end.export_buffer(place).is_ok());
     // SAFETY: the program's promise to `recv` and `xl_transact`: the memory is its until the call returns.
     let Some((place, line)) = place.and_then(|place| Some((place, unsafe { place.landing() }?))) else {
         return Ok(Landed::Ring(false));
@@ -55,8 +55,8 @@ pub fn receive(
             _ => Landed::Ring(false),
         });
     };
-    waiters::ring(end, wake);
-    let outcome = wait::wait_until(fd, end, For::Data, deadline, || end.has_landed(&line));
+    waiters::wake(end, wake);
+    let outcome = wait::wait_until(fd, end, WaitFor::Data, deadline, || end.has_landed(&line));
     let landed = end.take_landed(thread::tid(), &line)?;
     let landed = if landed.is_none() { end.take_back(thread::tid(), &line)? } else { landed };
     Ok(match (landed, outcome) {

@@ -1,7 +1,7 @@
 //! Which far addresses are not worth a stream: the last connections there were all over at once.
 //!
 //! Setting a circuit up costs more than a connection that carries one request and its answer can win back. After
-//! [`PATIENCE`] such connections in a row, the next ones to that address go by TCP. One is a stream again after
+//! [`SHORT_IN_A_ROW`] such connections in a row, the next ones to that address go by TCP. One is a stream again after
 //! [`PROBE`] of them, and the next such one after twice as many, up to [`PROBE_MAX`]; the first that lives longer or
 //! carries more turns this around.
 
@@ -14,7 +14,7 @@ const SHORT_BYTES: u64 = 16 * 1024;
 /// ...and lived less than this is short, milliseconds.
 const SHORT_MS: u64 = 100;
 /// Short connections in a row after which an address is left to TCP.
-const PATIENCE: u64 = 32;
+const SHORT_IN_A_ROW: u64 = 32;
 /// The first connection that is a stream all the same comes after so many...
 const PROBE: u64 = 64;
 /// ...and as long as those are short too, the others in turn after twice as many, and at last so many.
@@ -41,7 +41,7 @@ pub enum Advice {
 pub fn advise(remote: SocketAddr) -> Advice {
     let (place, tag) = place(remote);
     let (seen, shorts, skipped) = unpack(place.load(Relaxed));
-    if seen != tag || shorts < PATIENCE {
+    if seen != tag || shorts < SHORT_IN_A_ROW {
         return Advice::Stream;
     }
     let interval = interval(shorts);
@@ -56,7 +56,7 @@ pub fn advise(remote: SocketAddr) -> Advice {
 
 /// Connections up to the next that is a stream, that one counted, after `shorts` short ones in a row.
 fn interval(shorts: u64) -> u64 {
-    (PROBE << shorts.saturating_sub(PATIENCE).min(16)).min(PROBE_MAX)
+    (PROBE << shorts.saturating_sub(SHORT_IN_A_ROW).min(16)).min(PROBE_MAX)
 }
 
 /// A stream to `remote` ended after `ms` milliseconds and `bytes` bytes.
@@ -65,7 +65,7 @@ pub fn ended(remote: SocketAddr, ms: u64, bytes: u64) {
     let (seen, shorts, skipped) = unpack(place.load(Relaxed));
     let short = ms < SHORT_MS && bytes < SHORT_BYTES;
     let shorts = match (short, seen == tag) {
-        (true, true) => (shorts + 1).min(2 * PATIENCE),
+        (true, true) => (shorts + 1).min(2 * SHORT_IN_A_ROW),
         (true, false) => 1,
         (false, _) => 0,
     };
@@ -77,7 +77,7 @@ pub fn ended(remote: SocketAddr, ms: u64, bytes: u64) {
 pub fn refused(remote: SocketAddr) {
     let (place, tag) = place(remote);
     let (seen, shorts, skipped) = unpack(place.load(Relaxed));
-    let shorts = if seen == tag { (shorts + 1).min(PATIENCE) } else { 1 };
+    let shorts = if seen == tag { (shorts + 1).min(SHORT_IN_A_ROW) } else { 1 };
     place.store(pack(tag, shorts, skipped), Relaxed);
 }
 
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn short_connections_are_left_to_tcp_and_probed() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4711));
-        for _ in 0..PATIENCE {
+        for _ in 0..SHORT_IN_A_ROW {
             assert_eq!(advise(remote), Advice::Stream);
             ended(remote, 1, 2);
         }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn who_refuses_is_asked_now_and_then() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4713));
-        for _ in 0..PATIENCE {
+        for _ in 0..SHORT_IN_A_ROW {
             assert_eq!(advise(remote), Advice::Stream);
             refused(remote);
         }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_quiet_but_long_connection_is_worth_it() {
         let remote = SocketAddr::from(([10, 86, 0, 9], 4712));
-        for _ in 0..2 * PATIENCE {
+        for _ in 0..2 * SHORT_IN_A_ROW {
             ended(remote, 60_000, 2);
         }
         assert_eq!(advise(remote), Advice::Stream);

@@ -3,7 +3,7 @@
 
 use crate::table::Held;
 use crate::waiters::Waiter;
-use crate::{own, process, quiet, real, thread, watch};
+use crate::{internal_fds, process, quiet, real, thread, watch};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use crosslane_shm::lock::Lock;
@@ -29,7 +29,7 @@ pub fn prepare() {
     if SET.load(Relaxed) < 0
         && let Ok(set) = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
     {
-        SET.store(own::hide(set), Relaxed);
+        SET.store(internal_fds::hide(set), Relaxed);
     }
 }
 
@@ -38,7 +38,7 @@ pub fn after_fork() {
     LOCK.reset();
     let set = SET.swap(-1, Relaxed);
     if set >= 0 {
-        own::close(set);
+        internal_fds::close(set);
     }
 }
 

@@ -70,7 +70,7 @@ pub struct HeldState {
 
 /// What an end holds besides its state.
 #[derive(Debug)]
-pub struct Parts {
+pub struct EndResources {
     /// Sessions that hold the end, the owner first, each with the end's word in its life page.
     pub holders: Vec<(SessionId, u32)>,
     /// Name of the owner's program.
@@ -119,7 +119,7 @@ pub struct Parts {
     pub deadline: Duration,
 }
 
-impl Parts {
+impl EndResources {
     /// Nothing yet but segments of the first circuit, what is paid for the end, and a new token.
     pub(crate) fn new(segments: Option<Segments>, payer: Payer, charges: Vec<Charge>) -> Self {
         Self {
@@ -208,9 +208,9 @@ impl Host {
         let abort = abort || self.is_unproven(circuit);
         self.settle_accounts(circuit, abort);
         let whole = self.leave_segments(circuit);
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.state = None;
-            parts.buffers.clear();
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.state = None;
+            resources.buffers.clear();
         }
         self.drop_holders(circuit);
         self.circuits.close(circuit, abort || !whole);
@@ -220,12 +220,12 @@ impl Host {
     /// Adds what an end has moved to the totals, before its state is let go.
     fn settle_accounts(&mut self, circuit: CircuitId, abort: bool) {
         self.copy_early(circuit);
-        let Some(parts) = self.parts.get(&circuit) else { return };
+        let Some(resources) = self.resources.get(&circuit) else { return };
         let open = self.circuits.get(circuit).is_some_and(|end| end.state == State::Open);
-        if !open || parts.holders.is_empty() {
+        if !open || resources.holders.is_empty() {
             return;
         }
-        let moved = parts.traffic();
+        let moved = resources.traffic();
         // A program keeps these counts itself, and may write anything there.
         let closed = &mut self.counters;
         closed.closed_tx_bytes = closed.closed_tx_bytes.wrapping_add(moved.tx_bytes);
@@ -242,9 +242,9 @@ impl Host {
     /// Adds what an end has moved by its newest circuit to the totals of that one's port.
     fn settle_port(&mut self, circuit: CircuitId) {
         self.copy_early(circuit);
-        let Some(parts) = self.parts.get_mut(&circuit) else { return };
-        let (port, (tx, rx)) = parts.port_traffic();
-        parts.before = (parts.before.0.wrapping_add(tx), parts.before.1.wrapping_add(rx));
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let (port, (tx, rx)) = resources.port_traffic();
+        resources.before = (resources.before.0.wrapping_add(tx), resources.before.1.wrapping_add(rx));
         self.count_past(port, tx, rx);
     }
 
@@ -260,8 +260,8 @@ impl Host {
     /// The stream goes on by a circuit with these segments.
     pub(crate) fn push_segments(&mut self, circuit: CircuitId, segments: Segments) {
         self.settle_port(circuit);
-        if let Some(parts) = self.parts.get_mut(&circuit) {
-            parts.segments.push_back(segments);
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.segments.push_back(segments);
         }
     }
 
@@ -278,7 +278,7 @@ impl Host {
         if let Some(engines) = &mut self.offload {
             engines.free(circuit);
         }
-        self.parts.remove(&circuit);
+        self.resources.remove(&circuit);
     }
 
     /// A channel is gone: its memory may be given to another.
@@ -316,28 +316,28 @@ mod tests {
     #[test]
     fn segments_stay_as_long_as_the_program_uses_them_either_way_and_not_without_end() {
         let (shared, fd) = SharedState::create().unwrap();
-        let mut parts = Parts::new(Some(segments(0)), Payer::User(0), Vec::new());
+        let mut resources = EndResources::new(Some(segments(0)), Payer::User(0), Vec::new());
         let fd = crosslane_passing::Foreign::new(fd, crosslane_passing::Owner::NOBODY);
         let view = StateView::new(fd).unwrap();
-        parts.state = Some(HeldState { view, charge: Charge::of_nothing() });
-        parts.segments.extend([1, 2].map(segments));
-        let oldest = |parts: &mut Parts| {
-            parts.trim();
-            parts.segments.front().map(|segments| segments.generation)
+        resources.state = Some(HeldState { view, charge: Charge::of_nothing() });
+        resources.segments.extend([1, 2].map(segments));
+        let oldest = |resources: &mut EndResources| {
+            resources.trim();
+            resources.segments.front().map(|segments| segments.generation)
         };
-        assert_eq!(oldest(&mut parts), Some(0), "it has not begun");
+        assert_eq!(oldest(&mut resources), Some(0), "it has not begun");
         shared.consumer.resume(2, 4096, 4096, 1, 0);
-        assert_eq!(oldest(&mut parts), Some(0), "it sends by the first ones");
+        assert_eq!(oldest(&mut resources), Some(0), "it sends by the first ones");
         shared.producer.resume(1, 4096, 4096, 2, 0);
-        assert_eq!(oldest(&mut parts), Some(1));
+        assert_eq!(oldest(&mut resources), Some(1));
         for generation in 3.. {
-            if !parts.may_move() {
+            if !resources.may_move() {
                 break;
             }
-            parts.segments.push_back(segments(generation));
+            resources.segments.push_back(segments(generation));
         }
-        assert_eq!(parts.segments.len(), GENERATIONS);
+        assert_eq!(resources.segments.len(), GENERATIONS);
         shared.producer.resume(9, 4096, 4096, 2, 0);
-        assert!(parts.may_move());
+        assert!(resources.may_move());
     }
 }

@@ -4,7 +4,7 @@
 use super::interest::tid;
 use crate::waiters::Waiter;
 use crate::watch::{self, Watched};
-use crate::{own, real};
+use crate::{internal_fds, real};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use crosslane_shm::lock::Lock;
@@ -19,13 +19,13 @@ pub(super) const DAEMON: u64 = 1 << 63;
 
 /// What wakes sleepers.
 #[derive(Clone, Copy)]
-pub struct Bed {
+pub struct WakeupSet {
     pub(super) inner: RawFd,
     pub(super) waiter: Option<Waiter>,
     pub(super) daemon: Option<Watched>,
 }
 
-impl Bed {
+impl WakeupSet {
     /// Has the daemon's session among what wakes. One that is over was told once, and stays silent.
     pub(super) fn watch_daemon(&mut self) {
         let present = watch::present();
@@ -40,7 +40,7 @@ impl Bed {
 
     /// Closes the inner set and gives the wake event away.
     pub fn end(self, give: impl FnMut(Waiter)) {
-        own::close(self.inner);
+        internal_fds::close(self.inner);
         self.waiter.into_iter().for_each(give);
     }
 
@@ -64,17 +64,17 @@ impl Bed {
 
     /// An inner set, which may have been another one's.
     pub(super) fn take() -> Result<Self, c_int> {
-        if let Some(bed) = with_spare(Vec::pop).flatten() {
-            return Ok(bed);
+        if let Some(wakeup_set) = with_spare(Vec::pop).flatten() {
+            return Ok(wakeup_set);
         }
         let inner =
             rustix::event::epoll::create(CreateFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
-        Ok(Self { inner: own::hide(inner), waiter: None, daemon: None })
+        Ok(Self { inner: internal_fds::hide(inner), waiter: None, daemon: None })
     }
 }
 
 /// Beds of sets that are gone.
-struct Spare(UnsafeCell<Vec<Bed>>);
+struct Spare(UnsafeCell<Vec<WakeupSet>>);
 
 // SAFETY: only touched with [`LOCK`] held.
 unsafe impl Sync for Spare {}
@@ -84,7 +84,7 @@ static SPARE: Spare = Spare(UnsafeCell::new(Vec::new()));
 /// Most that are kept.
 const MAX_SPARE: usize = 8;
 
-fn with_spare<T>(work: impl FnOnce(&mut Vec<Bed>) -> T) -> Option<T> {
+fn with_spare<T>(work: impl FnOnce(&mut Vec<WakeupSet>) -> T) -> Option<T> {
     let _guard = LOCK.lock(tid()).ok()?;
     // SAFETY: the lock is held.
     Some(work(unsafe { &mut *SPARE.0.get() }))
@@ -93,7 +93,7 @@ fn with_spare<T>(work: impl FnOnce(&mut Vec<Bed>) -> T) -> Option<T> {
 /// In the child of `fork`: those are the parent's.
 pub fn forked_child() {
     LOCK.reset();
-    for bed in with_spare(core::mem::take).unwrap_or_default() {
-        bed.end(Waiter::close);
+    for wakeup_set in with_spare(core::mem::take).unwrap_or_default() {
+        wakeup_set.end(Waiter::close);
     }
 }

@@ -1,4 +1,4 @@
-//! Buffers that programs have lent to the engine: it has them mapped, and its processor copies with no help of the kernel's.
+//! Buffers that programs have registered to the engine: it has them mapped, and its processor copies with no help of the kernel's.
 //!
 //! They cannot shrink, and nothing else ever lies in that memory, so it does no harm that a thread may be stopped in the
 //! middle of a copy, and finish it when the program has long done something else.
@@ -12,13 +12,13 @@ use crosslane_wire::BufferId;
 use std::sync::Arc;
 
 /// Most buffers of one program,
-const MOST: usize = 64;
+const BUFFERS_MAX: usize = 64;
 /// and most bytes of addresses that they take.
-const MOST_BYTES: u64 = 2 << 30;
+const BYTES_MAX: u64 = 2 << 30;
 
-/// A buffer that was lent.
+/// A buffer that was registered.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct RegisteredBuffer {
     handle: u32,
     len: u64,
     /// What its owner's user pays for the mapping.
@@ -26,36 +26,36 @@ pub(super) struct Lent {
 }
 
 impl Engines {
-    /// The name of a buffer that this program has lent before.
-    pub(crate) fn lent(&self, session: SessionId, buffer: BufferId) -> Option<u32> {
-        self.lent.get(&(session, buffer)).map(|lent| lent.handle)
+    /// The name of a buffer that this program has registered before.
+    pub(crate) fn registered(&self, session: SessionId, buffer: BufferId) -> Option<u32> {
+        self.registered.get(&(session, buffer)).map(|registered| registered.handle)
     }
 
-    /// A program may name this buffer from now on, by the handle that is returned; 0: it has lent enough.
-    pub(crate) fn lend(
+    /// A program may name this buffer from now on, by the handle that is returned; 0: it has registered enough.
+    pub(crate) fn register_buffer(
         &mut self,
         session: SessionId,
         buffer: BufferId,
         memory: FarBuffer,
         _mapping: Charge,
     ) -> u32 {
-        let of_session = self.lent.range((session, BufferId(0))..=(session, BufferId(u64::MAX)));
+        let of_session = self.registered.range((session, BufferId(0))..=(session, BufferId(u64::MAX)));
         let (count, bytes) =
-            of_session.fold((0, 0), |(count, bytes), (_, lent)| (count + 1, bytes + lent.len));
-        if count >= MOST || bytes + memory.len() > MOST_BYTES {
+            of_session.fold((0, 0), |(count, bytes), (_, registered)| (count + 1, bytes + registered.len));
+        if count >= BUFFERS_MAX || bytes + memory.len() > BYTES_MAX {
             return 0;
         }
         let (handle, len, memory) = (self.next_handle(), memory.len(), Arc::new(memory));
-        self.lent.insert((session, buffer), Lent { handle, len, _mapping });
+        self.registered.insert((session, buffer), RegisteredBuffer { handle, len, _mapping });
         for at in 0..self.threads.len() {
-            self.tell(at, Word::Lend(session, handle, memory.clone()));
+            self.tell(at, Word::RegisterBuffer(session, handle, memory.clone()));
         }
         handle
     }
 
     /// A program has given its buffer back to the system.
     pub(crate) fn reclaim(&mut self, session: SessionId, buffer: BufferId) {
-        if let Some(Lent { handle, .. }) = self.lent.remove(&(session, buffer)) {
+        if let Some(RegisteredBuffer { handle, .. }) = self.registered.remove(&(session, buffer)) {
             for at in 0..self.threads.len() {
                 self.tell(at, Word::Reclaim(session, handle));
             }

@@ -8,8 +8,8 @@ const LEN: usize = 1 << 20;
 const ROUNDS: usize = 24;
 
 /// Bytes that a thread of a host's engine has copied from or to buffers.
-fn lent(lab: &Lab, host: usize, way: &str) -> usize {
-    usize::try_from(lab.status(host)["offload"][way]["lent"].as_u64().unwrap_or(0)).unwrap()
+fn registered(lab: &Lab, host: usize, way: &str) -> usize {
+    usize::try_from(lab.status(host)["offload"][way]["registered"].as_u64().unwrap_or(0)).unwrap()
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn what_is_sent_from_a_buffer_is_copied_out_of_it() {
         }
     });
     // The first use of a buffer does not count, nor what is too little.
-    assert!(lent(&lab, 1, "send") > ROUNDS * LEN / 10, "{}", lent(&lab, 1, "send"));
-    assert_eq!(lent(&lab, 2, "receive"), 0);
+    assert!(registered(&lab, 1, "send") > ROUNDS * LEN / 10, "{}", registered(&lab, 1, "send"));
+    assert_eq!(registered(&lab, 2, "receive"), 0);
 }
 
 #[test]
@@ -55,5 +55,5 @@ fn a_buffer_that_is_given_back_is_forgotten_and_another_one_is_another() {
             assert!(space == bytes(round / 3, LEN), "{round}");
         }
     });
-    assert!(lent(&lab, 1, "send") > 20 * LEN, "{}", lent(&lab, 1, "send"));
+    assert!(registered(&lab, 1, "send") > 20 * LEN, "{}", registered(&lab, 1, "send"));
 }

@@ -1,6 +1,6 @@
 //! What this process shares with the daemon's engine; made when the first stream wants it, anew with each session.
 
-use crate::{own, process};
+use crate::{internal_fds, process};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use crosslane_client::offload::Offload;
@@ -30,7 +30,7 @@ fn attach() {
         return;
     }
     // SAFETY: our own descriptors from here on, which stay open.
-    let keep = |fd| unsafe { BorrowedFd::borrow_raw(own::hide(fd)) };
+    let keep = |fd| unsafe { BorrowedFd::borrow_raw(internal_fds::hide(fd)) };
     let attached = process::with_session(|session, _| {
         // Of several threads, one consents: the session is locked.
         if SESSION.load(Acquire) == process::sessions().wrapping_add(1) {

@@ -6,7 +6,7 @@
 
 use super::hook;
 use crate::table::{self, Kind};
-use crate::{attach, confined, fault, pool, process, real, user, waiters};
+use crate::{attach, fault, fd_limit, pool, process, real, user, waiters};
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 
@@ -83,7 +83,7 @@ unsafe fn before_limit(resource: __rlimit_resource_t, limit: *const rlimit) {
     // SAFETY: any bytes are a limit.
     let few = || unsafe { user::load(limit) }.is_ok_and(|limit| limit.rlim_cur < FEW);
     if resource == libc::RLIMIT_NOFILE && needs_daemon() && few() {
-        confined::prepare();
+        fd_limit::prepare();
         waiters::before_sandbox();
     }
 }
