@@ -2,7 +2,7 @@
 //!
 //! One thread, one epoll ([`engine`]), over one struct that holds everything ([`host`]). It sets cables up over the
 //! scratchpads ([`cable`]), speaks with its neighbours through message channels ([`channel`], [`neighbour`]), gives
-//! programs their segments of circuits ([`request`], [`circuit`], [`dial`], [`accept`], [`answer`], [`proving`], [`part`], [`holders`]) and wake events ([`bell`]), carries IP ([`tun`],
+//! programs their segments of circuits ([`request`], [`circuit`], [`dial`], [`accept`], [`answer`], [`proving`], [`end_resources`], [`holders`]) and wake events ([`bell`]), carries IP ([`tun`],
 //! [`ip`]), bounds what each user and neighbour may have ([`quota`]), and tells about itself (a [`snapshot`], of which another thread makes [`texts`]: [`status`], [`metrics`]). Who is where and what becomes of a circuit is decided
 //! in `crosslane_fabric`, which is pure.
 

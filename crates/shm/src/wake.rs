@@ -155,7 +155,7 @@ impl Waker {
         self.word
     }
 
-    /// Its socket, for whoever keeps descriptors in a way of its own ([`ring`]).
+    /// Its socket, for whoever keeps descriptors in a way of its own ([`wake`]).
     pub fn into_socket(self) -> OwnedFd {
         self.socket
     }
