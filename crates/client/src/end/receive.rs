@@ -179,8 +179,11 @@ impl End {
         let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
         if wanted > PIECE {
             for _ in 0..PEEKS {
-                if let Some(bytes) = self.peek_apart(tid, buffers)? {
-                    return Ok(bytes);
+                match self.peek_apart(tid, buffers)? {
+                    // Why nothing is there is found out with the lock.
+                    Some(0) => break,
+                    Some(bytes) => return Ok(bytes),
+                    None => {}
                 }
             }
         }
@@ -197,7 +200,7 @@ impl End {
         }
     }
 
-    /// The same without the lock while it copies; `None` if somebody consumed meanwhile, or nothing is there.
+    /// The same without the lock while it copies: how many bytes were there, 0 too; `None` if somebody consumed meanwhile.
     fn peek_apart(&self, tid: u32, buffers: &mut [IoSliceMut<'_>]) -> Result<Option<usize>, Failure> {
         let front = {
             let _guard = self.lock_receiving(tid)?;
@@ -206,10 +209,7 @@ impl End {
         let peeked = self.peek_all(front, buffers);
         let _guard = self.lock_receiving(tid)?;
         // What nobody has consumed nobody may have written over.
-        if self.shared.consumer.cursor() != front {
-            return Ok(None);
-        }
-        Ok(Some(self.guarded(peeked)?).filter(|bytes| *bytes > 0))
+        if self.shared.consumer.cursor() == front { self.guarded(peeked).map(Some) } else { Ok(None) }
     }
 
     /// With the lock of receiving: the front, where bytes for the program may lie.
