@@ -391,7 +391,7 @@ impl Session {
         }
     }
 
-    /// Registers a buffer to the daemon's engine; its name there, 0 if the engine does not take it.
+    /// Registers a buffer with the daemon's engine; its name there, 0 if the engine does not take it.
     pub fn register_buffer(&self, located: &Located) -> Result<u32, SessionError> {
         let &Located { id: buffer, len, reach, .. } = located;
         let request = Request::RegisterBuffer { buffer, len, reach };

@@ -5,7 +5,7 @@
 //! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
 //! spin-then-sleep, [`arm`] when one may sleep where stores are under way for a while, [`lock`] and [`state`] what the processes of one program share among themselves, [`list`] what
 //! its threads read while it grows, [`life`] what the daemon tells them, [`region`] memory that a program opens to others,
-//! [`submission queue`] what a program hands to its daemon to be moved and [`remote`] its buffers
+//! [`submission`] what a program hands to its daemon to be moved and [`remote`] its buffers
 //! as the daemon reaches them by leave of its [`guard`] while the process is the one that it was ([`peer`]), [`signals`] that
 //! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other, [`queue`] stores that land later.
 

@@ -30,7 +30,7 @@ impl End {
         fin.store(1, Release);
     }
 
-    /// After the FIN: true if the far side's FIN came without a `DisConn` or `Downgrade` record in the ring, so the far program
+    /// After the FIN: true if the far side's FIN came without a control record (`DisConn`, `Downgrade`..) in the ring, so the far program
     /// died instead of closing. Unread data does not count: it does not show that anybody is left to read ours.
     fn is_silent(&self) -> bool {
         let silence = &self.shared.status.silence;

@@ -5,7 +5,7 @@
 //! ```text
 //!   program --Offload: submission queue, doors--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
 //!      |                                                          |
-//!      +--submission queue: Order ------------------------------------------->+--> Job --CopyEngine--> ring, state
+//!      +--submission queue: Descriptor -------------------------------------->+--> Job --CopyEngine--> ring, state
 //! ```
 //! All that a program says or keeps where it can write is copied once and checked, and a program that lies loses its own
 //! stream.

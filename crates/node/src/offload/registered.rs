@@ -1,4 +1,4 @@
-//! Buffers that programs have registered to the engine: it has them mapped, and its processor copies with no help of the kernel's.
+//! Buffers that programs have registered with the engine: it has them mapped, and its processor copies with no help of the kernel's.
 //!
 //! They cannot shrink, and nothing else ever lies in that memory, so it does no harm that a thread may be stopped in the
 //! middle of a copy, and finish it when the program has long done something else.

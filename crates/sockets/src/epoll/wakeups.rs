@@ -1,4 +1,4 @@
-//! A set's wakeup set: when it is made, what it tells, which bells it asks for.
+//! The wakeup set of a program's set: when it is made, what it tells, which bells it asks for.
 
 use super::events;
 use super::interest::Interest;
