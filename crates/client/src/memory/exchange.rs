@@ -2,7 +2,7 @@
 
 use super::ledger::{Coming, Ledger, Op, Target};
 use super::outbox::Outbox;
-use super::{Error, arrived};
+use super::{Buffer, Error, arrived};
 use crate::native::{self, Patience, Stream, WaitFor};
 use crosslane_wire::access::{ANSWER, Answer, Command};
 use std::io::IoSlice;
@@ -81,10 +81,14 @@ impl Exchange {
         Ok(self.stream.wait(what, patience.end())?)
     }
 
-    /// Takes answers and sends what waits; whether there was anything.
+    /// Takes answers and sends what waits; whether there was anything. Answers that are there are taken also if the stream is
+    /// over by now: the next call says that it is.
     pub(super) fn move_on(&mut self, caller: &mut [u8]) -> Result<bool, Error> {
-        let sent = self.outbox.flush(&self.stream)?;
-        Ok(self.take_answers(caller)? || sent > 0)
+        let sent = self.outbox.flush(&self.stream);
+        if self.take_answers(caller)? {
+            return Ok(true);
+        }
+        Ok(sent? > 0)
     }
 
     /// Nobody waits for an operation any more.
@@ -95,18 +99,20 @@ impl Exchange {
         }
     }
 
-    /// Takes the answers that are there; whether there were any.
+    /// Takes the answers that are there; whether there were any. What fails behind one fails again in the next call.
     fn take_answers(&mut self, caller: &mut [u8]) -> Result<bool, Error> {
         let mut any = false;
         loop {
-            let count = match self.coming.take() {
-                Some(coming) => self.take_data(coming, caller)?,
-                None => self.take_head()?,
+            let outcome = match self.coming.take() {
+                Some(coming) => self.take_data(coming, caller),
+                None => self.take_head(),
             };
-            if count == 0 {
-                return Ok(any);
+            match outcome {
+                Ok(0) => return Ok(any),
+                Ok(_) => any = true,
+                Err(_) if any => return Ok(true),
+                Err(error) => return Err(error),
             }
-            any = true;
         }
     }
 
@@ -125,20 +131,33 @@ impl Exchange {
     fn take_data(&mut self, mut coming: Coming, caller: &mut [u8]) -> Result<usize, Error> {
         let left = usize::try_from(coming.left).unwrap_or(usize::MAX);
         let at = usize::try_from(coming.at).unwrap_or(usize::MAX);
-        let count = match &coming.target {
+        let received = match &coming.target {
             Target::Caller => match caller.get_mut(at..at.saturating_add(left)) {
-                Some(target) => arrived(self.stream.try_receive(target)?)?,
-                None => return Err(self.violated("bytes for nobody")),
+                Some(target) => self.receive(target),
+                None => Err(self.violated("bytes for nobody")),
             },
-            Target::Nowhere => arrived(self.stream.try_receive(&mut [0; NOWHERE][..left.min(NOWHERE)])?)?,
-            Target::Buffer(buffer, _) => {
-                arrived(self.stream.try_receive_into(buffer.part(coming.at, coming.left)?)?)?
+            Target::Nowhere => self.receive(&mut [0; NOWHERE][..left.min(NOWHERE)]),
+            Target::Buffer(buffer, _) => self.receive_into(buffer, &coming),
+        };
+        let count = match received {
+            Ok(count) => count,
+            Err(error) => {
+                self.coming = Some(coming);
+                return Err(error);
             }
         };
         coming.at += count as u64;
         coming.left -= count as u64;
         self.expect(Some(coming));
         Ok(count)
+    }
+
+    fn receive(&self, target: &mut [u8]) -> Result<usize, Error> {
+        Ok(arrived(self.stream.try_receive(target)?)?)
+    }
+
+    fn receive_into(&self, buffer: &Buffer, coming: &Coming) -> Result<usize, Error> {
+        Ok(arrived(self.stream.try_receive_into(buffer.part(coming.at, coming.left)?)?)?)
     }
 
     /// Bytes come now, or have all come.
