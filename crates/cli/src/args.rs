@@ -296,6 +296,9 @@ pub(crate) struct UpArgs {
     /// All traffic goes in one direction round the ring (3 hosts or more)
     #[arg(long)]
     pub(crate) one_way: bool,
+    /// Hosts between copy what passes through them, as with hardware, in place of handing memory on
+    #[arg(long)]
+    pub(crate) pump: bool,
     /// What becomes of a stream whose cable is lost [default: the daemon's]
     #[arg(long, value_enum)]
     pub(crate) resilience: Option<ResilienceArg>,

@@ -181,6 +181,7 @@ fn up_of(args: UpArgs) -> Result<Options> {
         ring_max: args.ring_max,
         spin_us: args.spin_us,
         one_way: args.one_way,
+        pump: args.pump,
         resilience,
         rules: args.rules,
         log: args.log,
@@ -269,12 +270,15 @@ mod tests {
     #[test]
     fn a_lab_has_its_faults_and_its_options() {
         let Ok(Action::LabUp(options)) =
-            meaning("crosslane lab up --hosts 9 --topology torus --one-way --resilience reset")
+            meaning("crosslane lab up --hosts 9 --topology torus --one-way --pump --resilience reset")
         else {
             panic!("not an up");
         };
         assert_eq!((options.hosts, options.topology), (9, Topology::Torus));
-        assert_eq!((options.one_way, options.resilience), (true, Some(Resilience::Reset)));
+        assert_eq!(
+            (options.one_way, options.pump, options.resilience),
+            (true, true, Some(Resilience::Reset))
+        );
         assert!(meaning("crosslane lab up --hosts 7 --topology torus").is_err());
         assert!(matches!(
             meaning("crosslane lab mend h1 2 --name x"),

@@ -62,6 +62,8 @@ pub enum Event {
         key: u64,
         /// Units of the stream that have arrived at the far end.
         arrived: u64,
+        /// Hosts that pump between here and the far end.
+        pumps: u8,
     },
     /// It will not be.
     Failed(Refusal),
@@ -115,13 +117,19 @@ impl Channels {
         self.insert(port, epoch, Some(peer), State::Asked)
     }
 
-    /// The channel is there for the neighbour that asked: our memory for it.
-    pub fn answer(&mut self, channel: ChannelId, segment: SegmentRange, key: u64, arrived: u64) {
+    /// The channel is there for the neighbour that asked: our memory for it, and how many hosts pump from here to the far end.
+    pub fn answer(
+        &mut self,
+        channel: ChannelId,
+        (segment, key): (SegmentRange, u64),
+        arrived: u64,
+        pumps: u8,
+    ) {
         if let Some(asked) = self.all.get_mut(&channel).filter(|found| found.state == State::Asked)
             && let Some(peer) = asked.peer
         {
             asked.state = State::Open;
-            let message = Control::Opened { channel: peer, peer: channel, segment, key, arrived };
+            let message = Control::Opened { channel: peer, peer: channel, segment, key, arrived, pumps };
             self.messages.push_back((asked.port, message));
         }
     }

@@ -99,7 +99,7 @@ impl Circuits {
         let far = Far::Host { host, channel: Some(channel) };
         let circuit = self.insert((tuple, Role::Server, Scope(0)), far, stream, State::Pending);
         if let Some(end) = self.ends.get_mut(&circuit) {
-            end.hops = path.hops;
+            (end.hops, end.pumps) = (path.hops, path.pumps);
         }
         self.owners.insert(channel, Owner::End(circuit));
         Ok((circuit, channel))
@@ -107,14 +107,14 @@ impl Circuits {
 
     /// The channel that was asked for is there: our memory for it, and what of the stream has arrived here.
     pub fn answer(&mut self, channel: ChannelId, segment: SegmentRange, key: u64, arrived: u64) {
-        self.channels.answer(channel, segment, key, arrived);
+        self.channels.answer(channel, (segment, key), arrived, 0);
     }
 
     /// What the neighbour at `port` says of a channel; of other messages nothing is known here.
     pub fn handle_message(&mut self, port: PortId, message: Control) -> Result<(), Contradiction> {
         match message {
-            Control::Opened { channel, peer, segment, key, arrived } => {
-                let event = channel::Event::Opened { segment, key, arrived };
+            Control::Opened { channel, peer, segment, key, arrived, pumps } => {
+                let event = channel::Event::Opened { segment, key, arrived, pumps };
                 self.channels.handle_opened(port, channel, peer, event)
             }
             Control::Refused { channel, why } => self.channels.handle_refused(port, channel, why),
@@ -204,7 +204,8 @@ impl Circuits {
             return;
         };
         match event {
-            channel::Event::Opened { segment, key, arrived } => {
+            channel::Event::Opened { segment, key, arrived, pumps } => {
+                end.pumps = pumps;
                 if end.moving.is_some() {
                     self.search(circuit, None);
                     self.outputs.push_back(Output::Resumed { circuit, segment, key, arrived });
@@ -236,6 +237,7 @@ impl Circuits {
             far,
             stream,
             hops: 0,
+            pumps: 0,
             state,
             far_closed: false,
             death: None,
@@ -260,7 +262,7 @@ impl Circuits {
         self.owners.insert(channel, Owner::End(circuit));
         if let Some(end) = self.ends.get_mut(&circuit) {
             end.set_channel(channel);
-            end.hops = path.hops;
+            (end.hops, end.pumps) = (path.hops, path.pumps);
         }
         channel
     }

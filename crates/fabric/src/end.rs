@@ -89,6 +89,8 @@ pub struct End {
     pub stream: u64,
     /// Cables of the circuit.
     pub hops: u8,
+    /// Hosts between that pump; 0 until the circuit is there.
+    pub pumps: u8,
     /// State.
     pub state: State,
     /// Whether the far side has closed.

@@ -104,7 +104,7 @@ impl Circuits {
         let old = end.take_channel();
         let channel = self.channels.handle_open(path.port, path.epoch, peer);
         end.set_channel(channel);
-        (end.generation, end.hops) = (resume.generation, path.hops);
+        (end.generation, end.hops, end.pumps) = (resume.generation, path.hops, path.pumps);
         // Until it is known what has arrived at the other side.
         self.begin_search(circuit);
         self.leave_channel(old, Closing::Lost);

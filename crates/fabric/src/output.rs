@@ -113,6 +113,8 @@ pub enum Output {
         key: u64,
         /// Units of the stream that have arrived at the far end.
         arrived: u64,
+        /// Hosts behind us that pump.
+        pumps: u8,
     },
     /// One side of a circuit in transit closed in order: what it wrote is passed on, then [`crate::Circuits::drained`]
     /// follows.

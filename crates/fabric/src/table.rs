@@ -36,6 +36,8 @@ pub struct Path {
     pub epoch: Epoch,
     /// Cables in all.
     pub hops: u8,
+    /// Hosts between that pump, as far as that is known: the others hand their neighbours' segments on.
+    pub pumps: u8,
 }
 
 /// Side of the host that asked.

@@ -40,10 +40,11 @@ impl Circuits {
         (transit, channels)
     }
 
-    /// Both halves are there: the host before us is told where it may write, and what has arrived at the far end.
-    pub fn pass(&mut self, transit: TransitId, segment: SegmentRange, key: u64, arrived: u64) {
+    /// Both halves are there: the host before us is told where it may write, what has arrived at the far end, and how many
+    /// hosts pump from here on, this one included.
+    pub fn pass(&mut self, transit: TransitId, segment: (SegmentRange, u64), arrived: u64, pumps: u8) {
         if let Some(found) = self.transits.get(&transit) {
-            self.channels.answer(found.channels[BEFORE], segment, key, arrived);
+            self.channels.answer(found.channels[BEFORE], segment, arrived, pumps);
         }
     }
 
@@ -72,8 +73,8 @@ impl Circuits {
     pub(crate) fn transit_event(&mut self, transit: TransitId, side: usize, event: Event) {
         let Some(found) = self.transits.get_mut(&transit) else { return };
         match event {
-            Event::Opened { segment, key, arrived } => {
-                self.outputs.push_back(Output::Passed { transit, segment, key, arrived });
+            Event::Opened { segment, key, arrived, pumps } => {
+                self.outputs.push_back(Output::Passed { transit, segment, key, arrived, pumps });
             }
             Event::Failed(why) => {
                 let asked = found.channels[BEFORE];

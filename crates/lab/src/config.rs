@@ -17,6 +17,7 @@ pub(crate) struct Order {
     pub(crate) ring_max: Option<String>,
     pub(crate) spin_us: Option<u32>,
     pub(crate) one_way: bool,
+    pub(crate) pump: bool,
     pub(crate) resilience: Option<crate::Resilience>,
     pub(crate) rules: Vec<String>,
     pub(crate) log: String,
@@ -37,6 +38,8 @@ struct Daemon {
     spin_us: Option<u32>,
     #[serde(skip_serializing_if = "is_false")]
     one_way: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pump: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     resilience: Option<crate::Resilience>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -84,6 +87,7 @@ pub(crate) fn text(order: &Order, folder: &Path, id: u8, state: &State) -> Resul
         ring_max: order.ring_max.clone(),
         spin_us: order.spin_us,
         one_way: order.one_way,
+        pump: order.pump,
         resilience: order.resilience,
         rules: order.rules.clone(),
         port: state.cables.iter().filter(|c| c.other(id).is_some()).map(port).collect(),
@@ -114,6 +118,7 @@ mod tests {
             ring_max: None,
             spin_us: Some(0),
             one_way: false,
+            pump: false,
             resilience: None,
             rules: vec!["use tcp client * 0.0.0.0/0:*".into()],
             log: "info".into(),
@@ -134,7 +139,7 @@ mod tests {
         assert_eq!(ports[0]["cable"].as_str(), Some("/run/l \"x/c1.sock"));
         assert_eq!(ports[1]["name"].as_str(), Some("left"));
         assert_eq!(plain["spin_us"].as_integer(), Some(0));
-        assert!(["ring_max", "one_way", "resilience"].iter().all(|key| !plain.contains_key(*key)));
+        assert!(["ring_max", "one_way", "pump", "resilience"].iter().all(|key| !plain.contains_key(*key)));
         assert!(["cut", "delay_us", "seed", "combine"].iter().all(|key| ports[0].get(key).is_none()));
 
         order.cable_kind = CableKind::Posted(Posted { delay_us: Some((0, 9)), ..Posted::default() });
@@ -144,11 +149,12 @@ mod tests {
         assert_eq!(one["delay_us"].as_array().map(|both| both[1].as_integer()), Some(Some(9)));
         assert_ne!(one["seed"], other["seed"]);
 
-        (order.one_way, order.resilience) = (true, Some(crate::Resilience::Reset));
+        (order.one_way, order.pump, order.resilience) = (true, true, Some(crate::Resilience::Reset));
         // Of cable 3 it is the other side: that one switches it off.
         state.cut = vec![1, 3];
         let changed = read(&order, &state);
         assert_eq!(changed["one_way"].as_bool(), Some(true));
+        assert_eq!(changed["pump"].as_bool(), Some(true));
         assert_eq!(changed["resilience"].as_str(), Some("reset"));
         assert_eq!(changed["port"][0]["cut"].as_bool(), Some(true));
         assert!(changed["port"][1].get("cut").is_none());

@@ -48,6 +48,7 @@ impl Lab {
             ring_max: options.ring_max.clone(),
             spin_us: options.spin_us,
             one_way: options.one_way,
+            pump: options.pump,
             resilience: options.resilience,
             rules: options.rules.clone(),
             log: options.log.clone(),

@@ -88,6 +88,8 @@ pub struct Options {
     pub spin_us: Option<u32>,
     /// Whether all traffic goes in one direction round the ring, as the daemon's `one_way`.
     pub one_way: bool,
+    /// Whether hosts between pump where they could hand segments on, as the daemon's `pump`.
+    pub pump: bool,
     /// As the daemon's `resilience`; `None` for its default.
     pub resilience: Option<Resilience>,
     /// Rules of all hosts, as the daemon's `rules`.
@@ -119,6 +121,7 @@ impl Options {
             ring_max: None,
             spin_us: None,
             one_way: false,
+            pump: false,
             resilience: None,
             rules: Vec::new(),
             log: "info".to_owned(),

@@ -27,6 +27,8 @@ pub struct Asked {
     pub key: u64,
     /// Cables passed before this one.
     pub passed: u8,
+    /// Hosts passed that pump.
+    pub pumps: u8,
     /// A stream that goes on.
     pub resume: Option<Resumption>,
 }
@@ -56,7 +58,7 @@ impl Host {
         }
         let accepter = self.check_listener(&tuple, Scope(0))?;
         self.check_accepter(accepter)?;
-        let path = path_of(port, &agreement, asked.passed)?;
+        let path = path_of(port, &agreement, asked)?;
         let payer = Payer::Neighbour(port);
         let charges = self.charge_end(payer, true)?;
         let (segments, (range, window)) = self.answering_segments(port, asked, 0, payer)?;
@@ -118,7 +120,7 @@ impl Host {
         let Carved { range, window, memory: inbound } =
             self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
         let cables = asked.passed.saturating_add(1);
-        let way = self.way(cables, &inbound, &outbound);
+        let way = self.way((cables, asked.pumps), &inbound, &outbound);
         let segments = Segments {
             generation: asked.resume.map_or(0, |resume| resume.generation),
             port: Some(port),
@@ -158,7 +160,7 @@ pub(crate) fn refusal_of(why: Plain) -> Refusal {
 }
 
 /// The path of a circuit that a neighbour asks for, seen from here.
-pub(crate) fn path_of(port: PortId, agreement: &Agreement, passed: u8) -> Result<Path, Refusal> {
-    let hops = passed.checked_add(1).ok_or(Refusal::Protocol)?;
-    Ok(Path { port, epoch: agreement.epoch, hops })
+pub(crate) fn path_of(port: PortId, agreement: &Agreement, asked: &Asked) -> Result<Path, Refusal> {
+    let hops = asked.passed.checked_add(1).ok_or(Refusal::Protocol)?;
+    Ok(Path { port, epoch: agreement.epoch, hops, pumps: asked.pumps })
 }

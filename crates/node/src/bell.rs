@@ -83,7 +83,12 @@ impl Host {
     pub fn handle_want_bell(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let event = match self.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.waiter_of(circuit, waiter),
-            Some(Owner::Transit(transit, _)) => self.pump_waiter(transit, waiter),
+            Some(Owner::Transit(transit, side)) => {
+                if self.pass_want((transit, side), waiter) {
+                    return;
+                }
+                self.pump_waiter(transit, waiter)
+            }
             None => None,
         };
         let waker = event.and_then(|event| event.waker().ok());
@@ -94,7 +99,7 @@ impl Host {
 
     /// A neighbour says how its waiter is rung: that is for one of those who asked.
     pub fn handle_bell(&mut self, port: PortId, waiter: WaiterId, doorbell: Option<Doorbell>) {
-        let waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
+        let mut waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
         let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, waiter: which, .. }) if at == port && which == waiter);
         let session = self.sessions.values().find(|session| asked(session.waiting)).map(|session| session.id);
         match session {
@@ -102,7 +107,11 @@ impl Host {
                 self.wake_session(session);
                 self.answer_bell(session, waker.as_ref());
             }
-            None => self.answer_pump(port, waiter, waker),
+            None => {
+                if !self.answer_pump(port, waiter, &mut waker) {
+                    self.pass_waker(port, waiter, waker.as_ref());
+                }
+            }
         }
     }
 
@@ -110,7 +119,10 @@ impl Host {
     pub fn handle_ring(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
         match self.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.wake_waiter(circuit, waiter),
-            Some(Owner::Transit(transit, _)) => {
+            Some(Owner::Transit(transit, side)) => {
+                if self.pass_wake((transit, side), waiter) {
+                    return;
+                }
                 if let Some(event) = self.pump_waiter(transit, waiter) {
                     event.wake();
                     self.counters.bells += 1;
@@ -134,6 +146,7 @@ impl Host {
     /// A cable is down: nobody answers for its waiters.
     pub fn fail_bells(&mut self, port: PortId) {
         self.fail_pumps(port);
+        self.fail_passed(port);
         let asked = |waiting: &Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, .. }) if *at == port);
         let sessions: Vec<SessionId> = self
             .sessions

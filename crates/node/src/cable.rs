@@ -422,6 +422,21 @@ impl Cable {
         }
     }
 
+    /// Whether what this port gives out is memory of this machine.
+    pub fn is_shared_memory(&self) -> bool {
+        self.port.info().is_shared_memory()
+    }
+
+    /// Puts a segment that another cable's peer gave behind a range of inbound memory, for this one's peer to write.
+    pub fn pass_inbound(&mut self, segment: &Segment) -> Result<SegmentRange, PortError> {
+        let range = self.window.allot(segment.info.len).ok_or(PortError::Full("segments"))?;
+        if let Err(error) = self.port.pass_inbound(WINDOW, range, segment) {
+            self.window.free(range);
+            return Err(error);
+        }
+        Ok(range)
+    }
+
     /// Takes a segment back that nobody writes any more.
     pub fn free_inbound(&mut self, range: SegmentRange) {
         self.window.free(range);

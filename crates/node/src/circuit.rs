@@ -119,8 +119,8 @@ impl Host {
                 }
                 Output::Arrived { circuit, units } => self.arrived_there(circuit, units),
                 Output::Freed { channel, port, epoch } => self.free_memory(channel, port, epoch),
-                Output::Passed { transit, segment, key, arrived } => {
-                    self.passed(transit, segment, key, arrived)
+                Output::Passed { transit, segment, key, arrived, pumps } => {
+                    self.passed(transit, (segment, key), arrived, pumps)
                 }
                 Output::Drain { transit, side } => self.drain(transit, side),
                 Output::Stop { transit } => self.stop_transit(transit),

@@ -81,6 +81,8 @@ pub struct Config {
     pub resume: Duration,
     /// Circuits and packets leave by ports of side `a` only.
     pub one_way: bool,
+    /// Whether circuits through this host are pumped also where its cables are memory of this machine.
+    pub pump: bool,
     /// How the offload engine works for those who want it.
     pub offload: Settings,
     /// Group whose members may see what all users have.

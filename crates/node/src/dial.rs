@@ -85,7 +85,7 @@ impl Host {
             }
             let epoch = self.cable(way.port).and_then(|cable| Some(cable.agreement()?.epoch));
             if let Some(epoch) = epoch {
-                return Ok((Path { port: way.port, epoch, hops: way.hops }, route));
+                return Ok((Path { port: way.port, epoch, hops: way.hops, pumps: 0 }, route));
             }
         }
         Err(why)
@@ -106,10 +106,10 @@ impl Host {
         Ok(Attempt { path, route, carved, charges, ring_max, key: random::u64() })
     }
 
-    /// What a circuit over so many cables, the first of which has these segments, can do.
-    pub(crate) fn way(&self, cables: u8, inbound: &Segment, outbound: &Segment) -> Way {
+    /// What a circuit can do over so many cables, the first of which has these segments, and past so many pumps.
+    pub(crate) fn way(&self, distance: (u8, u8), inbound: &Segment, outbound: &Segment) -> Way {
         let grows = self.resumes() && inbound.info.len < segment_len(self.config.ring_max);
-        Way { grows, ..Way::new(cables, &inbound.info, &outbound.info, self.resumes()) }
+        Way { grows, ..Way::new(distance, &inbound.info, &outbound.info, self.resumes()) }
     }
 
     /// Gives back what an attempt took that is not made.
@@ -155,7 +155,8 @@ impl Host {
                 charges,
             });
         }
-        let open = Control::Open { channel, tuple, stream, segment: range, key, passed: 0, route, resume };
+        let open =
+            Control::Open { channel, tuple, stream, segment: range, key, passed: 0, pumps: 0, route, resume };
         if let Some(cable) = self.cable(path.port) {
             cable.send(&open);
         }
@@ -256,11 +257,11 @@ impl Host {
         (before, arrived): (u64, u64),
     ) -> Result<(), Plain> {
         let end = self.circuits.get(circuit).ok_or(Plain::System)?;
-        let (cables, port) = (end.hops, self.port_of(circuit).ok_or(Plain::System)?);
+        let (distance, port) = ((end.hops, end.pumps), self.port_of(circuit).ok_or(Plain::System)?);
         let attempt = self.resources.get_mut(&circuit).and_then(|resources| resources.attempt.take());
         let mut segments = attempt.ok_or(Plain::System)?;
         let outbound = self.outbound_of(port, segment, segments.ring_max)?;
-        segments.way = self.way(cables, &segments.inbound, &outbound);
+        segments.way = self.way(distance, &segments.inbound, &outbound);
         segments.outbound = Some(outbound);
         let ledger = self.ledger.clone();
         let resources = self.resources.get_mut(&circuit).ok_or(Plain::System)?;

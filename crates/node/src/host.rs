@@ -19,7 +19,7 @@ use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
 use crate::socket_table::SocketTable;
 use crate::texts::{Texts, Writer};
-use crate::transit::{PumpAsks, TransitCircuit};
+use crate::transit::{OwedWake, PassedAsk, PumpAsks, TransitCircuit};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_fabric::{Circuits, Links};
@@ -76,6 +76,10 @@ pub struct Host {
     pub offload: Option<Engines>,
     /// What pumps asked neighbours.
     pub pump_asks: Vec<PumpAsks>,
+    /// What neighbours asked each other through this host.
+    pub passed_asks: Vec<PassedAsk>,
+    /// Wakes of neighbours' for each other that wait for room.
+    pub owed_wakes: BTreeSet<OwedWake>,
     /// Sessions.
     pub sessions: BTreeMap<SessionId, Session>,
     /// What other threads of the daemon have for this one.
@@ -191,6 +195,8 @@ impl Host {
             pumps,
             offload: None,
             pump_asks: Vec::new(),
+            passed_asks: Vec::new(),
+            owed_wakes: BTreeSet::new(),
             sessions: BTreeMap::new(),
             texts: Texts::new(Writer::start(inbox.letterbox())?),
             inbox,

@@ -60,6 +60,7 @@ impl Host {
             }
             cable.flush();
         }
+        self.send_owed_wakes();
         self.charge_neighbours();
         while let Some(host) = self.links.poll_new_life() {
             self.circuits.handle_new_life(host);
@@ -93,8 +94,8 @@ impl Host {
                     self.distrust(port, error.to_string());
                 }
             }
-            Control::Open { channel, tuple, stream, segment, key, passed, route, resume } => {
-                let asked = Asked { channel, tuple, stream, segment, key, passed, resume };
+            Control::Open { channel, tuple, stream, segment, key, passed, pumps, route, resume } => {
+                let asked = Asked { channel, tuple, stream, segment, key, passed, pumps, resume };
                 self.handle_open(port, &asked, route);
             }
             Control::Opened { .. }

@@ -98,7 +98,7 @@ impl Host {
         let tuple = crate::address::plain_tuple(asked.tuple);
         let agreement = self.check_segment(port, asked.segment)?;
         self.check_origin(&tuple, &agreement, asked.passed)?;
-        let path = path_of(port, &agreement, asked.passed)?;
+        let path = path_of(port, &agreement, asked)?;
         let (circuit, channel) =
             self.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;
         let arrived = self.stop_and_count(circuit);

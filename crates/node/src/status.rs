@@ -244,6 +244,7 @@ fn circuit_json(end: &CircuitRow, tells_owner: bool) -> Value {
         "pid": pid,
         "state": end.state,
         "hops": end.hops,
+        "pumps": end.pumps,
         "generation": end.generation,
         "far_closed": end.far_closed,
         "dead": end.dead.map(|death| format!("{death:?}")),

@@ -1,17 +1,22 @@
-//! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`, the bytes are the pumps'
-//! ([`crate::pump`]); here they get their segments, and bells.
+//! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`; the bytes are the pumps'
+//! ([`crate::pump`]), which get their segments and bells here, or go by without us (`shared`, decision 33).
+
+mod meter;
+mod shared;
+
+pub use shared::{OwedWake, PassedAsk};
 
 use crate::answer::{Asked, path_of, refusal_of};
 use crate::cable::Cable;
 use crate::dial::DIAL_TIMEOUT;
 use crate::host::Host;
-use crate::pump::{Command, Leg, Report};
+use crate::pump::{Command, Leg, Pumps, Report};
 use crate::quota::{Carved, Charge, Kind, Payer, Purpose};
 use crate::random;
 use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
 use crosslane_shm::wake::{Receiver, Waker};
-use crosslane_shm::{Inbound, Outbound};
+use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
@@ -30,13 +35,8 @@ pub struct TransitCircuit {
     pub ports: [PortId; 2],
     /// By which both neighbours name its pump when they wake it.
     pub waiter: WaiterId,
-    /// What the opener said, and our memory on both sides, until the pump has them.
-    opening: Option<Opening>,
+    carried: Carried,
     ring_max: u64,
-    range: SegmentRange,
-    rx_keys: [u64; 2],
-    /// Whether the hosts before and behind hold the ends.
-    ends: [bool; 2],
     /// How it is closed if it cannot be made.
     late: Closing,
     /// What the neighbour before pays for it.
@@ -44,10 +44,39 @@ pub struct TransitCircuit {
 }
 
 impl TransitCircuit {
+    /// Bytes of the stream that came from before and from behind.
+    pub(crate) fn moved(&self, transit: TransitId, pumps: &Pumps) -> [u64; 2] {
+        match &self.carried {
+            Carried::Shared(shared) => shared.traffic(),
+            Carried::Pumped(_) => pumps.traffic(transit),
+        }
+    }
+
     /// What went by each of its ports, sent and received, bytes, of which so many came from before and from behind.
     pub(crate) fn traffic(&self, [before, behind]: [u64; 2]) -> [(PortId, (u64, u64)); 2] {
         [(self.ports[BEFORE], (behind, before)), (self.ports[BEHIND], (before, behind))]
     }
+}
+
+/// How its bytes get from one neighbour to the other.
+#[derive(Debug)]
+enum Carried {
+    /// A pump copies them.
+    Pumped(Pumped),
+    /// Both ends share memory, and need nobody.
+    Shared(shared::SharedSegments),
+}
+
+/// A circuit that is pumped.
+#[derive(Debug)]
+struct Pumped {
+    /// What the opener said, and our memory on both sides, until the pump has them.
+    opening: Option<Opening>,
+    /// Our memory that the host before writes.
+    range: SegmentRange,
+    rx_keys: [u64; 2],
+    /// Whether there is no other pump between here and the opener.
+    is_end: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +84,16 @@ struct Opening {
     inbound: [Inbound; 2],
     before: Outbound,
     tx_key: u64,
+}
+
+/// What was made for a circuit before the host behind is asked: our ranges of both windows, each with what is paid for it, the
+/// key of the ring behind, and how many hosts have pumped so far, this one included.
+struct Made {
+    carried: Carried,
+    before: Option<(SegmentRange, Charge)>,
+    behind: (SegmentRange, Charge),
+    key: u64,
+    pumps: u8,
 }
 
 /// A question of a pump's: how is this waiter of the neighbour's rung?
@@ -75,7 +114,7 @@ impl Host {
         mut route: Vec<HostId>,
     ) -> Result<(), Refusal> {
         let agreement = self.check_segment(port, asked.segment)?;
-        let before = path_of(port, &agreement, asked.passed)?;
+        let before = path_of(port, &agreement, asked)?;
         // One that goes in circles would take memory of each host again and again: the first to see itself ahead refuses.
         let cables = usize::from(before.hops) + route.len();
         if cables > MAX_HOPS.into() || route.contains(&self.me()) {
@@ -90,11 +129,60 @@ impl Host {
             .map(|(kind, amount)| self.charge_or_refuse(payer, kind, amount, purpose))
             .collect::<Result<Vec<_>, _>>()?;
         let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
-        let behind = Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops };
-        let len = asked.segment.len;
+        let behind =
+            Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops, pumps: 0 };
         let cable = self.cable(port).ok_or(Refusal::Protocol)?;
-        let outbound = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
-        let outbound = Outbound::map(&outbound).map_err(|_| Refusal::NoMemory)?;
+        let segment = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
+        let made = if self.can_share([port, onward]) {
+            self.share(onward, &segment, (payer, purpose), asked)?
+        } else {
+            self.prepare_pump([port, onward], &segment, (payer, purpose), asked)?
+        };
+        let late = if asked.resume.is_some() { Closing::Lost } else { Closing::Abort };
+        let (transit, channels) =
+            self.circuits.transit(before, asked.channel, behind, (self.now + DIAL_TIMEOUT, late));
+        if let Some(before) = made.before {
+            self.memory.insert(channels[BEFORE], before);
+        }
+        let range_behind = made.behind.0;
+        self.memory.insert(channels[BEHIND], made.behind);
+        let transit_circuit = TransitCircuit {
+            ports: [port, onward],
+            waiter: self.new_waiter(),
+            carried: made.carried,
+            ring_max: asked.segment.len - segment_len(0),
+            late,
+            _charges: charges,
+        };
+        let open = Control::Open {
+            channel: channels[BEHIND],
+            tuple: asked.tuple,
+            stream: asked.stream,
+            segment: range_behind,
+            key: made.key,
+            passed: before.hops,
+            pumps: made.pumps,
+            route,
+            resume: asked.resume,
+        };
+        self.transit_circuits.insert(transit, transit_circuit);
+        self.leaning = true;
+        if let Some(cable) = self.cable(onward) {
+            cable.send(&open);
+        }
+        Ok(())
+    }
+
+    /// Memory of ours on both sides, for a pump between.
+    fn prepare_pump(
+        &mut self,
+        [port, onward]: [PortId; 2],
+        segment: &Segment,
+        (payer, purpose): (Payer, Purpose),
+        asked: &Asked,
+    ) -> Result<Made, Refusal> {
+        let len = asked.segment.len;
+        let outbound = Outbound::map(segment).map_err(|_| Refusal::NoMemory)?;
         let (range, window, inbound) = self.carve_mapped(port, len, payer, purpose)?;
         let (range_behind, window_behind, inbound_behind) =
             match self.carve_mapped(onward, len, payer, purpose) {
@@ -106,42 +194,17 @@ impl Host {
                     return Err(why);
                 }
             };
-        let late = if asked.resume.is_some() { Closing::Lost } else { Closing::Abort };
-        let (transit, channels) =
-            self.circuits.transit(before, asked.channel, behind, (self.now + DIAL_TIMEOUT, late));
-        self.memory.insert(channels[BEFORE], (range, window));
-        self.memory.insert(channels[BEHIND], (range_behind, window_behind));
-        let transit_circuit = TransitCircuit {
-            ports: [port, onward],
-            waiter: self.new_waiter(),
-            opening: Some(Opening {
-                inbound: [inbound, inbound_behind],
-                before: outbound,
-                tx_key: asked.key,
-            }),
-            ring_max: len - segment_len(0),
-            range,
-            rx_keys: [random::u64(), random::u64()],
-            ends: [asked.passed == 0, route.is_empty()],
-            late,
-            _charges: charges,
-        };
-        let open = Control::Open {
-            channel: channels[BEHIND],
-            tuple: asked.tuple,
-            stream: asked.stream,
-            segment: range_behind,
-            key: transit_circuit.rx_keys[BEHIND],
-            passed: before.hops,
-            route,
-            resume: asked.resume,
-        };
-        self.transit_circuits.insert(transit, transit_circuit);
-        self.leaning = true;
-        if let Some(cable) = self.cable(onward) {
-            cable.send(&open);
-        }
-        Ok(())
+        let inbound = [inbound, inbound_behind];
+        let rx_keys = [random::u64(), random::u64()];
+        let opening = Some(Opening { inbound, before: outbound, tx_key: asked.key });
+        let is_end = asked.pumps == 0;
+        Ok(Made {
+            carried: Carried::Pumped(Pumped { opening, range, rx_keys, is_end }),
+            before: Some((range, window)),
+            behind: (range_behind, window_behind),
+            key: rx_keys[BEHIND],
+            pumps: asked.pumps.saturating_add(1),
+        })
     }
 
     /// Memory for one side of a circuit in transit, of which the neighbour before has a share only: else it could use up
@@ -165,49 +228,75 @@ impl Host {
         }
     }
 
-    /// The far half of a circuit is there: it is pumped from now on.
-    pub(crate) fn passed(&mut self, transit: TransitId, segment: SegmentRange, key: u64, arrived: u64) {
-        if self.begin_pumping(transit, segment, key).is_err() {
-            let late = self
-                .transit_circuits
-                .get(&transit)
-                .map_or(Closing::Abort, |transit_circuit| transit_circuit.late);
-            return self.circuits.break_transit(transit, late);
-        }
-        if let Some(transit_circuit) = self.transit_circuits.get(&transit) {
-            self.circuits.pass(transit, transit_circuit.range, transit_circuit.rx_keys[BEFORE], arrived);
+    /// The far half of a circuit is there, behind which so many hosts pump: it is in use from now on.
+    pub(crate) fn passed(
+        &mut self,
+        transit: TransitId,
+        (segment, key): (SegmentRange, u64),
+        arrived: u64,
+        pumps: u8,
+    ) {
+        let begun = match self.transit_circuits.get(&transit).map(|circuit| &circuit.carried) {
+            Some(Carried::Shared(_)) => {
+                self.begin_sharing(transit, segment, key).map(|range| ((range, key), pumps))
+            }
+            Some(Carried::Pumped(_)) => self
+                .begin_pumping(transit, segment, (key, pumps == 0))
+                .map(|before| (before, pumps.saturating_add(1))),
+            None => Err(Plain::System),
+        };
+        match begun {
+            Ok((before, pumps)) => self.circuits.pass(transit, before, arrived, pumps),
+            Err(_) => {
+                let circuit = self.transit_circuits.get(&transit);
+                let late = circuit.map_or(Closing::Abort, |circuit| circuit.late);
+                self.circuits.break_transit(transit, late);
+            }
         }
     }
 
-    fn begin_pumping(&mut self, transit: TransitId, segment: SegmentRange, key: u64) -> Result<(), Plain> {
+    /// Has a circuit pumped: our memory for the host before, and its key. `is_end`: no other pump is behind.
+    fn begin_pumping(
+        &mut self,
+        transit: TransitId,
+        segment: SegmentRange,
+        (key, is_end): (u64, bool),
+    ) -> Result<(SegmentRange, u64), Plain> {
         let transit_circuit = self.transit_circuits.get(&transit).ok_or(Plain::System)?;
         let (port, ring_max) = (transit_circuit.ports[BEHIND], transit_circuit.ring_max);
         let behind = self.outbound_of(port, segment, ring_max)?;
         let behind = Outbound::map(&behind).map_err(|_| Plain::System)?;
         let in_flight_ns = transit_in_flight_ns(self, transit);
         let transit_circuit = self.transit_circuits.get_mut(&transit).ok_or(Plain::System)?;
+        let waiter = transit_circuit.waiter;
+        let Carried::Pumped(pumped) = &mut transit_circuit.carried else { return Err(Plain::System) };
         let Opening { inbound: [in_before, in_behind], before, tx_key } =
-            transit_circuit.opening.take().ok_or(Plain::System)?;
+            pumped.opening.take().ok_or(Plain::System)?;
+        let (rx_keys, ends) = (pumped.rx_keys, [pumped.is_end, is_end]);
+        let answer = (pumped.range, rx_keys[BEFORE]);
         let leg = |side: usize, inbound, outbound, tx_key| Leg {
             inbound,
             outbound,
             ring_max,
-            rx_key: transit_circuit.rx_keys[side],
+            rx_key: rx_keys[side],
             tx_key,
-            is_end: transit_circuit.ends[side],
+            is_end: ends[side],
             in_flight_ns: in_flight_ns[side],
         };
         let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
-        let waiter = transit_circuit.waiter;
         self.pumps.command(Command::Add { transit, legs, waiter }).map_err(|error| {
             tracing::warn!(port = port.0, %transit, %error, "circuit is not pumped");
             Plain::System
-        })
+        })?;
+        Ok(answer)
     }
 
-    /// One side closed in order: what it wrote is pumped on.
+    /// One side closed in order: what it wrote is pumped on, if it is not there already.
     pub(crate) fn drain(&mut self, transit: TransitId, side: usize) {
-        self.tell_pump(Command::Drain { transit, leg: side });
+        match self.transit_circuits.get(&transit).map(|circuit| &circuit.carried) {
+            Some(Carried::Shared(_)) => self.circuits.drained(transit, side),
+            _ => self.tell_pump(Command::Drain { transit, leg: side }),
+        }
     }
 
     /// A circuit through this host is over.
@@ -215,12 +304,20 @@ impl Host {
         self.pump_asks.retain(|asks| asks.transit != transit);
         self.copy_transit_early(transit);
         let Some(transit_circuit) = self.transit_circuits.remove(&transit) else { return };
-        if transit_circuit.opening.is_none() {
-            let moved = self.pumps.traffic(transit);
-            self.counters.transit_bytes += moved.iter().sum::<u64>();
-            for (port, (tx, rx)) in transit_circuit.traffic(moved) {
-                self.count_past(Some(port), tx, rx);
-            }
+        self.forget_wakes(transit);
+        let is_pumped = match &transit_circuit.carried {
+            Carried::Pumped(Pumped { opening: Some(_), .. }) => return,
+            Carried::Pumped(_) => true,
+            Carried::Shared(_) => false,
+        };
+        let moved = transit_circuit.moved(transit, &self.pumps);
+        // Of shared memory the ends say what they moved, and may say anything.
+        let both = moved[BEFORE].wrapping_add(moved[BEHIND]);
+        self.counters.transit_bytes = self.counters.transit_bytes.wrapping_add(both);
+        for (port, (tx, rx)) in transit_circuit.traffic(moved) {
+            self.count_past(Some(port), tx, rx);
+        }
+        if is_pumped {
             self.tell_pump(Command::Remove { transit });
         }
     }
@@ -257,12 +354,13 @@ impl Host {
     }
 
     /// A neighbour says how a waiter is rung: that is for the first of the pumps that asked.
-    pub(crate) fn answer_pump(&mut self, port: PortId, waiter: WaiterId, bell: Option<Waker>) {
+    /// Whether one did.
+    pub(crate) fn answer_pump(&mut self, port: PortId, waiter: WaiterId, bell: &mut Option<Waker>) -> bool {
         let asked = |asks: &PumpAsks| asks.port == port && asks.waiter == waiter;
-        if let Some(at) = self.pump_asks.iter().position(asked) {
-            let PumpAsks { transit, side, .. } = self.pump_asks.remove(at);
-            self.tell_pump(Command::Bell { transit, leg: side, waiter, bell });
-        }
+        let Some(at) = self.pump_asks.iter().position(asked) else { return false };
+        let PumpAsks { transit, side, .. } = self.pump_asks.remove(at);
+        self.tell_pump(Command::Bell { transit, leg: side, waiter, bell: bell.take() });
+        true
     }
 
     /// A cable is down: what pumps asked its neighbour is not answered any more.

@@ -25,7 +25,7 @@ struct Announced {
 }
 
 fn announced() -> Announced {
-    let lab = ring(4, "");
+    let lab = ring(4, "pump = true");
     let mut client = Client::hello(&lab.control(1), "client");
     let mut server = Client::hello(&lab.control(3), "server");
     let listener = TcpListener::bind("127.86.0.3:0").unwrap();

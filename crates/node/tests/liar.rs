@@ -39,7 +39,7 @@ fn contradictions_are_counted_and_change_nothing() {
     let (client, _server, _listener, circuit) = bystander(&lab);
     let (channel, segment) = (ChannelId(circuit.id.0), SegmentRange { offset: u64::MAX - 4095, len: 8192 });
     let lies = [
-        Control::Opened { channel, peer: ChannelId(1), segment, key: 1, arrived: 0 },
+        Control::Opened { channel, peer: ChannelId(1), segment, key: 1, arrived: 0, pumps: 0 },
         Control::Refused { channel, why: Refusal::Rule },
         Control::Closed { channel, how: Closing::Abort },
         Control::Closed { channel: ChannelId(u64::MAX), how: Closing::Lost },

@@ -11,6 +11,9 @@ use std::os::fd::AsFd;
 use support::joined::{Joined, join, ring};
 use support::*;
 
+/// Circuits whose segments hosts between hand on are in `shared.rs`.
+const PUMP: &str = "pump = true";
+
 /// One record from one end to the other, by hand.
 fn pass(sender: &Client, from: &Circuit, to: &Circuit, word: u64) {
     let header =
@@ -31,7 +34,7 @@ fn pass(sender: &Client, from: &Circuit, to: &Circuit, word: u64) {
 
 #[test]
 fn a_circuit_through_a_host_carries_records_and_closes_in_order() {
-    let lab = ring(5, "");
+    let lab = ring(5, PUMP);
     let joined = join(&lab, 3);
     let two = |status: &serde_json::Value| status["circuits"][0]["hops"] == 2;
     lab.wait(1, "two cables", two);
@@ -53,7 +56,7 @@ fn a_circuit_through_a_host_carries_records_and_closes_in_order() {
 
 #[test]
 fn a_lost_circuit_goes_on_the_other_way_round() {
-    let mut lab = ring(4, "");
+    let mut lab = ring(4, PUMP);
     let mut joined = join(&lab, 2);
     lab.wait(1, "one cable", |status| status["circuits"][0]["hops"] == 1);
     for (round, (cut, hops)) in [("c1", 3), ("c1", 1)].into_iter().enumerate() {
@@ -97,7 +100,7 @@ fn next(client: &mut Client, end: &Circuit, has: u32, wants: u32) -> Circuit {
 
 #[test]
 fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
-    let lab = ring(4, "");
+    let lab = ring(4, PUMP);
     let joined = join(&lab, 2);
     let port = "c1".to_owned();
     for (generation, request) in [(1, Request::Cut { port: port.clone() }), (2, Request::Mend { port })] {
@@ -121,7 +124,7 @@ fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
 
 #[test]
 fn segments_of_the_next_generation_need_the_token_of_that_very_end() {
-    let lab = ring(3, "");
+    let lab = ring(3, PUMP);
     let (mut joined, other) = (join(&lab, 2), join(&lab, 2));
     let done = Client::hello(&lab.control(1), "lab").ask(&Request::Cut { port: "c1".to_owned() }, &[]);
     assert_eq!(done.0, Reply::Done);
@@ -142,7 +145,7 @@ fn segments_of_the_next_generation_need_the_token_of_that_very_end() {
 
 #[test]
 fn what_is_cut_off_dies_in_time_and_the_rest_goes_on() {
-    let lab = ring(3, "resume_ms = 400");
+    let lab = ring(3, &format!("{PUMP}\nresume_ms = 400"));
     let joined = join(&lab, 2);
     let other = join(&lab, 3);
     for (host, port) in [(1, "c1"), (2, "c2")] {
@@ -158,7 +161,7 @@ fn what_is_cut_off_dies_in_time_and_the_rest_goes_on() {
 
 #[test]
 fn a_host_that_does_not_answer_is_gone_round_and_its_late_stores_reach_nobody() {
-    let mut lab = ring(4, "");
+    let mut lab = ring(4, PUMP);
     let joined = join(&lab, 3);
     let between = lab.status(2)["counters"]["transits"] == 1;
     let between = if between { 2 } else { 4 };
@@ -202,7 +205,7 @@ fn without_memory_on_one_way_a_circuit_takes_the_other() {
 
 #[test]
 fn a_moving_stream_is_shown_as_such() {
-    let lab = ring(3, "");
+    let lab = ring(3, PUMP);
     let joined = join(&lab, 2);
     for (host, port) in [(1, "c1"), (1, "c3")] {
         let request = Request::Cut { port: port.to_owned() };

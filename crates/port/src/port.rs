@@ -93,6 +93,22 @@ pub trait Port: Send {
     /// system error.
     fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError>;
 
+    /// As [`Self::carve_inbound`], with memory that another port of this host gave out in place of fresh memory: what the peer
+    /// stores there goes to whoever has that one, and this host holds no copy. Only between ports that are memory of this
+    /// machine ([`Info::is_shared_memory`]).
+    ///
+    /// # Errors
+    /// As there, and [`PortError::Range`] if the segment is not a whole one of the range's length.
+    fn pass_inbound(
+        &mut self,
+        window: usize,
+        range: SegmentRange,
+        segment: &Segment,
+    ) -> Result<(), PortError> {
+        let (_, _, _) = (window, range, segment);
+        Err(PortError::Unsupported("pass a segment on"))
+    }
+
     /// Takes the memory behind a carved range away from the peer; later stores through it reach nobody. The very
     /// range that was carved, or nothing happens.
     fn free_inbound(&mut self, window: usize, range: SegmentRange);
@@ -162,6 +178,13 @@ pub struct Info {
     pub posted_ns: u32,
     /// Whether what is under way is lost when the link goes down.
     pub lossy: bool,
+}
+
+impl Info {
+    /// Whether what this port gives out is ordinary memory of this machine, which any of its processes can share.
+    pub const fn is_shared_memory(&self) -> bool {
+        self.descriptors && matches!(self.caching, Caching::WriteBack) && self.posted_ns == 0 && !self.lossy
+    }
 }
 
 /// What happens on a port.

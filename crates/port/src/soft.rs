@@ -27,7 +27,7 @@ use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_passing::Foreign;
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::{Inbound, Outbound, Segment};
-use crosslane_wire::{Caching, Reach, SegmentRange};
+use crosslane_wire::{Caching, Reach, SegmentInfo, SegmentRange};
 use link::{Link, MAX_ANNOUNCED};
 use rendezvous::{BackOff, Listener};
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -139,6 +139,32 @@ impl SoftPort {
             off: false,
             reason: None,
         })
+    }
+}
+
+impl SoftPort {
+    /// Whether a segment may be put behind a range: the window's number for the peer.
+    fn may_announce(&mut self, window: usize, range: SegmentRange) -> Result<u32, PortError> {
+        self.window(window)?.check(range)?;
+        if self.own.iter().map(Translation::count).sum::<usize>() >= MAX_ANNOUNCED {
+            return Err(PortError::Full("segments"));
+        }
+        self.live()?;
+        u32::try_from(window).map_err(|_| PortError::NoWindow(window))
+    }
+
+    /// Tells the peer of the memory behind a range that is not in use, and gives it the descriptor.
+    fn announce_segment(
+        &mut self,
+        number: u32,
+        range: SegmentRange,
+        memory: BorrowedFd<'_>,
+    ) -> Result<(), PortError> {
+        let outcome = self.live()?.announce(&frame::Frame::Segment { window: number, range }, memory);
+        if !self.sent(outcome)? {
+            return Err(PortError::Full("frames to a peer that does not read"));
+        }
+        self.own[number as usize].insert(range, ())
     }
 }
 
@@ -269,19 +295,27 @@ impl Port for SoftPort {
     }
 
     fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
-        self.window(window)?.check(range)?;
-        if self.own.iter().map(Translation::count).sum::<usize>() >= MAX_ANNOUNCED {
-            return Err(PortError::Full("segments"));
-        }
-        let number = u32::try_from(window).map_err(|_| PortError::NoWindow(window))?;
-        let link = self.live()?;
+        let number = self.may_announce(window, range)?;
         let segment = new_segment("crosslane-segment", range.len)?;
-        let outcome = link.announce(&frame::Frame::Segment { window: number, range }, segment.as_fd());
-        if !self.sent(outcome)? {
-            return Err(PortError::Full("frames to a peer that does not read"));
-        }
-        self.own[window].insert(range, ())?;
+        self.announce_segment(number, range, segment.as_fd())?;
         Ok(Segment::sealed(segment, range.len))
+    }
+
+    fn pass_inbound(
+        &mut self,
+        window: usize,
+        range: SegmentRange,
+        segment: &Segment,
+    ) -> Result<(), PortError> {
+        if segment.info != SegmentInfo::sealed(range.len) {
+            return Err(PortError::Range {
+                offset: segment.info.offset,
+                len: segment.info.len,
+                window: range.len,
+            });
+        }
+        let number = self.may_announce(window, range)?;
+        self.announce_segment(number, range, segment.as_fd())
     }
 
     fn free_inbound(&mut self, window: usize, range: SegmentRange) {

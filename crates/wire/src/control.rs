@@ -127,6 +127,8 @@ pub enum Control {
         key: u64,
         /// Cables passed before this one.
         passed: u8,
+        /// Hosts passed that pump: they have memory of their own between the sender of `segment` and the opener.
+        pumps: u8,
         /// Hosts still to pass behind the receiver, the last one is the far end; empty if the receiver is.
         route: Vec<HostId>,
         /// Not a new stream, but one that goes on.
@@ -144,6 +146,8 @@ pub enum Control {
         key: u64,
         /// Units of the stream that have arrived at the far end; 0 for a new one.
         arrived: u64,
+        /// Hosts that pump between the far end and the receiver, the sender included.
+        pumps: u8,
     },
     /// What of a stream that goes on has arrived at the opener, counted after the answerer's program has stopped. Passed
     /// on to the far end.

@@ -80,7 +80,7 @@ pub struct Way {
     pub rides: bool,
     /// What ends the stream.
     pub ended_by: EndedBy,
-    /// Whether a host between writes and reads the segments: wakers and greetings are for its pump.
+    /// Whether a host between pumps, that is, writes and reads the segments itself: wakers and greetings are for its pump.
     pub relayed: bool,
     /// Whether both programs can map each other's buffers (RDMA read and write by SDP's announcements).
     pub zero_copy: bool,
@@ -104,7 +104,7 @@ pub struct ChannelInfo {
 }
 
 impl Way {
-    /// The way between two programs whose segments are coherent memory that both of them map.
+    /// The way over one cable between two programs whose segments are coherent memory that both of them map.
     pub const DIRECT: Self = Self {
         keeps: false,
         rides: true,
@@ -115,7 +115,11 @@ impl Way {
         grows: false,
     };
 
-    /// The way over hosts between, of a stream that goes on over other circuits when one is lost.
+    /// The way between two such programs over hosts between that hand their segments on (decision 33). Credit does not ride, so
+    /// that those hosts can count by the credit words what goes by.
+    pub const SHARED: Self = Self { rides: false, zero_copy: false, offload: false, ..Self::DIRECT };
+
+    /// The way over hosts between that pump, of a stream that goes on over other circuits when one is lost.
     pub const RELAYED: Self = Self {
         keeps: true,
         rides: false,
@@ -126,18 +130,24 @@ impl Way {
         grows: false,
     };
 
-    /// The way of a circuit over `cables` cables, whose first has these segments; `resumes`: streams go on over other circuits
-    /// when one is lost. That it grows is for the daemon to say.
-    pub const fn new(cables: u8, inbound: &SegmentInfo, outbound: &SegmentInfo, resumes: bool) -> Self {
-        let relayed = cables > 1;
+    /// The way of a circuit over `cables` cables, whose first has these segments, and past so many hosts that pump; `resumes`:
+    /// streams go on over other circuits when one is lost. That it grows is for the daemon to say.
+    pub const fn new(
+        (cables, pumps): (u8, u8),
+        inbound: &SegmentInfo,
+        outbound: &SegmentInfo,
+        resumes: bool,
+    ) -> Self {
+        let relayed = pumps > 0;
+        let one_cable = cables <= 1 && !relayed;
         let coherent = inbound.is_coherent() && outbound.is_coherent();
         Self {
             keeps: resumes && (relayed || inbound.lossy || outbound.lossy),
-            rides: !relayed,
+            rides: one_cable,
             ended_by: if relayed { EndedBy::Status } else { EndedBy::Fin },
             relayed,
-            zero_copy: !relayed && coherent,
-            offload: !relayed && coherent,
+            zero_copy: one_cable && coherent,
+            offload: one_cable && coherent,
             grows: false,
         }
     }
@@ -151,19 +161,24 @@ mod tests {
 
     #[test]
     fn way_over_one_soft_cable_is_direct() {
-        assert_eq!(Way::new(1, &SOFT, &SOFT, true), Way::DIRECT);
+        assert_eq!(Way::new((1, 0), &SOFT, &SOFT, true), Way::DIRECT);
     }
 
     #[test]
-    fn way_over_two_cables_keeps_what_is_sent_if_streams_resume() {
-        assert_eq!(Way::new(2, &SOFT, &SOFT, true), Way::RELAYED);
-        assert!(!Way::new(2, &SOFT, &SOFT, false).keeps);
+    fn way_past_a_pump_keeps_what_is_sent_if_streams_resume() {
+        assert_eq!(Way::new((2, 1), &SOFT, &SOFT, true), Way::RELAYED);
+        assert!(!Way::new((2, 1), &SOFT, &SOFT, false).keeps);
+    }
+
+    #[test]
+    fn way_past_hosts_that_hand_segments_on_keeps_nothing() {
+        assert_eq!(Way::new((3, 0), &SOFT, &SOFT, true), Way::SHARED);
     }
 
     #[test]
     fn way_over_a_posted_cable_keeps_but_rides() {
         let posted = SegmentInfo { memory: MemoryKind::Queue, posted_ns: 1000, lossy: true, ..SOFT };
-        let way = Way::new(1, &SOFT, &posted, true);
+        let way = Way::new((1, 0), &SOFT, &posted, true);
         assert!(way.keeps && way.rides && way.ended_by == EndedBy::Fin);
         assert!(!way.relayed && !way.zero_copy && !way.offload);
     }

@@ -12,7 +12,7 @@ const PORT: PortId = PortId(0);
 const SEGMENT: SegmentRange = SegmentRange { offset: 4096, len: 4096 };
 const LATE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(500);
-const PATH: Path = Path { port: PORT, epoch: Epoch(1), hops: 1 };
+const PATH: Path = Path { port: PORT, epoch: Epoch(1), hops: 1, pumps: 0 };
 const SECRET: u64 = 99;
 
 fn tuple(port: u16) -> Tuple {
@@ -20,7 +20,7 @@ fn tuple(port: u16) -> Tuple {
 }
 
 fn opened(channel: ChannelId, peer: ChannelId, key: u64, arrived: u64) -> Control {
-    Control::Opened { channel, peer, segment: SEGMENT, key, arrived }
+    Control::Opened { channel, peer, segment: SEGMENT, key, arrived, pumps: 0 }
 }
 
 fn refused(channel: ChannelId, why: Refusal) -> Control {

@@ -18,9 +18,9 @@ fn host_asked() -> (Circuits, TransitId, [ChannelId; 2]) {
 fn host_between() -> (Circuits, TransitId, [ChannelId; 2]) {
     let (mut host, transit, channels) = host_asked();
     host.handle_message(PortId(1), opened(channels[1], ChannelId(60), 3, 4)).unwrap();
-    let passed = Output::Passed { transit, segment: SEGMENT, key: 3, arrived: 4 };
+    let passed = Output::Passed { transit, segment: SEGMENT, key: 3, arrived: 4, pumps: 0 };
     assert_eq!(host.poll_output(), Some(passed));
-    host.pass(transit, SEGMENT, 5, 4);
+    host.pass(transit, (SEGMENT, 5), 4, 0);
     let message = opened(ChannelId(50), channels[0], 5, 4);
     assert_eq!(host.poll_output(), Some(Output::Send { port: PORT, message }));
     (host, transit, channels)

@@ -88,7 +88,7 @@ impl World {
                 continue;
             }
             if let Some(epoch) = self.hosts[host].port(way.port).up {
-                return Ok((Path { port: way.port, epoch, hops: way.hops }, route));
+                return Ok((Path { port: way.port, epoch, hops: way.hops, pumps: 0 }, route));
             }
         }
         Err(why)
@@ -127,7 +127,8 @@ impl World {
             });
         }
         let segment = range_of(ring);
-        let open = Control::Open { channel, tuple, stream, segment, key: 1, passed: 0, route, resume };
+        let open =
+            Control::Open { channel, tuple, stream, segment, key: 1, passed: 0, pumps: 0, route, resume };
         self.send(host, path.port, open);
     }
 
@@ -211,7 +212,7 @@ impl World {
         let ring = self.carve(host, port.0.into()).ok_or(Refusal::NoMemory)?;
         let here = &mut self.hosts[host];
         let epoch = here.port(port).up.ok_or(Refusal::Protocol)?;
-        let path = Path { port, epoch, hops: asked.passed + 1 };
+        let path = Path { port, epoch, hops: asked.passed + 1, pumps: 0 };
         let client = HostId(u16::try_from(client + 1).unwrap());
         let opened = here.circuits.handle_open(asked.tuple, asked.stream, client, path, asked.channel);
         let (circuit, channel) = match opened {

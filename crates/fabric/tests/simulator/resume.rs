@@ -149,7 +149,7 @@ impl World {
     ) -> Result<(), Refusal> {
         let here = &mut self.hosts[host];
         let epoch = here.port(port).up.ok_or(Refusal::Protocol)?;
-        let path = Path { port, epoch, hops: asked.passed + 1 };
+        let path = Path { port, epoch, hops: asked.passed + 1, pumps: 0 };
         let (circuit, channel) =
             here.circuits.handle_resume(&asked.tuple, asked.stream, resume, path, asked.channel)?;
         let arrived = self.count(host, circuit, 0);

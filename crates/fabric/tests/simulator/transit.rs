@@ -35,11 +35,11 @@ impl World {
         self.check_route(host, asked, &route);
         let here = &mut self.hosts[host];
         let epoch = here.port(port).up.ok_or(Refusal::Protocol)?;
-        let before = Path { port, epoch, hops: asked.passed + 1 };
+        let before = Path { port, epoch, hops: asked.passed + 1, pumps: 0 };
         let next = route.remove(0);
         let onward = here.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
         let epoch = here.port(onward).up.ok_or(Refusal::NoRoute)?;
-        let behind = Path { port: onward, epoch, hops: before.hops };
+        let behind = Path { port: onward, epoch, hops: before.hops, pumps: 0 };
         let ring = self.carve(host, port.0.into()).ok_or(Refusal::NoMemory)?;
         let Some(ring_behind) = self.carve(host, onward.0.into()) else {
             self.give_back(host, port.0.into(), ring);
@@ -68,6 +68,7 @@ impl World {
             segment: range_of(ring_behind),
             key: 1,
             passed: before.hops,
+            pumps: 0,
             route,
             resume: asked.resume,
         };
@@ -91,7 +92,7 @@ impl World {
         passage.outbound[BEHIND] = Some(ring_at(segment));
         let actor = Actor::Pump(host, here.life, transit);
         let (inbound, outbound) = (passage.inbound, passage.outbound);
-        here.circuits.pass(transit, range_of(inbound[BEFORE]), 1, arrived);
+        here.circuits.pass(transit, (range_of(inbound[BEFORE]), 1), arrived, 1);
         for ring in inbound {
             self.rings[ring].reader = actor;
         }

@@ -48,6 +48,8 @@ pub(super) struct RawConfig {
     #[serde(default)]
     one_way: bool,
     #[serde(default)]
+    pump: bool,
+    #[serde(default)]
     offload: bool,
     offload_cpus: Option<Vec<i64>>,
     #[serde(default = "default_offload_copy")]
@@ -130,6 +132,7 @@ impl RawConfig {
             spin_us: check_spin(self.spin_us)?,
             resume: check_resume(&self.resilience, self.resume_ms)?,
             one_way: self.one_way,
+            pump: self.pump,
             offload: Settings {
                 processors: self.offload_cpus.as_deref().map(check_offload_cpus).transpose()?,
                 copy: check_offload_copy(&self.offload_copy)?,

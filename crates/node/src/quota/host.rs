@@ -119,6 +119,23 @@ impl Host {
         Ok(Carved { range, window, memory })
     }
 
+    /// A range of a port's inbound memory with a segment behind it that another neighbour gave; charged as [`Self::carve`] is.
+    pub(crate) fn pass_segment(
+        &mut self,
+        port: PortId,
+        segment: &Segment,
+        payer: Payer,
+        purpose: Purpose,
+    ) -> Result<(SegmentRange, Charge), Plain> {
+        let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
+        let window = self
+            .charge_or_refuse(payer, Kind::Window(port), segment.info.len, purpose)
+            .map_err(Plain::Refused)?;
+        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
+        let range = cable.pass_inbound(segment).map_err(|error| crate::dial::no_segment(&error, !known))?;
+        Ok((range, window))
+    }
+
     /// As [`Self::charge`], for those to whom a refusal is all the same.
     pub(crate) fn charge_or_refuse(
         &mut self,

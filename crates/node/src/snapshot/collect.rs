@@ -140,12 +140,12 @@ impl Host {
     /// The same for a circuit that passes through.
     pub(crate) fn copy_transit_early(&mut self, transit: TransitId) {
         let Some(transit_circuit) = self.transit_circuits.get(&transit) else { return };
-        let moved = self.pumps.traffic(transit);
+        let moved = transit_circuit.moved(transit, &self.pumps);
         let traffic = transit_circuit.traffic(moved);
         if let Some(collector) = self.texts.collector_mut()
             && collector.lacks_transit(transit)
         {
-            collector.add_passing(traffic, moved.iter().sum(), false);
+            collector.add_passing(traffic, moved[0].wrapping_add(moved[1]), false);
         }
     }
 
@@ -207,8 +207,8 @@ impl Host {
     fn copy_transits(&self, to: &mut Collector, mut last: Option<TransitId>, rest: &mut usize) -> Next {
         let begin = last.map_or(Unbounded, Excluded);
         for (transit, transit_circuit) in self.transit_circuits.range((begin, Unbounded)).take(*rest) {
-            let moved = self.pumps.traffic(*transit);
-            to.add_passing(transit_circuit.traffic(moved), moved.iter().sum(), true);
+            let moved = transit_circuit.moved(*transit, &self.pumps);
+            to.add_passing(transit_circuit.traffic(moved), moved[0].wrapping_add(moved[1]), true);
             (last, *rest) = (Some(*transit), *rest - 1);
         }
         if *rest > 0 { Next::Books(0, None) } else { Next::Transits(last) }
@@ -240,6 +240,7 @@ impl Host {
             },
             open: end.state == State::Open,
             hops: end.hops,
+            pumps: end.pumps,
             generation: end.generation,
             far_closed: end.far_closed,
             dead: end.death,

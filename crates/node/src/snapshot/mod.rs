@@ -172,6 +172,8 @@ pub struct CircuitRow {
     pub open: bool,
     /// Cables.
     pub hops: u8,
+    /// Hosts between that pump.
+    pub pumps: u8,
     /// Circuits of the stream so far.
     pub generation: u32,
     /// Whether the far side has closed.

@@ -67,12 +67,14 @@ enum Message {
         passed: u8,
         route: Vec<u8>,
         resume: Option<u32>,
+        pumps: u8,
     },
     Opened {
         channel: Channel,
         peer: Channel,
         segment: Segment,
         arrived: u64,
+        pumps: u8,
     },
     Arrived {
         channel: Channel,
@@ -282,6 +284,7 @@ impl Act<'_> {
             passed: 0,
             route: Vec::new(),
             resume: None,
+            pumps: 0,
         });
         self.liar.say(&open);
         self.hear();
@@ -383,7 +386,7 @@ impl Act<'_> {
                     })
                     .collect(),
             ),
-            Message::Open { channel, client, server, segment, stream, passed, route, resume } => {
+            Message::Open { channel, client, server, segment, stream, passed, route, resume, pumps } => {
                 Control::Open {
                     channel: self.channel(*channel),
                     tuple: Tuple { client: self.address(*client), server: self.address(*server) },
@@ -391,16 +394,18 @@ impl Act<'_> {
                     segment: self.segment(*segment),
                     key: 1,
                     passed: *passed,
+                    pumps: *pumps,
                     route: hosts(route),
                     resume: resume.map(|generation| Resumption { generation }),
                 }
             }
-            Message::Opened { channel, peer, segment, arrived } => Control::Opened {
+            Message::Opened { channel, peer, segment, arrived, pumps } => Control::Opened {
                 channel: self.channel(*channel),
                 peer: self.channel(*peer),
                 segment: self.segment(*segment),
                 key: 1,
                 arrived: *arrived,
+                pumps: *pumps,
             },
             Message::Arrived { channel, units } => {
                 Control::Arrived { channel: self.channel(*channel), units: *units }

@@ -96,6 +96,15 @@ impl Port for Tap {
     fn set_inbound(&mut self, window: usize, len: u64) -> Result<(), PortError> {
         self.port().set_inbound(window, len)
     }
+    fn pass_inbound(
+        &mut self,
+        window: usize,
+        range: SegmentRange,
+        segment: &Segment,
+    ) -> Result<(), PortError> {
+        self.port().pass_inbound(window, range, segment)
+    }
+
     fn carve_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
         self.port().carve_inbound(window, range)
     }

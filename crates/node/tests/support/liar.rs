@@ -80,6 +80,7 @@ impl Liar {
             segment,
             key: 1,
             passed,
+            pumps: 0,
             route: route.iter().map(|host| HostId(*host)).collect(),
             resume: None,
         });

@@ -1,0 +1,217 @@
+//! Circuits through this host whose segments it hands on, from one neighbour to the other: where both cables are memory of this
+//! machine the ends share it directly, and nobody here copies or sleeps for them (decision 33).
+//!
+//! ```text
+//!   host before                     this host                     host behind
+//!   Open{segment} ----------> carve_outbound, pass_inbound ------> Open{segment}
+//!   Opened{segment} <-------- pass_inbound, carve_outbound <------ Opened{segment}
+//!   WantWaker, Wake <-------- each to the other side      -------> WantWaker, Wake
+//! ```
+//! What stays here are a range of each window, as with a pump, and a mapping of both segments, to count what goes by.
+
+use super::meter::Meter;
+use super::{BEFORE, Carried, Made, TransitCircuit};
+use crate::answer::Asked;
+use crate::host::Host;
+use crate::quota::{Payer, Purpose};
+use core::ops::Bound::Included;
+use crosslane_shm::wake::Waker;
+use crosslane_shm::{Inbound, Segment};
+use crosslane_wire::control::{Closing, Control, Refusal};
+use crosslane_wire::local::Plain;
+use crosslane_wire::segment::segment_len;
+use crosslane_wire::{PortId, SegmentRange, TransitId, WaiterId};
+
+/// Questions for wakers that one neighbour may have passed on and not answered.
+const ASKS_MAX: usize = 64;
+/// Wakes of one side of a circuit that wait for room in the control channel: a stream has two words that name sleepers.
+const WAKES_MAX: usize = 4;
+
+/// Memory of the two ends, as far as it is known here.
+#[derive(Debug)]
+pub(super) struct SharedSegments {
+    before: Option<Measured>,
+    behind: Option<Measured>,
+}
+
+/// The segment that a neighbour gave, and what comes by in it.
+#[derive(Debug)]
+struct Measured {
+    mapped: Inbound,
+    meter: Meter,
+}
+
+impl Measured {
+    fn new(segment: &Segment, ring_max: u64, key: u64) -> Result<Self, Refusal> {
+        let mapped = Inbound::map(segment).map_err(|_| Refusal::NoMemory)?;
+        Ok(Self { mapped, meter: Meter::new(ring_max, key) })
+    }
+}
+
+impl SharedSegments {
+    /// Bytes of the stream that have come from the host before and from the one behind. What comes from one goes into the
+    /// segment that the other gave.
+    pub(super) fn traffic(&self) -> [u64; 2] {
+        let (Some(before), Some(behind)) = (&self.before, &self.behind) else { return [0; 2] };
+        let from_before = behind.meter.look(&behind.mapped, &before.mapped);
+        let from_behind = before.meter.look(&before.mapped, &behind.mapped);
+        [from_before, from_behind]
+    }
+}
+
+/// A neighbour's question for a waker that was passed on to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassedAsk {
+    asker: PortId,
+    asked: PortId,
+    waiter: WaiterId,
+}
+
+/// A wake that waits for room in the control channel of `port`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwedWake {
+    port: PortId,
+    transit: TransitId,
+    side: usize,
+    waiter: WaiterId,
+}
+
+/// Before all wakes that wait for this port.
+fn first_of(port: PortId) -> OwedWake {
+    OwedWake { port, transit: TransitId(0), side: 0, waiter: WaiterId(0) }
+}
+
+impl Host {
+    /// Whether what one of these neighbours gives can be handed on to the other.
+    pub(super) fn can_share(&mut self, ports: [PortId; 2]) -> bool {
+        !self.config.pump
+            && ports.iter().all(|port| self.cable(*port).is_some_and(|cable| cable.is_shared_memory()))
+    }
+
+    /// Hands the opener's segment on to the host behind.
+    pub(super) fn share(
+        &mut self,
+        onward: PortId,
+        segment: &Segment,
+        (payer, purpose): (Payer, Purpose),
+        asked: &Asked,
+    ) -> Result<Made, Refusal> {
+        let ring_max = segment.info.len - segment_len(0);
+        let before = Some(Measured::new(segment, ring_max, asked.key)?);
+        let behind = self.pass_segment(onward, segment, payer, purpose).map_err(crate::answer::refusal_of)?;
+        let carried = Carried::Shared(SharedSegments { before, behind: None });
+        Ok(Made { carried, before: None, behind, key: asked.key, pumps: asked.pumps })
+    }
+
+    /// The far half is there: its segment is handed on to the host before.
+    pub(super) fn begin_sharing(
+        &mut self,
+        transit: TransitId,
+        segment: SegmentRange,
+        key: u64,
+    ) -> Result<SegmentRange, Plain> {
+        let circuit = self.transit_circuits.get(&transit).ok_or(Plain::System)?;
+        let ([port, onward], ring_max) = (circuit.ports, circuit.ring_max);
+        let purpose = if circuit.late == Closing::Lost { Purpose::PassingMove } else { Purpose::Passing };
+        let channel = self.circuits.channel_of(transit, BEFORE).ok_or(Plain::System)?;
+        let given = self.outbound_of(onward, segment, ring_max)?;
+        let measured = Measured::new(&given, ring_max, key).map_err(Plain::Refused)?;
+        let (range, window) = self.pass_segment(port, &given, Payer::Neighbour(port), purpose)?;
+        self.memory.insert(channel, (range, window));
+        if let Some(TransitCircuit { carried: Carried::Shared(shared), .. }) =
+            self.transit_circuits.get_mut(&transit)
+        {
+            shared.behind = Some(measured);
+        }
+        Ok(range)
+    }
+
+    /// The port and the channel on the other side of a circuit whose segments were handed on.
+    fn opposite(&self, transit: TransitId, side: usize) -> Option<PortId> {
+        let circuit = self.transit_circuits.get(&transit)?;
+        matches!(circuit.carried, Carried::Shared(_)).then_some(circuit.ports[1 - side])
+    }
+
+    /// A neighbour wants to wake a waiter that sleeps at the far end of a circuit: whether the question was passed on, or
+    /// answered.
+    pub(crate) fn pass_want(&mut self, (transit, side): (TransitId, usize), waiter: WaiterId) -> bool {
+        let Some(asked) = self.opposite(transit, side) else { return false };
+        let asker = self.transit_circuits[&transit].ports[side];
+        let channel = self.circuits.channel_of(transit, 1 - side).and_then(|it| self.neighbour_of(it));
+        let waiting = self.passed_asks.iter().filter(|ask| ask.asker == asker).count();
+        let peer = channel.filter(|_| waiting < ASKS_MAX).map(|(_, peer)| peer);
+        if let (Some(peer), Some(cable)) = (peer, self.cable(asked)) {
+            cable.want_waker(peer, waiter);
+            self.passed_asks.push(PassedAsk { asker, asked, waiter });
+        } else if let Some(cable) = self.cable(asker) {
+            cable.send(&Control::Waker { waiter, doorbell: None });
+        }
+        true
+    }
+
+    /// A neighbour's answer to a question that was passed on to it goes back to whoever asked; nothing of it stays here.
+    pub(crate) fn pass_waker(&mut self, port: PortId, waiter: WaiterId, waker: Option<&Waker>) {
+        let asked = |ask: &PassedAsk| ask.asked == port && ask.waiter == waiter;
+        let Some(at) = self.passed_asks.iter().position(asked) else { return };
+        let PassedAsk { asker, .. } = self.passed_asks.remove(at);
+        if let Some(cable) = self.cable(asker) {
+            let doorbell = waker.and_then(|waker| cable.export_waker(waker));
+            cable.send(&Control::Waker { waiter, doorbell });
+        }
+    }
+
+    /// A cable is down: what was asked of its neighbour is not answered any more, and what it asked not needed.
+    pub(crate) fn fail_passed(&mut self, port: PortId) {
+        let (failed, rest): (Vec<_>, _) =
+            std::mem::take(&mut self.passed_asks).into_iter().partition(|ask| ask.asked == port);
+        self.passed_asks = rest;
+        self.passed_asks.retain(|ask| ask.asker != port);
+        for PassedAsk { asker, waiter, .. } in failed {
+            if let Some(cable) = self.cable(asker) {
+                cable.send(&Control::Waker { waiter, doorbell: None });
+            }
+        }
+        self.owed_wakes.retain(|wake| wake.port != port);
+    }
+
+    /// A neighbour wakes a waiter at the far end of a circuit: passed on at once, or when there is room for it. Whether it was
+    /// for the far end. More than a stream has sleepers for are forgotten.
+    pub(crate) fn pass_wake(&mut self, (transit, side): (TransitId, usize), waiter: WaiterId) -> bool {
+        let Some(port) = self.opposite(transit, side) else { return false };
+        if self.cable(port).is_some_and(|cable| cable.has_room()) {
+            self.wake_opposite(transit, side, waiter);
+            return true;
+        }
+        let wake = |waiter| OwedWake { port, transit, side, waiter };
+        let of_side = (Included(wake(WaiterId(0))), Included(wake(WaiterId(u32::MAX))));
+        if self.owed_wakes.range(of_side).count() < WAKES_MAX {
+            self.owed_wakes.insert(wake(waiter));
+        }
+        true
+    }
+
+    /// Passes wakes on that waited for room.
+    pub(crate) fn send_owed_wakes(&mut self) {
+        for index in 0..self.cables.len() {
+            let port = self.cables[index].id;
+            while self.cables[index].has_room()
+                && let Some(wake) = self.owed_wakes.range(first_of(port)..).next().copied()
+                && wake.port == port
+            {
+                self.owed_wakes.remove(&wake);
+                self.wake_opposite(wake.transit, wake.side, wake.waiter);
+            }
+        }
+    }
+
+    fn wake_opposite(&mut self, transit: TransitId, side: usize, waiter: WaiterId) {
+        if let Some(channel) = self.circuits.channel_of(transit, 1 - side) {
+            self.wake_neighbour(channel, waiter);
+        }
+    }
+
+    /// A circuit is over: nobody is woken for it.
+    pub(super) fn forget_wakes(&mut self, transit: TransitId) {
+        self.owed_wakes.retain(|wake| wake.transit != transit);
+    }
+}
