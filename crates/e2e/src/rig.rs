@@ -2,7 +2,9 @@
 
 use crate::{PATIENCE, package, program, wait_for};
 use anyhow::{Context, Result, ensure};
-use crosslane_lab::{Lab, LabError, Options, Preload, Topology, malloc_library, preload_list};
+use crosslane_lab::{
+    CableKind, Lab, LabError, Options, Posted, Preload, Topology, malloc_library, preload_list,
+};
 use serde_json::Value;
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -47,6 +49,27 @@ pub struct Account {
     pub sessions: u64,
 }
 
+/// Delays of stores, us, as `10` or `0-1000`: all cables are posted ones then, if a test has not chosen.
+const DELAY: &str = "CROSSLANE_E2E_DELAY_US";
+/// Inbound memory of each port, as the daemon's `window`.
+const WINDOW: &str = "CROSSLANE_E2E_WINDOW";
+
+/// The same lab with cables as the environment wants them: so that one suite runs on each kind.
+fn cabled(mut options: Options) -> Result<Options> {
+    if let Ok(delay) = std::env::var(DELAY)
+        && options.cable_kind == CableKind::Soft
+    {
+        let (least, most) = delay.split_once('-').unwrap_or((&delay, &delay));
+        let bounds = least.parse().and_then(|least| Ok((least, most.parse()?)));
+        let delay_us = Some(bounds.with_context(|| format!("{DELAY}: `{delay}` is no number or range"))?);
+        options.cable_kind = CableKind::Posted(Posted { delay_us, seed: Some(1), ..Posted::default() });
+    }
+    if let Ok(window) = std::env::var(WINDOW) {
+        options.window = window;
+    }
+    Ok(options)
+}
+
 impl Rig {
     /// A lab of two hosts with one cable; `None`, loudly, where the kernel lets this user make no namespaces or
     /// the socket library was not built.
@@ -70,7 +93,7 @@ impl Rig {
     /// # Errors
     /// The lab does not come up.
     pub fn up(options: Options) -> Result<Option<Self>> {
-        let lab = match Lab::up(&options) {
+        let lab = match Lab::up(&cabled(options)?) {
             Ok(lab) => lab,
             Err(LabError::Keeper(why)) if why.contains("does not let you") => {
                 package::skip(&why);

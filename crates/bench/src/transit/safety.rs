@@ -16,7 +16,8 @@ const PART: f64 = 0.85;
 
 pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
     let lab = |resilience| {
-        let chain = Options { hosts: 3, topology: Topology::Chain, ..Options::scratch("safety") };
+        // Hosts between that hand memory on have nothing to lose.
+        let chain = Options { hosts: 3, topology: Topology::Chain, pump: true, ..Options::scratch("safety") };
         Lab::up(&Options { resilience: Some(resilience), ..chain }).context("the lab does not come up")
     };
     let (keep, reset) = (lab(Resilience::Keep)?, lab(Resilience::Reset)?);

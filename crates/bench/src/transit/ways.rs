@@ -1,4 +1,5 @@
-//! From the first host of a chain to each of the others: one cable to four.
+//! From the first host of a chain to each of the others, one cable to four: with hosts between that hand memory on, with hosts
+//! that pump, and by the kernel's TCP through as many namespaces.
 
 use super::{Judged, runs};
 use crate::figure::{Figure, Sample, Unit};
@@ -11,64 +12,106 @@ use crosslane_lab::{Lab, Options, Topology};
 
 const FIRST: &str = "h1";
 const OTHERS: [&str; 4] = ["h2", "h3", "h4", "h5"];
-/// Least part of the bandwidth over one cable.
-const PART: f64 = 0.6;
 const ONE_CABLE: &str = "1 cable";
-/// The most that a further cable may add to the time one way, us.
-const ADDED: f64 = 2.0;
-const LIMIT: &str = "limit of 2 us";
 /// Nothing at all would have no ratio to the limit.
 const LEAST_ADDED: f64 = 0.001;
 /// Sockperf's metric: the median of the round trip.
 const MEDIAN: usize = 1;
 
-pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
-    let chain = Options { hosts: 5, topology: Topology::Chain, ..Options::scratch("transit") };
-    let lab = Lab::up(&chain).context("the lab does not come up")?;
-    let ends = OTHERS.map(|other| InLab::between(&lab, FIRST, other)).into_iter();
-    let ends = ends.collect::<Result<Vec<_>>>()?;
-    let places: Vec<&dyn Place> = ends.iter().flatten().map(|place| place as &dyn Place).collect();
-    let rates = runs(&Iperf3, 0, &places, quick)?;
-    let times = runs(&Sockperf, MEDIAN, &places, quick)?;
-    lab.down().context("the lab does not go down")?;
-    Ok(bandwidth(&rates).into_iter().chain(latency(&times)).collect())
+/// How hosts between carry what passes, and what is asked of them.
+struct Kind {
+    /// Appended to the names of the groups.
+    name: &'static str,
+    /// Of three places at each host (handed on, pumped, the kernel's), which.
+    at: usize,
+    /// Least part of the bandwidth over one cable.
+    part: f64,
+    /// The most that a further cable may add to the time one way, us; and its name.
+    added: f64,
+    limit: &'static str,
+    /// Whether each cable takes a processor more.
+    pumps: bool,
 }
 
-/// Each way beside the kernel's over as many namespaces, and beside one cable. `rates`: ours and the kernel's by turns.
-fn bandwidth(rates: &[Vec<f64>]) -> Vec<Judged> {
-    let ours = |count: usize| Sample::new(rates[2 * count - 2].clone());
-    let figure = |group, count| Figure::new(group, cables(count), Unit::GigabitsPerSecond, ours(count));
-    let beside_kernel = |count: usize| {
-        let kernel = Sample::new(rates[2 * count - 1].clone());
-        figure("transit: iperf3", count).against(VETH, kernel).bar(VETH, 1.0, None).into()
+/// Places at each host.
+const PLACES: usize = 3;
+const KERNEL: usize = 2;
+const SHARED: Kind = Kind { name: "", at: 0, part: 0.8, added: 0.5, limit: "limit of 0.5 us", pumps: false };
+const PUMPED: Kind =
+    Kind { name: ", pumped", at: 1, part: 0.6, added: 2.0, limit: "limit of 2 us", pumps: true };
+
+pub(super) fn measure(quick: &Quick) -> Result<Vec<Judged>> {
+    let chain = |pump| {
+        let options = Options { hosts: 5, topology: Topology::Chain, pump, ..Options::scratch("transit") };
+        Lab::up(&options).context("the lab does not come up")
     };
+    let (shared, pumped) = (chain(false)?, chain(true)?);
+    let mut ends = Vec::new();
+    for other in OTHERS {
+        let [handed_on, kernel] = InLab::between(&shared, FIRST, other)?;
+        let [copied, _] = InLab::between(&pumped, FIRST, other)?;
+        ends.extend([handed_on, copied, kernel]);
+    }
+    let places: Vec<&dyn Place> = ends.iter().map(|place| place as &dyn Place).collect();
+    let rates = runs(&Iperf3, 0, &places, quick)?;
+    let times = runs(&Sockperf, MEDIAN, &places, quick)?;
+    for lab in [shared, pumped] {
+        lab.down().context("the lab does not go down")?;
+    }
+    let kinds = [SHARED, PUMPED];
+    let rates = kinds.iter().flat_map(|kind| bandwidth(&rates, kind));
+    Ok(rates.chain(kinds.iter().flat_map(|kind| latency(&times, kind))).collect())
+}
+
+/// Each way beside the kernel's over as many namespaces, and beside one cable. `rates`: of each place at each host.
+fn bandwidth(rates: &[Vec<f64>], kind: &Kind) -> Vec<Judged> {
+    let at = |count: usize, place: usize| Sample::new(rates[PLACES * (count - 1) + place].clone());
+    let figure = |group: &str, count| {
+        let group = format!("transit: iperf3{}{group}", kind.name);
+        Figure::new(&group, cables(count), Unit::GigabitsPerSecond, at(count, kind.at))
+    };
+    let beside_kernel =
+        |count: usize| figure("", count).against(VETH, at(count, KERNEL)).bar(VETH, 1.0, None).into();
     let beside_one = |count: usize| {
-        let figure = figure("transit: iperf3, beside one cable", count).against(ONE_CABLE, ours(1));
-        Judged { figure: figure.bar(ONE_CABLE, PART, None), cables: count }
+        let figure = figure(", beside one cable", count).against(ONE_CABLE, at(1, kind.at));
+        kind.judge(figure.bar(ONE_CABLE, kind.part, None), count)
     };
-    let all = rates.len() / 2;
-    (1..=all).map(beside_kernel).chain((2..=all).map(beside_one)).collect()
+    let all = rates.len() / PLACES;
+    (kind.first()..=all).map(beside_kernel).chain((2..=all).map(beside_one)).collect()
 }
 
 /// Half of each round trip, and what each further cable adds to it. `times`: as for [`bandwidth`], round trips in us.
-fn latency(times: &[Vec<f64>]) -> Vec<Judged> {
-    let halves: Vec<Vec<f64>> = times.iter().map(|runs| runs.iter().map(|rtt| rtt / 2.0).collect()).collect();
+fn latency(times: &[Vec<f64>], kind: &Kind) -> Vec<Judged> {
+    let half = |count: usize, place: usize| -> Vec<f64> {
+        times[PLACES * (count - 1) + place].iter().map(|rtt| rtt / 2.0).collect()
+    };
     let one_way = |count: usize| {
-        let [ours, kernel] = [2 * count - 2, 2 * count - 1].map(|at| Sample::new(halves[at].clone()));
-        Figure::new("transit: sockperf, one way", cables(count), Unit::Microseconds, ours)
-            .against(VETH, kernel)
-            .into()
+        let group = format!("transit: sockperf, one way{}", kind.name);
+        let ours = Sample::new(half(count, kind.at));
+        let figure = Figure::new(&group, cables(count), Unit::Microseconds, ours);
+        figure.against(VETH, Sample::new(half(count, KERNEL))).bar(VETH, 1.0, None).into()
     };
     let added = |count: usize| {
-        let (nearer, farther) = (&halves[2 * count - 4], &halves[2 * count - 2]);
+        let (nearer, farther) = (half(count - 1, kind.at), half(count, kind.at));
         let added = nearer.iter().zip(farther).map(|(near, far)| (far - near).max(LEAST_ADDED)).collect();
-        let case = format!("cable {count}");
-        let figure = Figure::new("transit: time added one way", case, Unit::Microseconds, Sample::new(added));
-        let figure = figure.against(LIMIT, Sample::new(vec![ADDED])).bar(LIMIT, 1.0, None);
-        Judged { figure, cables: count }
+        let (group, case) = (format!("transit: time added one way{}", kind.name), format!("cable {count}"));
+        let figure = Figure::new(&group, case, Unit::Microseconds, Sample::new(added));
+        let figure = figure.against(kind.limit, Sample::new(vec![kind.added])).bar(kind.limit, 1.0, None);
+        kind.judge(figure, count)
     };
-    let all = times.len() / 2;
-    (1..=all).map(one_way).chain((2..=all).map(added)).collect()
+    let all = times.len() / PLACES;
+    (kind.first()..=all).map(one_way).chain((2..=all).map(added)).collect()
+}
+
+impl Kind {
+    /// Least number of cables at which it differs from the other kind.
+    fn first(&self) -> usize {
+        if self.pumps { 2 } else { 1 }
+    }
+
+    fn judge(&self, figure: Figure, cables: usize) -> Judged {
+        Judged { figure, cables: if self.pumps { cables } else { 0 } }
+    }
 }
 
 #[cfg(test)]
@@ -79,23 +122,34 @@ mod tests {
         judged.iter().map(|one| (&*one.figure.case, one.cables, one.figure.meets_bar())).collect()
     }
 
+    /// One and two cables: handed on, pumped, the kernel's.
+    fn of(values: [[f64; 3]; 2]) -> Vec<Vec<f64>> {
+        values.into_iter().flatten().map(|value| vec![value]).collect()
+    }
+
     #[test]
     fn each_way_is_held_against_the_kernel_and_against_one_cable() {
-        let rates = [vec![100.0], vec![20.0], vec![59.0], vec![60.0]];
+        let rates = of([[100.0, 100.0, 20.0], [79.0, 59.0, 80.0]]);
         let expected =
-            [("1 cable", 0, Some(true)), ("2 cables", 0, Some(false)), ("2 cables", 2, Some(false))];
-        assert_eq!(verdicts(&bandwidth(&rates)), expected);
-        let good = [vec![100.0], vec![20.0], vec![60.0], vec![15.0]];
-        assert!(bandwidth(&good).iter().all(|one| one.figure.meets_bar() == Some(true)));
+            [("1 cable", 0, Some(true)), ("2 cables", 0, Some(false)), ("2 cables", 0, Some(false))];
+        assert_eq!(verdicts(&bandwidth(&rates, &SHARED)), expected);
+        let expected = [("2 cables", 0, Some(false)), ("2 cables", 2, Some(false))];
+        assert_eq!(verdicts(&bandwidth(&rates, &PUMPED)), expected);
+        let good = of([[100.0, 100.0, 20.0], [80.0, 60.0, 15.0]]);
+        for kind in [SHARED, PUMPED] {
+            assert!(bandwidth(&good, &kind).iter().all(|one| one.figure.meets_bar() == Some(true)));
+        }
     }
 
     #[test]
     fn a_further_cable_adds_half_of_what_the_round_trip_grows_by() {
-        let times = [vec![1.0, 9.0], vec![50.0; 2], vec![4.0, 8.0], vec![50.0; 2]];
-        let judged = latency(&times);
-        assert_eq!(verdicts(&judged)[2], ("cable 2", 2, Some(true)));
-        assert_eq!(judged[2].figure.sample.as_ref().unwrap().runs, [1.5, LEAST_ADDED]);
-        let slow = latency(&[vec![1.0], vec![50.0], vec![6.0], vec![50.0]]);
-        assert_eq!(verdicts(&slow)[2].2, Some(false));
+        let times = of([[1.0, 1.0, 50.0], [2.0, 5.0, 50.0]]);
+        let judged = latency(&times, &SHARED);
+        assert_eq!(verdicts(&judged)[2], ("cable 2", 0, Some(true)));
+        assert_eq!(judged[2].figure.sample.as_ref().unwrap().runs, [0.5]);
+        assert_eq!(verdicts(&latency(&times, &PUMPED))[1], ("cable 2", 2, Some(true)));
+        let slow = of([[1.0, 1.0, 50.0], [2.1, 6.0, 50.0]]);
+        assert_eq!(verdicts(&latency(&slow, &SHARED))[2].2, Some(false));
+        assert_eq!(verdicts(&latency(&slow, &PUMPED))[1].2, Some(false));
     }
 }

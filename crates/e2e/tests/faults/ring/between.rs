@@ -1,6 +1,6 @@
 //! Hosts between the ends of streams die, freeze, and come back.
 
-use super::{CALM, all_over, count, ring};
+use super::{BOTH, Between, CALM, all_over, count, ring_of};
 use anyhow::{Context, Result, ensure};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::python::Script;
@@ -17,8 +17,12 @@ fn between(rig: &Rig) -> Result<&'static str> {
 /// The host between dies, and comes back.
 #[test]
 fn a_host_between_dies_and_no_stream_through_it_does() -> Result<()> {
+    BOTH.into_iter().try_for_each(with_dead_host)
+}
+
+fn with_dead_host(kind: Between) -> Result<()> {
     let Some(path) = package::need("iperf3") else { return Ok(()) };
-    let Some(mut rig) = ring()? else { return Ok(()) };
+    let Some(mut rig) = ring_of(kind)? else { return Ok(()) };
     let port = rig.port();
     let _server = iperf3::server(&rig, "h3", &path, port)?;
     let client = iperf3::start(&rig, "h1", &path, ("h3", port), &["-P", "2", "-t", "4"])?;
@@ -37,8 +41,12 @@ fn a_host_between_dies_and_no_stream_through_it_does() -> Result<()> {
 /// The host between does not run for 10 s; the streams are long somewhere else when it goes on.
 #[test]
 fn a_frozen_host_between_is_gone_round() -> Result<()> {
+    BOTH.into_iter().try_for_each(with_frozen_host)
+}
+
+fn with_frozen_host(kind: Between) -> Result<()> {
     let Some(path) = package::need("iperf3") else { return Ok(()) };
-    let Some(rig) = ring()? else { return Ok(()) };
+    let Some(rig) = ring_of(kind)? else { return Ok(()) };
     let port = rig.port();
     let _server = iperf3::server(&rig, "h3", &path, port)?;
     let client = iperf3::start(&rig, "h1", &path, ("h3", port), &["-t", "12"])?;
@@ -61,8 +69,12 @@ fn a_frozen_host_between_is_gone_round() -> Result<()> {
 /// A program sends and is gone; the host between that holds its bytes never passes them on.
 #[test]
 fn what_a_program_sent_before_it_left_arrives_all_the_same() -> Result<()> {
+    BOTH.into_iter().try_for_each(with_leaving_program)
+}
+
+fn with_leaving_program(kind: Between) -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
-    let Some(rig) = ring()? else { return Ok(()) };
+    let Some(rig) = ring_of(kind)? else { return Ok(()) };
     let (to, port) = (rig.address("h3")?.to_string(), rig.port().to_string());
     let server = Script::Leaving.server(&rig, "h3", &python, &["server", &to, &port], port.parse()?)?;
     let go = rig.file("go");

@@ -1,6 +1,6 @@
 //! Cables of the ring are cut and mended under programs.
 
-use super::{CALM, HOSTS, all_over, count, nothing_broke, nothing_violated, ring};
+use super::{Between, CALM, HOSTS, all_over, count, nothing_broke, nothing_violated, ring, ring_of};
 use anyhow::{Context, Result, ensure};
 use crosslane_e2e::openssh::Sshd;
 use crosslane_e2e::postgres::Postgres;
@@ -51,8 +51,16 @@ fn bytes_are_counted_where_they_went(rig: &Rig) -> Result<()> {
 #[test]
 fn iperf3_does_not_notice_a_cut_cable() -> Result<()> {
     let Some(path) = package::need("iperf3") else { return Ok(()) };
-    for more in [&["-t", "4"][..], &["-t", "4", "-R"], &["-t", "4", "--bidir", "-P", "3"]] {
-        let Some(mut rig) = ring()? else { return Ok(()) };
+    let (one, back, many) =
+        (&["-t", "4"][..], &["-t", "4", "-R"][..], &["-t", "4", "--bidir", "-P", "3"][..]);
+    for (more, between) in [
+        (one, Between::Shares),
+        (one, Between::Pumps),
+        (back, Between::Shares),
+        (many, Between::Shares),
+        (many, Between::Pumps),
+    ] {
+        let Some(mut rig) = ring_of(between)? else { return Ok(()) };
         let port = rig.port();
         let mut server = iperf3::server(&rig, "h2", &path, port)?;
         let client = iperf3::start(&rig, "h1", &path, ("h2", port), more)?;

@@ -18,7 +18,22 @@ const HOSTS: [&str; 4] = ["h1", "h2", "h3", "h4"];
 
 /// Four hosts in a ring: each has two ways to each.
 fn ring() -> Result<Option<Rig>> {
-    Rig::up(Options { hosts: 4, topology: Topology::Ring, ..Options::scratch("e2e") })
+    ring_of(Between::Shares)
+}
+
+/// What hosts between do with what passes: they hand memory on, or copy as with hardware.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Between {
+    Shares,
+    Pumps,
+}
+
+const BOTH: [Between; 2] = [Between::Shares, Between::Pumps];
+
+/// As [`ring`], with hosts between of one kind.
+fn ring_of(between: Between) -> Result<Option<Rig>> {
+    let pump = between == Between::Pumps;
+    Rig::up(Options { hosts: 4, topology: Topology::Ring, pump, ..Options::scratch("e2e") })
 }
 
 fn count(rig: &Rig, host: &str, counter: &str) -> Result<u64> {
