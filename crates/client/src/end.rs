@@ -305,6 +305,13 @@ impl End {
         self.side
     }
 
+    /// Calls `ready` until it holds or `ns` have passed; whether it held. On a relayed circuit other threads may run in between: if
+    /// the hosts are one machine, a pump may need the processor that this thread, or its far side, spins on.
+    #[inline]
+    pub fn spin(&self, ns: u32, ready: impl FnMut() -> bool) -> bool {
+        if self.relayed().is_some() { wait::spin_and_yield(ns, ready) } else { wait::spin(ns, ready) }
+    }
+
     /// The generation of the circuit, if it is relayed: its waiters are those of the host between that comes next.
     pub fn relayed(&self) -> Option<u32> {
         let tx = self.generations.tx();

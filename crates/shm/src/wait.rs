@@ -74,6 +74,22 @@ pub fn spin(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
     }
 }
 
+/// As [`spin`], and lets other threads run every few dozen rounds: for news that a thread of this machine must bring, which may
+/// need this very processor.
+pub fn spin_and_yield(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while budget_ns > 0 && start.elapsed().as_nanos() < u128::from(budget_ns) {
+        for _ in 0..32 {
+            if ready() {
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+    ready()
+}
+
 /// Calls `ready` now and then, asleep in between, until it holds or it is `until`. Returns whether it held.
 pub fn look_until(until: Instant, mut ready: impl FnMut() -> bool) -> bool {
     while Instant::now() < until {

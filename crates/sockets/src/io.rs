@@ -13,7 +13,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{Failure, offload};
 use crosslane_shm::account::{self, Function, Span};
 use crosslane_shm::lock;
-use crosslane_shm::wait::spin;
 use crosslane_stream::Transfer;
 use crosslane_wire::WaiterId;
 use std::io::IoSlice;
@@ -162,7 +161,7 @@ fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(),
 fn reader_comes(end: &Held) -> bool {
     let _span = account::sending(Function::WaitSpace);
     let ns = wait::spin_ns(end, &end.shared().sending.budget);
-    wait::Spinner::among(ns).is_some_and(|_spinner| spin(ns, || end.has_credit()))
+    wait::Spinner::among(ns).is_some_and(|_spinner| end.spin(ns, || end.has_credit()))
 }
 
 /// Rings the far waiter, if there is one to be rung.

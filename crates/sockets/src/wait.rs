@@ -11,7 +11,7 @@ use crosslane_client::apart;
 use crosslane_client::end::zcopy::announce::Announcement;
 use crosslane_shm::arm::Armed;
 use crosslane_shm::lock::Busy;
-use crosslane_shm::wait::{Budget, spin};
+use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -92,7 +92,7 @@ pub fn wait_until(
     };
     let ns = if is_long(what) || end.engine_waited() { 0 } else { spin_ns(end, budget) };
     if let Some(_spinner) = Spinner::among(ns)
-        && spin(ns, ready)
+        && end.spin(ns, ready)
     {
         budget.spun(process::spin_ns());
         return Ok(());

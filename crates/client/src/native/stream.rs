@@ -12,7 +12,6 @@ use crate::{End, Failure, Transferred};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::region::Part;
 use crosslane_shm::state::Chooser;
-use crosslane_shm::wait::spin;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
@@ -299,7 +298,7 @@ impl Stream {
     /// The ring is as long as stays in the caches, and full: whether a reader makes room within the time of a spin.
     fn reader_comes(&self) -> bool {
         let ns = self.spin_ns(&self.end.shared().sending.budget);
-        Spinner::among(ns).is_some_and(|_spinner| spin(ns, || self.end.has_credit()))
+        Spinner::among(ns).is_some_and(|_spinner| self.end.spin(ns, || self.end.has_credit()))
     }
 
     #[inline]

@@ -168,6 +168,8 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
 fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u32) -> Result<bool, c_int> {
     let (ns, rounds) = set.with(|state| (spin_ns(state), (32 / state.len().max(1)).max(1))).unwrap_or((0, 1));
     let Some(_spinner) = Spinner::among(ns) else { return Ok(false) };
+    let is_pumped = |state: &mut State| state.last().is_some_and(|end| end.relayed().is_some());
+    let yields = set.with(|state| is_pumped(state)).unwrap_or(false);
     let start = Instant::now();
     let mut asked = start;
     loop {
@@ -183,6 +185,9 @@ fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u
                 return Ok(true);
             }
             core::hint::spin_loop();
+        }
+        if yields {
+            std::thread::yield_now();
         }
         let now = Instant::now();
         if now - asked >= KERNEL_EVERY {

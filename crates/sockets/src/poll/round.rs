@@ -270,6 +270,7 @@ impl<'a> Round<'a> {
     fn spin(&mut self, limit: Limit) -> Result<bool, c_int> {
         let ns = self.spin_ns();
         let Some(_spinner) = wait::Spinner::among(ns) else { return Ok(false) };
+        let yields = self.watches().any(|watch| watch.held.relayed().is_some());
         let start = Instant::now();
         let mut asked = start;
         loop {
@@ -279,6 +280,9 @@ impl<'a> Round<'a> {
                     return Ok(true);
                 }
                 core::hint::spin_loop();
+            }
+            if yields {
+                std::thread::yield_now();
             }
             let now = Instant::now();
             if now - asked >= KERNEL_EVERY {

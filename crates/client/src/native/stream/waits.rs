@@ -7,7 +7,7 @@ use crate::native::Error;
 use crate::native::wait::{Patience, Spinner, Waiter, tid, time_left};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::arm::Armed;
-use crosslane_shm::wait::{Budget, spin};
+use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -67,7 +67,7 @@ impl Stream {
         let ns = if what == WaitFor::Posted { 0 } else { self.spin_ns(budget) };
         let limit = self.attachment.spin_ns();
         if let Some(_spinner) = Spinner::among(ns)
-            && spin(ns, ready)
+            && self.end.spin(ns, ready)
         {
             budget.spun(limit);
             return Ok(true);
