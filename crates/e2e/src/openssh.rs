@@ -98,14 +98,14 @@ impl Sshd {
         Ok(())
     }
 
-    /// The command that copies a file to the server.
+    /// The command that copies a file to the server, at so many kbit/s at most.
     ///
     /// # Errors
     /// There is no such host.
-    pub fn sending(&self, rig: &Rig, host: &str, file: &Path, to: &Path) -> Result<Command> {
+    pub fn sending(&self, rig: &Rig, host: &str, [file, to]: [&Path; 2], kilobits: u32) -> Result<Command> {
         let mut command = rig.command(host, &self.scp)?;
         self.identify(&mut command);
-        command.arg("-P").arg(self.port.to_string()).arg(file);
+        command.args(["-P", &self.port.to_string(), "-l", &kilobits.to_string()]).arg(file);
         command.arg(format!("{}:{}", self.address, to.display()));
         Ok(command)
     }

@@ -1,5 +1,5 @@
 //! What a thousand streams of one program get of the engine beside a greedy one: shares of bytes, no times. The turns
-//! themselves are tested where nothing else plays a part, in `src/offload/fair.rs`.
+//! themselves are tested where nothing else plays a part, in `src/offload/tests/fairness.rs`.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Spin for a bounded time, then sleep. How long a spin may last adapts to whether spinning paid.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long to spin next time. Lives with the thing that is waited for.
@@ -77,17 +77,50 @@ pub fn spin(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
 /// As [`spin`], and lets other threads run every few dozen rounds: for news that a thread of this machine must bring, which may
 /// need this very processor.
 pub fn spin_and_yield(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
+    if budget_ns == 0 {
+        return ready();
+    }
     let start = Instant::now();
-    while budget_ns > 0 && start.elapsed().as_nanos() < u128::from(budget_ns) {
+    loop {
         for _ in 0..32 {
             if ready() {
                 return true;
             }
             core::hint::spin_loop();
         }
-        std::thread::yield_now();
+        let_others_run();
+        if start.elapsed().as_nanos() >= u128::from(budget_ns) {
+            return ready();
+        }
     }
-    ready()
+}
+
+/// Lets another thread have this processor. One that keeps it for long is not what we wait for: nobody is let run for a while
+/// then.
+pub fn let_others_run() {
+    let before = now_ns();
+    if before < NO_YIELDS_UNTIL.load(Relaxed) {
+        return;
+    }
+    std::thread::yield_now();
+    let now = now_ns();
+    if now.saturating_sub(before) > LONG_YIELD_NS {
+        NO_YIELDS_UNTIL.store(now + NO_YIELDS_NS, Relaxed);
+    }
+}
+
+/// Until when this process lets nobody run while it spins, ns of [`now_ns`].
+static NO_YIELDS_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// Longer than a thread runs that only passes something on, ns.
+const LONG_YIELD_NS: u64 = 200_000;
+/// How long nobody is let run after one that ran longer, ns.
+const NO_YIELDS_NS: u64 = 20_000_000;
+
+/// Time of the monotonic clock, ns.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // Neither is negative.
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 /// Calls `ready` now and then, asleep in between, until it holds or it is `until`. Returns whether it held.
@@ -137,6 +170,8 @@ mod tests {
 
     #[test]
     fn a_spin_is_bounded() {
+        assert!(!spin_and_yield(1000, || false));
+        assert!(spin_and_yield(0, || true) && spin_and_yield(1000, || true));
         assert!(!spin(1000, || false));
         assert!(spin(0, || true));
     }

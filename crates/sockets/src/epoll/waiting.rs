@@ -9,6 +9,7 @@ use crate::{process, real, thread, watch};
 use core::ffi::c_int;
 use crosslane_client::apart;
 use crosslane_shm::clock::Moment;
+use crosslane_shm::wait::let_others_run;
 use libc::epoll_event;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
@@ -187,7 +188,7 @@ fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u
             core::hint::spin_loop();
         }
         if yields {
-            std::thread::yield_now();
+            let_others_run();
         }
         let now = Instant::now();
         if now - asked >= KERNEL_EVERY {

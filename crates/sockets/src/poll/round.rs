@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Ready;
 use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::clock::Moment;
-use crosslane_shm::wait::Budget;
+use crosslane_shm::wait::{Budget, let_others_run};
 use crosslane_stream::Direction;
 use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, nfds_t, pollfd,
@@ -282,7 +282,7 @@ impl<'a> Round<'a> {
                 core::hint::spin_loop();
             }
             if yields {
-                std::thread::yield_now();
+                let_others_run();
             }
             let now = Instant::now();
             if now - asked >= KERNEL_EVERY {

@@ -98,12 +98,14 @@ fn redis_benchmark_does_not_notice_a_cut_cable() -> Result<()> {
 
 #[test]
 fn scp_of_a_gigabyte_through_a_cut_ring_copies_it() -> Result<()> {
+    /// So that it takes longer than the cuts: 7 s.
+    const KILOBITS: u32 = 1_200_000;
     let Some(mut rig) = ring()? else { return Ok(()) };
     let port = rig.port();
     let Some(sshd) = Sshd::start(&rig, "h2", port)? else { return Ok(()) };
     let (file, copy) = (rig.file("sent"), rig.file("received"));
     payload::file(&file, 3, 1_000_000_000)?;
-    let client = Program::start(&mut sshd.sending(&rig, "h1", &file, &copy)?)?;
+    let client = Program::start(&mut sshd.sending(&rig, "h1", [&file, &copy], KILOBITS)?)?;
     // Before its user is known, sshd's process may make no call that it would need to go on (a system call filter).
     wait_for("it copies", PATIENCE, || match std::fs::metadata(&copy) {
         Ok(found) if found.len() > 1_000_000 => Ok(()),

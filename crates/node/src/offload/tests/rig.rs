@@ -1,13 +1,13 @@
 //! What tests of an engine's thread need: programs with real submission queues, states and rings, and a copier that only writes down
 //! what it is asked for. The thread is not there: a test has it make its rounds one by one.
 
-use super::client::Client;
-use super::copy::{CopyEngine, Places};
-use super::poller::Poller;
-use super::table::Table;
-use super::tally::Tally;
-use super::work::Work;
-use super::worker::Worker;
+use crate::offload::client::Client;
+use crate::offload::copy::{CopyEngine, Places};
+use crate::offload::poller::Poller;
+use crate::offload::table::Table;
+use crate::offload::tally::Tally;
+use crate::offload::work::Work;
+use crate::offload::worker::Worker;
 use crate::session::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_shm::mem::new_segment;
@@ -107,7 +107,7 @@ pub(super) struct Rig {
     pub(super) worker: Worker,
     pub(super) programs: Vec<Program>,
     log: Recorder,
-    _words: Sender<super::worker::Word>,
+    _words: Sender<crate::offload::worker::Word>,
 }
 
 impl Rig {

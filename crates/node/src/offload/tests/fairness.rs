@@ -1,8 +1,8 @@
 //! Tests of the turns that programs and their transfers get. No clock is looked at: shares are bytes, and waiting is what
 //! others moved meanwhile.
 
-use super::copy::PIECE;
 use super::rig::{ENDLESS, RING, Rig};
+use crate::offload::copy::PIECE;
 use crosslane_shm::submission::Way;
 
 const STREAMS: usize = 1000;

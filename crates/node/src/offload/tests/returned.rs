@@ -1,8 +1,8 @@
 //! Tests of what is not copied: a buffer that was given back, a ring that is not the stream's any more; and of a copy that
 //! hangs.
 
-use super::copy::PIECE;
 use super::rig::{ENDLESS, HANGS, Rig, handle};
+use crate::offload::copy::PIECE;
 use crosslane_shm::remote::Span;
 use crosslane_shm::submission::{Cancelled, Descriptor, Outcome, SubmissionQueue, Way};
 use crosslane_wire::local::{LIFE_MOVING, life_word};
