@@ -84,7 +84,7 @@ impl Host {
         let event = match self.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.waiter_of(circuit, waiter),
             Some(Owner::Transit(transit, side)) => {
-                if self.pass_want((transit, side), waiter) {
+                if self.pass_want((transit, side), channel, waiter) {
                     return;
                 }
                 self.pump_waiter(transit, waiter)
@@ -94,13 +94,18 @@ impl Host {
         let waker = event.and_then(|event| event.waker().ok());
         let Some(cable) = self.cable(port) else { return };
         let doorbell = waker.and_then(|waker| cable.export_waker(&waker));
-        cable.send(&Control::Waker { waiter, doorbell });
+        cable.send(&Control::Waker { channel, waiter, doorbell });
     }
 
-    /// A neighbour says how its waiter is rung: that is for one of those who asked.
-    pub fn handle_bell(&mut self, port: PortId, waiter: WaiterId, doorbell: Option<Doorbell>) {
+    /// A neighbour says how a waiter at the far end of what it calls `channel` is rung: that is for one of those who asked.
+    pub fn handle_bell(
+        &mut self,
+        port: PortId,
+        (channel, waiter): (ChannelId, WaiterId),
+        doorbell: Option<Doorbell>,
+    ) {
         let mut waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
-        let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, waiter: which, .. }) if at == port && which == waiter);
+        let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, channel: there, waiter: which, .. }) if (at, there, which) == (port, channel, waiter));
         let session = self.sessions.values().find(|session| asked(session.waiting)).map(|session| session.id);
         match session {
             Some(session) => {
@@ -108,8 +113,8 @@ impl Host {
                 self.answer_bell(session, waker.as_ref());
             }
             None => {
-                if !self.answer_pump(port, waiter, &mut waker) {
-                    self.pass_waker(port, waiter, waker.as_ref());
+                if !self.answer_pump(port, (channel, waiter), &mut waker) {
+                    self.pass_waker(port, (channel, waiter), waker.as_ref());
                 }
             }
         }
@@ -193,7 +198,7 @@ impl Host {
     fn ask_bell(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let until = self.now + WAKER_TIMEOUT;
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.waiting = Some(Waiting::Bell { port, waiter, until });
+            session.waiting = Some(Waiting::Bell { port, channel, waiter, until });
         }
         if let Some(cable) = self.cable(port) {
             cable.want_waker(channel, waiter);

@@ -108,7 +108,9 @@ impl Host {
                 self.note_contradiction(port, outcome);
             }
             Control::WantWaker { channel, waiter } => self.handle_want_bell(port, channel, waiter),
-            Control::Waker { waiter, doorbell } => self.handle_bell(port, waiter, doorbell),
+            Control::Waker { channel, waiter, doorbell } => {
+                self.handle_bell(port, (channel, waiter), doorbell);
+            }
             Control::Wake { channel, waiter } => self.handle_ring(port, channel, waiter),
             Control::ImportBuffer { channel, buffer } => self.handle_import_buffer(port, channel, buffer),
             Control::Buffer { channel, buffer, handed } => {

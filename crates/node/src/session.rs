@@ -41,10 +41,12 @@ pub enum Waiting {
     Circuit(CircuitId),
     /// The greeting of a stream that it accepts, or the end of it.
     Accept(Accepting),
-    /// A neighbour's answer about its waiter.
+    /// A neighbour's answer about a waiter.
     Bell {
         /// The neighbour's port.
         port: PortId,
+        /// The neighbour's name for the channel at whose far end it sleeps.
+        channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
         /// Until then.

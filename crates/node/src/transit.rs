@@ -20,7 +20,7 @@ use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{HostId, PortId, SegmentRange, TransitId, WaiterId};
+use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, TransitId, WaiterId};
 
 /// Most reports of pumps that are heard in one turn: a program that is rung at each record must not keep the others
 /// waiting.
@@ -100,6 +100,8 @@ struct Made {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PumpAsks {
     port: PortId,
+    /// The neighbour's name for the channel that it sleeps on.
+    channel: ChannelId,
     waiter: WaiterId,
     transit: TransitId,
     side: usize,
@@ -353,10 +355,14 @@ impl Host {
         self.pumps.bell_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, event)| event)
     }
 
-    /// A neighbour says how a waiter is rung: that is for the first of the pumps that asked.
-    /// Whether one did.
-    pub(crate) fn answer_pump(&mut self, port: PortId, waiter: WaiterId, bell: &mut Option<Waker>) -> bool {
-        let asked = |asks: &PumpAsks| asks.port == port && asks.waiter == waiter;
+    /// A neighbour says how a waiter is rung: that is for the pump that asked. Whether one did.
+    pub(crate) fn answer_pump(
+        &mut self,
+        port: PortId,
+        (channel, waiter): (ChannelId, WaiterId),
+        bell: &mut Option<Waker>,
+    ) -> bool {
+        let asked = |asks: &PumpAsks| (asks.port, asks.channel, asks.waiter) == (port, channel, waiter);
         let Some(at) = self.pump_asks.iter().position(asked) else { return false };
         let PumpAsks { transit, side, .. } = self.pump_asks.remove(at);
         self.tell_pump(Command::Bell { transit, leg: side, waiter, bell: bell.take() });
@@ -373,7 +379,7 @@ impl Host {
         let Some(channel) = self.circuits.channel_of(transit, side) else { return };
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
         self.wake_neighbour(channel, waiter);
-        let asks = PumpAsks { port, waiter, transit, side };
+        let asks = PumpAsks { port, channel: peer, waiter, transit, side };
         if self.pump_asks.contains(&asks) {
             return;
         }

@@ -51,7 +51,7 @@ fn contradictions_are_counted_and_change_nothing() {
     for harmless in [
         Control::WantWaker { channel, waiter: WaiterId(1) },
         Control::Wake { channel, waiter: WaiterId(1) },
-        Control::Waker { waiter: WaiterId(7), doorbell: Some(Doorbell { handle: 9, word: 9 }) },
+        Control::Waker { channel, waiter: WaiterId(7), doorbell: Some(Doorbell { handle: 9, word: 9 }) },
         Control::ImportBuffer { channel, buffer: BufferId(7) },
         Control::Buffer { channel, buffer: BufferId(7), handed: None },
         Control::Buffer { channel, buffer: BufferId(7), handed: Some(handed) },

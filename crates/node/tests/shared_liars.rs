@@ -37,34 +37,34 @@ fn between() -> Between {
     lab.wait(1, "both cables", |status| {
         status["ports"].as_array().unwrap().iter().all(|port| port["link"] == "up")
     });
+    let (names, stores) = open(&mut before, &mut behind, ENDS);
+    Between { lab, before, behind, names, stores }
+}
+
+/// Has a circuit made through host 1, with these ends; the names for host 1's, and the memory.
+fn open(before: &mut Liar, behind: &mut Liar, ends: [ChannelId; 2]) -> ([ChannelId; 2], [Outbound; 2]) {
     let (given, _own) = before.cable.carve_inbound(segment_len(RING)).unwrap();
-    before.say(&opening(given));
+    before.say(&opening(ends[0], given));
     let Control::Open { channel: name_behind, segment, key, pumps, passed, .. } = behind.hear() else {
         panic!("not passed on")
     };
     assert_eq!((key, pumps, passed), (1, 0, 1), "it is the opener's memory");
     let far = behind.cable.carve_outbound(segment).unwrap();
     let (given, _own) = behind.cable.carve_inbound(segment_len(RING)).unwrap();
-    behind.say(&Control::Opened {
-        channel: name_behind,
-        peer: ENDS[1],
-        segment: given,
-        key: 2,
-        arrived: 0,
-        pumps: 0,
-    });
+    let opened =
+        Control::Opened { channel: name_behind, peer: ends[1], segment: given, key: 2, arrived: 0, pumps: 0 };
+    behind.say(&opened);
     let Control::Opened { peer, segment, key, pumps, .. } = before.hear() else { panic!("not opened") };
     assert_eq!((key, pumps), (2, 0), "it is the answerer's memory");
     let near = before.cable.carve_outbound(segment).unwrap();
-    let stores = [&far, &near].map(|segment| Outbound::map(segment).unwrap());
-    Between { lab, before, behind, names: [peer, name_behind], stores }
+    ([peer, name_behind], [&far, &near].map(|segment| Outbound::map(segment).unwrap()))
 }
 
-fn opening(segment: SegmentRange) -> Control {
+fn opening(channel: ChannelId, segment: SegmentRange) -> Control {
     Control::Open {
-        channel: ENDS[0],
+        channel,
         tuple: tuple(),
-        stream: 1000,
+        stream: 1000 + channel.0,
         segment,
         key: 1,
         passed: 0,
@@ -108,18 +108,44 @@ fn questions_that_a_neighbour_has_passed_on_are_bounded_and_all_are_answered() {
     let event = Receiver::new().unwrap();
     let doorbell = behind.cable.export_waker(&event.waker().unwrap());
     for (waiter, doorbell) in [(2, Some(Doorbell { handle: 77, word: 1 })), (9999, None), (1, doorbell)] {
-        behind.say(&Control::Waker { waiter: WaiterId(waiter), doorbell });
+        behind.say(&Control::Waker { channel: ENDS[1], waiter: WaiterId(waiter), doorbell });
     }
     let answers = all_of(&mut before);
     assert_eq!(answers.len(), 2, "{answers:?}");
     assert!(is_no(&answers[0]));
-    let Control::Waker { waiter: WaiterId(1), doorbell: Some(doorbell) } = answers[1] else {
+    let Control::Waker { channel, waiter: WaiterId(1), doorbell: Some(doorbell) } = answers[1] else {
         panic!("{answers:?}")
     };
+    assert_eq!(channel, names[0], "as it was asked");
     before.cable.want_waker(names[0], WaiterId(1));
     let waker = before.cable.import_waker(Some(doorbell)).expect("it came through");
     waker.wake();
     assert!(event.clear(), "and wakes");
+    assert_eq!(lab.status(1)["counters"]["violations"], 0);
+}
+
+/// Far ends number their waiters as they like: whose an answer is, the channel says.
+#[test]
+fn wakers_of_one_number_behind_two_channels_are_not_taken_for_each_other() {
+    let Between { lab, mut before, mut behind, names, .. } = between();
+    let others = [ChannelId(6), ChannelId(10)];
+    let (other_names, _stores) = open(&mut before, &mut behind, others);
+    let waiter = WaiterId(1);
+    for channel in [names[0], other_names[0]] {
+        before.say(&Control::WantWaker { channel, waiter });
+    }
+    assert_eq!(all_of(&mut behind).len(), 2);
+    // The later question is answered first.
+    let event = Receiver::new().unwrap();
+    let doorbell = behind.cable.export_waker(&event.waker().unwrap());
+    for (channel, doorbell) in [(others[1], doorbell), (ENDS[1], None)] {
+        behind.say(&Control::Waker { channel, waiter, doorbell });
+    }
+    let answers = all_of(&mut before).into_iter().map(|answer| match answer {
+        Control::Waker { channel, doorbell, .. } => (channel, doorbell.is_some()),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(answers.collect::<Vec<_>>(), [(other_names[0], true), (names[0], false)]);
     assert_eq!(lab.status(1)["counters"]["violations"], 0);
 }
 

@@ -194,6 +194,8 @@ pub enum Control {
     },
     /// Answer to `WantWaker`.
     Waker {
+        /// The channel as `WantWaker` named it: far ends behind different channels may have waiters of one number.
+        channel: ChannelId,
         /// The waiter.
         waiter: WaiterId,
         /// The waker, or `None` if there is no such waiter.

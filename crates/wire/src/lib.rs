@@ -33,4 +33,4 @@ pub use id::{
 pub use memory::{Caching, ChannelInfo, EndedBy, MemoryKind, SegmentInfo, Way};
 
 /// Version of all layouts and messages in this crate. Two sides that differ refuse each other, by name.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;

@@ -20,9 +20,9 @@ use crosslane_shm::{Inbound, Segment};
 use crosslane_wire::control::{Closing, Control, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{PortId, SegmentRange, TransitId, WaiterId};
+use crosslane_wire::{ChannelId, PortId, SegmentRange, TransitId, WaiterId};
 
-/// Questions for wakers that one neighbour may have passed on and not answered.
+/// Questions for wakers that one neighbour may have passed on to another one and not answered.
 const ASKS_MAX: usize = 64;
 /// Wakes of one side of a circuit that wait for room in the control channel: a stream has two words that name sleepers.
 const WAKES_MAX: usize = 4;
@@ -59,11 +59,16 @@ impl SharedSegments {
     }
 }
 
-/// A neighbour's question for a waker that was passed on to another one.
+/// A question for a waker that was passed on from one side of a circuit to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedAsk {
+    transit: TransitId,
     asker: PortId,
+    /// The asker's question: our end of its channel, as it named it.
+    named: ChannelId,
     asked: PortId,
+    /// Our question: the asked neighbour's name for the channel.
+    peer: ChannelId,
     waiter: WaiterId,
 }
 
@@ -126,37 +131,47 @@ impl Host {
         Ok(range)
     }
 
-    /// The port and the channel on the other side of a circuit whose segments were handed on.
+    /// The port on the other side of a circuit whose segments were handed on.
     fn opposite(&self, transit: TransitId, side: usize) -> Option<PortId> {
         let circuit = self.transit_circuits.get(&transit)?;
         matches!(circuit.carried, Carried::Shared(_)).then_some(circuit.ports[1 - side])
     }
 
     /// A neighbour wants to wake a waiter that sleeps at the far end of a circuit: whether the question was passed on, or
-    /// answered.
-    pub(crate) fn pass_want(&mut self, (transit, side): (TransitId, usize), waiter: WaiterId) -> bool {
+    /// answered. `named` is the channel as it named it.
+    pub(crate) fn pass_want(
+        &mut self,
+        (transit, side): (TransitId, usize),
+        named: ChannelId,
+        waiter: WaiterId,
+    ) -> bool {
         let Some(asked) = self.opposite(transit, side) else { return false };
         let asker = self.transit_circuits[&transit].ports[side];
         let channel = self.circuits.channel_of(transit, 1 - side).and_then(|it| self.neighbour_of(it));
-        let waiting = self.passed_asks.iter().filter(|ask| ask.asker == asker).count();
+        let waiting = self.passed_asks.iter().filter(|ask| (ask.asker, ask.asked) == (asker, asked)).count();
         let peer = channel.filter(|_| waiting < ASKS_MAX).map(|(_, peer)| peer);
         if let (Some(peer), Some(cable)) = (peer, self.cable(asked)) {
             cable.want_waker(peer, waiter);
-            self.passed_asks.push(PassedAsk { asker, asked, waiter });
+            self.passed_asks.push(PassedAsk { transit, asker, named, asked, peer, waiter });
         } else if let Some(cable) = self.cable(asker) {
-            cable.send(&Control::Waker { waiter, doorbell: None });
+            cable.send(&Control::Waker { channel: named, waiter, doorbell: None });
         }
         true
     }
 
     /// A neighbour's answer to a question that was passed on to it goes back to whoever asked; nothing of it stays here.
-    pub(crate) fn pass_waker(&mut self, port: PortId, waiter: WaiterId, waker: Option<&Waker>) {
-        let asked = |ask: &PassedAsk| ask.asked == port && ask.waiter == waiter;
+    pub(crate) fn pass_waker(
+        &mut self,
+        port: PortId,
+        (channel, waiter): (ChannelId, WaiterId),
+        waker: Option<&Waker>,
+    ) {
+        let asked = |ask: &PassedAsk| (ask.asked, ask.peer, ask.waiter) == (port, channel, waiter);
         let Some(at) = self.passed_asks.iter().position(asked) else { return };
-        let PassedAsk { asker, .. } = self.passed_asks.remove(at);
+        let PassedAsk { asker, named, .. } = self.passed_asks.remove(at);
         if let Some(cable) = self.cable(asker) {
             let doorbell = waker.and_then(|waker| cable.export_waker(waker));
-            cable.send(&Control::Waker { waiter, doorbell });
+            cable.send(&Control::Waker { channel: named, waiter, doorbell });
         }
     }
 
@@ -166,9 +181,9 @@ impl Host {
             std::mem::take(&mut self.passed_asks).into_iter().partition(|ask| ask.asked == port);
         self.passed_asks = rest;
         self.passed_asks.retain(|ask| ask.asker != port);
-        for PassedAsk { asker, waiter, .. } in failed {
+        for PassedAsk { asker, named, waiter, .. } in failed {
             if let Some(cable) = self.cable(asker) {
-                cable.send(&Control::Waker { waiter, doorbell: None });
+                cable.send(&Control::Waker { channel: named, waiter, doorbell: None });
             }
         }
         self.owed_wakes.retain(|wake| wake.port != port);
@@ -210,8 +225,9 @@ impl Host {
         }
     }
 
-    /// A circuit is over: nobody is woken for it.
+    /// A circuit is over: nobody is woken for it, and no question of its ends is answered any more.
     pub(super) fn forget_wakes(&mut self, transit: TransitId) {
+        self.passed_asks.retain(|ask| ask.transit != transit);
         self.owed_wakes.retain(|wake| wake.transit != transit);
     }
 }

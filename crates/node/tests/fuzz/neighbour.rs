@@ -83,7 +83,7 @@ enum Message {
     Refused(Channel, u8),
     Closed(Channel, u8),
     WantWaker(Channel, u32),
-    Bell(u32, Option<u8>),
+    Bell(Channel, u32, Option<u8>),
     Ring(Channel, u32),
     ImportBuffer(Channel, u8),
     Buffer {
@@ -421,7 +421,8 @@ impl Act<'_> {
             Message::WantWaker(channel, waiter) => {
                 Control::WantWaker { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
             }
-            Message::Bell(waiter, doorbell) => Control::Waker {
+            Message::Bell(channel, waiter, doorbell) => Control::Waker {
+                channel: self.channel(*channel),
                 waiter: WaiterId(*waiter),
                 doorbell: doorbell.map(|handle| Doorbell { handle: handle.into(), word: 7 }),
             },
