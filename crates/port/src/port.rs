@@ -101,11 +101,10 @@ pub trait Port: Send {
     /// As there, and [`PortError::Range`] if the segment is not a whole one of the range's length.
     fn pass_inbound(
         &mut self,
-        window: usize,
-        range: SegmentRange,
-        segment: &Segment,
+        _window: usize,
+        _range: SegmentRange,
+        _segment: &Segment,
     ) -> Result<(), PortError> {
-        let (_, _, _) = (window, range, segment);
         Err(PortError::Unsupported("pass a segment on"))
     }
 

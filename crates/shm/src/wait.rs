@@ -56,27 +56,19 @@ impl Budget {
 /// Calls `ready` until it holds or `budget_ns` have passed; looks at the clock every few dozen rounds. Returns
 /// whether it held.
 #[inline]
-pub fn spin(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
-    if budget_ns == 0 {
-        return ready();
-    }
-    let start = Instant::now();
-    loop {
-        for _ in 0..32 {
-            if ready() {
-                return true;
-            }
-            core::hint::spin_loop();
-        }
-        if start.elapsed().as_nanos() >= u128::from(budget_ns) {
-            return ready();
-        }
-    }
+pub fn spin(budget_ns: u32, ready: impl FnMut() -> bool) -> bool {
+    spin_with(budget_ns, ready, || {})
 }
 
 /// As [`spin`], and lets other threads run every few dozen rounds: for news that a thread of this machine must bring, which may
 /// need this very processor.
-pub fn spin_and_yield(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
+pub fn spin_and_yield(budget_ns: u32, ready: impl FnMut() -> bool) -> bool {
+    spin_with(budget_ns, ready, let_others_run)
+}
+
+/// Calls `between` before each look at the clock.
+#[inline]
+fn spin_with(budget_ns: u32, mut ready: impl FnMut() -> bool, between: impl Fn()) -> bool {
     if budget_ns == 0 {
         return ready();
     }
@@ -88,7 +80,7 @@ pub fn spin_and_yield(budget_ns: u32, mut ready: impl FnMut() -> bool) -> bool {
             }
             core::hint::spin_loop();
         }
-        let_others_run();
+        between();
         if start.elapsed().as_nanos() >= u128::from(budget_ns) {
             return ready();
         }

@@ -1,8 +1,10 @@
 //! What the daemon charges, and what it says when somebody has had enough.
 
 use super::{Charge, Denied, Kind, May, Payer, Purpose};
+use crate::cable::Cable;
 use crate::host::Host;
 use crate::session::SessionId;
+use crosslane_port::PortError;
 use crosslane_shm::Segment;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
@@ -102,7 +104,7 @@ impl Host {
         Ok(())
     }
 
-    /// Inbound memory of a port; it is charged before it is there.
+    /// Inbound memory of a port.
     pub(crate) fn carve(
         &mut self,
         port: PortId,
@@ -110,16 +112,12 @@ impl Host {
         payer: Payer,
         purpose: Purpose,
     ) -> Result<Carved, Plain> {
-        let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
-        let window =
-            self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
-        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
-        let (range, memory) =
-            cable.carve_inbound(len).map_err(|error| crate::dial::no_segment(&error, !known))?;
+        let ((range, memory), window) =
+            self.allot(port, len, (payer, purpose), |cable| cable.carve_inbound(len))?;
         Ok(Carved { range, window, memory })
     }
 
-    /// A range of a port's inbound memory with a segment behind it that another neighbour gave; charged as [`Self::carve`] is.
+    /// A range of a port's inbound memory with a segment behind it that another neighbour gave.
     pub(crate) fn pass_segment(
         &mut self,
         port: PortId,
@@ -127,13 +125,23 @@ impl Host {
         payer: Payer,
         purpose: Purpose,
     ) -> Result<(SegmentRange, Charge), Plain> {
+        self.allot(port, segment.info.len, (payer, purpose), |cable| cable.pass_inbound(segment))
+    }
+
+    /// `len` bytes of a port's window, which are charged before `give` gives them out.
+    fn allot<T>(
+        &mut self,
+        port: PortId,
+        len: u64,
+        (payer, purpose): (Payer, Purpose),
+        give: impl FnOnce(&mut Cable) -> Result<T, PortError>,
+    ) -> Result<(T, Charge), Plain> {
         let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
-        let window = self
-            .charge_or_refuse(payer, Kind::Window(port), segment.info.len, purpose)
-            .map_err(Plain::Refused)?;
+        let window =
+            self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
         let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
-        let range = cable.pass_inbound(segment).map_err(|error| crate::dial::no_segment(&error, !known))?;
-        Ok((range, window))
+        let given = give(cable).map_err(|error| crate::dial::no_segment(&error, !known))?;
+        Ok((given, window))
     }
 
     /// As [`Self::charge`], for those to whom a refusal is all the same.
