@@ -390,6 +390,11 @@ impl Cable {
         self.arrived()
     }
 
+    /// Whether what was asked for may have been under way when [`Self::next_sleep`] was called last.
+    pub fn is_under_way(&self) -> bool {
+        self.requests.is_under_way()
+    }
+
     /// How long the next sleep may last: what was asked for may still be under way. To be followed by another [`Self::arm`].
     pub fn next_sleep(&mut self) -> NextSleep {
         self.requests.next_sleep(Instant::now)

@@ -341,10 +341,11 @@ impl Engine {
         self.host.tick();
         let before = Instant::now();
         let slept = loop {
+            let is_under_way = self.host.cables.iter().any(Cable::is_under_way);
             let next = self.host.cables.iter_mut().map(Cable::next_sleep);
             let next = next.fold(NextSleep::Unbounded, NextSleep::sooner);
-            // What is still under way is looked for once more when it is not, at the latest.
-            arrived |= next.is_bounded() && self.arm();
+            // What was under way has landed now, or is looked for once more when it has.
+            arrived |= is_under_way && self.arm();
             let time = if arrived { Some(Duration::ZERO) } else { self.timeout() };
             let timeout = next.limit(time);
             let outcome = self.wait(events, timeout);

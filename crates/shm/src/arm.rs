@@ -21,7 +21,9 @@
 //!   `t0 + out + in`, the end of the *flight*.
 //!
 //! So a look of the sleeper's at the end of the flight, or later, finds all that it is not rung for. Before that it sleeps with a
-//! bound that ends there. This holds for every word that a sleeper is rung for, if what it looks at has all of them.
+//! bound that ends there, at the latest: a port says how long a store may be under way, and most are there much sooner, so
+//! it looks when twice as long has passed as at the last look, and that is late by no more than what it looks for took.
+//! This holds for every word that a sleeper is rung for, if what it looks at has all of them.
 //!
 //! A bell may overtake the store that it speaks of. A sleeper that was rung and finds nothing must arm anew, by a new sequence
 //! number, and with a new flight: what it was rung for has landed by the end of that.
@@ -35,9 +37,12 @@ use core::time::Duration;
 /// [`Instant`](std::time::Instant), or a [`Duration`] since some beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Armed<T> {
-    /// The end of the flight; `None`: it is over, or there was none.
-    until: Option<T>,
+    /// When the last request was made, and the end of the flight; `None`: it is over, or there was none.
+    flight: Option<(T, T)>,
 }
+
+/// Time between the request and the second look, if the flight is longer: less than a processor takes to sleep and to wake.
+const SECOND_LOOK: Duration = Duration::from_micros(50);
 
 /// How long the next sleep may last, if the look that follows this answer finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +55,12 @@ pub enum NextSleep {
 
 impl<T> Armed<T> {
     /// Nothing is armed.
-    pub const NOTHING: Self = Self { until: None };
+    pub const NOTHING: Self = Self { flight: None };
 
     /// Whether it may be under way, or might when the time was last looked at.
     #[inline]
     pub fn is_under_way(&self) -> bool {
-        self.until.is_some()
+        self.flight.is_some()
     }
 }
 
@@ -71,20 +76,21 @@ impl<T: Copy + Ord + Add<Duration, Output = T> + Sub<Output = Duration>> Armed<T
     #[inline]
     pub fn arm(&mut self, in_flight_ns: u32, now: impl FnOnce() -> T) {
         if in_flight_ns > 0 {
-            let end = now() + Duration::from_nanos(in_flight_ns.into());
-            self.until = Some(self.until.map_or(end, |until| until.max(end)));
+            let now = now();
+            let end = now + Duration::from_nanos(in_flight_ns.into());
+            self.flight = Some((now, self.flight.map_or(end, |(_, until)| until.max(end))));
         }
     }
 
     /// How long to sleep next. The time is read here, so **look behind this call**, and sleep only if there is nothing.
     #[inline]
     pub fn next_sleep(&mut self, now: impl FnOnce() -> T) -> NextSleep {
-        let Some(until) = self.until else { return NextSleep::Unbounded };
+        let Some((since, until)) = self.flight else { return NextSleep::Unbounded };
         let now = now();
         if now < until {
-            return NextSleep::Bounded(until - now);
+            return NextSleep::Bounded((until - now).min((now - since).max(SECOND_LOOK)));
         }
-        self.until = None;
+        self.flight = None;
         NextSleep::Unbounded
     }
 }
@@ -145,6 +151,18 @@ mod tests {
         assert_eq!(armed.next_sleep(|| ns(3099)), NextSleep::Bounded(ns(1)));
         assert_eq!(armed.next_sleep(|| ns(3100)), NextSleep::Unbounded);
         assert_eq!(armed.next_sleep(|| panic!("the flight is over")), NextSleep::Unbounded);
+    }
+
+    #[test]
+    fn looks_during_a_long_flight_are_few_and_late_by_less_than_has_passed() {
+        let (mut armed, flight) = (Armed::NOTHING, 40_000_000);
+        armed.arm(flight, || ns(7));
+        let (mut passed, mut looks) = (ns(0), 0);
+        while let NextSleep::Bounded(time) = armed.next_sleep(|| ns(7) + passed) {
+            assert!(time <= passed.max(SECOND_LOOK), "{time:?} after {passed:?}");
+            (passed, looks) = (passed + time, looks + 1);
+        }
+        assert_eq!((passed, looks), (ns(flight.into()), 11));
     }
 
     #[test]

@@ -182,6 +182,15 @@ impl Circuit {
         !self.requests.next_sleep(|| now).is_bounded() && !self.is_stirred()
     }
 
+    /// How long nobody need look at it, if it has asked for bells and only waits until that has landed. To be followed by a
+    /// look, [`Self::is_stirred`].
+    pub(super) fn rest(&mut self, now: Instant) -> Option<Duration> {
+        if !self.armed {
+            return None;
+        }
+        self.requests.next_sleep(|| now).bound().filter(|_| !self.is_stirred())
+    }
+
     /// Asks both sides for bells; whether nothing came meanwhile and no request is under way.
     fn arm(&mut self, now: Instant, reports: &Reports) -> bool {
         self.armed = true;

@@ -99,13 +99,25 @@ impl Worker {
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(ROUNDS) {
                 self.update_hot();
-                if !moved {
-                    std::thread::yield_now();
+                match self.rest() {
+                    Some(time) => self.listen(Some(&time)),
+                    None if !moved => std::thread::yield_now(),
+                    None => {}
                 }
             } else if !moved {
                 core::hint::spin_loop();
             }
         }
+    }
+
+    /// How long it may sleep while it is to poll: all circuits wait until what they asked for has landed.
+    fn rest(&mut self) -> Option<Timespec> {
+        let now = Instant::now();
+        let least = self.hot.iter_mut().try_fold(None, |least: Option<Duration>, circuit| {
+            let time = circuit.rest(now)?;
+            Some(Some(least.map_or(time, |least| least.min(time))))
+        })?;
+        Timespec::try_from(least?).ok()
     }
 
     /// A turn for each hot circuit; whether anything moved.
