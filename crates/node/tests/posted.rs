@@ -2,7 +2,11 @@
 
 mod support;
 
+use crosslane_wire::local::Request;
 use serde_json::Value;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use support::joined::join;
 use support::*;
 
 /// Ports of host `host` of a chain of `hosts`.
@@ -64,4 +68,24 @@ fn posted_cable_comes_up_again_after_its_daemon_was_killed() {
         lab.start(2);
         (1..=2).for_each(|host| wait_known(&lab, host, 2));
     }
+}
+
+/// A message that lands while the other daemon goes to sleep, or has just gone, is not left for the next event.
+#[test]
+fn posted_messages_wake_daemons_whenever_they_land() {
+    let lab = chain(2, "delay_us = 0");
+    let mut joined = join(&lab, 2);
+    let (waiter, event) = joined.server.waiter();
+    let (circuit, token) = joined.near.key();
+    let begin = Instant::now();
+    for round in 0..1000_u64 {
+        // The other daemon has just been woken, and sleeps again as soon as it has nothing to do.
+        let pause = Instant::now() + Duration::from_micros(round % 100 * 2);
+        while Instant::now() < pause {}
+        joined.client.tell(&Request::Wake { circuit, token, waiter }, &[]);
+        wait_readable(event.as_fd());
+        assert!(event.clear());
+    }
+    // One that was left waited for a timer of the daemon's.
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
 }

@@ -7,7 +7,7 @@ pub mod liar;
 use crosslane_client::shared::SharedState;
 use crosslane_passing::{Foreign, Owner, receive, send};
 use crosslane_shm::wake::Receiver;
-use crosslane_shm::{Inbound, Load, Outbound, Store};
+use crosslane_shm::{Inbound, Load, Outbound, Segment, Store};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::segment::{RING, segment_len};
@@ -410,8 +410,7 @@ impl Client {
         else {
             return Err(reply);
         };
-        let ring_max = channel.ring_max;
-        let len = segment_len(ring_max);
+        let given = |fd: &OwnedFd, info| Segment { fd: fd.try_clone().unwrap(), info };
         Ok(Circuit {
             id: circuit,
             token,
@@ -420,8 +419,8 @@ impl Client {
             life,
             state: None,
             keys: (rx_key, tx_key),
-            inbound: Inbound::sealed(&fds[0], len).unwrap(),
-            outbound: Outbound::sealed(&fds[1], len).unwrap(),
+            inbound: Inbound::map(&given(&fds[0], channel.inbound)).unwrap(),
+            outbound: Outbound::map(&given(&fds[1], channel.outbound)).unwrap(),
             fds,
         })
     }
