@@ -80,6 +80,19 @@ impl Rig {
         Self::up(Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("e2e") })
     }
 
+    /// As [`Self::pair`], for a program that has a hundred streams at once: a window of 4 MB, as the environment may want, has
+    /// room for 61, of which a neighbour may take half.
+    ///
+    /// # Errors
+    /// The lab does not come up.
+    pub fn pair_with_room() -> Result<Option<Self>> {
+        let mut options = cabled(Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("e2e") })?;
+        if std::env::var_os(WINDOW).is_some() {
+            options.window = "64M".to_owned();
+        }
+        Self::up_as(&options)
+    }
+
     /// A lab of three hosts in a ring; `None` as [`Self::pair`].
     ///
     /// # Errors
@@ -93,7 +106,11 @@ impl Rig {
     /// # Errors
     /// The lab does not come up.
     pub fn up(options: Options) -> Result<Option<Self>> {
-        let lab = match Lab::up(&cabled(options)?) {
+        Self::up_as(&cabled(options)?)
+    }
+
+    fn up_as(options: &Options) -> Result<Option<Self>> {
+        let lab = match Lab::up(options) {
             Ok(lab) => lab,
             Err(LabError::Keeper(why)) if why.contains("does not let you") => {
                 package::skip(&why);

@@ -10,7 +10,7 @@ use crosslane_e2e::{WORK, memcached, package, payload};
 
 fn redis_benchmark(clients: u32, requests: u32) -> Result<()> {
     let Some(redis) = Redis::find() else { return Ok(()) };
-    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let Some(rig) = Rig::pair_with_room()? else { return Ok(()) };
     let to = rig.address("h2")?.to_string();
     let measure = rig.measure(&["h1", "h2"])?;
     let port = rig.port();
@@ -104,7 +104,7 @@ fn memcached_with_threads() -> Result<()> {
 
 #[test]
 fn postgresql_with_pgbench() -> Result<()> {
-    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let Some(rig) = Rig::pair_with_room()? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
     let Some(postgres) = Postgres::start(&rig, "h2", rig.port())? else { return Ok(()) };
     postgres.bench(&rig, "h1", &["-i", "-q", "-s", "2"])?;

@@ -160,7 +160,7 @@ fn nodejs_fetch() -> Result<()> {
     if !apps::need(Script::Fetch.needs()) {
         return Ok(());
     }
-    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let Some(rig) = Rig::pair_with_room()? else { return Ok(()) };
     let measure = rig.measure(&["h1", "h2"])?;
     let port = rig.port();
     let server = apps::serve(&rig, "h2", port, |at| Script::Fetch.server(at))?;
