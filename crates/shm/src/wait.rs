@@ -1,5 +1,6 @@
 //! Spin for a bounded time, then sleep. How long a spin may last adapts to whether spinning paid.
 
+use crate::clock::now_ns;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -107,13 +108,6 @@ static NO_YIELDS_UNTIL: AtomicU64 = AtomicU64::new(0);
 const LONG_YIELD_NS: u64 = 200_000;
 /// How long nobody is let run after one that ran longer, ns.
 const NO_YIELDS_NS: u64 = 20_000_000;
-
-/// Time of the monotonic clock, ns.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    // Neither is negative.
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}
 
 /// Calls `ready` now and then, asleep in between, until it holds or it is `until`. Returns whether it held.
 pub fn look_until(until: Instant, mut ready: impl FnMut() -> bool) -> bool {

@@ -19,13 +19,13 @@ use crate::session::Session;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use crosslane_shm::buffer::Located;
+use crosslane_shm::clock::now_ns;
 use crosslane_shm::guard::Guard;
 use crosslane_shm::submission::{Descriptor, Outcome, RequestId, SLOTS, SubmissionQueue, Way};
 use crosslane_shm::wake;
 use crosslane_wire::BufferId;
 use crosslane_wire::local::{Reply, Request};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::time::{ClockId, clock_gettime};
 use stall::{Stall, Stalled};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -262,9 +262,4 @@ impl Offload {
     fn free_slot(&self, way: Way, index: usize) {
         self.taken[way as usize][index / 64].fetch_and(!(1 << (index % 64)), AcqRel);
     }
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

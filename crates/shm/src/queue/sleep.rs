@@ -1,6 +1,6 @@
 //! How the lander sleeps until one of many queues has something.
 
-use super::Reader;
+use super::{Reader, now};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use rustix::io::Errno;
@@ -27,12 +27,6 @@ impl Bell {
     pub fn value(&self) -> u32 {
         self.0.load(Acquire)
     }
-}
-
-/// The time that stores are stamped with, ns: that of all processes of this machine.
-pub fn now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 /// Sleeps until a writer of one of `queues`, all of them [armed](Reader::arm) and looked at since, wakes us, `bell` has another
