@@ -22,7 +22,7 @@
 //!
 //! So a look of the sleeper's at the end of the flight, or later, finds all that it is not rung for. Before that it sleeps with a
 //! bound that ends there, at the latest: a port says how long a store may be under way, and most are there much sooner, so
-//! it looks when twice as long has passed as at the last look (first after [`SECOND_LOOK`]): late by no more than what it looks for took.
+//! it looks when twice as long has passed as at the last look (first after 50 us): late by no more than what it looks for took.
 //! This holds for every word that a sleeper is rung for, if what it looks at has all of them.
 //!
 //! A bell may overtake the store that it speaks of. A sleeper that was rung and finds nothing must arm anew, by a new sequence
