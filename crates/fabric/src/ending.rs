@@ -26,6 +26,21 @@ impl Circuits {
         }
     }
 
+    /// The channel that was just opened for an end is lost before anybody used it: as if it had not been opened.
+    pub fn unopen(&mut self, circuit: CircuitId) {
+        let Some(end) = self.ends.get_mut(&circuit).filter(|end| end.state == State::Open) else { return };
+        end.state = State::Opening;
+        let channel = end.take_channel();
+        self.leave_channel(channel, Closing::Abort);
+        self.fail(circuit, channel);
+    }
+
+    /// What an end asked for is not to be had by this channel.
+    fn fail(&mut self, circuit: CircuitId, channel: Option<ChannelId>) {
+        let channel = channel.unwrap_or_default();
+        self.outputs.push_back(Output::Failed { circuit, channel, why: Refusal::NoRoute });
+    }
+
     /// An end that was closed before it moved, or while it did, has a circuit to say so; `broken`: not all that it sent
     /// can be had again.
     pub fn finish(&mut self, circuit: CircuitId, broken: bool) {
@@ -43,10 +58,7 @@ impl Circuits {
         end.far_closed |= state != State::Opening;
         self.leave_channel(channel, Closing::Abort);
         match state {
-            State::Opening => {
-                let (why, channel) = (Refusal::NoRoute, channel.unwrap_or_default());
-                self.outputs.push_back(Output::Failed { circuit, channel, why });
-            }
+            State::Opening => self.fail(circuit, channel),
             State::Closing(_) => self.remove(circuit),
             State::Pending | State::Open => self.die(circuit, death),
         }

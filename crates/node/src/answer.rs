@@ -1,6 +1,7 @@
 //! Circuits that neighbours ask for: those that end here. Hosts between pass `Open` on ([`crate::transit`]); streams that go
 //! on by another circuit are in [`crate::resume`].
 
+use crate::dial::not_there;
 use crate::end_resources::{EndResources, Segments};
 use crate::host::Host;
 use crate::quota::{Carved, Charge, Payer, Purpose};
@@ -115,8 +116,8 @@ impl Host {
         let purpose = if asked.resume.is_some() { Purpose::Move } else { Purpose::New };
         let charges = self.charge_segments(payer, asked.segment.len, purpose)?;
         self.leaning |= asked.passed > 0;
-        let cable = self.cable(port).ok_or(Refusal::Protocol)?;
-        let outbound = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
+        let cable = self.cable(port).ok_or(Refusal::NoRoute)?;
+        let outbound = cable.carve_outbound(asked.segment).map_err(|error| not_there(&error))?;
         let Carved { range, window, memory: inbound } =
             self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
         let cables = asked.passed.saturating_add(1);
@@ -144,7 +145,7 @@ impl Host {
         segment: SegmentRange,
     ) -> Result<Agreement, Refusal> {
         let agreement =
-            self.cable(port).and_then(|cable| cable.agreement().copied()).ok_or(Refusal::Protocol)?;
+            self.cable(port).and_then(|cable| cable.agreement().copied()).ok_or(Refusal::NoRoute)?;
         let ring_max = segment.len.checked_sub(segment_len(0)).filter(|ring| ring_max_ok(*ring));
         ring_max.filter(|_| segment.fits(agreement.peer_window)).ok_or(Refusal::Protocol)?;
         Ok(agreement)

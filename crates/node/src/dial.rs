@@ -238,6 +238,8 @@ impl Host {
                     self.refuse(session, why);
                 }
             }
+            // The cable went down after the answer had come: as if it had gone down before.
+            (Err(Plain::Refused(Refusal::NoRoute)), Some(_)) => self.circuits.unopen(circuit),
             (Err(why), Some(session)) => {
                 self.close_end(circuit, true);
                 self.wake_session(session);
@@ -292,7 +294,8 @@ impl Host {
         ring_max: u64,
     ) -> Result<Segment, Plain> {
         let cable = self.cable(port).ok_or(Plain::System)?;
-        let window = cable.agreement().map_or(0, |agreement| agreement.peer_window);
+        let agreement = cable.agreement().ok_or(Plain::Refused(Refusal::NoRoute))?;
+        let window = agreement.peer_window;
         if segment.len != segment_len(ring_max) || !segment.fits(window) {
             self.counters.violations += 1;
             tracing::warn!(port = port.0, "neighbour allotted a segment that cannot be");
@@ -300,8 +303,16 @@ impl Host {
         }
         cable.carve_outbound(segment).map_err(|error| {
             tracing::warn!(port = port.0, %error, "neighbour's segment is not there");
-            Plain::Refused(Refusal::Protocol)
+            Plain::Refused(not_there(&error))
         })
+    }
+}
+
+/// What a segment is refused for that a neighbour named and that cannot be had.
+pub(crate) fn not_there(error: &PortError) -> Refusal {
+    match error {
+        PortError::Down => Refusal::NoRoute,
+        _ => Refusal::Protocol,
     }
 }
 

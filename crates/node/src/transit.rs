@@ -8,7 +8,7 @@ pub use shared::{OwedWake, PassedAsk};
 
 use crate::answer::{Asked, path_of, refusal_of};
 use crate::cable::Cable;
-use crate::dial::DIAL_TIMEOUT;
+use crate::dial::{DIAL_TIMEOUT, not_there};
 use crate::host::Host;
 use crate::pump::{Command, Leg, Pumps, Report};
 use crate::quota::{Carved, Charge, Kind, Payer, Purpose};
@@ -133,8 +133,8 @@ impl Host {
         let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
         let behind =
             Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops, pumps: 0 };
-        let cable = self.cable(port).ok_or(Refusal::Protocol)?;
-        let segment = cable.carve_outbound(asked.segment).map_err(|_| Refusal::Protocol)?;
+        let cable = self.cable(port).ok_or(Refusal::NoRoute)?;
+        let segment = cable.carve_outbound(asked.segment).map_err(|error| not_there(&error))?;
         let made = if self.can_share([port, onward]) {
             self.share(onward, &segment, (payer, purpose), asked)?
         } else {
