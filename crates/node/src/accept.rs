@@ -72,7 +72,7 @@ impl Host {
             }
             Some(true) => {}
         }
-        if !self.circuits.accept(circuit) {
+        if !self.policy.circuits.accept(circuit) {
             return Some(Plain::NotAnnounced);
         }
         self.own(session, circuit, socket);
@@ -88,7 +88,7 @@ impl Host {
     /// Whether the far program took the announced circuit, after the connection has been here for so long; `None` if that
     /// cannot be told yet. Where the circuit is one cable and has never moved, the program can tell by itself.
     fn is_taken(&mut self, circuit: CircuitId, waited: Duration) -> Option<bool> {
-        let Some(end) = self.circuits.get(circuit).filter(|end| end.state == State::Pending) else {
+        let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.state == State::Pending) else {
             return Some(true);
         };
         let (moves, is_over) = (end.moving.is_some(), end.death.is_some() || end.far_closed);

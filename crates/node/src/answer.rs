@@ -67,9 +67,9 @@ impl Host {
         let mut resources =
             EndResources { uid: accepter, ..EndResources::new(Some(segments), payer, charges) };
         let kept = if keeps { resources.keep_sent(&ledger, Purpose::New) } else { Ok(()) };
-        let opened = kept
-            .map_err(refusal_of)
-            .and_then(|()| self.circuits.handle_open(tuple, asked.stream, client, path, asked.channel));
+        let opened = kept.map_err(refusal_of).and_then(|()| {
+            self.policy.circuits.handle_open(tuple, asked.stream, client, path, asked.channel)
+        });
         let (circuit, channel) = match opened {
             Ok(opened) => opened,
             Err(why) => {
@@ -82,7 +82,7 @@ impl Host {
         self.memory.insert(channel, (range, window));
         self.resources.insert(circuit, resources);
         self.publish_announced();
-        self.circuits.answer(channel, range, key, 0);
+        self.policy.circuits.answer(channel, range, key, 0);
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Host {
         if client == self.me() || (passed == 0 && client != agreement.peer) {
             return Err(Refusal::Protocol);
         }
-        if !self.links.can_come(client, agreement.peer, hops) {
+        if !self.policy.links.can_come(client, agreement.peer, hops) {
             return Err(Refusal::NoRoute);
         }
         Ok(client)

@@ -46,7 +46,8 @@ impl Host {
 
     /// `WantWaker`: answers, now or when the neighbour has.
     pub fn want_waker(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), waiter: WaiterId) {
-        let far = self.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
+        let far =
+            self.policy.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
         match far {
             None => self.answer_bell(session, None),
             Some(Far::Here(other)) => {
@@ -65,7 +66,7 @@ impl Host {
         if !self.proves(circuit, token) {
             return;
         }
-        match self.circuits.get(circuit).map(|end| end.far) {
+        match self.policy.circuits.get(circuit).map(|end| end.far) {
             Some(Far::Here(other)) => self.wake_waiter(other, waiter),
             Some(Far::Host { channel: Some(channel), .. }) => self.wake_neighbour(channel, waiter),
             _ => {}
@@ -81,7 +82,7 @@ impl Host {
 
     /// A neighbour's program wants to ring a waiter that sleeps on `circuit`: it gets a waker of its own.
     pub fn handle_want_bell(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
-        let event = match self.circuits.owner(port, channel) {
+        let event = match self.policy.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.waiter_of(circuit, waiter),
             Some(Owner::Transit(transit, side)) => {
                 if self.pass_want((transit, side), channel, waiter) {
@@ -122,7 +123,7 @@ impl Host {
 
     /// A neighbour rings a waiter of ours.
     pub fn handle_ring(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
-        match self.circuits.owner(port, channel) {
+        match self.policy.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.wake_waiter(circuit, waiter),
             Some(Owner::Transit(transit, side)) => {
                 if self.pass_wake((transit, side), waiter) {
@@ -183,7 +184,7 @@ impl Host {
 
     /// The neighbour that a channel leads to, and its name for it.
     pub(crate) fn neighbour_of(&self, channel: ChannelId) -> Option<(PortId, ChannelId)> {
-        let found = self.circuits.channel(channel)?;
+        let found = self.policy.circuits.channel(channel)?;
         Some((found.port, found.peer?))
     }
 

@@ -123,7 +123,8 @@ impl Host {
 
     /// `ImportBuffer`: answers, now or when the neighbour has.
     pub fn want_buffer(&mut self, session: SessionId, (circuit, token): (CircuitId, u64), buffer: BufferId) {
-        let far = self.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
+        let far =
+            self.policy.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
         match far {
             Some(Far::Here(other)) => {
                 let opened = self.buffer_of(other, buffer);
@@ -138,12 +139,16 @@ impl Host {
 
     /// A neighbour's program wants a buffer of the program at the other end of this channel.
     pub fn handle_import_buffer(&mut self, port: PortId, channel: ChannelId, buffer: BufferId) {
-        let opened = match self.circuits.owner(port, channel) {
+        let opened = match self.policy.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) if self.is_short(circuit) => self.buffer_of(circuit, buffer),
             _ => None,
         };
-        let peer =
-            self.circuits.channel(channel).filter(|found| found.port == port).and_then(|found| found.peer);
+        let peer = self
+            .policy
+            .circuits
+            .channel(channel)
+            .filter(|found| found.port == port)
+            .and_then(|found| found.peer);
         let (Some(cable), Some(peer)) = (self.cable(port), peer) else { return };
         let handed = opened.and_then(|opened| cable.hand_over(&opened));
         cable.send(&Control::Buffer { channel: peer, buffer, handed });
@@ -216,11 +221,11 @@ impl Host {
 
     /// Whether the far end is on this host, or is the neighbour at the other end of one cable.
     fn is_short(&self, circuit: CircuitId) -> bool {
-        let Some(end) = self.circuits.get(circuit) else { return false };
+        let Some(end) = self.policy.circuits.get(circuit) else { return false };
         let Far::Host { host, channel: Some(channel) } = end.far else {
             return matches!(end.far, Far::Here(_));
         };
-        let port = self.circuits.channel(channel).map(|channel| usize::from(channel.port.0));
+        let port = self.policy.circuits.channel(channel).map(|channel| usize::from(channel.port.0));
         let cable = port.and_then(|port| self.cables.get(port)).and_then(Cable::agreement);
         end.hops == 1 && cable.is_some_and(|agreement| agreement.peer == host)
     }

@@ -47,10 +47,10 @@ impl Host {
         let Some((names, scope)) = self.connected(socket) else { return Some(Plain::System) };
         let client = Tuple { client: names.local, server: names.remote };
         let server = Tuple { client: names.remote, server: names.local };
-        let clients = self.circuits.ends_of(&client, Role::Client, scope);
-        let mut circuits = clients.chain(self.circuits.ends_of(&server, Role::Server, scope));
+        let clients = self.policy.circuits.ends_of(&client, Role::Client, scope);
+        let mut circuits = clients.chain(self.policy.circuits.ends_of(&server, Role::Server, scope));
         let is_its = |circuit: &CircuitId| {
-            self.circuits.get(*circuit).is_some_and(|end| end.state == State::Open)
+            self.policy.circuits.get(*circuit).is_some_and(|end| end.state == State::Open)
                 && self.resources.get(circuit).is_some_and(|resources| {
                     resources.state.is_some() && resources.cookie == Some(names.cookie)
                 })
@@ -72,7 +72,8 @@ impl Host {
 
     /// A program has broken its end off: the far end hears of it. A wrong token changes nothing.
     pub fn violated(&mut self, circuit: CircuitId, token: u64, text: &str) {
-        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.circuits.get(circuit)) else {
+        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.policy.circuits.get(circuit))
+        else {
             return;
         };
         if resources.token != token || matches!(end.state, State::Closing(_)) {
@@ -87,10 +88,11 @@ impl Host {
 
     /// Breaks off ends that no listener will ever accept.
     pub fn abort_unheard(&mut self) {
-        if self.circuits.pending() == 0 {
+        if self.policy.circuits.pending() == 0 {
             return;
         }
         let unheard: Vec<CircuitId> = self
+            .policy
             .circuits
             .iter()
             .filter(|(_, end)| end.state == State::Pending)
@@ -104,7 +106,7 @@ impl Host {
 
     /// Does what the circuits' state machine wants.
     pub fn run_circuits(&mut self) {
-        while let Some(output) = self.circuits.poll_output() {
+        while let Some(output) = self.policy.circuits.poll_output() {
             match output {
                 Output::Send { port, message } => {
                     if let Some(cable) = self.cable(port) {
@@ -206,7 +208,7 @@ impl Host {
         let (forth, back) = (segment()?, segment()?);
         let copy = |segment: &Segment| segment.try_clone().map_err(|_| Plain::System);
         let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
-        let (client, server) = self.circuits.local(tuple, scope);
+        let (client, server) = self.policy.circuits.local(tuple, scope);
         let (key_forth, key_back) = (random::u64(), random::u64());
         let segments = |inbound, outbound, rx_key, tx_key, charges| Segments {
             generation: 0,
@@ -234,7 +236,7 @@ impl Host {
     /// Tells the programs with listeners how many announced connections wait. Must come before the announcer is
     /// answered, so that whoever accepts its connection sees it.
     pub(crate) fn publish_announced(&self) {
-        let count = self.circuits.pending();
+        let count = self.policy.circuits.pending();
         for session in self.listeners.sessions().filter_map(|id| self.sessions.get(&id)) {
             if let Some(page) = &session.life {
                 page.set_announced(count);

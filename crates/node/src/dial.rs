@@ -58,7 +58,7 @@ impl Host {
         let ring_max = self.ring_for(path);
         let attempt = self.attempt(path, route, payer, Purpose::New, ring_max)?;
         let stream = random::u64().max(1);
-        let (circuit, channel) = self.circuits.dial(tuple, stream, host, path, deadline);
+        let (circuit, channel) = self.policy.circuits.dial(tuple, stream, host, path, deadline);
         let mut resources = EndResources::new(None, payer, charges);
         (resources.tried, resources.deadline) = (vec![path.port], deadline);
         self.resources.insert(circuit, resources);
@@ -73,7 +73,7 @@ impl Host {
     /// The shortest path to a host that does not begin with one of these ports. A neighbour that owes an answer for
     /// too long is not asked.
     pub(crate) fn path_to(&mut self, host: HostId, tried: &[PortId]) -> Result<(Path, Vec<HostId>), Refusal> {
-        let paths: Vec<_> = self.links.paths(host).collect();
+        let paths: Vec<_> = self.policy.links.paths(host).collect();
         let mut why = Refusal::NoRoute;
         for (way, route) in paths {
             if tried.contains(&way.port) {
@@ -127,7 +127,8 @@ impl Host {
         attempt: Attempt,
         resume: Option<Resumption>,
     ) {
-        let Some((tuple, stream)) = self.circuits.get(circuit).map(|end| (end.tuple, end.stream)) else {
+        let Some((tuple, stream)) = self.policy.circuits.get(circuit).map(|end| (end.tuple, end.stream))
+        else {
             return;
         };
         let Attempt {
@@ -167,7 +168,7 @@ impl Host {
         if why == Refusal::Timeout {
             self.note_late(channel);
         }
-        if self.circuits.get(circuit).is_some_and(|end| end.moving.is_some()) {
+        if self.policy.circuits.get(circuit).is_some_and(|end| end.moving.is_some()) {
             return self.try_failed(circuit, why);
         }
         if let Some(resources) = self.resources.get_mut(&circuit) {
@@ -183,18 +184,18 @@ impl Host {
             tracing::warn!(uid, "a neighbour has no window memory left; the connection uses TCP");
         }
         self.answer_dial(circuit, Plain::Refused(why));
-        self.circuits.give_up(circuit);
+        self.policy.circuits.give_up(circuit);
     }
 
     fn try_another(&mut self, circuit: CircuitId) -> Option<()> {
-        let host = self.circuits.get(circuit)?.far_host();
+        let host = self.policy.circuits.get(circuit)?.far_host();
         let resources = self.resources.get(&circuit).filter(|resources| resources.deadline > self.now)?;
         let (tried, deadline, payer) = (resources.tried.clone(), resources.deadline, resources.payer);
         let (path, route) = self.path_to(host, &tried).ok()?;
         let ring_max = self.short_ring(path);
         let attempt = self.attempt(path, route, payer, Purpose::New, ring_max).ok()?;
-        self.circuits.rename(circuit, random::u64().max(1));
-        let Some((channel, _)) = self.circuits.redial(circuit, path, deadline) else {
+        self.policy.circuits.rename(circuit, random::u64().max(1));
+        let Some((channel, _)) = self.policy.circuits.redial(circuit, path, deadline) else {
             self.forgo(attempt);
             return None;
         };
@@ -205,7 +206,7 @@ impl Host {
 
     /// The neighbour did not answer in time. What counts is the oldest answer that it owes.
     fn note_late(&mut self, channel: ChannelId) {
-        if let Some(port) = self.circuits.channel(channel).map(|found| found.port)
+        if let Some(port) = self.policy.circuits.channel(channel).map(|found| found.port)
             && !self.owes(port)
         {
             self.late.insert(port, (channel, self.now));
@@ -222,7 +223,7 @@ impl Host {
     }
 
     fn owes(&self, port: PortId) -> bool {
-        let channel = self.late.get(&port).and_then(|(channel, _)| self.circuits.channel(*channel));
+        let channel = self.late.get(&port).and_then(|(channel, _)| self.policy.circuits.channel(*channel));
         channel.is_some_and(|found| matches!(found.state, channel::State::Abandoned(_)))
     }
 
@@ -239,7 +240,7 @@ impl Host {
                 }
             }
             // The cable went down after the answer had come: as if it had gone down before.
-            (Err(Plain::Refused(Refusal::NoRoute)), Some(_)) => self.circuits.unopen(circuit),
+            (Err(Plain::Refused(Refusal::NoRoute)), Some(_)) => self.policy.circuits.unopen(circuit),
             (Err(why), Some(session)) => {
                 self.close_end(circuit, true);
                 self.wake_session(session);
@@ -258,7 +259,7 @@ impl Host {
         key: u64,
         (before, arrived): (u64, u64),
     ) -> Result<(), Plain> {
-        let end = self.circuits.get(circuit).ok_or(Plain::System)?;
+        let end = self.policy.circuits.get(circuit).ok_or(Plain::System)?;
         let (distance, port) = ((end.hops, end.pumps), self.port_of(circuit).ok_or(Plain::System)?);
         let attempt = self.resources.get_mut(&circuit).and_then(|resources| resources.attempt.take());
         let mut segments = attempt.ok_or(Plain::System)?;

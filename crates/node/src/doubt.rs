@@ -123,7 +123,7 @@ impl Host {
     /// `late`: some time ago, and nobody has said so.
     fn nobody_holds(&mut self, circuit: CircuitId, late: bool) {
         if late {
-            let tuple = self.circuits.get(circuit).map(|end| end.tuple.to_string());
+            let tuple = self.policy.circuits.get(circuit).map(|end| end.tuple.to_string());
             let uid = self.resources.get(&circuit).map(|resources| resources.uid);
             tracing::info!(uid, %circuit, tuple, "nobody holds this end any more");
         }
@@ -131,7 +131,7 @@ impl Host {
     }
 
     fn look(&self, circuit: CircuitId) -> Seen {
-        let Some(end) = self.circuits.get(circuit) else { return Seen::Fine };
+        let Some(end) = self.policy.circuits.get(circuit) else { return Seen::Fine };
         if !matches!(end.state, State::Pending | State::Open) {
             return Seen::Fine;
         }
@@ -147,7 +147,7 @@ impl Host {
 
     /// Whether a process holds the end's socket, whatever sessions say; `None` if that cannot be told.
     pub(crate) fn is_held(&self, circuit: CircuitId) -> Option<bool> {
-        let end = self.circuits.get(circuit)?;
+        let end = self.policy.circuits.get(circuit)?;
         if end.scope != Scope(0) {
             // The kernel shows other network namespaces only to those who are in there.
             return self.is_lost(circuit).then(|| !self.is_orphaned(circuit));

@@ -35,7 +35,7 @@ impl Host {
         if to == self.me() {
             return self.answer_echo(session, Some(Duration::ZERO), 0);
         }
-        let Some(way) = self.links.next_hop(to) else { return self.answer_echo(session, None, 0) };
+        let Some(way) = self.policy.links.next_hop(to) else { return self.answer_echo(session, None, 0) };
         let token = crate::random::u64();
         let sent = self.elapsed();
         let from = self.me();
@@ -54,7 +54,7 @@ impl Host {
         if !self.may_come_by(probe.from, port) {
             return;
         }
-        let ttl = probe.ttl.min(self.links.reach().saturating_add(1));
+        let ttl = probe.ttl.min(self.policy.links.reach().saturating_add(1));
         if probe.to != self.me() {
             self.send_echo(Probe { ttl, ..probe });
         } else if probe.reply {
@@ -76,7 +76,7 @@ impl Host {
     fn send_echo(&mut self, probe: Probe) {
         let Probe { from, to, token, ttl, stamp, reply } = probe;
         let Some(ttl) = ttl.checked_sub(1).filter(|ttl| *ttl > 0) else { return };
-        let Some(way) = self.links.next_hop(to) else { return };
+        let Some(way) = self.policy.links.next_hop(to) else { return };
         if let Some(cable) = self.cable(way.port)
             && cable.has_room()
         {

@@ -213,7 +213,7 @@ impl Host {
             resources.buffers.clear();
         }
         self.drop_holders(circuit);
-        self.circuits.close(circuit, abort || !whole);
+        self.policy.circuits.close(circuit, abort || !whole);
         self.publish_announced();
     }
 
@@ -221,7 +221,7 @@ impl Host {
     fn settle_accounts(&mut self, circuit: CircuitId, abort: bool) {
         self.copy_early(circuit);
         let Some(resources) = self.resources.get(&circuit) else { return };
-        let open = self.circuits.get(circuit).is_some_and(|end| end.state == State::Open);
+        let open = self.policy.circuits.get(circuit).is_some_and(|end| end.state == State::Open);
         if !open || resources.holders.is_empty() {
             return;
         }
@@ -267,8 +267,8 @@ impl Host {
 
     /// The port that the end's circuit leaves by.
     pub(crate) fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
-        let channel = self.circuits.get(circuit)?.channel()?;
-        Some(self.circuits.channel(channel)?.port)
+        let channel = self.policy.circuits.get(circuit)?.channel()?;
+        Some(self.policy.circuits.channel(channel)?.port)
     }
 
     /// An end is gone.

@@ -144,8 +144,8 @@ impl Engine {
         moved |= host.hear_neighbours();
         host.cables.iter_mut().for_each(Cable::disarm);
         let now = host.now;
-        host.circuits.handle_time(now);
-        host.links.handle_time(now);
+        host.policy.circuits.handle_time(now);
+        host.policy.links.handle_time(now);
         host.tend_ways();
         host.run_circuits();
         host.expire_waiting();

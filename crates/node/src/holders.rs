@@ -43,7 +43,7 @@ impl Host {
         }
         let page = holder.life.as_mut()?;
         let life = page.allot()?;
-        if let Some(end) = self.circuits.get(circuit) {
+        if let Some(end) = self.policy.circuits.get(circuit) {
             page.set(life, life_of(end, resources.published));
         }
         holder.held.insert(circuit);
@@ -63,9 +63,11 @@ impl Host {
             }
             return Some(Plain::NoSlot);
         };
-        let (Some(end), Some(resources), Some(holder)) =
-            (self.circuits.get(circuit), self.resources.get(&circuit), self.sessions.get_mut(&session))
-        else {
+        let (Some(end), Some(resources), Some(holder)) = (
+            self.policy.circuits.get(circuit),
+            self.resources.get(&circuit),
+            self.sessions.get_mut(&session),
+        ) else {
             return Some(Plain::System);
         };
         let Some((segments, outbound)) =
@@ -136,7 +138,8 @@ impl Host {
 
     /// Programs that hold the end see how it is.
     pub(crate) fn show_life(&mut self, circuit: CircuitId) {
-        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.circuits.get(circuit)) else {
+        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.policy.circuits.get(circuit))
+        else {
             return;
         };
         let word = life_of(end, resources.published);

@@ -22,8 +22,8 @@ use crate::texts::{Texts, Writer};
 use crate::transit::{OwedWake, PassedAsk, PumpAsks, TransitCircuit};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
-use crosslane_fabric::{Circuits, Links};
 use crosslane_passing::Foreign;
+use crosslane_policy::Policy;
 use crosslane_shm::wake::Receiver;
 use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId};
@@ -60,10 +60,8 @@ pub struct Host {
     pub now: Duration,
     /// Our ports, in the order of their ids.
     pub cables: Vec<Cable>,
-    /// Who is where.
-    pub links: Links,
-    /// Ends of circuits.
-    pub circuits: Circuits,
+    /// What is known of the network, and what is decided by it.
+    pub policy: Policy,
     /// What the ends hold.
     pub resources: HashMap<CircuitId, EndResources>,
     /// Where in its port's inbound memory the segment of each channel lies, and what is paid for that.
@@ -162,9 +160,10 @@ impl Host {
     /// An eventfd cannot be made, or the kernel has no netlink sockets.
     pub fn new(config: Config, cables: Vec<Cable>, tun: Option<Tun>) -> Result<Self, Errno> {
         let me = config.addresses.me;
-        let mut links = Links::new(me, incarnation());
+        let limits = Limits { pending: PENDING_MAX, patience: config.resume };
+        let mut policy = Policy::new(me, incarnation(), limits);
         if config.one_way {
-            links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
+            policy.links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
         }
         let windows = cables.iter().map(|cable| (Kind::Window(cable.id), cable.window().circuits_bytes()));
         let ledger = Ledger::new(config.quota.clone(), quota::descriptor_limit(), windows);
@@ -187,8 +186,7 @@ impl Host {
         Ok(Self {
             now: Duration::ZERO,
             cables,
-            links,
-            circuits: Circuits::new(Limits { pending: PENDING_MAX, patience: config.resume }),
+            policy,
             resources: HashMap::new(),
             memory: HashMap::new(),
             transit_circuits: BTreeMap::new(),
@@ -244,7 +242,7 @@ impl Host {
     pub fn use_keys(&mut self, keys: KeyRing) {
         self.signing = (keys.signs(), keys.checks());
         self.refused_records = 0;
-        self.links.use_keys(Box::new(keys));
+        self.policy.links.use_keys(Box::new(keys));
     }
 
     /// Whether streams go on over other circuits when theirs is lost.
@@ -323,7 +321,7 @@ impl Host {
     pub fn shut_down(&mut self) {
         let ends: Vec<CircuitId> = self.resources.keys().copied().collect();
         for circuit in ends {
-            self.circuits.kill(circuit, Death::Shutdown);
+            self.policy.circuits.kill(circuit, Death::Shutdown);
         }
         self.run_circuits();
     }
@@ -373,7 +371,7 @@ impl Host {
                 }
                 let neighbour = self.cable(port).and_then(|cable| cable.last_peer()).unwrap_or_default();
                 self.cable_down(port);
-                self.circuits.handle_link_down(port, neighbour, death);
+                self.policy.circuits.handle_link_down(port, neighbour, death);
                 self.fail_bells(port);
                 self.fail_buffers(port);
             }
@@ -390,14 +388,14 @@ impl Host {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
         let sweep = (!self.resources.is_empty()).then_some(self.sweep_at);
         let waiting = [self.waiting_deadline(), self.rates.deadline()].into_iter().flatten().min();
-        let links = Some(self.links.poll_deadline());
+        let links = Some(self.policy.links.poll_deadline());
         [
             cables,
             sweep,
             waiting,
             links,
             self.doubts.deadline(),
-            self.circuits.poll_deadline(),
+            self.policy.circuits.poll_deadline(),
             self.ways_deadline(),
         ]
         .into_iter()

@@ -106,13 +106,13 @@ impl Host {
         }
         let to = to.and_then(|address| self.target(address));
         let from = self.me();
-        let hops = self.links.reach();
+        let hops = self.policy.links.reach();
         let sent = match to {
             Some(to @ Target::Everybody) => {
                 Head { hops, to, from }.write(message);
                 self.spread(message, None)
             }
-            Some(to @ Target::Host(host)) if self.links.next_hop(host).is_some() => {
+            Some(to @ Target::Host(host)) if self.policy.links.next_hop(host).is_some() => {
                 Head { hops, to, from }.write(message);
                 self.forward(host, message, None)
             }
@@ -136,7 +136,7 @@ impl Host {
             self.refuse_packet(head.from, &message[HEAD..], from);
             return false;
         }
-        let hops = head.hops.min(self.links.reach()).checked_sub(1);
+        let hops = head.hops.min(self.policy.links.reach()).checked_sub(1);
         match head.to {
             Target::Host(host) if host == self.me() => self.deliver(message, head),
             Target::Host(host) => {
@@ -147,7 +147,7 @@ impl Host {
                 sent
             }
             Target::Everybody => {
-                if self.links.next_hop(head.from).is_none_or(|way| way.port != from) {
+                if self.policy.links.next_hop(head.from).is_none_or(|way| way.port != from) {
                     // Another copy comes, or came, by the way that counts.
                     return true;
                 }
@@ -180,7 +180,9 @@ impl Host {
     /// Sends a packet towards `host`; `false` if that cannot be. Never back to where it came from: while routes change,
     /// two hosts may each think that the way is through the other.
     fn forward(&mut self, host: HostId, message: &[u8], from: Option<PortId>) -> bool {
-        let Some(way) = self.links.next_hop(host).filter(|way| Some(way.port) != from) else { return false };
+        let Some(way) = self.policy.links.next_hop(host).filter(|way| Some(way.port) != from) else {
+            return false;
+        };
         self.cable(way.port).is_some_and(|cable| cable.send_ip(host, message))
     }
 

@@ -15,7 +15,7 @@ impl Host {
     /// The end's program has left it; whether the far end has all that it sent, or will have. What it sent by a single cable
     /// is in the far host's memory.
     pub(crate) fn leave_segments(&mut self, circuit: CircuitId) -> bool {
-        let moving = self.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
+        let moving = self.policy.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
         let whole = moving || self.go_on(circuit);
         let Some(resources) = self.resources.get_mut(&circuit) else { return whole };
         let retained = resources.segments.back().is_some_and(|newest| newest.way.keeps);
@@ -50,14 +50,14 @@ impl Host {
 
     /// If the local program has exited: sends again, from stream offset `arrived` on, what the far side lacks, then closes.
     pub(crate) fn finish(&mut self, circuit: CircuitId, arrived: u64) {
-        if self.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
+        if self.policy.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
             let sent = self.resources.get(&circuit).and_then(|resources| resources.sent);
             let whole = sent.is_none_or(|sent| self.send_rest(circuit, arrived, sent));
             if !whole {
                 let uid = self.resources.get(&circuit).map(|resources| resources.uid);
                 tracing::warn!(uid, %circuit, "what a program sent before it left is lost; the stream is broken off");
             }
-            self.circuits.finish(circuit, !whole);
+            self.policy.circuits.finish(circuit, !whole);
         }
     }
 
@@ -67,7 +67,7 @@ impl Host {
             return true;
         }
         let woken = self.push_rest(circuit, arrived, sent);
-        let channel = self.circuits.get(circuit).and_then(|end| end.channel());
+        let channel = self.policy.circuits.get(circuit).and_then(|end| end.channel());
         if let (Some(Some(waiter)), Some(channel)) = (woken, channel) {
             self.wake_neighbour(channel, waiter);
         }
@@ -77,7 +77,7 @@ impl Host {
     /// Pushes the units from `arrived` on into the end's newest segments; `None` if not all of them are at hand, or there is
     /// no room, else who sleeps for them.
     fn push_rest(&self, circuit: CircuitId, arrived: u64, sent: Sent) -> Option<Option<WaiterId>> {
-        let role = self.circuits.get(circuit)?.role;
+        let role = self.policy.circuits.get(circuit)?.role;
         let resources = self.resources.get(&circuit)?;
         let newest = resources.segments.back()?;
         let end = sent.units - u64::from(sent.turn.is_some());

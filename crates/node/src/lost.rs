@@ -31,7 +31,7 @@ impl Host {
         self.forsake(id);
         let Some(session) = self.sessions.get(&id) else { return };
         let Some(opener) = session.socket().map(|socket| Opener::of(socket.as_fd())) else { return };
-        let is_held = |circuit: &CircuitId| match self.circuits.get(*circuit) {
+        let is_held = |circuit: &CircuitId| match self.policy.circuits.get(*circuit) {
             Some(end) if end.scope.0 != 0 => !opener.has_ended(),
             _ => self.is_held(*circuit) == Some(true),
         };

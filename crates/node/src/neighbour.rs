@@ -55,27 +55,27 @@ impl Host {
     pub fn tell_neighbours(&mut self) {
         for cable in &mut self.cables {
             while cable.has_room() {
-                let Some(records) = self.links.poll_output(cable.id) else { break };
+                let Some(records) = self.policy.links.poll_output(cable.id) else { break };
                 cable.send(&Control::LinkStates(records));
             }
             cable.flush();
         }
         self.send_owed_wakes();
         self.charge_neighbours();
-        while let Some(host) = self.links.poll_new_life() {
-            self.circuits.handle_new_life(host);
+        while let Some(host) = self.policy.links.poll_new_life() {
+            self.policy.circuits.handle_new_life(host);
         }
-        if self.links.may_have_changed() {
+        if self.policy.links.may_have_changed() {
             self.ways_may_have_changed();
         }
-        if !self.links.refused().is_empty() {
+        if !self.policy.links.refused().is_empty() {
             self.note_refused_records();
         }
     }
 
     /// Says that link states were not believed, if there were more of them.
     fn note_refused_records(&mut self) {
-        let refused = self.links.refused();
+        let refused = self.policy.links.refused();
         let count = refused.values().map(|refused| refused.count).sum();
         let last = refused.iter().max_by_key(|(_, refused)| refused.count);
         if count > self.refused_records
@@ -90,7 +90,7 @@ impl Host {
     fn handle_message(&mut self, port: PortId, message: Control) {
         match message {
             Control::LinkStates(records) => {
-                if let Err(error) = self.links.handle_link_states(port, records) {
+                if let Err(error) = self.policy.links.handle_link_states(port, records) {
                     self.distrust(port, error.to_string());
                 }
             }
@@ -104,7 +104,7 @@ impl Host {
             | Control::Prove { .. }
             | Control::Proven { .. }
             | Control::Closed { .. } => {
-                let outcome = self.circuits.handle_message(port, message);
+                let outcome = self.policy.circuits.handle_message(port, message);
                 self.note_contradiction(port, outcome);
             }
             Control::WantWaker { channel, waiter } => self.handle_want_bell(port, channel, waiter),

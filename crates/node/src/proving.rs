@@ -149,13 +149,13 @@ impl Host {
         {
             resources.proof = Proof::Proven;
         }
-        self.circuits.tell_proof(circuit, is_so);
+        self.policy.circuits.tell_proof(circuit, is_so);
     }
 
     /// The connecting side says whether the socket of its end is the connection: whoever accepts it is answered.
     pub(crate) fn proven(&mut self, circuit: CircuitId, is_so: bool) {
-        let Some(tuple) = self.circuits.get(circuit).map(|end| end.tuple) else { return };
-        if self.circuits.get(circuit).is_none_or(|end| end.state != State::Pending) {
+        let Some(tuple) = self.policy.circuits.get(circuit).map(|end| end.tuple) else { return };
+        if self.policy.circuits.get(circuit).is_none_or(|end| end.state != State::Pending) {
             return;
         }
         if !(is_so && self.note_accepting(circuit)) {
@@ -174,7 +174,7 @@ impl Host {
     /// The far side has closed this end, perhaps in order before a program here accepted it: its socket had become the
     /// connection then ([`Self::is_unproven`]).
     pub(crate) fn note_closed(&mut self, circuit: CircuitId) {
-        let Some(end) = self.circuits.get(circuit) else { return };
+        let Some(end) = self.policy.circuits.get(circuit) else { return };
         if end.state == State::Pending && end.far_closed && end.death.is_none() {
             self.note_accepting(circuit);
         }
@@ -182,7 +182,7 @@ impl Host {
 
     /// The announcing socket is the connection: notes which socket that is on this side. `false` if it is none any more.
     fn note_accepting(&mut self, circuit: CircuitId) -> bool {
-        let Some(end) = self.circuits.get(circuit) else { return false };
+        let Some(end) = self.policy.circuits.get(circuit) else { return false };
         let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
         let socket = |table: &SocketTable| table.accepting(server, client, interface);
         let accepting = self.ask_kernel(end.scope, None, socket);
@@ -193,11 +193,11 @@ impl Host {
 
     /// Whether a connecting end that is closed now was never shown to be its connection: nobody may read what came by it.
     pub(crate) fn is_unproven(&self, circuit: CircuitId) -> bool {
-        let Some(end) = self.circuits.get(circuit).filter(|end| end.role == Role::Client) else {
+        let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.role == Role::Client) else {
             return false;
         };
         let is_accepted = match end.far {
-            Far::Here(far) => self.circuits.get(far).is_none_or(|far| far.state != State::Pending),
+            Far::Here(far) => self.policy.circuits.get(far).is_none_or(|far| far.state != State::Pending),
             Far::Host { .. } => {
                 self.resources.get(&circuit).is_some_and(|resources| resources.proof == Proof::Proven)
             }
@@ -210,11 +210,14 @@ impl Host {
     pub(crate) fn forget_earlier(&mut self, tuple: &Tuple, scope: Scope, uid: u32) {
         let of_user =
             |circuit: &CircuitId| self.resources.get(circuit).is_some_and(|resources| resources.uid == uid);
-        let is_unaccepted = |circuit: &CircuitId| match self.circuits.get(*circuit).map(|end| end.far) {
-            Some(Far::Here(far)) => self.circuits.get(far).is_some_and(|far| far.state == State::Pending),
+        let is_unaccepted = |circuit: &CircuitId| match self.policy.circuits.get(*circuit).map(|end| end.far)
+        {
+            Some(Far::Here(far)) => {
+                self.policy.circuits.get(far).is_some_and(|far| far.state == State::Pending)
+            }
             _ => self.resources.get(circuit).is_some_and(|resources| resources.proof != Proof::Proven),
         };
-        let ends = self.circuits.ends_of(tuple, Role::Client, scope);
+        let ends = self.policy.circuits.ends_of(tuple, Role::Client, scope);
         let earlier: Vec<CircuitId> = ends.filter(of_user).filter(is_unaccepted).collect();
         for circuit in earlier {
             self.close_end(circuit, true);
@@ -232,8 +235,10 @@ impl Host {
     }
 
     fn pending_of(&self, tuple: &Tuple, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
-        let ends = self.circuits.ends_of(tuple, Role::Server, scope);
-        ends.filter(|circuit| self.circuits.get(*circuit).is_some_and(|end| end.state == State::Pending))
+        let ends = self.policy.circuits.ends_of(tuple, Role::Server, scope);
+        ends.filter(|circuit| {
+            self.policy.circuits.get(*circuit).is_some_and(|end| end.state == State::Pending)
+        })
     }
 
     /// Whether a pending end is that of the connection which this `socket` is on the accepting side, and the one from `here` on the
@@ -245,7 +250,7 @@ impl Host {
         here: Option<Cookie>,
         is_late: bool,
     ) -> Standing {
-        let Some(end) = self.circuits.get(circuit) else { return Standing::No };
+        let Some(end) = self.policy.circuits.get(circuit) else { return Standing::No };
         let (far, is_over) = (end.far, end.far_closed || end.death.is_some());
         let Some(resources) = self.resources.get(&circuit) else { return Standing::No };
         let (accepting, asked) = (resources.accepting, resources.proof);
@@ -267,9 +272,9 @@ impl Host {
 
     /// Asks the connecting side, once for each channel.
     fn ask_far(&mut self, circuit: CircuitId, proof: Proof) -> Standing {
-        let channel = self.circuits.get(circuit).and_then(|end| end.channel());
+        let channel = self.policy.circuits.get(circuit).and_then(|end| end.channel());
         if channel.is_some_and(|channel| proof != Proof::Asked(channel))
-            && let Some(channel) = self.circuits.ask_for_proof(circuit)
+            && let Some(channel) = self.policy.circuits.ask_for_proof(circuit)
             && let Some(resources) = self.resources.get_mut(&circuit)
         {
             resources.proof = Proof::Asked(channel);
@@ -281,7 +286,8 @@ impl Host {
     /// The socket that has this connection's client side, if that is on this host. In another namespace the accepting
     /// session's table is asked first.
     fn connected_here(&self, session: SessionId, tuple: &Tuple, scope: Scope) -> Option<Cookie> {
-        let is_here = |circuit| self.circuits.get(circuit).is_some_and(|end| matches!(end.far, Far::Here(_)));
+        let is_here =
+            |circuit| self.policy.circuits.get(circuit).is_some_and(|end| matches!(end.far, Far::Here(_)));
         if !self.pending_of(tuple, scope).any(is_here) {
             return None;
         }
@@ -292,7 +298,7 @@ impl Host {
 
     /// Whether the socket that announced this end has the connection, or had it until it was closed.
     fn is_connection(&self, circuit: CircuitId) -> bool {
-        let Some(end) = self.circuits.get(circuit) else { return false };
+        let Some(end) = self.policy.circuits.get(circuit) else { return false };
         let Some(announced) = self.resources.get(&circuit).and_then(|resources| resources.cookie) else {
             return false;
         };

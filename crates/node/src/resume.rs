@@ -28,7 +28,7 @@ impl Host {
             resources.lost_at.get_or_insert(now);
         }
         let uid = self.resources.get(&circuit).map(|resources| resources.uid);
-        if let Some(end) = self.circuits.get(circuit) {
+        if let Some(end) = self.policy.circuits.get(circuit) {
             tracing::info!(uid, %circuit, tuple = %end.tuple, "circuit is lost; the stream looks for another");
         }
     }
@@ -39,12 +39,16 @@ impl Host {
             if let Some(resources) = self.resources.get_mut(&circuit) {
                 resources.tried.clear();
             }
-            self.circuits.no_way(circuit);
+            self.policy.circuits.no_way(circuit);
         }
     }
 
     fn try_path(&mut self, circuit: CircuitId) -> Option<()> {
-        let end = self.circuits.get(circuit).filter(|end| end.moving.is_some() && end.channel().is_none())?;
+        let end = self
+            .policy
+            .circuits
+            .get(circuit)
+            .filter(|end| end.moving.is_some() && end.channel().is_none())?;
         let host = end.far_host();
         let resources = self.resources.get_mut(&circuit)?;
         let (mut tried, payer) = resources.may_move().then(|| (resources.tried.clone(), resources.payer))?;
@@ -57,7 +61,8 @@ impl Host {
                 break (path, attempt);
             }
         };
-        let Some((channel, generation)) = self.circuits.redial(circuit, path, self.now + DIAL_TIMEOUT) else {
+        let Some((channel, generation)) = self.policy.circuits.redial(circuit, path, self.now + DIAL_TIMEOUT)
+        else {
             self.forgo(attempt);
             return None;
         };
@@ -72,7 +77,7 @@ impl Host {
             resources.attempt = None;
             resources.crowded |= matches!(why, Refusal::NoMemory | Refusal::Quota);
         }
-        self.circuits.try_failed(circuit, why);
+        self.policy.circuits.try_failed(circuit, why);
     }
 
     /// A path was found, and the far program has stopped: what it sent before is counted, and programs go on.
@@ -80,10 +85,10 @@ impl Host {
         let here = self.count_arrived(circuit).unwrap_or(ARRIVED_ALL);
         if self.complete(circuit, segment, key, (here, arrived)).is_err() {
             // Its cable is lost already: the search goes on.
-            self.circuits.lose(circuit, Death::Cable);
+            self.policy.circuits.lose(circuit, Death::Cable);
             return;
         }
-        self.circuits.tell_arrived(circuit, here);
+        self.policy.circuits.tell_arrived(circuit, here);
         self.publish(circuit);
         self.finish(circuit, arrived);
     }
@@ -100,16 +105,16 @@ impl Host {
         self.check_origin(&tuple, &agreement, asked.passed)?;
         let path = path_of(port, &agreement, asked)?;
         let (circuit, channel) =
-            self.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;
+            self.policy.circuits.handle_resume(&tuple, asked.stream, resume, path, asked.channel)?;
         let arrived = self.stop_and_count(circuit);
         match self.add_segments(circuit, port, asked, arrived) {
             Ok((range, window, key)) => {
                 self.memory.insert(channel, (range, window));
-                self.circuits.answer(channel, range, key, arrived);
+                self.policy.circuits.answer(channel, range, key, arrived);
                 Ok(())
             }
             Err(why) => {
-                self.circuits.unresume(circuit);
+                self.policy.circuits.unresume(circuit);
                 Err(why)
             }
         }
@@ -146,7 +151,7 @@ impl Host {
 
     /// The connecting side says what has arrived there, after our programs had stopped: they go on.
     pub(crate) fn arrived_there(&mut self, circuit: CircuitId, units: u64) {
-        let generation = self.circuits.get(circuit).map(|end| end.generation);
+        let generation = self.policy.circuits.get(circuit).map(|end| end.generation);
         let Some(resources) = self.resources.get_mut(&circuit) else { return };
         let newest = resources.segments.back_mut().filter(|segments| Some(segments.generation) == generation);
         if let Some(newest) = newest.filter(|segments| segments.generation != resources.published) {
@@ -204,7 +209,8 @@ impl Host {
     /// Programs are told of the newest circuit, and woken.
     fn publish(&mut self, circuit: CircuitId) {
         let now = self.elapsed();
-        let (Some(end), Some(resources)) = (self.circuits.get(circuit), self.resources.get_mut(&circuit))
+        let (Some(end), Some(resources)) =
+            (self.policy.circuits.get(circuit), self.resources.get_mut(&circuit))
         else {
             return;
         };
@@ -229,7 +235,7 @@ impl Host {
 
     /// `None`: nobody reads here any more.
     pub(crate) fn count_arrived(&mut self, circuit: CircuitId) -> Option<u64> {
-        let end = self.circuits.get(circuit)?;
+        let end = self.policy.circuits.get(circuit)?;
         if matches!(end.state, State::Closing(_)) {
             return None;
         }

@@ -47,7 +47,7 @@ impl Host {
 
     /// `Grow`: the stream outgrew its first segment, and moves to a longer one, once in its life.
     pub(crate) fn grow(&mut self, circuit: CircuitId, token: u64, generation: u32) {
-        let is_open = self.circuits.get(circuit).is_some_and(|end| {
+        let is_open = self.policy.circuits.get(circuit).is_some_and(|end| {
             end.state == State::Open && end.moving.is_none() && end.generation == generation
         });
         let Some(port) = self.port_of(circuit).filter(|_| is_open && self.proves(circuit, token)) else {
@@ -61,7 +61,7 @@ impl Host {
         };
         if resources.segments.back().is_some_and(|newest| newest.way.grows) {
             resources.grown = true;
-            self.circuits.lose(circuit, Death::Cable);
+            self.policy.circuits.lose(circuit, Death::Cable);
         }
     }
 }

@@ -123,7 +123,8 @@ impl Host {
             return Err(Refusal::Protocol);
         }
         let next = route.remove(0);
-        let onward = self.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
+        let onward =
+            self.policy.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
         let payer = Payer::Neighbour(port);
         let purpose = if asked.resume.is_some() { Purpose::PassingMove } else { Purpose::Passing };
         let charges = [(Kind::Transits, 1), (Kind::Mappings, MAPPINGS), (Kind::Descriptors, 1)]
@@ -142,7 +143,7 @@ impl Host {
         };
         let late = if asked.resume.is_some() { Closing::Lost } else { Closing::Abort };
         let (transit, channels) =
-            self.circuits.transit(before, asked.channel, behind, (self.now + DIAL_TIMEOUT, late));
+            self.policy.circuits.transit(before, asked.channel, behind, (self.now + DIAL_TIMEOUT, late));
         if let Some(before) = made.before {
             self.memory.insert(channels[BEFORE], before);
         }
@@ -248,11 +249,11 @@ impl Host {
             None => Err(Plain::System),
         };
         match begun {
-            Ok((before, pumps)) => self.circuits.pass(transit, before, arrived, pumps),
+            Ok((before, pumps)) => self.policy.circuits.pass(transit, before, arrived, pumps),
             Err(_) => {
                 let circuit = self.transit_circuits.get(&transit);
                 let late = circuit.map_or(Closing::Abort, |circuit| circuit.late);
-                self.circuits.break_transit(transit, late);
+                self.policy.circuits.break_transit(transit, late);
             }
         }
     }
@@ -296,7 +297,7 @@ impl Host {
     /// One side closed in order: what it wrote is pumped on, if it is not there already.
     pub(crate) fn drain(&mut self, transit: TransitId, side: usize) {
         match self.transit_circuits.get(&transit).map(|circuit| &circuit.carried) {
-            Some(Carried::Shared(_)) => self.circuits.drained(transit, side),
+            Some(Carried::Shared(_)) => self.policy.circuits.drained(transit, side),
             _ => self.tell_pump(Command::Drain { transit, leg: side }),
         }
     }
@@ -332,7 +333,7 @@ impl Host {
             heard = true;
             match report {
                 Report::Wake { transit, leg, waiter } => self.wake_for_pump(transit, leg, waiter),
-                Report::Dry { transit, leg } => self.circuits.drained(transit, leg),
+                Report::Dry { transit, leg } => self.policy.circuits.drained(transit, leg),
                 Report::Removed { .. } => {}
                 Report::Violated { transit, leg, why } => {
                     self.counters.violations += 1;
@@ -342,7 +343,7 @@ impl Host {
                         .and_then(|transit_circuit| transit_circuit.ports.get(leg));
                     let port = port.map(|port| port.0);
                     tracing::warn!(port, %transit, leg, %why, "circuit in transit broken off: a side broke the protocol");
-                    self.circuits.break_transit(transit, Closing::Abort);
+                    self.policy.circuits.break_transit(transit, Closing::Abort);
                 }
             }
             self.run_circuits();
@@ -376,7 +377,7 @@ impl Host {
 
     /// Rings a neighbour's waiter by way of its daemon, and finds out how the pump can do it itself next time.
     fn wake_for_pump(&mut self, transit: TransitId, side: usize, waiter: WaiterId) {
-        let Some(channel) = self.circuits.channel_of(transit, side) else { return };
+        let Some(channel) = self.policy.circuits.channel_of(transit, side) else { return };
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
         self.wake_neighbour(channel, waiter);
         let asks = PumpAsks { port, channel: peer, waiter, transit, side };

@@ -30,12 +30,12 @@ impl Host {
     /// The cable at `port` is up: it is used as soon as it may be trusted.
     pub(crate) fn cable_up(&mut self, port: PortId, peer: HostId) {
         let now = self.now;
-        let is_only_way = self.links.next_hop(peer).is_none();
+        let is_only_way = self.policy.links.next_hop(peer).is_none();
         let Some(cable) = self.cable(port) else { return };
         let hold = if is_only_way { Duration::ZERO } else { cable.damping.hold() };
         cable.standing = Standing { join_at: (!hold.is_zero()).then_some(now + hold), ..Standing::default() };
         if hold.is_zero() {
-            self.links.handle_cable_up(port, peer);
+            self.policy.links.handle_cable_up(port, peer);
         } else {
             tracing::info!(
                 port = port.0,
@@ -52,7 +52,7 @@ impl Host {
             cable.damping.lost(now);
             cable.standing = Standing::default();
         }
-        self.links.handle_cable_down(port);
+        self.policy.links.handle_cable_down(port);
     }
 
     /// The neighbour at `port` has said something.
@@ -63,7 +63,7 @@ impl Host {
             && let Some(peer) = cable.agreement().map(|agreement| agreement.peer)
         {
             tracing::info!(port = port.0, %peer, "the neighbour answers again");
-            self.links.handle_cable_up(port, peer);
+            self.policy.links.handle_cable_up(port, peer);
         }
     }
 
@@ -74,13 +74,13 @@ impl Host {
 
     /// Ways have changed if they are not as they were at the last look.
     fn look_at_ways(&mut self) {
-        if !self.links.poll_changed() {
+        if !self.policy.links.poll_changed() {
             return self.shorten_ways();
         }
-        let hosts: Vec<u16> = self.links.hosts().map(|(host, _)| host.0).collect();
+        let hosts: Vec<u16> = self.policy.links.hosts().map(|(host, _)| host.0).collect();
         tracing::info!(?hosts, "hosts in reach");
         self.shorten_at = Some(self.now + SETTLE);
-        if self.links.has_twin() {
+        if self.policy.links.has_twin() {
             tracing::error!(host = %self.me(), "another host in the network has our id: give each its own");
         }
     }
@@ -93,9 +93,9 @@ impl Host {
             let (port, peer) = (cable.id, cable.agreement().map(|agreement| agreement.peer));
             let (Some(at), Some(peer)) = (cable.standing.join_at, peer) else { continue };
             // A cable that is not to be trusted is better than none.
-            if at <= now || self.links.next_hop(peer).is_none() {
+            if at <= now || self.policy.links.next_hop(peer).is_none() {
                 cable.standing.join_at = None;
-                self.links.handle_cable_up(port, peer);
+                self.policy.links.handle_cable_up(port, peer);
             }
         }
         if self.ask_at <= now {
@@ -115,7 +115,7 @@ impl Host {
     }
 
     fn is_leant_on(&self, cable: &crate::cable::Cable) -> bool {
-        cable.agreement().is_some_and(|agreement| self.circuits.leans_on(cable.id, agreement.peer))
+        cable.agreement().is_some_and(|agreement| self.policy.circuits.leans_on(cable.id, agreement.peer))
     }
 
     fn ask_neighbours(&mut self) {
@@ -135,8 +135,8 @@ impl Host {
                 Some(asked) if now.saturating_sub(asked) >= SILENCE && !cable.standing.silent => {
                     cable.standing.silent = true;
                     tracing::warn!(port = port.0, %peer, "the neighbour does not answer; streams through it take other ways");
-                    self.links.handle_cable_down(port);
-                    self.circuits.handle_silence(port, peer);
+                    self.policy.links.handle_cable_down(port);
+                    self.policy.circuits.handle_silence(port, peer);
                 }
                 _ => {}
             }
@@ -144,7 +144,7 @@ impl Host {
     }
 
     fn shorten_ways(&mut self) {
-        if self.circuits.shorten(&self.links, BATCH) {
+        if self.policy.circuits.shorten(&self.policy.links, BATCH) {
             self.shorten_at = Some(self.now + Duration::from_millis(1));
         }
     }

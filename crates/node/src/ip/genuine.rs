@@ -13,7 +13,7 @@ impl Host {
     pub(crate) fn may_come_by(&self, from: HostId, port: PortId) -> bool {
         let cable = self.cables.get(usize::from(port.0));
         let neighbour = cable.and_then(|cable| cable.agreement()).map(|agreement| agreement.peer);
-        from != self.me() && (neighbour == Some(from) || self.links.is_behind(from, port))
+        from != self.me() && (neighbour == Some(from) || self.policy.links.is_behind(from, port))
     }
 
     /// Whether a packet that came by `port` can be of the host that its head names.

@@ -118,7 +118,7 @@ impl Host {
             rx_key: segments.rx_key,
             tx_key: segments.tx_key,
             state: resources.state.as_ref()?.view.engine_state().ok()?,
-            life: AtomicU32::new(life_of(self.circuits.get(circuit)?, resources.published)),
+            life: AtomicU32::new(life_of(self.policy.circuits.get(circuit)?, resources.published)),
             _mappings: mappings,
         })
     }

@@ -130,7 +130,7 @@ impl Host {
         if self.texts.collector().is_none_or(|collector| !collector.lacks(circuit)) {
             return;
         }
-        let row = self.circuits.get(circuit).zip(self.resources.get(&circuit));
+        let row = self.policy.circuits.get(circuit).zip(self.resources.get(&circuit));
         let row = row.map(|(end, resources)| self.circuit_row(circuit, end, resources));
         if let (Some(row), Some(collector)) = (row, self.texts.collector_mut()) {
             collector.early.insert(circuit, row);
@@ -155,10 +155,10 @@ impl Host {
             addresses: self.config.addresses,
             operators: self.config.operators,
             uptime: self.now,
-            twin: self.links.has_twin(),
+            twin: self.policy.links.has_twin(),
             namespaces: self.knows_namespaces(),
             signing: self.signing,
-            refused: self.links.refused().clone(),
+            refused: self.policy.links.refused().clone(),
             ports: self.cables.iter().map(port_row).collect(),
             counters: self.counters.clone(),
             offload: self.offload.as_ref().map(|engines| engines.tallies().map(worked).collect()),
@@ -167,10 +167,10 @@ impl Host {
     }
 
     fn copy_hosts(&self, to: &mut Collector, rest: &mut usize) -> Next {
-        let ways = |host| self.links.ways(host).iter().map(|way| (way.hops, way.port)).collect();
-        let row = |host| HostRow { id: host, signed: self.links.is_signed(host), ways: ways(host) };
-        to.snapshot.hosts = self.links.hosts().map(|(host, _)| row(host)).collect();
-        to.snapshot.links = self.links.links();
+        let ways = |host| self.policy.links.ways(host).iter().map(|way| (way.hops, way.port)).collect();
+        let row = |host| HostRow { id: host, signed: self.policy.links.is_signed(host), ways: ways(host) };
+        to.snapshot.hosts = self.policy.links.hosts().map(|(host, _)| row(host)).collect();
+        to.snapshot.links = self.policy.links.links();
         *rest -= HEAD;
         Next::Sessions(None)
     }
@@ -193,7 +193,7 @@ impl Host {
     }
 
     fn copy_circuits(&self, to: &mut Collector, mut last: Option<CircuitId>, rest: &mut usize) -> Next {
-        for (circuit, end) in self.circuits.iter_after(last).take(*rest) {
+        for (circuit, end) in self.policy.circuits.iter_after(last).take(*rest) {
             (last, *rest) = (Some(circuit), *rest - 1);
             if let Some(resources) = self.resources.get(&circuit)
                 && !to.early.contains_key(&circuit)
@@ -337,7 +337,8 @@ mod tests {
     fn an_end_that_is_closed_meanwhile_is_told_as_the_totals_have_it() {
         let (mut host, _far) = host(200);
         let address = "127.0.0.1:7".parse().unwrap();
-        let (client, server) = host.circuits.local(Tuple { client: address, server: address }, Scope(0));
+        let (client, server) =
+            host.policy.circuits.local(Tuple { client: address, server: address }, Scope(0));
         for end in [client, server] {
             let resources = EndResources::new(None, Payer::User(0), Vec::new());
             host.resources.insert(end, EndResources { holders: vec![(SessionId(1), 1)], ..resources });

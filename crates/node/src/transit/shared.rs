@@ -118,7 +118,7 @@ impl Host {
         let circuit = self.transit_circuits.get(&transit).ok_or(Plain::System)?;
         let ([port, onward], ring_max) = (circuit.ports, circuit.ring_max);
         let purpose = if circuit.late == Closing::Lost { Purpose::PassingMove } else { Purpose::Passing };
-        let channel = self.circuits.channel_of(transit, BEFORE).ok_or(Plain::System)?;
+        let channel = self.policy.circuits.channel_of(transit, BEFORE).ok_or(Plain::System)?;
         let given = self.outbound_of(onward, segment, ring_max)?;
         let measured = Measured::new(&given, ring_max, key).map_err(Plain::Refused)?;
         let (range, window) = self.pass_segment(port, &given, Payer::Neighbour(port), purpose)?;
@@ -147,7 +147,7 @@ impl Host {
     ) -> bool {
         let Some(asked) = self.opposite(transit, side) else { return false };
         let asker = self.transit_circuits[&transit].ports[side];
-        let channel = self.circuits.channel_of(transit, 1 - side).and_then(|it| self.neighbour_of(it));
+        let channel = self.policy.circuits.channel_of(transit, 1 - side).and_then(|it| self.neighbour_of(it));
         let waiting = self.passed_asks.iter().filter(|ask| (ask.asker, ask.asked) == (asker, asked)).count();
         let peer = channel.filter(|_| waiting < ASKS_MAX).map(|(_, peer)| peer);
         if let (Some(peer), Some(cable)) = (peer, self.cable(asked)) {
@@ -220,7 +220,7 @@ impl Host {
     }
 
     fn wake_opposite(&mut self, transit: TransitId, side: usize, waiter: WaiterId) {
-        if let Some(channel) = self.circuits.channel_of(transit, 1 - side) {
+        if let Some(channel) = self.policy.circuits.channel_of(transit, 1 - side) {
             self.wake_neighbour(channel, waiter);
         }
     }
