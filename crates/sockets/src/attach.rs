@@ -18,8 +18,8 @@ use crate::process::{self, ConnectError};
 use crate::short_lived_peers::{self, Advice};
 use crate::table::{self, Entry, Held, Kind};
 use crate::{
-    address, deferral, end_of_life, epoll, namespace, options, own_calls, pending_accepts, port, real, rules,
-    sol_crosslane, thread, wait, watch,
+    address, clock, end_of_life, epoll, listener, namespace, options, own_calls, pending_accepts, port, real,
+    rules, sockopt, sol_crosslane, thread, wait, watch,
 };
 use core::ffi::c_int;
 use core::net::SocketAddr;
@@ -29,7 +29,6 @@ use crosslane_client::{End, Grant};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Request, Use};
 use libc::{sockaddr, socklen_t};
-use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
 /// How long a `connect` that must not wait waits for its own daemon all the same: longer than that waits for the
@@ -56,11 +55,11 @@ pub enum Decision {
 /// Before the kernel's `connect` of `fd` to `remote`.
 pub fn announce(fd: c_int, remote: SocketAddr) -> Decision {
     let sdp = table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp);
-    if !is_fresh_tcp(fd) || !process::connected() {
+    if !sockopt::is_fresh_tcp(fd) || !process::connected() {
         return Decision::Plain;
     }
     let Some(welcome) = process::welcome() else { return Decision::Plain };
-    let decided = match rules::for_client(welcome, remote) {
+    let decided = match rules::for_client(&welcome.rules, remote) {
         Use::Tcp if !sdp => return Decision::Plain,
         Use::Tcp => Use::Both,
         decided => decided,
@@ -183,14 +182,14 @@ pub fn listening(fd: c_int) {
     }
     let Some(welcome) = process::welcome() else { return };
     let sdp = table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp);
-    if !rules::for_listener(welcome, local) && !sdp {
+    if !rules::for_listener(&welcome.rules, local) && !sdp {
         return;
     }
     if welcome.is_elsewhere && !local.ip().to_canonical().is_loopback() {
         namespace::say();
     }
     if !own_calls::keep_listener_plain(fd) {
-        register(fd);
+        listener::register(fd);
     }
 }
 
@@ -204,22 +203,9 @@ pub fn renew(fd: c_int) {
     if let Some(Entry { kind: Kind::Listener, index }) = table::look(fd)
         && index != process::sessions()
     {
-        register(fd);
+        listener::register(fd);
     }
     real::set_errno(errno);
-}
-
-/// A descriptor of a listener is closed: the daemon forgets it, if this session told it and no other descriptor listens
-/// there.
-pub fn unlisten(fd: c_int) {
-    let told = Entry { kind: Kind::Listener, index: process::sessions() };
-    let Some(address) = address::local(fd).filter(|_| table::look(fd) == Some(told)) else { return };
-    let listens = |(other, entry): (c_int, Entry)| {
-        other != fd && entry.kind == Kind::Listener && address::local(other) == Some(address)
-    };
-    if !table::entries().any(listens) {
-        process::tell(&Request::Unlisten { address });
-    }
 }
 
 /// A `connect` on a stream to somewhere else, or after the circuit was given up, makes another connection: the stream
@@ -247,7 +233,7 @@ fn is_same(a: SocketAddr, b: SocketAddr) -> bool {
 /// Whether the kernel still tries to connect.
 fn is_on_its_way(fd: c_int) -> bool {
     const SYN_SENT: c_int = 2;
-    options::number(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_some_and(|info| info & 0xff == SYN_SENT)
+    sockopt::number(fd, libc::IPPROTO_TCP, libc::TCP_INFO).is_some_and(|info| info & 0xff == SYN_SENT)
 }
 
 /// Tells the daemon that a stream goes on by TCP.
@@ -258,25 +244,13 @@ pub fn note_downgrade(end: &Held, why: Plain) {
     note(-1, if client { tuple.server } else { tuple.client }, why);
 }
 
-/// Tells the daemon of a listener.
-pub fn register(fd: c_int) {
-    // SAFETY: the program's descriptor, open during this call.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let told = process::with_session(|session, _| session.listen(socket));
-    if told.is_some() {
-        pending_accepts::listens();
-        table::enter(fd, Kind::Listener, process::sessions());
-        deferral::lift(fd);
-    }
-}
-
 /// Finds out whether a socket that came by exec or from another process is a stream.
 pub fn adopt(fd: c_int) {
     table::leave(fd);
-    if !is_tcp(fd) {
+    if !sockopt::is_tcp(fd) {
         return;
     }
-    if is_listening(fd) {
+    if sockopt::is_listening(fd) {
         listening(fd);
         return;
     }
@@ -300,7 +274,7 @@ pub fn note(fd: c_int, remote: SocketAddr, why: Plain) {
 
 fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     let claim = port::claim(fd, remote)?;
-    let nonblocking = status_flags(fd) & libc::O_NONBLOCK != 0;
+    let nonblocking = sockopt::status_flags(fd) & libc::O_NONBLOCK != 0;
     let patience = if nonblocking { CONNECT_TIMEOUT } else { ANSWER_TIMEOUT };
     let begun = match process::circuit(&Request::Connect { remote }, fd, patience) {
         Ok((grant, life)) => begin(grant, life).ok_or(Plain::NoSlot),
@@ -332,7 +306,7 @@ fn begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<H
 fn try_begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
     End::prepare(&grant);
     let end = End::begin(grant, life, &DAEMON).ok()?;
-    end.shared().status.born.store(end_of_life::now_ms(), Relaxed);
+    end.shared().status.born.store(clock::now_ms(), Relaxed);
     end.shared().sending.budget.reset(process::spin_ns());
     end.shared().receiving.budget.reset(process::spin_ns());
     let index = table::place(end)?;
@@ -341,7 +315,7 @@ fn try_begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Opti
 
 fn become_stream(fd: c_int, held: &Held, losses: u32) {
     let status = &held.shared().status;
-    status.nonblock.store(u32::from(status_flags(fd) & libc::O_NONBLOCK != 0), Relaxed);
+    status.nonblock.store(u32::from(sockopt::status_flags(fd) & libc::O_NONBLOCK != 0), Relaxed);
     crate::options::inherit(fd, status);
     sol_crosslane::begin(fd, held);
     crate::options::inherit_buffer(fd, held);
@@ -357,23 +331,4 @@ fn check_losses(held: &Held, losses: u32) {
     if watch::losses() != losses {
         held.break_off(libc::ECONNRESET);
     }
-}
-
-fn status_flags(fd: c_int) -> c_int {
-    // SAFETY: F_GETFL takes no argument.
-    unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) }
-}
-
-/// Whether `fd` is a TCP socket.
-pub fn is_tcp(fd: c_int) -> bool {
-    crate::options::number(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP)
-}
-
-fn is_listening(fd: c_int) -> bool {
-    crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1)
-}
-
-/// Whether `fd` is a TCP socket that is neither connected nor listening.
-pub fn is_fresh_tcp(fd: c_int) -> bool {
-    is_tcp(fd) && !is_listening(fd) && address::remote(fd).is_none()
 }

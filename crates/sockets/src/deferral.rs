@@ -6,11 +6,10 @@
 //! it does with the option once its time is over. When there is no daemon any more, and so no stream, it is set again.
 
 use crate::table::{self, Kind};
-use crate::{options, real, thread};
+use crate::{real, sockopt, thread};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use crosslane_shm::lock::Lock;
-use libc::socklen_t;
 use std::collections::BTreeMap;
 
 struct Lifted {
@@ -26,9 +25,9 @@ static LIFTED: Lifted = Lifted { lock: Lock::new(), seconds: UnsafeCell::new(BTr
 
 /// `fd` is a listener of ours, or its option was just set: the kernel keeps nothing back any more.
 pub fn lift(fd: c_int) {
-    let Some(seconds) = options::number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) else { return };
-    let Some(cookie) = cookie(fd) else { return };
-    if seconds != 0 && options::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 0) {
+    let Some(seconds) = sockopt::number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) else { return };
+    let Some(cookie) = sockopt::cookie(fd) else { return };
+    if seconds != 0 && sockopt::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, 0) {
         with(|lifted| lifted.insert(cookie, (seconds, fd)));
     }
 }
@@ -37,7 +36,7 @@ pub fn lift(fd: c_int) {
 pub fn changed(fd: c_int, level: c_int, name: c_int) {
     if level == libc::IPPROTO_TCP && name == libc::TCP_DEFER_ACCEPT && is_listener(fd) {
         let errno = real::errno();
-        with(|lifted| cookie(fd).and_then(|cookie| lifted.remove(&cookie)));
+        with(|lifted| sockopt::cookie(fd).and_then(|cookie| lifted.remove(&cookie)));
         lift(fd);
         real::set_errno(errno);
     }
@@ -48,7 +47,7 @@ pub fn told(fd: c_int) -> Option<c_int> {
     if !is_listener(fd) {
         return None;
     }
-    let cookie = cookie(fd)?;
+    let cookie = sockopt::cookie(fd)?;
     with(|lifted| lifted.get(&cookie).map(|known| known.0)).flatten()
 }
 
@@ -57,9 +56,9 @@ pub fn closed(fd: c_int) {
     if with(|lifted| lifted.is_empty()) != Some(false) {
         return;
     }
-    let Some(own) = cookie(fd) else { return };
+    let Some(own) = sockopt::cookie(fd) else { return };
     let is_copy = |&(other, entry): &(c_int, table::Entry)| {
-        other != fd && entry.kind == Kind::Listener && cookie(other) == Some(own)
+        other != fd && entry.kind == Kind::Listener && sockopt::cookie(other) == Some(own)
     };
     let copy = table::entries().find(is_copy).map(|(copy, _)| copy);
     with(|lifted| match (copy, lifted.get_mut(&own)) {
@@ -71,8 +70,8 @@ pub fn closed(fd: c_int) {
 /// The daemon is gone: until another one knows of the listeners all connections are TCP, and the kernel keeps them back again.
 pub fn give_back() {
     for (own, (seconds, fd)) in with(core::mem::take).unwrap_or_default() {
-        if cookie(fd) == Some(own) {
-            options::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds);
+        if sockopt::cookie(fd) == Some(own) {
+            sockopt::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds);
         }
     }
 }
@@ -84,15 +83,6 @@ pub fn forked_child() {
 
 fn is_listener(fd: c_int) -> bool {
     table::look(fd).is_some_and(|entry| entry.kind == Kind::Listener)
-}
-
-/// The kernel's name of a socket, whichever descriptor it goes by.
-fn cookie(fd: c_int) -> Option<u64> {
-    let (mut cookie, mut len) = (0_u64, socklen_t::try_from(size_of::<u64>()).ok()?);
-    let value = (&raw mut cookie).cast();
-    // SAFETY: a number and its length.
-    let outcome = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &raw mut len) };
-    (outcome == 0).then_some(cookie)
 }
 
 fn with<T>(work: impl FnOnce(&mut BTreeMap<u64, (c_int, c_int)>) -> T) -> Option<T> {

@@ -1,7 +1,7 @@
 //! How a stream ends: the last close, a circuit that was not needed, a peer that broke the protocol.
 
 use crate::table::{self, Held};
-use crate::{fd_exhausted, internal_fds, process, real, thread, waiters};
+use crate::{clock, fd_exhausted, internal_fds, process, program, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crosslane_client::Failure;
@@ -32,7 +32,7 @@ fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
 /// The program closes `fd`, its last descriptor of the stream, while other threads are in calls on it. These go on, as in the
 /// kernel, which ends a connection when the last of them is over. `false` if that cannot be.
 pub fn outlived(held: &Held, fd: c_int) -> bool {
-    if process::sandboxed() || !table::is_in_call(held) {
+    if program::sandboxed() || !table::is_in_call(held) {
         return false;
     }
     // SAFETY: the program's descriptor, open during this call.
@@ -97,7 +97,7 @@ pub fn end_sending(held: &Held) -> bool {
 /// Has the direction ended as soon as may be, on a thread of its own: who kept the lock may be killed while everybody else
 /// sleeps. Where there can be no thread, whoever gives the lock back does it.
 pub fn end_sending_later(held: &Held) {
-    if process::sandboxed() || !held.become_ender(std::process::id()) {
+    if program::sandboxed() || !held.become_ender(std::process::id()) {
         return;
     }
     let ended = held.clone();
@@ -133,17 +133,11 @@ fn finish(held: &Held) -> bool {
     unread
 }
 
-/// Milliseconds of the monotonic clock, to the tick.
-pub fn now_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-    u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap_or(0)
-}
-
 fn remember(held: &Held) {
     if held.side() == Side::Client {
         let (status, counters) = (&held.shared().status, &held.shared().counters);
         let bytes = counters.tx_bytes.load(Relaxed).saturating_add(counters.rx_bytes.load(Relaxed));
-        let lived = now_ms().saturating_sub(status.born.load(Relaxed));
+        let lived = clock::now_ms().saturating_sub(status.born.load(Relaxed));
         crate::short_lived_peers::ended(held.tuple().server, lived, bytes);
     }
 }

@@ -16,7 +16,7 @@ mod entry {
     }
 }
 
-use crate::{process, real, thread};
+use crate::{program, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize};
@@ -72,7 +72,7 @@ pub fn catch() {
 /// Not behind a filter of system calls, which may end the process for it: whoever may have streams there has come by before.
 #[cold]
 fn catch_now() {
-    if process::sandboxed() {
+    if program::sandboxed() {
         return;
     }
     let errno = real::errno();
@@ -94,7 +94,7 @@ pub fn after_fork() {
 /// Whether this signal's action in the kernel is ours, and the program's is kept here. In a child of `vfork` it is not: its actions
 /// are its own, and what is kept is its parent's.
 pub fn keeps(signal: c_int) -> bool {
-    is_caught() && action_of(signal).is_some() && process::is_owner()
+    is_caught() && action_of(signal).is_some() && program::is_owner()
 }
 
 /// `sigaction`: the program's new action, if it has one, takes the place of the one before, which is returned. `kernel` makes the

@@ -3,7 +3,7 @@
 
 use crate::table::Held;
 use crate::waiters::Waiter;
-use crate::{internal_fds, process, quiet, real, thread, watch};
+use crate::{internal_fds, process, program, quiet, real, thread, watch};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use crosslane_shm::lock::Lock;
@@ -53,7 +53,7 @@ pub fn doze(
 ) -> Result<bool, Errno> {
     let guard = LOCK.try_lock(thread::tid());
     let set = SET.load(Relaxed);
-    if let (Some(_guard), Some(waiter), true) = (guard, waiter, set >= 0 && !process::sandboxed()) {
+    if let (Some(_guard), Some(waiter), true) = (guard, waiter, set >= 0 && !program::sandboxed()) {
         return wait_in(set, fd, end, waiter, timeout.as_ref());
     }
     let blind = Timespec { tv_sec: 0, tv_nsec: blind.subsec_nanos().into() };

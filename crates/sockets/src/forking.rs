@@ -3,11 +3,11 @@
 //! The C library's handlers are used, since it forks by itself too (`daemon`, `forkpty`). Our locks are taken before,
 //! so that no other thread is in the middle of a change that the child would inherit half done.
 
-use crate::hook::descriptor::streams;
 use crate::table::{self, Held};
 use crate::wait::Spinner;
 use crate::{
-    deferral, end_of_life, epoll, fault, fd_limit, offload_session, own_calls, process, real, thread, waiters,
+    deferral, end_of_life, epoll, fault, fd_limit, internal_fds, offload_session, own_calls, process, real,
+    thread, waiters,
 };
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
@@ -70,7 +70,7 @@ extern "C" fn before() {
     guards.extend(far::before_fork(thread::tid()));
     guards.extend(waiters::before_fork());
     guards.extend(process::before_fork());
-    let streams = streams();
+    let streams = table::streams();
     streams.iter().for_each(end_of_life::referred);
     let forking = ManuallyDrop::new(Forking { streams, guards });
     let _ = FORKING.try_with(|cell| *cell.borrow_mut() = Some(forking));
@@ -108,7 +108,7 @@ pub extern "C" fn in_child() {
         guards.into_iter().for_each(core::mem::forget);
         correct(&streams);
     }
-    table::forked();
+    table::forked(internal_fds::close);
 }
 
 fn take() -> Option<ManuallyDrop<Forking>> {
@@ -118,7 +118,7 @@ fn take() -> Option<ManuallyDrop<Forking>> {
 /// Other threads of the parent may have opened or closed descriptors between our count and the fork itself.
 fn correct(counted: &[Held]) {
     let mut difference: BTreeMap<u32, (i32, Option<Held>)> = BTreeMap::new();
-    let present = streams();
+    let present = table::streams();
     for (held, by) in present.iter().map(|held| (held, 1)).chain(counted.iter().map(|held| (held, -1))) {
         let entry = difference.entry(held.index).or_insert((0, None));
         entry.0 += by;

@@ -5,7 +5,7 @@
 //! set the first one). Both are lifted while the connection is made, and told to whoever asks meanwhile; then the second one is
 //! set again, while the first one is over with the handshake in any case. What was lifted is kept in the end's word `connecting`.
 
-use crate::options;
+use crate::sockopt;
 use crate::table::Held;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -24,12 +24,12 @@ pub struct Lifted(u32);
 /// Before the kernel's `connect` of `fd`, which becomes a stream.
 pub fn lift(fd: c_int) -> Lifted {
     let (mut lifted, tcp) = (0, libc::IPPROTO_TCP);
-    if options::number(fd, tcp, libc::TCP_QUICKACK) == Some(0) {
-        options::set_number(fd, tcp, libc::TCP_QUICKACK, 1);
+    if sockopt::number(fd, tcp, libc::TCP_QUICKACK) == Some(0) {
+        sockopt::set_number(fd, tcp, libc::TCP_QUICKACK, 1);
         lifted |= NO_QUICK_ACK;
     }
-    if let Some(seconds @ 1..) = options::number(fd, tcp, libc::TCP_DEFER_ACCEPT)
-        && options::set_number(fd, tcp, libc::TCP_DEFER_ACCEPT, 0)
+    if let Some(seconds @ 1..) = sockopt::number(fd, tcp, libc::TCP_DEFER_ACCEPT)
+        && sockopt::set_number(fd, tcp, libc::TCP_DEFER_ACCEPT, 0)
     {
         lifted |= seconds.unsigned_abs() << SECONDS;
     }
@@ -41,7 +41,7 @@ impl Lifted {
     pub fn restore(self, fd: c_int) {
         let seconds = c_int::try_from(self.0 >> SECONDS).unwrap_or(0);
         if seconds != 0 {
-            options::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds);
+            sockopt::set_number(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds);
         }
     }
 }

@@ -4,9 +4,9 @@
 //! names a daemon that is there, but has its addresses in another namespace. Then the daemon of this one is looked for beside it,
 //! and if there is none, one line says so.
 
-use crate::{process, said};
+use crate::{program, said};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use crosslane_client::session::{DEFAULT_SOCKET, SOCKET_VARIABLE, Session};
+use crosslane_client::session::{self, DEFAULT_SOCKET, SOCKET_VARIABLE, Session};
 use crosslane_wire::local::Reply;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,23 @@ const TRIED: usize = 64;
 
 /// The daemon of this namespace, where `CROSSLANE_SOCKET` names another's.
 static OURS: OnceLock<PathBuf> = OnceLock::new();
+/// The socket that the environment names, or the usual one.
+static SOCKET_PATH: OnceLock<PathBuf> = OnceLock::new();
 static SAID: AtomicBool = AtomicBool::new(false);
+
+/// At load: some programs (nginx) clear their environment.
+pub fn start() {
+    let _ = SOCKET_PATH.set(socket_path());
+}
+
+/// Where the daemon is that this program talks to.
+pub fn daemon_path() -> &'static Path {
+    ours().unwrap_or_else(|| SOCKET_PATH.get_or_init(socket_path))
+}
+
+fn socket_path() -> PathBuf {
+    if program::is_privileged() { PathBuf::from(DEFAULT_SOCKET) } else { session::socket_path() }
+}
 
 /// Whether a daemon that has its addresses in `namespace` (0: not known) has them elsewhere than where `session` was made.
 pub fn is_elsewhere(session: &Session, namespace: u64) -> bool {
@@ -33,7 +49,7 @@ pub fn ours() -> Option<&'static Path> {
 /// differ from its by numbers only, and at the usual place. It must run as the same user: nobody else is trusted by having a socket there. Whether there is one.
 #[cold]
 pub fn find_ours(named: &Path, session: &Session) -> bool {
-    if ours().is_some() || process::is_privileged() {
+    if ours().is_some() || program::is_privileged() {
         return false;
     }
     let user = user_of(session);
@@ -56,7 +72,7 @@ fn serves_us(path: &Path, user: Option<u32>) -> bool {
     if user.is_none() || user_of(&session) != user {
         return false;
     }
-    match session.hello(crate::rules::program()) {
+    match session.hello(crate::program::name()) {
         Ok(Reply::Welcome { namespace, .. }) => namespace != 0 && !is_elsewhere(&session, namespace),
         _ => false,
     }
@@ -70,7 +86,7 @@ fn user_of(session: &Session) -> Option<u32> {
 #[cold]
 pub fn say() {
     if !SAID.swap(true, Relaxed) {
-        let path = process::daemon_path().display();
+        let path = daemon_path().display();
         said::say(&format!(
             "its daemon ({path}, by {SOCKET_VARIABLE} or by default) serves another network namespace; using TCP to other hosts"
         ));

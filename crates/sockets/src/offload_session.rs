@@ -1,6 +1,6 @@
 //! What this process shares with the daemon's engine; made when the first stream wants it, anew with each session.
 
-use crate::{internal_fds, process};
+use crate::{internal_fds, process, program};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use crosslane_client::offload::Offload;
@@ -14,7 +14,7 @@ static SESSION: AtomicU32 = AtomicU32::new(0);
 /// The present one, if the daemon takes transfers of this process.
 pub fn present() -> Option<&'static Offload> {
     // A strict filter may forbid what is needed to wait.
-    if process::sandboxed() {
+    if program::sandboxed() {
         return None;
     }
     if SESSION.load(Acquire) != process::sessions().wrapping_add(1) {

@@ -1,34 +1,19 @@
 //! Options, flags and controls that mean something to a stream as well as to the kernel's socket.
 
+use crate::io_timeouts::{self, Timeout};
 use crate::table::{Held, Kind};
-use crate::{end_of_life, epoll, handshake, peeking, port, quiet, real, thread, user, wait, waiters};
+use crate::{end_of_life, epoll, handshake, inq, io, port, quiet, sockopt, thread, user, wait, waiters};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::Status;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use libc::socklen_t;
 
-/// An option whose value is one int.
-pub fn number(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut len = socklen_t::try_from(size_of::<c_int>()).ok()?;
-    // SAFETY: an int and its length.
-    let outcome = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
-    (outcome == 0).then_some(value)
-}
-
-/// Sets an option whose value is one int; whether the kernel accepted it.
-pub fn set_number(fd: c_int, level: c_int, name: c_int, value: c_int) -> bool {
-    let Ok(len) = socklen_t::try_from(size_of::<c_int>()) else { return false };
-    // SAFETY: an int and its length.
-    unsafe { real::setsockopt(fd, level, name, (&raw const value).cast(), len) == 0 }
-}
-
 /// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, or the kernel's word when
 /// data may be overwritten.
 pub fn are_tcp_only(fd: c_int) -> bool {
-    let is_set = |level, name| number(fd, level, name).is_some_and(|value| value != 0);
+    let is_set = |level, name| sockopt::number(fd, level, name).is_some_and(|value| value != 0);
     is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
 }
 
@@ -57,69 +42,18 @@ pub fn refused(kind: Kind, level: c_int, name: c_int, value: *const c_void, len:
 
 /// A socket becomes a stream: the options that were set before count for it too.
 pub fn inherit(fd: c_int, status: &Status) {
-    Timeout::ALL.into_iter().for_each(|which| note_timeout(fd, which, status));
+    io_timeouts::inherit(fd, status);
     note_linger(fd, status);
     note_low_water(fd, status);
-    peeking::note(fd, status);
+    io::peeking::note(fd, status);
 }
 
 /// `SO_SNDBUF` that was set before the socket became a stream; `SO_BUF_LOCK` tells (Linux 5.16).
 pub fn inherit_buffer(fd: c_int, end: &Held) {
     const SO_BUF_LOCK: c_int = 72;
     const SEND: c_int = 1;
-    if number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & SEND != 0) {
+    if sockopt::number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & SEND != 0) {
         note_buffer(fd, end);
-    }
-}
-
-/// Which calls an option's time-out is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timeout {
-    /// Those that receive.
-    Receive = 0,
-    /// Those that send.
-    Send = 1,
-}
-
-impl Timeout {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Receive, Self::Send];
-
-    /// What an option of `SOL_SOCKET` is a time-out for, by its old name or the one with a time of 64 bits everywhere.
-    pub fn of(name: c_int) -> Option<Self> {
-        const SO_RCVTIMEO_NEW: c_int = 66;
-        const SO_SNDTIMEO_NEW: c_int = 67;
-        match name {
-            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(Self::Receive),
-            libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(Self::Send),
-            _ => None,
-        }
-    }
-
-    fn name(self) -> c_int {
-        match self {
-            Self::Receive => libc::SO_RCVTIMEO,
-            Self::Send => libc::SO_SNDTIMEO,
-        }
-    }
-
-    /// Where a stream has it.
-    pub fn word(self, status: &Status) -> &AtomicU32 {
-        match self {
-            Self::Receive => &status.receive_timeout,
-            Self::Send => &status.send_timeout,
-        }
-    }
-}
-
-/// After the kernel accepted a time-out for `fd`: with a negative one calls wait for nothing, though the kernel says afterwards
-/// that there is none.
-pub fn timeout_given(fd: c_int, end: Option<&Held>, which: Timeout, given: libc::timeval) {
-    let at_once = given.tv_sec < 0;
-    match end {
-        Some(end) if at_once => which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed),
-        Some(_) => {}
-        None => crate::sol_crosslane::note_timeout(fd, which, at_once),
     }
 }
 
@@ -128,18 +62,18 @@ pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
     let status = &end.shared().status;
     if level == libc::IPPROTO_TCP {
         handshake::changed(fd, end, name);
-        crate::hook::ancillary::changed(end, name);
+        inq::changed(end, name);
     }
     if level != libc::SOL_SOCKET {
         return;
     }
     if let Some(which) = Timeout::of(name) {
-        note_timeout(fd, which, status);
+        io_timeouts::note(fd, which, status);
     }
     match name {
         libc::SO_LINGER => note_linger(fd, status),
         libc::SO_RCVLOWAT => note_low_water(fd, status),
-        libc::SO_PEEK_OFF => peeking::note(fd, status),
+        libc::SO_PEEK_OFF => io::peeking::note(fd, status),
         libc::SO_REUSEADDR => port::chosen_by_program(end),
         libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => note_buffer(fd, end),
         _ => {}
@@ -218,38 +152,22 @@ pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
 
 fn note_buffer(fd: c_int, end: &Held) {
     if let Some(bytes) =
-        number(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).and_then(|bytes| u64::try_from(bytes).ok())
+        sockopt::number(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).and_then(|bytes| u64::try_from(bytes).ok())
     {
         end.limit_sending(bytes);
     }
 }
 
-fn note_timeout(fd: c_int, which: Timeout, status: &Status) {
-    // SAFETY: all-zero bytes are a valid timeval.
-    let mut value: libc::timeval = unsafe { core::mem::zeroed() };
-    if !get(fd, which.name(), &mut value) {
-        return;
-    }
-    let ms = value.tv_sec.saturating_mul(1000).saturating_add((value.tv_usec + 999) / 1000);
-    which.word(status).store(u32::try_from(ms).unwrap_or(wait::AT_ONCE).min(wait::AT_ONCE - 1), Relaxed);
-}
-
 fn note_low_water(fd: c_int, status: &Status) {
-    let bytes = number(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes =
+        sockopt::number(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).and_then(|bytes| u32::try_from(bytes).ok());
     status.low_water.store(bytes.unwrap_or(1), Relaxed);
 }
 
 fn note_linger(fd: c_int, status: &Status) {
     let mut value = libc::linger { l_onoff: 0, l_linger: 0 };
-    if get(fd, libc::SO_LINGER, &mut value) {
+    if sockopt::get(fd, libc::SO_LINGER, &mut value) {
         let seconds = u32::try_from(value.l_linger).unwrap_or(0);
         status.linger.store(if value.l_onoff == 0 { 0 } else { seconds.saturating_add(1) }, Relaxed);
     }
-}
-
-fn get<T>(fd: c_int, name: c_int, value: &mut T) -> bool {
-    let mut len = socklen_t::try_from(size_of::<T>()).unwrap_or(0);
-    let value: *mut c_void = core::ptr::from_mut(value).cast();
-    // SAFETY: a value and its length.
-    unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, value, &raw mut len) == 0 }
 }

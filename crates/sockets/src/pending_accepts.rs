@@ -1,6 +1,6 @@
 //! Whether a connection that was just accepted may have been announced by the daemon: if not, nobody need be asked.
 
-use crate::process;
+use crate::{process, program};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crosslane_wire::local::LIFE_ANNOUNCED;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ pub fn listens() {
 pub fn is_announced() -> bool {
     // SAFETY: set to a word of a life page, which stays mapped.
     let word = unsafe { ANNOUNCED.load(Ordering::Acquire).as_ref() };
-    word.is_none_or(|word| word.load(Ordering::Acquire) != 0) || !(process::sandboxed() || daemon_lives())
+    word.is_none_or(|word| word.load(Ordering::Acquire) != 0) || !(program::sandboxed() || daemon_lives())
 }
 
 /// Whether the session's socket is still connected; costs one system call.

@@ -1,13 +1,13 @@
 //! Buffers for `libcrosslane_malloc.so`, and how this process keeps their descriptors.
 
-use crate::{internal_fds, process};
+use crate::{internal_fds, process, program};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crosslane_shm::buffer::{self, Keeper, Kind};
 
 static KEEPER: Keeper = Keeper {
     hide: internal_fds::hide,
     close: internal_fds::close,
-    may_call: || !CONFINED.load(Relaxed) && process::is_owner(),
+    may_call: || !CONFINED.load(Relaxed) && program::is_owner(),
 };
 
 static STARTED: AtomicBool = AtomicBool::new(false);

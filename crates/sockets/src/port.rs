@@ -11,7 +11,7 @@ mod scarce;
 mod sockets;
 
 use crate::table::Held;
-use crate::{address, options, process};
+use crate::{address, program, sockopt};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
@@ -54,7 +54,7 @@ impl Claim {
     /// The connection will be none of ours: the socket is as the program made it, but for its port.
     pub fn give_back(self) {
         if self.shared {
-            options::set_number(self.fd, SOL_SOCKET, SO_REUSEADDR, 0);
+            sockopt::set_number(self.fd, SOL_SOCKET, SO_REUSEADDR, 0);
         }
     }
 
@@ -66,8 +66,8 @@ impl Claim {
 
 /// The connection of `end` is made: when it is over, its port is to serve other destinations.
 pub fn share(fd: c_int, end: &Held) {
-    if options::number(fd, SOL_SOCKET, SO_REUSEADDR) == Some(0)
-        && options::set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1)
+    if sockopt::number(fd, SOL_SOCKET, SO_REUSEADDR) == Some(0)
+        && sockopt::set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1)
     {
         end.shared().status.port_shared.store(1, Relaxed);
     }
@@ -86,7 +86,7 @@ pub fn chosen_by_program(end: &Held) {
 /// `fd` is no stream any more, but may be bound and connected again.
 pub fn left(fd: c_int, end: &Held) {
     if is_shared(end) {
-        options::set_number(fd, SOL_SOCKET, SO_REUSEADDR, 0);
+        sockopt::set_number(fd, SOL_SOCKET, SO_REUSEADDR, 0);
     }
 }
 
@@ -102,13 +102,13 @@ fn bind(fd: c_int, local: SocketAddr, port: u16) -> Result<(), Errno> {
 
 /// A port for a connection to `remote` where ports are scarce.
 fn choose(fd: c_int, local: SocketAddr, remote: SocketAddr) -> Result<Claim, Plain> {
-    if process::sandboxed() {
+    if program::sandboxed() {
         return Err(Plain::NoPort);
     }
     let near = near_address(local, remote).ok_or(Plain::NoPort)?;
     let (sockets, range) = Sockets::open().ok().zip(Range::read()).ok_or(Plain::NoPort)?;
-    let shared = options::number(fd, SOL_SOCKET, SO_REUSEADDR) == Some(0)
-        && options::set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    let shared = sockopt::number(fd, SOL_SOCKET, SO_REUSEADDR) == Some(0)
+        && sockopt::set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     let claim = Claim { fd, shared };
     for port in range.candidates().take(TRIES) {
         if sockets.has(SocketAddr::new(near, port), remote) != Some(false) {

@@ -4,22 +4,21 @@ mod circuit;
 
 pub use circuit::{ConnectError, circuit};
 
-use crate::hook::descriptor::streams;
 use crate::said::say;
 use crate::watch::{self, Watched};
-use crate::{internal_fds, namespace, offload_session, thread, waiters};
+use crate::{internal_fds, namespace, program, table, thread};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::SessionError;
-use crosslane_client::session::{self, Session};
+use crosslane_client::session::Session;
 use crosslane_shm::life::LifePage;
-use crosslane_shm::lock::{self, Guard, Lock};
+use crosslane_shm::lock::{Guard, Lock};
 use crosslane_shm::{MapError, account};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{HOLD_MAX, Reply, Request, Rule};
+use rustix::event::Timespec;
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -100,16 +99,13 @@ static GLOBAL: Global = Global {
     }),
 };
 static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
-static SOCKET_PATH: OnceLock<PathBuf> = OnceLock::new();
+static NOTICES: OnceLock<Notices> = OnceLock::new();
 /// Whether the session of this process is without a connection.
 static LOST: AtomicBool = AtomicBool::new(false);
 /// How often a session went on by another connection.
 static RESUMPTIONS: AtomicU32 = AtomicU32::new(0);
-static PID: AtomicU32 = AtomicU32::new(0);
 /// Raised at each new session, so that listeners and waiters are registered again.
 static SESSIONS: AtomicU32 = AtomicU32::new(0);
-/// Set once a system call filter is on: no call that a strict one forbids may be made any more.
-static SANDBOXED: AtomicBool = AtomicBool::new(false);
 
 /// Number of the present session; another number means that the daemon has forgotten what it was told.
 pub fn sessions() -> u32 {
@@ -134,45 +130,22 @@ pub fn spinners() -> u32 {
     welcome().map_or(0, |welcome| welcome.spinners)
 }
 
-/// Whether we run in the process that made the tables, rather than in a child of `vfork` that borrows its memory.
-pub fn is_owner() -> bool {
-    PID.load(Ordering::Relaxed) == std::process::id()
+/// What the layers above do when something becomes of the session; without its lock.
+pub struct Notices {
+    /// The session goes on by another connection: what was said by the old one may not have been heard.
+    pub resumed: fn(),
+    /// The daemon is gone, or has forgotten this process; the streams are broken off already.
+    pub lost: fn(),
 }
 
-/// Whether a system call filter is on.
-pub fn sandboxed() -> bool {
-    SANDBOXED.load(Ordering::Relaxed)
-}
-
-/// A system call filter comes on.
-pub fn set_sandboxed() {
-    lock::confine();
-    SANDBOXED.store(true, Ordering::Relaxed);
-}
-
-/// Whether this program has more rights than the one that started it, which chose its environment: nothing that is
-/// said there counts then.
-pub fn is_privileged() -> bool {
-    // SAFETY: plain number.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
-
-/// Where the daemon is that this program talks to.
-pub fn daemon_path() -> &'static Path {
-    namespace::ours().unwrap_or_else(|| SOCKET_PATH.get_or_init(socket_path))
-}
-
-fn socket_path() -> PathBuf {
-    if is_privileged() { PathBuf::from(session::DEFAULT_SOCKET) } else { session::socket_path() }
-}
-
-/// At load: the tables know this process. The environment is read now, since some programs (nginx) clear it.
-pub fn start() {
-    if !is_privileged() {
+/// At load.
+pub fn start(notices: Notices) {
+    if !program::is_privileged() {
         account::begin_if_asked();
     }
-    let _ = SOCKET_PATH.set(socket_path());
-    PID.store(std::process::id(), Ordering::Relaxed);
+    let _ = NOTICES.set(notices);
+    namespace::start();
+    program::own();
 }
 
 /// Before `fork`: nobody is in the middle of a change. Waits for an answer that is under way.
@@ -184,7 +157,7 @@ pub fn before_fork() -> Option<Guard<'static>> {
 /// which connection, so the daemon need not be told before this process needs something of it.
 pub fn after_fork() {
     thread::after_fork();
-    PID.store(std::process::id(), Ordering::Relaxed);
+    program::own();
     GLOBAL.lock.reset();
     // SAFETY: the child has one thread.
     let state = unsafe { &mut *GLOBAL.state.get() };
@@ -209,7 +182,7 @@ pub fn tend() {
 
 /// Whether this is a signal handler that came in between a request of this very thread.
 pub fn is_reentered() -> bool {
-    !sandboxed() && GLOBAL.lock.lock(thread::tid()).is_err()
+    !program::sandboxed() && GLOBAL.lock.lock(thread::tid()).is_err()
 }
 
 /// Makes sure that there is a session. `false`: there is no daemon, everything is plain TCP.
@@ -234,7 +207,7 @@ pub fn with_any_session<T>(work: impl Fn(&Session, &Link) -> Result<T, SessionEr
         let before = RESUMPTIONS.load(Ordering::Relaxed);
         let value = with_session(&work);
         let lost = LOST.load(Ordering::Relaxed);
-        if value.is_some() || !lost && RESUMPTIONS.load(Ordering::Relaxed) == before || sandboxed() {
+        if value.is_some() || !lost && RESUMPTIONS.load(Ordering::Relaxed) == before || program::sandboxed() {
             return value;
         }
         if lost {
@@ -245,7 +218,7 @@ pub fn with_any_session<T>(work: impl Fn(&Session, &Link) -> Result<T, SessionEr
 
 /// As [`with_session`], but what is late is not waited for; for messages without answers.
 pub fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
-    if sandboxed() {
+    if program::sandboxed() {
         return None;
     }
     let guard = GLOBAL.lock.lock(thread::tid()).ok()?;
@@ -325,9 +298,9 @@ fn drop_link(state: &mut State) {
 
 /// A sleeper saw that the connection `watched` has ended.
 pub fn lost(watched: Watched) {
-    if sandboxed() {
+    if program::sandboxed() {
         if watch::present() == Some(watched) {
-            watch::over();
+            over();
         }
         return;
     }
@@ -344,20 +317,37 @@ pub fn lost(watched: Watched) {
     }
 }
 
-/// The session goes on by another connection: the far side's sleepers are rung once more, since the daemon may not have heard
-/// that they were to be, and the daemon's engine is asked for anew.
 fn say_again() {
-    offload_session::renew();
-    for end in streams() {
-        for waiter in end.make_good(thread::tid()) {
-            waiters::wake(&end, waiter);
-        }
+    if let Some(notices) = NOTICES.get() {
+        (notices.resumed)();
+    }
+}
+
+/// The daemon is gone, and with it the circuits of all streams. Without a connection nobody sleeps for long meanwhile.
+fn over() {
+    watch::count_loss();
+    for end in table::streams() {
+        end.break_off(libc::ECONNRESET);
+    }
+    if let Some(notices) = NOTICES.get() {
+        (notices.lost)();
+    }
+    watch::forget();
+}
+
+/// Looks whether the connection has ended, without waiting.
+fn look_at_connection() {
+    let Some(watched) = watch::present() else { return };
+    let mut fds = [watched.poll()];
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut fds, Some(&zero)).is_ok() && watch::has_ended(&fds[0]) {
+        lost(watched);
     }
 }
 
 /// Tells the daemon something that has no answer. In a sandbox only `write` is used for it. Whether it was told.
 pub fn tell(request: &Request) -> bool {
-    if sandboxed() {
+    if program::sandboxed() {
         // SAFETY: a filter came on after the session was made, and in this thread's view it stays.
         let state = unsafe { &*GLOBAL.state.get() };
         let (Some(link), Ok(bytes)) = (&state.link, crosslane_wire::codec::encode(request)) else {
@@ -373,7 +363,7 @@ pub fn tell(request: &Request) -> bool {
 
 /// Tells the daemon of buffers that were given back, unless another thread talks to it: that one does it then, or the next.
 pub fn tell_given_back() {
-    if sandboxed() || !is_owner() {
+    if program::sandboxed() || !program::is_owner() {
         return;
     }
     let Some(_guard) = GLOBAL.lock.try_lock(thread::tid()) else { return };
@@ -401,7 +391,7 @@ fn connect(state: &mut State) {
             } else {
                 // It knows nothing of the streams of a session that it did not go on with, nor of those of an earlier daemon.
                 if former.is_some_and(|former| former.own.is_some() || former.daemon != link.daemon) {
-                    watch::over();
+                    over();
                 }
                 SESSIONS.fetch_add(1, Ordering::Relaxed);
                 hold_streams(&link);
@@ -416,7 +406,7 @@ fn connect(state: &mut State) {
             if state.former.is_some_and(|former| absent || former.since.elapsed() > NO_DAEMON_MAX) {
                 state.former = None;
                 LOST.store(false, Ordering::Relaxed);
-                watch::over();
+                over();
             }
             if is_crowded(&error) {
                 // There is a daemon, and may be room at the next call: what it must know of cannot wait.
@@ -438,7 +428,7 @@ fn is_crowded(error: &SessionError) -> bool {
 /// The streams that this process has by a `fork`: from now on they are ends of its own session as well, and its sleepers
 /// are woken when their circuits move.
 fn hold_streams(link: &Link) {
-    let ends: Vec<_> = streams().iter().map(|end| (end.circuit(), end.token())).collect();
+    let ends: Vec<_> = table::streams().iter().map(|end| (end.circuit(), end.token())).collect();
     // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
     let session = unsafe { OwnedFd::from_raw_fd(link.socket) };
     let session = core::mem::ManuallyDrop::new(Session::from_socket(session));
@@ -450,14 +440,14 @@ fn hold_streams(link: &Link) {
 /// Opens a connection for the session with this ticket and life page, if there is one, else for a new one; whether it is the
 /// former one that goes on.
 fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
-    let session = Session::connect(daemon_path())?;
-    let (program, ticket) = (crate::rules::program().to_owned(), former.map_or(0, |(ticket, _)| ticket));
+    let session = Session::connect(namespace::daemon_path())?;
+    let (program, ticket) = (crate::program::name().to_owned(), former.map_or(0, |(ticket, _)| ticket));
     let hello = Request::Hello { version: PROTOCOL_VERSION, program, ticket };
     let (reply, fds) = session.request(&hello, &[])?;
     match reply {
         Reply::Welcome { daemon, ticket, resumed, rules, spin_ns, namespace, .. } => {
             let is_elsewhere = namespace::is_elsewhere(&session, namespace);
-            if is_elsewhere && former.is_none() && namespace::find_ours(daemon_path(), &session) {
+            if is_elsewhere && former.is_none() && namespace::find_ours(namespace::daemon_path(), &session) {
                 return open(None);
             }
             let life = match former {

@@ -2,7 +2,7 @@
 
 use crate::table::Held;
 use crate::watch::{self, Watched};
-use crate::{options, process, real, thread};
+use crate::{process, program, real, sockopt, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::UNHEARD_TOLD;
@@ -37,7 +37,7 @@ pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
         return false;
     }
     let byte = [0_u8; 1];
-    if process::sandboxed() {
+    if program::sandboxed() {
         // SAFETY: one byte.
         unsafe { real::write(fd, byte.as_ptr().cast(), 1) };
     } else {
@@ -53,7 +53,7 @@ pub fn news(fd: c_int, end: &Held, told: PollFlags) {
     let (status, fd) = (&end.shared().status, end.fd(fd).unwrap_or(fd));
     // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
     if told.contains(PollFlags::ERR) {
-        match options::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+        match sockopt::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
             Some(0) | None => {}
             // The kernel has it so behind a FIN, which on its way is slower than the end that the ring tells.
             Some(libc::ECONNRESET) if end.has_end() => drop(end.break_off(libc::EPIPE)),

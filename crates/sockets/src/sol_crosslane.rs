@@ -1,10 +1,10 @@
 //! `SOL_CROSSLANE`: what programs that know of streams choose for them, and ask of them; `include/crosslane.h` is the
 //! same for C. What is said of a socket before it is a stream is kept with its descriptor.
 
+use crate::choice::Choice;
 use crate::table::{self, Held, Kind};
-use crate::{address, attach, fault, options, process, rules, user, wait};
+use crate::{address, fault, io_timeouts, process, rules, sockopt, user};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::end::chosen::Statistics;
 use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::{Direction, Transfer};
@@ -23,15 +23,6 @@ const STATE_LISTENER: c_int = 2;
 
 /// Members of `struct xl_stats`.
 const STATS: usize = 23;
-
-/// What a program has said of a socket; packed, 0 is nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Choice {
-    transfer: Option<Transfer>,
-    offload: Option<bool>,
-    /// Whether calls that receive, and those that send, wait for nothing ([`options::Timeout`]).
-    at_once: [bool; 2],
-}
 
 /// What a TCP socket is to these options.
 enum Socket {
@@ -88,8 +79,9 @@ pub unsafe fn get(
 
 /// `fd` becomes a stream: what was said of the socket counts for it, else what rules say.
 pub fn begin(fd: c_int, end: &Held) {
-    let choice = Choice::unpack(table::choice(fd));
-    let ruled = process::welcome().map(|welcome| rules::chosen(welcome, end.side(), end.tuple().server));
+    let choice = Choice::of(fd);
+    let ruled =
+        process::welcome().map(|welcome| rules::chosen(&welcome.rules, end.side(), end.tuple().server));
     let (transfer, offload) = ruled.unwrap_or_default();
     if let Some((transfer, by)) = first(choice.transfer, transfer) {
         end.set_transfer(transfer, by);
@@ -97,20 +89,7 @@ pub fn begin(fd: c_int, end: &Held) {
     if let Some((on, by)) = first(choice.offload, offload) {
         end.set_offload(on, by);
     }
-    for which in options::Timeout::ALL {
-        if choice.at_once[which as usize] {
-            which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed);
-        }
-    }
-}
-
-/// A time-out was set for `fd`, which is no stream: whether it is a negative one, which the kernel does not tell later.
-pub fn note_timeout(fd: c_int, which: options::Timeout, at_once: bool) {
-    let mut choice = Choice::unpack(table::choice(fd));
-    if choice.at_once[which as usize] != at_once && attach::is_tcp(fd) {
-        choice.at_once[which as usize] = at_once;
-        table::choose(fd, choice.pack());
-    }
+    io_timeouts::begin(&choice, end);
 }
 
 fn first<T>(programs: Option<T>, rules: Option<T>) -> Option<(T, Chooser)> {
@@ -122,14 +101,14 @@ fn socket(fd: c_int) -> Option<Socket> {
         let is_tcp = end.rx() == Direction::Tcp && end.tx() == Direction::Tcp;
         return Some(if is_tcp { Socket::Plain } else { Socket::Stream(end) });
     }
-    if !attach::is_tcp(fd) {
+    if !sockopt::is_tcp(fd) {
         return None;
     }
     Some(if address::remote(fd).is_some() { Socket::Plain } else { Socket::Early })
 }
 
 fn set_one(fd: c_int, socket: &Socket, name: c_int, value: c_int) -> Result<(), c_int> {
-    let mut choice = Choice::unpack(table::choice(fd));
+    let mut choice = Choice::of(fd);
     match name {
         XL_TRANSFER => choice.transfer = Some(transfer(value)?),
         XL_OFFLOAD => choice.offload = Some(switch(value)?),
@@ -137,7 +116,7 @@ fn set_one(fd: c_int, socket: &Socket, name: c_int, value: c_int) -> Result<(), 
     }
     match socket {
         Socket::Early => {
-            table::choose(fd, choice.pack());
+            choice.keep(fd);
             Ok(())
         }
         Socket::Stream(end) => {
@@ -158,7 +137,7 @@ enum Told {
 }
 
 fn told(fd: c_int, socket: &Socket, name: c_int) -> Result<Told, c_int> {
-    let choice = Choice::unpack(table::choice(fd));
+    let choice = Choice::of(fd);
     let number = match (name, socket) {
         (XL_STATE, Socket::Stream(_)) => STATE_STREAM,
         (XL_STATE, _) if table::look(fd).is_some_and(|entry| entry.kind == Kind::Listener) => STATE_LISTENER,
@@ -221,35 +200,9 @@ fn switch(value: c_int) -> Result<bool, c_int> {
     }
 }
 
-impl Choice {
-    fn pack(self) -> u32 {
-        let transfer = self.transfer.map_or(0, |transfer| transfer as u32 + 1);
-        let offload = self.offload.map_or(0, |on| u32::from(on) + 1);
-        let [receiving, sending] = self.at_once.map(u32::from);
-        sending << 17 | receiving << 16 | offload << 8 | transfer
-    }
-
-    fn unpack(word: u32) -> Self {
-        let offload = (word >> 8 & 0xff).checked_sub(1).map(|on| on != 0);
-        let at_once = [word >> 16 & 1 != 0, word >> 17 & 1 != 0];
-        Self { transfer: (word & 0xff).checked_sub(1).and_then(Transfer::from_number), offload, at_once }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn choices_survive_packing() {
-        for transfer in Transfer::ALL.map(Some).into_iter().chain([None]) {
-            for (offload, at) in [None, Some(false), Some(true)].into_iter().zip(0..) {
-                let choice = Choice { transfer, offload, at_once: [at == 1, at == 2] };
-                assert_eq!(Choice::unpack(choice.pack()), choice);
-            }
-        }
-        assert_eq!(Choice::default().pack(), 0);
-    }
 
     #[test]
     fn all_that_is_not_zero_copy_was_copied() {

@@ -13,6 +13,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crosslane_client::End;
+use std::sync::OnceLock;
 
 /// Descriptors beyond this number are the kernel's alone.
 pub const MAX_FDS: usize = 1 << 20;
@@ -77,8 +78,20 @@ static HIGHEST: AtomicU32 = AtomicU32::new(0);
 /// Whether a descriptor was ever entered that is a stream, or may be one.
 static MET: AtomicBool = AtomicBool::new(false);
 
+/// What the layers above do for the table.
+pub struct Above {
+    /// Finds out whether a descriptor that is [`Kind::Unknown`] is a stream, and enters it if so.
+    pub adopt: fn(c_int),
+    /// The last call has ended on a stream that has no descriptor of the program's any more, but the one of ours that stood for
+    /// it, which is to be closed.
+    pub left: fn(&Held, c_int),
+}
+
+static ABOVE: OnceLock<Above> = OnceLock::new();
+
 /// Prepares the tables; until then every look-up finds nothing.
-pub fn prepare() {
+pub fn prepare(above: Above) {
+    let _ = ABOVE.set(above);
     FDS.make(MAX_FDS);
     ENDS.make(MAX_ENDS);
     CHOICES.make(MAX_FDS);
@@ -148,6 +161,14 @@ pub fn entries() -> impl Iterator<Item = (c_int, Entry)> {
     (0..highest).filter_map(|fd| Some((fd, look(fd)?)))
 }
 
+/// One [`Held`] for each descriptor of a stream.
+pub fn streams() -> Vec<Held> {
+    entries()
+        .filter(|(_, entry)| entry.kind == Kind::Stream)
+        .filter_map(|(_, entry)| at(entry.index))
+        .collect()
+}
+
 /// Gives a new end a place with one descriptor; `None` if this process holds too many.
 pub fn place(end: End) -> Option<u32> {
     let index = take_free()?;
@@ -188,14 +209,14 @@ pub fn is_in_call(held: &Held) -> bool {
 }
 
 /// The program closed its last descriptor under calls that go on. Until the last of them ends, `fd`, one of our own, stands for
-/// it; then [`crate::end_of_life::left`] closes that.
+/// it; then [`Above::left`] closes that.
 pub fn stand_in(held: &Held, fd: c_int) {
     held.place.stand_in.store(fd + 1, Ordering::Release);
     release(held);
 }
 
-/// In the child of `fork`: the parent's threads are in no call here, and what stands in for them is closed.
-pub fn forked() {
+/// In the child of `fork`: the parent's threads are in no call here, and what stands in for them goes to `close`.
+pub fn forked(close: impl Fn(c_int)) {
     let fresh = FRESH.load(Ordering::Relaxed);
     for place in (1..fresh).filter_map(|index| ENDS.get(index as usize, MAX_ENDS)) {
         let descriptor = u32::from(place.fds.load(Ordering::Relaxed) > 0);
@@ -203,7 +224,7 @@ pub fn forked() {
         place.foreign.store(others, Ordering::Relaxed);
         let stand_in = place.stand_in.swap(0, Ordering::Relaxed);
         if stand_in > 0 {
-            crate::internal_fds::close(stand_in - 1);
+            close(stand_in - 1);
         }
     }
 }
@@ -241,7 +262,7 @@ fn stream_slowly(fd: c_int, word: &AtomicU64, packed: u64) -> Option<Held> {
     match entry.kind {
         Kind::Stream => {}
         Kind::Unknown => {
-            crate::attach::adopt(fd);
+            (ABOVE.get()?.adopt)(fd);
             return stream(fd).filter(|_| look(fd).is_some_and(|entry| entry.kind == Kind::Stream));
         }
         _ => return None,
@@ -281,7 +302,10 @@ impl Held {
         let stand_in = self.place.stand_in.swap(0, Ordering::AcqRel);
         if stand_in > 0 {
             self.place.users.store(1, Ordering::Release);
-            crate::end_of_life::left(&Self { place: self.place, index: self.index }, stand_in - 1);
+            let held = Self { place: self.place, index: self.index };
+            if let Some(above) = ABOVE.get() {
+                (above.left)(&held, stand_in - 1);
+            }
             return;
         }
         // SAFETY: there is no other user, and `at` gives out no more once `users` is 0.

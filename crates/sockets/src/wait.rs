@@ -3,7 +3,7 @@
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};
-use crate::{fd_limit, handshake, port, process, quiet, thread};
+use crate::{fd_limit, handshake, port, process, program, quiet, thread};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -165,7 +165,7 @@ pub fn time_left(deadline: Option<Instant>) -> Option<Timespec> {
 
 /// How long to spin for this end now: not at all if that would keep the far side from running.
 pub fn spin_ns(end: &Held, budget: &Budget) -> u32 {
-    apart::spin_ns(end, budget.ns(process::spin_ns()), !process::sandboxed())
+    apart::spin_ns(end, budget.ns(process::spin_ns()), !program::sandboxed())
 }
 
 /// Whether what is waited for takes so long that a processor is better left to somebody else.
@@ -312,7 +312,7 @@ fn doze(
 /// After a signal handler ran: a blocked call goes on if every handler that could have been it asks for that
 /// (`SA_RESTART`), as the kernel has it; a call with a timeout never does.
 pub fn interrupted(timed: bool) -> Result<(), c_int> {
-    if timed || process::sandboxed() || any_handler_interrupts() { Err(libc::EINTR) } else { Ok(()) }
+    if timed || program::sandboxed() || any_handler_interrupts() { Err(libc::EINTR) } else { Ok(()) }
 }
 
 fn any_handler_interrupts() -> bool {

@@ -1,7 +1,7 @@
 //! Wake events of this process, and the doorbells of other processes' wake events.
 
 use crate::table::Held;
-use crate::{internal_fds, process, thread};
+use crate::{internal_fds, process, program, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crosslane_shm::lock::{Guard, Lock};
@@ -96,7 +96,7 @@ impl Waiter {
 
     /// Has the daemon make a wake event.
     pub fn make() -> Option<Self> {
-        if process::sandboxed() {
+        if program::sandboxed() {
             return None;
         }
         let (id, event) = process::with_session(|session, _| session.waiter())?;
@@ -136,7 +136,7 @@ impl Waiter {
     pub fn clear(&self) {
         // SAFETY: our own descriptor, open as long as the waiter is.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        if process::sandboxed() {
+        if program::sandboxed() {
             wake::clear_by_read(fd);
         } else {
             wake::clear(fd);
@@ -150,7 +150,7 @@ impl Made {
         // SAFETY: our own descriptors; they are closed after they were taken off the list, with the lock held.
         let borrow = |fd| unsafe { BorrowedFd::borrow_raw(fd) };
         match self.confined {
-            _ if !process::sandboxed() => wake::wake_self(borrow(self.fd), &self.address, self.word),
+            _ if !program::sandboxed() => wake::wake_self(borrow(self.fd), &self.address, self.word),
             Some(waker) => wake::wake_by_write(borrow(waker), self.word),
             None => false,
         }
@@ -293,7 +293,7 @@ impl Bell {
     fn wake(self) -> bool {
         // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        if process::sandboxed() { wake::wake_by_write(fd, self.word) } else { wake::wake(fd, self.word) }
+        if program::sandboxed() { wake::wake_by_write(fd, self.word) } else { wake::wake(fd, self.word) }
     }
 }
 

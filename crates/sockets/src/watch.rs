@@ -4,10 +4,8 @@
 //! kernel's FIN. So every sleeper has the socket among what it sleeps on, and whoever sees its end first has the session go on
 //! by another connection, or, if the daemon is gone, breaks the streams of this process off ([`crate::process::lost`]).
 
-use crate::hook::descriptor::streams;
-use crate::process;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{BorrowedFd, RawFd};
 
 /// The socket of a session.
@@ -27,7 +25,7 @@ static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 static LOSSES: AtomicU32 = AtomicU32::new(0);
 
 /// What a sleeper shall watch. `None`: nobody tells of the daemon's end, so it sleeps for a short time only, after
-/// [`process::tend`].
+/// [`crate::process::tend`].
 #[inline]
 pub fn present() -> Option<Watched> {
     let [f0, f1, f2, f3, s0, s1, s2, s3] = PRESENT.load(Ordering::Acquire).to_le_bytes();
@@ -52,24 +50,9 @@ pub fn forget() {
     PRESENT.store(0, Ordering::Release);
 }
 
-/// Looks whether the connection has ended, without waiting.
-pub fn look() {
-    let Some(watched) = present() else { return };
-    let mut fds = [watched.poll()];
-    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if rustix::event::poll(&mut fds, Some(&zero)).is_ok() && has_ended(&fds[0]) {
-        process::lost(watched);
-    }
-}
-
-/// The daemon is gone, and with it the circuits of all streams. Without a connection nobody sleeps for long meanwhile.
-pub fn over() {
+/// The daemon was lost.
+pub fn count_loss() {
     LOSSES.fetch_add(1, Ordering::AcqRel);
-    for end in streams() {
-        end.break_off(libc::ECONNRESET);
-    }
-    crate::deferral::give_back();
-    forget();
 }
 
 /// Whether `poll` found that the session has ended.

@@ -5,7 +5,7 @@ use super::interest;
 use super::registry;
 use super::set::{Set, State};
 use crate::table::{self, Held, Kind};
-use crate::{attach, own_calls, real, user};
+use crate::{own_calls, real, sockopt, user};
 use core::ffi::c_int;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 
@@ -196,7 +196,7 @@ fn plain(epfd: c_int, operation: c_int, fd: c_int, event: *const epoll_event, ou
     // SAFETY: the kernel has just read it.
     let candidate = || Candidate { epfd, wanted: unsafe { event.read_unaligned() } };
     match operation {
-        EPOLL_CTL_ADD if attach::is_fresh_tcp(fd) => candidate::note(fd, candidate()),
+        EPOLL_CTL_ADD if sockopt::is_fresh_tcp(fd) => candidate::note(fd, candidate()),
         EPOLL_CTL_MOD => candidate::changed(fd, candidate()),
         EPOLL_CTL_DEL => candidate::removed(fd, epfd),
         _ => {}

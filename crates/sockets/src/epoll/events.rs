@@ -1,6 +1,6 @@
 //! The program's array of events, which may end before the program says.
 
-use crate::poll::timespec_of;
+use crate::limit::timespec_of;
 use crate::{real, user};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};

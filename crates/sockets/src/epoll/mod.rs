@@ -29,71 +29,14 @@ mod waiting;
 mod wakeup_set;
 mod wakeups;
 
-use crate::hook::hook;
-use crate::poll::Timeout;
 use crate::table::{self, Held, Kind};
-use crate::{internal_fds, real, user};
 use core::ffi::c_int;
 use crosslane_shm::lock::Guard;
-use events::{Call, Events};
-use libc::{epoll_event, sigset_t, timespec};
 
+pub use control::control;
+pub use events::{Call, Events};
 pub use set::Prepared;
-
-hook! {
-    /// `epoll_create(2)`.
-    fn epoll_create(size: c_int) -> c_int {
-        // SAFETY: plain number.
-        created(unsafe { real::epoll_create(size) })
-    }
-
-    /// `epoll_create1(2)`.
-    fn epoll_create1(flags: c_int) -> c_int {
-        // SAFETY: plain number.
-        created(unsafe { real::epoll_create1(flags) })
-    }
-
-    /// `epoll_ctl(2)`.
-    fn epoll_ctl(epfd: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-        if internal_fds::is(fd) || internal_fds::is(epfd) {
-            return real::fail(libc::EBADF);
-        }
-        // SAFETY: the program's promise to `epoll_ctl`.
-        let kernel = || unsafe { real::epoll_ctl(epfd, operation, fd, event) };
-        control::control(epfd, operation, fd, event, kernel)
-    }
-
-    /// `epoll_wait(2)`.
-    fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
-        // SAFETY: the program's promise to `epoll_wait`.
-        unsafe { epoll_pwait(epfd, events, max, timeout, core::ptr::null()) }
-    }
-
-    /// `epoll_pwait(2)`.
-    fn epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
-        // SAFETY: the program's promise to `epoll_pwait`.
-        let kernel = || unsafe { real::epoll_pwait(epfd, events, max, timeout, mask) };
-        // SAFETY: as above.
-        let Some(target) = (unsafe { Events::new(events, max) }) else { return nowhere(epfd, kernel) };
-        let call = Call { epfd, mask, fine: false };
-        waiting::wait(call, target, || Some(Timeout::of_ms(timeout)), kernel)
-    }
-
-    /// `epoll_pwait2(2)`.
-    fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        // SAFETY: the program's promise to `epoll_pwait2`.
-        let kernel = || unsafe { real::epoll_pwait2(epfd, events, max, timeout, mask) };
-        // SAFETY: as above.
-        let Some(target) = (unsafe { Events::new(events, max) }) else { return nowhere(epfd, kernel) };
-        let call = Call { epfd, mask, fine: true };
-        let time = || {
-            // SAFETY: any bytes are a time.
-            let time = if timeout.is_null() { None } else { Some(unsafe { user::load(timeout) }.ok()?) };
-            Timeout::of_timespec(time.as_ref())
-        };
-        waiting::wait(call, target, time, kernel)
-    }
-}
+pub use waiting::wait;
 
 /// A socket has just become a stream: it leaves the kernel's part of the sets that hold it.
 pub fn upgraded(fd: c_int) {
@@ -185,7 +128,7 @@ pub fn prepare(epfd: c_int) -> Prepared {
 }
 
 /// A wait whose events have no place: the kernel says so as soon as there is one.
-fn nowhere(epfd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
+pub fn nowhere(epfd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     show(epfd);
     kernel()
 }
@@ -199,7 +142,8 @@ fn show(epfd: c_int) {
     }
 }
 
-fn created(epfd: c_int) -> c_int {
+/// The kernel has made the set `epfd`, or could not.
+pub fn created(epfd: c_int) -> c_int {
     if epfd >= 0 {
         registry::create(epfd);
     }

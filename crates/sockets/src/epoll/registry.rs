@@ -6,7 +6,7 @@ use super::set::{Set, State};
 use super::sleepers;
 use super::wakeup_set;
 use crate::table::{self, Kind};
-use crate::{internal_fds, process};
+use crate::{internal_fds, program};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -104,7 +104,7 @@ pub fn closed(index: u32, epfd: c_int) {
 
 /// A descriptor of our own for a set that is about to be closed; `None` if there can be none.
 fn copy_of(epfd: c_int) -> Option<c_int> {
-    if process::sandboxed() {
+    if program::sandboxed() {
         return None;
     }
     // SAFETY: the program's descriptor, open during this call.

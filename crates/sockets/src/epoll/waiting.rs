@@ -3,9 +3,9 @@
 use super::events::{Call, Events};
 use super::registry;
 use super::set::{Set, State};
-use crate::poll::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout};
+use crate::limit::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout};
 use crate::wait::Spinner;
-use crate::{process, real, thread, watch};
+use crate::{process, program, real, thread, watch};
 use core::ffi::c_int;
 use crosslane_client::apart;
 use crosslane_shm::clock::Moment;
@@ -215,7 +215,7 @@ fn spin_ns(state: &State) -> u32 {
         return 0;
     }
     let ns = state.budget.ns(process::spin_ns());
-    state.last().map_or(ns, |end| apart::spin_ns(end, ns, !process::sandboxed()))
+    state.last().map_or(ns, |end| apart::spin_ns(end, ns, !program::sandboxed()))
 }
 
 /// How a sleep ended.

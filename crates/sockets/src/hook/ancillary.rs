@@ -1,23 +1,14 @@
 //! What goes with the bytes of a message: names, control data, flags that mean something else than a way to send.
 
 use crate::table::Held;
-use crate::{options, process, quiet, real, thread, user};
+use crate::{inq, quiet, real, user};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::Relaxed;
 use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
 
 /// A message in the form of a 32-bit program: no system call takes it.
 const MSG_CMSG_COMPAT: c_int = c_int::MIN;
 /// Longest name, bytes.
 const NAME_MAX: socklen_t = 128;
-/// `TCP_INQ`, and its control message.
-const TCP_INQ: c_int = 36;
-
-/// Whether `TCP_INQ` is set is not known.
-const UNKNOWN: u32 = 0;
-const IS_OFF: u32 = 1;
-const IS_ON: u32 = 2;
-
 /// Whether `sendto` takes a name of that length; what it says is ignored on a connection.
 pub fn takes_name(to: *const sockaddr, len: socklen_t) -> bool {
     to.is_null() || len <= NAME_MAX
@@ -71,34 +62,12 @@ pub unsafe fn tell(fd: c_int, end: &Held, message: &mut msghdr, flags: c_int) {
     message.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     message.msg_controllen = 0;
-    if wants_unread(fd, end) {
+    if inq::is_wanted(fd, end) {
         // SAFETY: the caller's promise.
-        let (stored, whole) = unsafe { put(message.msg_control, room, unread(end)) };
+        let (stored, whole) = unsafe { put(message.msg_control, room, inq::unread(end)) };
         message.msg_controllen = stored;
         message.msg_flags |= if whole { 0 } else { libc::MSG_CTRUNC };
     }
-}
-
-/// The program set `TCP_INQ`.
-pub fn changed(end: &Held, name: c_int) {
-    if name == TCP_INQ {
-        end.shared().status.unread_wanted.store(UNKNOWN, Relaxed);
-    }
-}
-
-fn wants_unread(fd: c_int, end: &Held) -> bool {
-    let wanted = &end.shared().status.unread_wanted;
-    if wanted.load(Relaxed) == UNKNOWN && !process::sandboxed() {
-        let on = options::number(fd, libc::IPPROTO_TCP, TCP_INQ).is_some_and(|on| on != 0);
-        wanted.store(if on { IS_ON } else { IS_OFF }, Relaxed);
-    }
-    wanted.load(Relaxed) == IS_ON
-}
-
-/// Bytes that are left. The end of file, once it is there, counts as one, and is never read.
-fn unread(end: &Held) -> c_int {
-    let left = c_int::try_from(end.unread(thread::tid()).unwrap_or(0)).unwrap_or(c_int::MAX);
-    left.saturating_add((end.has_end() || end.has_fin()).into())
 }
 
 /// Puts the one control message that a stream tells into a program's `room` bytes: how many of them are used, and whether
@@ -118,7 +87,7 @@ unsafe fn put(control: *mut c_void, room: usize, unread: c_int) -> (usize, bool)
     let mut head: cmsghdr = unsafe { core::mem::zeroed() };
     head.cmsg_len = whole.min(room) as _;
     head.cmsg_level = libc::IPPROTO_TCP;
-    head.cmsg_type = TCP_INQ;
+    head.cmsg_type = inq::TCP_INQ;
     let copied = whole.min(room) - size_of::<cmsghdr>();
     let place = control.wrapping_byte_add(size_of::<cmsghdr>()).cast::<u8>();
     // SAFETY: no more than there is room for.

@@ -1,7 +1,7 @@
 //! What the program closes.
 
 use crate::table::{self, Entry, Kind};
-use crate::{attach, deferral, end_of_life, epoll, process, real};
+use crate::{deferral, end_of_life, epoll, listener, program, real};
 use core::ffi::c_int;
 
 /// `close(2)` by the program; our own descriptors are not there for it.
@@ -18,13 +18,13 @@ pub fn close(fd: c_int) -> c_int {
 
 /// The program closes `fd`, which is something to us; in a child of `vfork` the tables are the parent's, and stay.
 pub fn closing(fd: c_int) {
-    if !process::is_owner() {
+    if !program::is_owner() {
         return;
     }
     let errno = real::errno();
     match table::look(fd).map(|entry| entry.kind) {
         Some(Kind::Listener) => {
-            attach::unlisten(fd);
+            listener::unlisten(fd);
             deferral::closed(fd);
         }
         Some(Kind::Epoll | Kind::Stream) => epoll::closed(fd),

@@ -2,8 +2,9 @@
 
 use super::hook;
 use crate::attach::{self, Decision};
+use crate::io_timeouts::{self, Timeout};
 use crate::table::{self, Kind};
-use crate::{address, deferral, handshake, options, own_calls, peeking, port, real, sol_crosslane, user};
+use crate::{address, deferral, handshake, io, options, own_calls, port, real, sol_crosslane, user};
 use core::ffi::{c_int, c_void};
 use crosslane_wire::local::Plain;
 use libc::{sockaddr, socklen_t};
@@ -141,10 +142,10 @@ hook! {
                 },
                 None => {}
             }
-            if level == libc::SOL_SOCKET && let Some(which) = options::Timeout::of(name) {
+            if level == libc::SOL_SOCKET && let Some(which) = Timeout::of(name) {
                 // SAFETY: the kernel has read it there.
                 let given = unsafe { value.cast::<libc::timeval>().read_unaligned() };
-                options::timeout_given(fd, table::stream(fd).as_ref(), which, given);
+                io_timeouts::given(fd, table::stream(fd).as_ref(), which, given);
             }
         }
         outcome
@@ -162,7 +163,7 @@ hook! {
         let kernel = || unsafe { real::getsockopt(fd, level, name, value, len) };
         let ours = match (level, name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => table::stream(fd).and_then(|end| error_of(fd, &end, len)),
-            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| peeking::told(&end)),
+            (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => table::stream(fd).and_then(|end| io::peeking::told(&end)),
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => table::stream(fd).and_then(|end| port::is_shared(&end).then_some(0)),
             (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT | libc::TCP_QUICKACK) => match table::stream(fd) {
                 Some(end) => handshake::told(&end, name),

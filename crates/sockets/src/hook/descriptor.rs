@@ -2,8 +2,8 @@
 
 use super::closing::{self, closing};
 use super::hook;
-use crate::table::{self, Entry, Held, Kind};
-use crate::{end_of_life, epoll, internal_fds, options, process, real, user};
+use crate::table::{self, Entry, Kind};
+use crate::{end_of_life, epoll, internal_fds, options, program, real, user};
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
 hook! {
@@ -109,14 +109,6 @@ hook! {
     }
 }
 
-/// One [`Held`] for each descriptor of a stream.
-pub fn streams() -> Vec<Held> {
-    table::entries()
-        .filter(|(_, entry)| entry.kind == Kind::Stream)
-        .filter_map(|(_, entry)| table::at(entry.index))
-        .collect()
-}
-
 /// Calls `close_range` on the parts of the range between our own descriptors.
 fn around_own(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let mut from = first;
@@ -188,7 +180,7 @@ fn is_below_limit(fd: c_int) -> bool {
 
 /// `copy` refers to what `fd` refers to.
 fn same(fd: c_int, copy: c_int) {
-    if !process::is_owner() {
+    if !program::is_owner() {
         // In a child of `vfork`: it may be meant for what the child executes.
         if let Some(end) = table::stream(fd) {
             end_of_life::lent(&end);

@@ -8,7 +8,7 @@
 //! Where `LD_PRELOAD` names us by a plain path, children get a name that other C libraries' loaders do not find
 //! ([`crosslane_client::preload`]): they would end a program that they cannot load us into.
 
-use crate::{process, user};
+use crate::{program, user};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int};
 use crosslane_client::preload;
@@ -50,7 +50,7 @@ struct Next {
 pub fn start() -> Vec<RawFd> {
     let inherited = std::env::var(INHERIT).ok();
     let given = std::env::var_os(GIVEN);
-    if !process::is_privileged()
+    if !program::is_privileged()
         && let Some(careful) = std::env::var_os(PRELOAD).and_then(|list| preload::list(&list))
     {
         replace(&careful);
@@ -64,7 +64,7 @@ pub fn start() -> Vec<RawFd> {
         std::env::remove_var(INHERIT);
         std::env::remove_var(GIVEN);
     }
-    if process::is_privileged() {
+    if program::is_privileged() {
         return Vec::new();
     }
     let inherited = inherited.unwrap_or_default();
@@ -107,7 +107,7 @@ pub fn with(envp: *const *const c_char, kept: &[c_int]) -> *const *const c_char 
         return envp;
     }
     let mut added = Vec::new();
-    if !process::is_privileged() {
+    if !program::is_privileged() {
         next.preload(&mut added);
         let socket = AT_START.get().and_then(|[_, socket]| socket.as_ref());
         if let Some(socket) = socket.filter(|_| !next.entries.iter().any(|&entry| is(entry, SOCKET))) {

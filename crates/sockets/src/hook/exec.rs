@@ -10,7 +10,7 @@
 use super::environment::{self, environ};
 use super::hook;
 use crate::table::{self, Entry, Held, Kind};
-use crate::{attach, end_of_life, fault, process, real};
+use crate::{end_of_life, fault, program, real, sockopt};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::pid_t;
@@ -117,7 +117,7 @@ fn open_descriptors() -> impl Iterator<Item = RawFd> {
 }
 
 fn suspect(fd: RawFd) {
-    if attach::is_tcp(fd) {
+    if sockopt::is_tcp(fd) {
         table::enter(fd, Kind::Unknown, 0);
     }
 }
@@ -129,7 +129,7 @@ fn leaving(envp: *const *const c_char, exec: impl FnOnce(*const *const c_char) -
     if kept.is_empty() && lost.is_empty() {
         return exec(envp);
     }
-    if !process::is_owner() {
+    if !program::is_owner() {
         // A child of `vfork`: the tables are its parent's, but its descriptors are its own.
         lend(&kept);
         let environment = environment::with(envp, &kept);
@@ -150,7 +150,7 @@ fn spawning(envp: *const *const c_char, spawn: impl FnOnce(*const *const c_char)
     let spawn = |envp| fault::executing(|| spawn(envp));
     let (kept, _) = inheritance();
     let asked_for = LENT.swap(false, Relaxed);
-    if kept.is_empty() && !asked_for || !process::is_owner() {
+    if kept.is_empty() && !asked_for || !program::is_owner() {
         return spawn(envp);
     }
     lend(&kept);

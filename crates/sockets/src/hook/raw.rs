@@ -1,8 +1,10 @@
 //! `syscall(2)`: the numbers that would go past the other hooks.
 
-use super::{connection, descriptor, exec, fork, hook, receive, sandbox, send, signal, splice, transfer};
+use super::{
+    connection, descriptor, epoll, exec, fork, hook, receive, sandbox, send, signal, splice, transfer,
+};
 use crate::table::{self, Kind};
-use crate::{epoll, forking, own_calls, real};
+use crate::{forking, own_calls, real};
 use core::ffi::{c_int, c_long, c_uint};
 
 hook! {

@@ -2,7 +2,7 @@
 
 use super::{ancillary, hook, segments_mut};
 use crate::table::{self, Held};
-use crate::{io, peeking, real, scratch, user};
+use crate::{io, real, scratch, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -167,7 +167,7 @@ hook! {
         if outcome > 0
             && let Some(deadline) = deadline
         {
-            let left = crate::poll::timespec_of(deadline.saturating_duration_since(Instant::now()));
+            let left = crate::limit::timespec_of(deadline.saturating_duration_since(Instant::now()));
             // SAFETY: the program's time.
             return unsafe { user::store(timeout, &left) }.map_or_else(real::fail, |()| outcome);
         }
@@ -299,7 +299,7 @@ fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
         return match one {
             io::Outcome::Bytes(1..) => {
                 let unread = end.unread(crate::thread::tid()).unwrap_or(0);
-                io::Outcome::Bytes(peeking::counted(end, unread, len))
+                io::Outcome::Bytes(io::peeking::counted(end, unread, len))
             }
             other => other,
         };

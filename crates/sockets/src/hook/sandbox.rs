@@ -6,7 +6,7 @@
 
 use super::hook;
 use crate::table::{self, Kind};
-use crate::{attach, fault, fd_limit, pool, process, real, user, waiters};
+use crate::{fault, fd_limit, listener, pool, program, real, user, waiters};
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 
@@ -54,13 +54,13 @@ hook! {
 /// Whether this process has descriptors for which it may have to ask its daemon.
 fn needs_daemon() -> bool {
     let asks = |kind| matches!(kind, Kind::Stream | Kind::Listener | Kind::Unknown);
-    process::is_owner() && table::entries().any(|(_, entry)| asks(entry.kind))
+    program::is_owner() && table::entries().any(|(_, entry)| asks(entry.kind))
 }
 
 /// Before a system call filter comes on. Whoever listens behind it cannot ask whether a connection was announced, so
 /// none is announced to it any more.
 pub fn before_filter() {
-    if process::is_owner() {
+    if program::is_owner() {
         pool::confine();
     }
     if !needs_daemon() {
@@ -70,11 +70,11 @@ pub fn before_filter() {
     waiters::before_sandbox();
     for (fd, entry) in table::entries() {
         if entry.kind == Kind::Listener {
-            attach::unlisten(fd);
+            listener::unlisten(fd);
             table::leave(fd);
         }
     }
-    process::set_sandboxed();
+    program::set_sandboxed();
 }
 
 /// # Safety

@@ -3,7 +3,7 @@
 
 use super::{hook, splice};
 use crate::table::{self, Held, Kind};
-use crate::{attach, end_of_life, io, real, scratch, user};
+use crate::{end_of_life, io, real, scratch, sockopt, user};
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::IoSlice;
@@ -45,7 +45,7 @@ hook! {
         // SAFETY: plain numbers. The C library's own function is younger than some that we run on.
         let fd = unsafe { real::syscall(libc::SYS_pidfd_getfd, pid, there, no, 0, 0, 0) };
         let fd = c_int::try_from(fd).unwrap_or(-1);
-        if fd >= 0 && attach::is_tcp(fd) {
+        if fd >= 0 && sockopt::is_tcp(fd) {
             table::enter(fd, Kind::Unknown, 0);
             if let Some(end) = table::stream(fd) {
                 end_of_life::lent(&end);
@@ -61,7 +61,7 @@ hook! {
 /// `message` is a message that the kernel has just filled.
 pub unsafe fn descriptors_arrived(message: *const msghdr) {
     // SAFETY: the caller's promise.
-    unsafe { passed(message) }.filter(|&fd| attach::is_tcp(fd)).for_each(|fd| {
+    unsafe { passed(message) }.filter(|&fd| sockopt::is_tcp(fd)).for_each(|fd| {
         table::enter(fd, Kind::Unknown, 0);
     });
 }

@@ -1,8 +1,8 @@
 //! What `crosslane.h` offers programs beyond the C library's calls.
 
 use super::hook;
-use crate::io::Outcome;
-use crate::{real, table, write_zcopy};
+use crate::io::{self, Outcome};
+use crate::{real, table};
 use core::ffi::{c_int, c_uint, c_void};
 use crosslane_shm::buffer::{self, Kind};
 use libc::{size_t, ssize_t};
@@ -56,7 +56,7 @@ hook! {
             let request = if len == 0 { &[] } else { core::slice::from_raw_parts(request.cast(), len) };
             (request, core::slice::from_raw_parts_mut(answer.cast(), room))
         };
-        match write_zcopy::transact(fd, &end, request, answer) {
+        match io::transact(fd, &end, request, answer) {
             Outcome::Kernel => real::fail(libc::EOPNOTSUPP),
             outcome => outcome.finish(|| -1),
         }

@@ -1,10 +1,10 @@
 //! Receiving on a stream.
 
-use super::{Outcome, connect_first, must_not_wait, pending_error, violated, waiting, wake_far};
+use super::write_zcopy::{self, Landed};
+use super::{Outcome, connect_first, must_not_wait, peeking, pending_error, violated, waiting, wake_far};
 use crate::table::Held;
 use crate::wait::{self, WaitFor};
-use crate::write_zcopy::{self, Landed};
-use crate::{end_of_life, peeking, quiet, thread};
+use crate::{clock, quiet, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{Failure, offload};
@@ -252,7 +252,7 @@ fn was_reset_since(fd: c_int, end: &Held) -> bool {
 /// A program that asks now and then without waiting sees that the far side died as soon as the kernel knows, and at once where
 /// the far side says that it has gone. Whether the stream has ended only now.
 fn looked_again(fd: c_int, end: &Held) -> bool {
-    let now = u32::try_from(end_of_life::now_ms() & 0xffff_ffff).unwrap_or(0);
+    let now = u32::try_from(clock::now_ms() & 0xffff_ffff).unwrap_or(0);
     let status = &end.shared().status;
     let ended = || (status.reset.load(Relaxed), status.fin.load(Relaxed));
     let before = ended();

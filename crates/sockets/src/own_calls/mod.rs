@@ -16,7 +16,7 @@ mod objects;
 mod scan;
 
 use crate::table::{self, Kind};
-use crate::{attach, process, real, rules, said, thread};
+use crate::{listener, process, program, real, rules, said, thread};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -128,7 +128,7 @@ static FOR_FILES: OnceLock<bool> = OnceLock::new();
 /// At load: a program may clear its environment.
 pub fn start() {
     let _ = FOR_FILES.set(
-        !process::is_privileged() && std::env::var_os(OWN_CALLS_VARIABLE).is_some_and(|value| value == FILES),
+        !program::is_privileged() && std::env::var_os(OWN_CALLS_VARIABLE).is_some_and(|value| value == FILES),
     );
 }
 
@@ -166,14 +166,14 @@ pub fn waited_for(fd: c_int) {
     if verdict() == Verdict::Rings {
         let errno = real::errno();
         WAITED.store(true, Relaxed);
-        attach::register(fd);
+        listener::register(fd);
         real::set_errno(errno);
     }
 }
 
 /// Whether a ring that the program asks for is refused, as by a kernel without: streams could be in it, or libuv asks.
 pub fn refuses_ring() -> bool {
-    let wants_streams = || process::welcome().is_some_and(rules::may_have_streams);
+    let wants_streams = || process::welcome().is_some_and(|welcome| rules::may_have_streams(&welcome.rules));
     if is_for_files() || !process::connected() || !wants_streams() {
         return false;
     }
@@ -197,7 +197,7 @@ pub fn before_accept() {
 /// None of the listeners gets connections any more that are streams.
 fn take_listeners_back() {
     for (fd, _) in table::entries().filter(|(_, entry)| entry.kind == Kind::Listener) {
-        attach::unlisten(fd);
+        listener::unlisten(fd);
         table::enter(fd, Kind::Shy, 0);
     }
 }

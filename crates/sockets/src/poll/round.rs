@@ -1,6 +1,7 @@
 //! One call of `poll`: what is asked of the kernel, what the rings say, and the sleep in between.
 
-use super::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout, WAS_OPEN, timespec_of};
+use super::WAS_OPEN;
+use crate::limit::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout, timespec_of};
 use crate::table::{self, Held};
 use crate::waiters::{self, Waiter};
 use crate::watch::{self, Watched};

@@ -1,6 +1,6 @@
 //! How many ports there are, and whether they are scarce.
 
-use crate::process;
+use crate::program;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::rand::GetRandomFlags;
@@ -17,8 +17,8 @@ static ANSWER: AtomicBool = AtomicBool::new(false);
 
 /// Whether so many connections live, or wait for their time to be over, that the ports of the range may go short.
 pub fn are_ports() -> bool {
-    let now = crate::end_of_life::now_ms();
-    if now.saturating_sub(ASKED.load(Relaxed)) >= STANDS && !process::sandboxed() {
+    let now = crate::clock::now_ms();
+    if now.saturating_sub(ASKED.load(Relaxed)) >= STANDS && !program::sandboxed() {
         ANSWER.store(look().unwrap_or(false), Relaxed);
         ASKED.store(now, Relaxed);
     }

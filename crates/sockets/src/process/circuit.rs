@@ -1,7 +1,7 @@
 //! Asking for circuits.
 
-use super::{GLOBAL, LOST, RESUMPTIONS, RETRY_SOON, on_session};
-use crate::{fd_exhausted, thread, watch};
+use super::{GLOBAL, LOST, RESUMPTIONS, RETRY_SOON, look_at_connection, on_session};
+use crate::{fd_exhausted, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{Grant, SessionError};
@@ -91,7 +91,7 @@ fn try_circuit(
 /// Whether the daemon that knew of this process's listeners is gone, so that whatever it announced is over at the other
 /// end too.
 fn is_absent() -> bool {
-    watch::look();
+    look_at_connection();
     let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return false };
     // SAFETY: the lock is held.
     let state = unsafe { &*GLOBAL.state.get() };

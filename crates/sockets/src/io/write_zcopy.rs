@@ -3,18 +3,15 @@
 //! Only into buffers that the program asked for by `xl_alloc` with `XL_ALLOC_OPEN`: the far program may store there at any
 //! time, which nobody may do with memory that `malloc` gave.
 
-use crate::io::Outcome;
 use crate::table::Held;
 use crate::wait::{self, WaitFor};
-use crate::{io, thread, waiters};
+use crate::{thread, waiters};
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Failure;
 use crosslane_client::buffers::{Located, locate};
 use crosslane_shm::lock::take_busy;
 use crosslane_stream::Transfer;
 use crosslane_wire::Reach;
-use std::io::{IoSlice, IoSliceMut};
 use std::time::Instant;
 
 /// Bytes below which a plain receive offers nothing.
@@ -64,26 +61,6 @@ pub fn receive(
         (None, Ok(())) => Landed::Ring(true),
         (None, Err(errno)) => Landed::Errno(errno),
     })
-}
-
-/// As `send` of the request and `recv` of the answer, one after the other, where nothing can be offered.
-pub fn transact(fd: c_int, end: &Held, request: &[u8], answer: &mut [u8]) -> Outcome {
-    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
-    let blocks = end.shared().status.nonblock.load(Relaxed) == 0;
-    let landed = if blocks { receive(fd, end, request, answer, deadline) } else { Ok(Landed::Ring(false)) };
-    match landed {
-        Ok(Landed::Bytes(count)) => return Outcome::Bytes(count),
-        Ok(Landed::Errno(errno)) => return Outcome::Errno(errno),
-        Ok(Landed::Ring(true)) => {}
-        Ok(Landed::Ring(false)) | Err(Failure::Tcp) => {
-            let sent = io::send(fd, end, &[IoSlice::new(request)], 0);
-            if !matches!(sent, Outcome::Bytes(count) if count == request.len()) {
-                return sent;
-            }
-        }
-        Err(failure) => return io::receive_failed(fd, end, failure),
-    }
-    io::receive(fd, end, &mut [IoSliceMut::new(answer)], 0)
 }
 
 fn place(buffer: &[u8]) -> Option<Located> {

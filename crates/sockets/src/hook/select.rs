@@ -1,7 +1,8 @@
 //! `select` and `pselect`: sets of bits in front of what [`crate::poll`] does.
 
-use crate::hook::hook;
-use crate::poll::{self, Timeout, WAS_OPEN};
+use super::hook;
+use crate::limit::Timeout;
+use crate::poll::{self, WAS_OPEN};
 use crate::{real, table, user};
 use core::ffi::{c_int, c_short, c_ulong};
 use libc::{

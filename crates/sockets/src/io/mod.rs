@@ -1,12 +1,16 @@
 //! Sending and receiving on a stream.
 
+pub mod peeking;
 mod receive;
+mod transact;
+mod write_zcopy;
+mod zcopy;
 
-pub use receive::{pass, receive, receive_apart, receive_failed};
+pub use receive::{pass, receive, receive_apart};
+pub use transact::transact;
 
 use crate::table::Held;
 use crate::wait::{self, WaitFor};
-use crate::zcopy::{self, Sent};
 use crate::{epoll, quiet, real, thread, waiters};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -17,6 +21,7 @@ use crosslane_stream::Transfer;
 use crosslane_wire::WaiterId;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
+use zcopy::Sent;
 
 /// What came of a call on a stream.
 pub enum Outcome {
@@ -218,7 +223,7 @@ fn connect_first(fd: c_int, end: &Held, flags: c_int) -> Result<(), Outcome> {
         return Ok(());
     }
     if let Some(errno) =
-        crate::options::number(fd, libc::SOL_SOCKET, libc::SO_ERROR).filter(|&errno| errno != 0)
+        crate::sockopt::number(fd, libc::SOL_SOCKET, libc::SO_ERROR).filter(|&errno| errno != 0)
     {
         return Err(Outcome::Errno(errno));
     }

@@ -3,9 +3,9 @@
 //!
 //! What a peek passes over is copied aside, as long as it is there: programs that peek so look at headers.
 
-use crate::io::{self, Outcome};
+use super::{Outcome, must_not_wait};
 use crate::table::Held;
-use crate::{options, wait};
+use crate::{sockopt, wait};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::Status;
@@ -18,7 +18,7 @@ const FAR: usize = 64 << 20;
 
 /// The program has given the option, or a socket that has it becomes a stream: what the kernel's socket says counts.
 pub fn note(fd: c_int, status: &Status) {
-    let offset = options::number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF);
+    let offset = sockopt::number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF);
     set(status, offset.and_then(|offset| u32::try_from(offset).ok()));
 }
 
@@ -39,7 +39,7 @@ pub fn received(fd: c_int, end: &Held, outcome: &Outcome) {
         // From now on the kernel keeps it.
         Outcome::Kernel => {
             let offset = c_int::try_from(offset).unwrap_or(c_int::MAX);
-            options::set_number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset);
+            sockopt::set_number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset);
             set(status, None);
         }
         Outcome::Errno(_) => {}
@@ -74,7 +74,7 @@ pub fn peek(
         if end.ready(crate::thread::tid()).read_closed {
             return Some(Outcome::Bytes(0));
         }
-        if io::must_not_wait(end, flags) || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if must_not_wait(end, flags) || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Some(Outcome::Errno(libc::EAGAIN));
         }
         // A signal ended the wait.

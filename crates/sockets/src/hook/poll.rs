@@ -1,0 +1,89 @@
+//! `poll` and `ppoll`, with the program's array.
+
+use super::hook;
+use crate::limit::Timeout;
+use crate::poll::{FEW, is_ours, run};
+use crate::{real, table, user};
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
+
+hook! {
+    /// `poll(2)`.
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+        // SAFETY: the program's promise to `poll`.
+        let kernel = || unsafe { real::poll(fds, count, timeout) };
+        ours(fds, count, |asked| Some(run(asked, Timeout::of_ms(timeout), core::ptr::null()))).unwrap_or_else(kernel)
+    }
+
+    /// `ppoll(2)`.
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+        // SAFETY: the program's promise to `ppoll`.
+        let kernel = || unsafe { real::ppoll(fds, count, timeout, mask) };
+        // SAFETY: the C library has read the time.
+        let time = || Timeout::of_timespec(unsafe { timeout.as_ref() });
+        ours(fds, count, |asked| time().map(|time| run(asked, time, mask))).unwrap_or_else(kernel)
+    }
+
+    /// `poll` as `_FORTIFY_SOURCE` has it.
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+        check(count, room);
+        // SAFETY: the program's promise.
+        unsafe { poll(fds, count, timeout) }
+    }
+
+    /// `ppoll` as `_FORTIFY_SOURCE` has it.
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int {
+        check(count, room);
+        // SAFETY: the program's promise.
+        unsafe { ppoll(fds, count, timeout, mask) }
+    }
+}
+
+/// Does `wait` with a copy of the program's array, and tells the program what it found, if the kernel alone cannot answer for
+/// it; `None`: it can, or `wait` says that the kernel is to.
+fn ours(
+    fds: *mut pollfd,
+    count: nfds_t,
+    wait: impl FnOnce(&mut [pollfd]) -> Option<Result<usize, c_int>>,
+) -> Option<c_int> {
+    let count = usize::try_from(count).ok().filter(|&count| (1..=table::MAX_FDS).contains(&count))?;
+    if !table::met_any() {
+        return None;
+    }
+    let (mut few, mut many) = ([const { MaybeUninit::<pollfd>::uninit() }; FEW], Vec::new());
+    let asked = if count <= FEW {
+        &mut few[..count]
+    } else {
+        many.resize(count, MaybeUninit::uninit());
+        &mut many[..]
+    };
+    // SAFETY: any bytes are a `pollfd`.
+    let asked = unsafe { user::load_all(fds, asked) }.ok()?;
+    if !asked.iter().any(|asked| is_ours(asked.fd)) {
+        return None;
+    }
+    let outcome = wait(asked)?.and_then(|found| tell(fds, asked).map(|()| found));
+    Some(match outcome {
+        Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
+        Err(errno) => real::fail(errno),
+    })
+}
+
+/// Stores what was found in the program's array.
+fn tell(fds: *mut pollfd, found: &[pollfd]) -> Result<(), c_int> {
+    const REVENTS: usize = core::mem::offset_of!(pollfd, revents);
+    found.iter().enumerate().try_for_each(|(at, found)| {
+        let place = fds.wrapping_add(at).wrapping_byte_add(REVENTS).cast();
+        // SAFETY: the program's array.
+        unsafe { user::store(place, &found.revents) }
+    })
+}
+
+/// An array that is shorter than its count: the program is broken, and ends as the C library would end it.
+fn check(count: nfds_t, room: size_t) {
+    if usize::try_from(count).is_ok_and(|count| room / size_of::<pollfd>() < count) {
+        // SAFETY: ends the process.
+        unsafe { libc::abort() }
+    }
+}

@@ -1,0 +1,97 @@
+//! How long a call that waits may wait.
+
+use core::ffi::c_int;
+use libc::timespec;
+use std::time::{Duration, Instant};
+
+/// While rings are looked at, kernel descriptors are looked at this often.
+pub const KERNEL_EVERY: Duration = Duration::from_micros(10);
+/// Sleep of those who cannot be rung: another waiter is there first, or the daemon cannot be asked.
+pub const BLIND: Duration = Duration::from_millis(5);
+/// The same in units of [`Moment`](crosslane_shm::clock::Moment).
+pub const KERNEL_EVERY_UNITS: u64 = 400;
+
+/// How long a call may wait, from when it begins to: those that need not wait look at no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Not at all.
+    Now,
+    /// So long.
+    After(Duration),
+    /// For ever.
+    Never,
+}
+
+/// Until when a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Not at all.
+    Now,
+    /// Until then.
+    Until(Instant),
+    /// For ever.
+    Never,
+}
+
+/// As the kernel has it.
+pub fn timespec_of(time: Duration) -> timespec {
+    timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+impl Timeout {
+    /// The C library's milliseconds.
+    pub fn of_ms(ms: c_int) -> Self {
+        match u64::try_from(ms) {
+            Ok(ms) => Self::after(Duration::from_millis(ms)),
+            Err(_) => Self::Never,
+        }
+    }
+
+    /// A relative time; `None` if it is not valid.
+    pub fn of_timespec(time: Option<&timespec>) -> Option<Self> {
+        let Some(time) = time else { return Some(Self::Never) };
+        let nanos = u32::try_from(time.tv_nsec).ok().filter(|&nanos| nanos < 1_000_000_000)?;
+        Some(Self::after(Duration::new(u64::try_from(time.tv_sec).ok()?, nanos)))
+    }
+
+    /// So long from when it begins.
+    pub fn after(time: Duration) -> Self {
+        if time.is_zero() { Self::Now } else { Self::After(time) }
+    }
+
+    /// From now on.
+    pub fn begin(self) -> Limit {
+        match self {
+            Self::Now => Limit::Now,
+            Self::After(time) => Instant::now().checked_add(time).map_or(Limit::Never, Limit::Until),
+            Self::Never => Limit::Never,
+        }
+    }
+}
+
+impl Limit {
+    /// Whether the time is up.
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Now => true,
+            Self::Until(end) => Instant::now() >= end,
+            Self::Never => false,
+        }
+    }
+
+    /// Time left, at most `cap`; `None` is for ever.
+    pub fn left(self, cap: Option<Duration>) -> Option<Duration> {
+        let left = match self {
+            Self::Now => Some(Duration::ZERO),
+            Self::Until(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Never => None,
+        };
+        match (left, cap) {
+            (Some(left), Some(cap)) => Some(left.min(cap)),
+            (left, cap) => left.or(cap),
+        }
+    }
+}
