@@ -17,19 +17,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("stream", &["wire"]),
     ("node", &["policy", "fabric", "stream", "port", "shm", "passing", "wire"]),
     ("client", &["stream", "shm", "passing", "wire"]),
+    ("crosslane", &["client", "stream", "shm", "wire"]),
     ("sockets", &["client", "stream", "shm", "wire"]),
     ("lab", &["client", "wire"]),
     ("apps", &[]),
-    ("bench", &["apps", "lab", "node", "client", "port", "shm", "passing", "wire"]),
+    ("bench", &["apps", "lab", "node", "crosslane", "client", "port", "shm", "passing", "wire"]),
     ("cli", &["bench", "lab", "node", "client", "wire"]),
     ("e2e", &["apps", "lab", "node", "client", "shm", "wire"]),
 ];
 
 /// What tests may use besides: both ends of a conversation.
-const TESTS: &[(&str, &str)] =
-    &[("node", "client"), ("node", "lab"), ("client", "port"), ("client", "node"), ("fabric", "port")];
+const TESTS: &[(&str, &str)] = &[
+    ("node", "client"),
+    ("node", "crosslane"),
+    ("node", "lab"),
+    ("client", "port"),
+    ("client", "node"),
+    ("fabric", "port"),
+];
 
 const PREFIX: &str = "crosslane-";
+/// The one without it: what programs are written against.
+const PUBLIC: &str = "crosslane";
 
 /// An edge of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +70,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 }
 
 fn graph(metadata: &Value) -> (Vec<String>, Vec<Edge>) {
-    let short = |name: &Value| name.as_str().and_then(|name| name.strip_prefix(PREFIX)).map(str::to_owned);
+    let short = |name: &Value| {
+        let name = name.as_str()?;
+        name.strip_prefix(PREFIX).or((name == PUBLIC).then_some(PUBLIC)).map(str::to_owned)
+    };
     let (mut crates, mut edges) = (Vec::new(), Vec::new());
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let Some(from) = short(&package["name"]) else { continue };

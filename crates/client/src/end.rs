@@ -11,7 +11,7 @@
 pub mod apart;
 pub mod chosen;
 mod exchange;
-pub(crate) mod flight;
+pub mod flight;
 mod generations;
 mod gone;
 mod keeping;

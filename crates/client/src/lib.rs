@@ -3,14 +3,11 @@
 //! ```text
 //!   Session --Connect / Accept--> Grant (two segments, keys) --End::new--> End: try_send, try_recv, readiness, arm
 //! ```
-//! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. [`native`] is what programs
-//! call that are written for Crosslane: streams of their own, and [`memory`] one-sided access by them. Bulk may be handed to
-//! the daemon's engine: [`offload`].
+//! The data path is [`end`] alone: after the grant neither daemon nor kernel takes part. Bulk may be handed to the daemon's engine:
+//! [`offload`]. Programs that are written for Crosslane use the crate `crosslane`, which is built on this.
 
 pub mod buffers;
 pub mod end;
-pub mod memory;
-pub mod native;
 pub mod offload;
 pub mod preload;
 pub mod segments;

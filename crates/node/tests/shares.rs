@@ -3,8 +3,8 @@
 
 mod support;
 
-use crosslane_client::native::Fabric;
-use crosslane_client::native::queue::{Member, Queue};
+use crosslane::fabric::Fabric;
+use crosslane::queue::{Member, Queue};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use support::{Lab, PATIENCE, port};

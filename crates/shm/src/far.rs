@@ -3,7 +3,7 @@
 use crate::copy::Strategy;
 use crate::guarded::{self, Fault};
 use crate::mem::{Mapping, check_memory};
-use crate::region::BadPlace;
+use crate::shared_bytes::BadPlace;
 use crate::{Inbound, MapError, Outbound, copy};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crosslane_wire::Reach;

@@ -6,7 +6,7 @@ use crosslane_shm::buffer::{
 use crosslane_shm::far::CopyError;
 use crosslane_shm::far::{FarBuffer, check_buffer};
 use crosslane_shm::mem::new_segment;
-use crosslane_shm::region::BadPlace;
+use crosslane_shm::shared_bytes::BadPlace;
 use crosslane_wire::Reach;
 use crosslane_wire::buffer::{LANDINGS, LEN_MAX, memory_len};
 use rustix::fs::{FallocateFlags, OFlags};

@@ -1,10 +1,11 @@
-//! Programs that are written for streams (`crosslane_client::native`): they have calls of their own for what sockets cannot
+//! Programs that are written for streams (the crate `crosslane`): they have calls of their own for what sockets cannot
 //! say, memory that lies in segments already, and answers that land where they are wanted.
 
 use super::flow::{BUFFER, Progress, obey};
 use anyhow::{Context, Result};
-use crosslane_client::buffers::{Buffer, OpenBuffer};
-use crosslane_client::native::{Error, Fabric, Stream};
+use crosslane::fabric::Fabric;
+use crosslane::stream::{Buffer, OpenBuffer};
+use crosslane::stream::{Error, Stream};
 use std::net::SocketAddr;
 
 /// Buffers that a poster has.

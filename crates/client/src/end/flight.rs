@@ -13,7 +13,7 @@ const LONGEST: usize = 32 << 20;
 
 /// A transfer under way, and the lock of its direction. To be landed or recalled before the end or the buffers go.
 #[derive(Debug)]
-pub(crate) struct Aloft {
+pub struct Aloft {
     flight: Flight,
     way: Way,
     /// Units that were sent before.
@@ -22,7 +22,7 @@ pub(crate) struct Aloft {
 
 impl Aloft {
     /// The engine's bell is to ring when it ends; `true` if it has ended already.
-    pub(crate) fn want_waker(&self) -> bool {
+    pub fn want_waker(&self) -> bool {
         self.flight.want_waker()
     }
 }
@@ -33,7 +33,7 @@ impl End {
     ///
     /// # Errors
     /// The direction is over.
-    pub(crate) fn launch(
+    pub fn launch(
         &self,
         tid: u32,
         way: Way,
@@ -99,7 +99,7 @@ impl End {
     ///
     /// # Errors
     /// The stream is over.
-    pub(crate) fn land(&self, tid: u32, mut aloft: Aloft) -> Result<Result<Transferred, Failure>, Aloft> {
+    pub fn land(&self, tid: u32, mut aloft: Aloft) -> Result<Result<Transferred, Failure>, Aloft> {
         match aloft.flight.land() {
             Some(handed) => Ok(self.finish_flight(tid, &aloft, handed)),
             None => Err(aloft),
@@ -110,7 +110,7 @@ impl End {
     ///
     /// # Errors
     /// The stream is over.
-    pub(crate) fn recall(&self, tid: u32, mut aloft: Aloft) -> Result<Transferred, Failure> {
+    pub fn recall(&self, tid: u32, mut aloft: Aloft) -> Result<Transferred, Failure> {
         let handed = aloft.flight.recall();
         self.finish_flight(tid, &aloft, handed)
     }

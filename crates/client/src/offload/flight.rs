@@ -26,7 +26,7 @@ impl Offload {
     }
 
     /// Rung for flights that want it; to be heard by edges, since nobody reads it.
-    pub(crate) fn bell(&self) -> BorrowedFd<'static> {
+    pub fn bell(&self) -> BorrowedFd<'static> {
         self.bell
     }
 }

@@ -3,8 +3,10 @@
 
 use crate::world::{LONG, TestPort, World, until};
 use bolero::TypeGenerator;
-use crosslane_client::memory::{Access, Memory, Peer, Region, RemoteRegion};
-use crosslane_client::native::{Fabric, Listener, Stream};
+use crosslane::fabric::{Fabric, Listener};
+use crosslane::memory::{Access, Memory, Region, RemoteRegion};
+use crosslane::peer::Peer;
+use crosslane::stream::Stream;
 use crosslane_wire::access::{ANSWER, Answer, Command, GREETING, Place};
 use std::io::IoSlice;
 use std::panic::AssertUnwindSafe;

@@ -1,6 +1,7 @@
 //! Daemons in this process, and an honest pair of programs whose stream goes on whatever happens.
 
-use crosslane_client::native::{Fabric, Stream};
+use crosslane::fabric::Fabric;
+use crosslane::stream::Stream;
 use crosslane_node::config::Config;
 use crosslane_node::daemon;
 use crosslane_passing::{Foreign, Owner, receive, send};

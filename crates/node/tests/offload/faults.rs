@@ -2,7 +2,7 @@
 
 use crate::support::{PATIENCE, until};
 use crate::{byte, bytes, check_flow, fabric, join, listen, moved, pair};
-use crosslane_client::native::{Error, Stream};
+use crosslane::stream::{Error, Stream};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +17,7 @@ const CHILD: &str = "OFFLOAD_CHILD";
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let words: Vec<&str> = told.split(' ').collect();
-    let fabric = crosslane_client::native::Fabric::open_at(words[0].as_ref()).unwrap();
+    let fabric = crosslane::fabric::Fabric::open_at(words[0].as_ref()).unwrap();
     let stream = fabric.connect(words[1].parse().unwrap()).unwrap();
     stream.set_offload(true);
     let mut buffer = bytes(0, 1 << 20);

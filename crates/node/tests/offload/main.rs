@@ -11,7 +11,8 @@ mod queue;
 mod registered;
 mod transfers;
 
-use crosslane_client::native::{Fabric, Listener, Stream};
+use crosslane::fabric::{Fabric, Listener};
+use crosslane::stream::Stream;
 use std::net::SocketAddr;
 use support::{Lab, PATIENCE, port};
 

@@ -2,8 +2,8 @@
 
 use crate::support::{Lab, PATIENCE, port, until};
 use crate::{byte, bytes, fabric, join_plain, listen, moved, pair};
-use crosslane_client::native::queue::{Completion, Member, Queue, Way};
-use crosslane_client::native::{Error, Stream};
+use crosslane::queue::{Completion, Member, Queue, Way};
+use crosslane::stream::{Error, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

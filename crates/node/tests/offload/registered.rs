@@ -2,7 +2,7 @@
 
 use crate::support::Lab;
 use crate::{bytes, join, pair};
-use crosslane_client::buffers::Buffer;
+use crosslane::stream::Buffer;
 
 const LEN: usize = 1 << 20;
 const ROUNDS: usize = 24;

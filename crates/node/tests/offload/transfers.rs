@@ -2,7 +2,7 @@
 
 use crate::support::{Lab, PATIENCE, port, until};
 use crate::{bytes, check_flow, fabric, join, listen, moved, pair};
-use crosslane_client::native::Error;
+use crosslane::stream::Error;
 use std::time::{Duration, Instant};
 
 #[test]

@@ -5,8 +5,8 @@ use super::fabric;
 use super::streams::pair;
 use super::support::{Client, Lab, until};
 use super::zcopy::{answer_all, ask, cut_and_mend, fill, with_program};
-use crosslane_client::buffers::OpenBuffer;
-use crosslane_client::native::Stream;
+use crosslane::stream::OpenBuffer;
+use crosslane::stream::Stream;
 use crosslane_wire::local::{Reply, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,9 +2,10 @@
 
 use super::support::{Lab, PATIENCE, until};
 use super::{address, fabric, peer, serve};
+use crosslane::memory::{self, Access};
+use crosslane::peer::{Error, Peer};
+use crosslane::stream;
 use crosslane_client::SessionError;
-use crosslane_client::memory::{Access, Error, Peer};
-use crosslane_client::native;
 use crosslane_passing::send;
 use crosslane_wire::codec;
 use crosslane_wire::local::Reply;
@@ -13,18 +14,18 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt::Debug;
 
 #[track_caller]
-fn gone<T: Debug>(outcome: Result<T, native::Error>) {
-    assert!(matches!(outcome, Err(native::Error::DaemonGone)), "{outcome:?}");
+fn gone<T: Debug>(outcome: Result<T, stream::Error>) {
+    assert!(matches!(outcome, Err(stream::Error::DaemonGone)), "{outcome:?}");
 }
 
 #[track_caller]
 fn gone_for_peer<T: Debug>(outcome: Result<T, Error>) {
-    assert!(matches!(outcome, Err(Error::Stream(native::Error::DaemonGone))), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::Stream(stream::Error::DaemonGone))), "{outcome:?}");
 }
 
 #[track_caller]
-fn no_daemon<T: Debug>(outcome: Result<T, native::Error>) {
-    assert!(matches!(outcome, Err(native::Error::Session(SessionError::NoDaemon { .. }))), "{outcome:?}");
+fn no_daemon<T: Debug>(outcome: Result<T, stream::Error>) {
+    assert!(matches!(outcome, Err(stream::Error::Session(SessionError::NoDaemon { .. }))), "{outcome:?}");
 }
 
 fn restart(lab: &mut Lab, number: usize) {
@@ -76,7 +77,7 @@ fn memory_that_a_new_daemon_refuses_is_told_so() {
     let refusal = codec::encode(&Reply::Error { text: "another version".to_owned() }).unwrap();
     send(&session, &refusal, &[], SendFlags::DONTWAIT).unwrap();
     let notice = memory.notices().wait(Some(PATIENCE));
-    assert!(matches!(notice, Err(Error::NoAgent)), "{notice:?}");
+    assert!(matches!(notice, Err(memory::Error::NoAgent)), "{notice:?}");
 }
 
 #[test]

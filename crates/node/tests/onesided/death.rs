@@ -3,8 +3,9 @@
 
 use super::support::{Lab, until};
 use super::{address, fabric, peer, serve};
-use crosslane_client::memory::{Access, Error, Memory, Peer, RemoteRegion};
-use crosslane_client::native::Fabric;
+use crosslane::fabric::Fabric;
+use crosslane::memory::{Access, Memory, RemoteRegion};
+use crosslane::peer::{Error, Peer};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

@@ -3,9 +3,11 @@
 use super::death::{Program, freeze};
 use super::support::{Client, Lab, PATIENCE};
 use super::{address, fabric, peer, serve};
+use crosslane::fabric::Fabric;
+use crosslane::memory::{Access, Notices};
+use crosslane::peer::{Error, Peer};
+use crosslane::stream;
 use crosslane_client::SessionError;
-use crosslane_client::memory::{Access, Error, Notices, Peer};
-use crosslane_client::native::{self, Fabric};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -105,8 +107,8 @@ fn streams_wait_no_longer_than_they_are_told() {
     assert!(listener.accept_within(SHORT).unwrap().is_none());
     let client = fabric(&lab, 1).connect(listener.address()).unwrap();
     let server = listener.accept_within(PATIENCE).unwrap().expect("it has come");
-    let done = |outcome: Result<(), native::Error>| match outcome {
-        Err(native::Error::TimedOut { done, after: SHORT, .. }) => done,
+    let done = |outcome: Result<(), stream::Error>| match outcome {
+        Err(stream::Error::TimedOut { done, after: SHORT, .. }) => done,
         outcome => panic!("{outcome:?}"),
     };
     client.set_receive_timeout(Some(SHORT));
@@ -143,7 +145,7 @@ fn connecting_ends_in_time() {
         filling.push(one);
     }
     let outcome = fabric(&lab, 1).connect_within(remote, SHORT);
-    assert!(matches!(outcome, Err(native::Error::TimedOut { after: SHORT, .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(stream::Error::TimedOut { after: SHORT, .. })), "{outcome:?}");
 }
 
 #[test]
@@ -156,13 +158,13 @@ fn a_frozen_daemon_holds_up_no_call_for_long() {
     freeze(lab.daemon(1));
     let start = Instant::now();
     let opened = Fabric::open_at(&lab.control(1));
-    assert!(matches!(opened, Err(native::Error::Session(SessionError::Late))), "{opened:?}");
+    assert!(matches!(opened, Err(stream::Error::Session(SessionError::Late))), "{opened:?}");
     let connected = fabric.connect(listener.address());
-    assert!(matches!(connected, Err(native::Error::Session(SessionError::Late))), "{connected:?}");
+    assert!(matches!(connected, Err(stream::Error::Session(SessionError::Late))), "{connected:?}");
     // Streams that need no daemon go on.
     client.set_receive_timeout(Some(SHORT));
     let waited = client.receive(&mut [0; 9]);
-    assert!(matches!(waited, Err(native::Error::TimedOut { .. })), "{waited:?}");
+    assert!(matches!(waited, Err(stream::Error::TimedOut { .. })), "{waited:?}");
     server.send(b"still here").unwrap();
     client.set_receive_timeout(None);
     client.receive_all(&mut [0; 10]).unwrap();

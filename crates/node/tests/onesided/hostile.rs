@@ -2,8 +2,10 @@
 
 use super::support::{Lab, PATIENCE, until};
 use super::{address, fabric, peer, serve};
-use crosslane_client::memory::{Access, Error, Peer};
-use crosslane_client::native::{Fabric, Stream};
+use crosslane::fabric::Fabric;
+use crosslane::memory::Access;
+use crosslane::peer::{Error, Peer};
+use crosslane::stream::Stream;
 use crosslane_wire::access::{Answer, COMMAND, Command, GREETING, Place};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -118,7 +120,7 @@ fn answers_that_make_no_sense_end_the_requesters_connection() {
         Answer::Value { number: 0, value: 0 }.encode().to_vec(),
         vec![0xff; 24],
     ];
-    let remote = crosslane_client::memory::RemoteRegion { id: 1, key: 2, len: 3 };
+    let remote = crosslane::memory::RemoteRegion { id: 1, key: 2, len: 3 };
     for lie in lies {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {

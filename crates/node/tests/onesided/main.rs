@@ -13,8 +13,9 @@ mod rights;
 mod streams;
 mod zcopy;
 
-use crosslane_client::memory::{Memory, Peer};
-use crosslane_client::native::Fabric;
+use crosslane::fabric::Fabric;
+use crosslane::memory::Memory;
+use crosslane::peer::Peer;
 use std::net::SocketAddr;
 use support::{Lab, port};
 

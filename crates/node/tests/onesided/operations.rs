@@ -2,7 +2,8 @@
 
 use super::support::{Client, Lab, PATIENCE};
 use super::{chain, peer, serve};
-use crosslane_client::memory::{Access, Buffer, Memory, Peer};
+use crosslane::memory::{Access, Memory, SharedBytes};
+use crosslane::peer::Peer;
 use crosslane_wire::local::{Reply, Request};
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ fn post_and_wait(memory: &Memory, peer: &mut Peer) {
     let remote = region.share(Access::ALL).unwrap();
     let content = bytes(5, usize::try_from(region.len()).unwrap());
     region.write(0, &content).unwrap();
-    let buffer = Arc::new(Buffer::create(4 * MEGABYTE).unwrap());
+    let buffer = Arc::new(SharedBytes::create(4 * MEGABYTE).unwrap());
     let gets: Vec<_> = (0..16)
         .rev()
         .map(|part| {
@@ -183,7 +184,7 @@ fn a_fence_holds_back_what_follows_until_gets_are_served() {
     let region = memory.register(8 * MEGABYTE).unwrap();
     let remote = region.share(Access::ALL).unwrap();
     let mut peer = peer(&lab, 3, &memory);
-    let buffer = Arc::new(Buffer::create(8 * MEGABYTE).unwrap());
+    let buffer = Arc::new(SharedBytes::create(8 * MEGABYTE).unwrap());
     let (last, mut overtaken) = (8 * MEGABYTE - 8, 0);
     for round in 1..=40u64 {
         for fenced in [true, false] {

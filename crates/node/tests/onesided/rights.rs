@@ -2,7 +2,8 @@
 
 use super::support::Lab;
 use super::{peer, serve};
-use crosslane_client::memory::{Access, Denial, Error, Peer, RemoteRegion};
+use crosslane::memory::{Access, RemoteRegion};
+use crosslane::peer::{Denial, Error, Peer};
 
 fn outcomes(peer: &mut Peer, at: &RemoteRegion, offset: u64) -> [Option<Denial>; 6] {
     let mut bytes = [0; 100];

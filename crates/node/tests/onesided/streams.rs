@@ -2,7 +2,8 @@
 
 use super::support::{Lab, until};
 use super::{address, chain, fabric};
-use crosslane_client::native::{Error, Fabric, Stream};
+use crosslane::fabric::Fabric;
+use crosslane::stream::{Error, Stream};
 use std::net::{TcpListener, TcpStream};
 
 const BYTES: usize = 20_000_000;

@@ -2,7 +2,7 @@
 
 use super::{Block, Kind, Landing, alloc, free, locate};
 use crate::copy;
-use crate::region::BadPlace;
+use crate::shared_bytes::BadPlace;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use rustix::io::Errno;

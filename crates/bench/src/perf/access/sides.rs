@@ -4,8 +4,9 @@ use super::Operation;
 use crate::affinity::Pin;
 use crate::speaker::{Speaker, end_with_parent, tell};
 use anyhow::{Context, Result};
-use crosslane_client::memory::{Access, Buffer, Memory, Peer, RemoteRegion};
-use crosslane_client::native::Fabric;
+use crosslane::fabric::Fabric;
+use crosslane::memory::{Access, Memory, RemoteRegion, SharedBytes};
+use crosslane::peer::Peer;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
@@ -108,7 +109,7 @@ pub fn request(offer: &str, core: usize) -> Result<()> {
     let _pin = Pin::to(core)?;
     let (address, remote): Offer = serde_json::from_str(offer)?;
     let mut peer = Peer::connect(Fabric::open()?, address)?;
-    let target = Arc::new(Buffer::create(REGION)?);
+    let target = Arc::new(SharedBytes::create(REGION)?);
     for line in std::io::stdin().lines() {
         let outcome = answer(serde_json::from_str(&line?)?, &mut peer, &remote, &target)?;
         tell(&mut std::io::stdout(), &outcome)?;
@@ -120,7 +121,7 @@ fn answer(
     question: Question,
     peer: &mut Peer,
     remote: &RemoteRegion,
-    target: &Arc<Buffer>,
+    target: &Arc<SharedBytes>,
 ) -> Result<Outcome> {
     let Question { operation, size, waits, millis } = question;
     let (source, time, start) = (vec![0x5a; size], Duration::from_millis(millis), Instant::now());

@@ -1,0 +1,35 @@
+//! Crosslane for programs that are written for it: no `LD_PRELOAD`, no sockets.
+//!
+//! ```text
+//!   fabric::Fabric  --listen, connect-->  stream::Stream    an ordered stream of bytes to another program
+//!                                             |
+//!                        queue::Queue --------+             bulk sends and receives that nobody waits for one by one
+//!
+//!   memory::Memory  <--commands, by a stream--  peer::Peer  put, get, fetch_add, compare_swap, notify
+//! ```
+//! | module | what it is | an example to run |
+//! |---|---|---|
+//! | [`fabric`] | this host's daemon: where one listens and connects | `echo` |
+//! | [`stream`] | sending and receiving, with and without a copy by the sender | `echo`, `zcopy` |
+//! | [`memory`] | this program's memory, as other programs reach it | `counter own` |
+//! | [`peer`] | another program's memory, as this one reaches it | `counter ask` |
+//! | [`queue`] | sends and receives that are submitted, and completed later | `bulk` |
+//!
+//! The far end of a stream may be on this host, a neighbour, or any other host of the fabric. `docs/one-sided.md` has the
+//! examples in a lab, what each call promises and what it costs.
+//!
+//! When the daemon of this host ends, its streams are over ([`stream::Error::DaemonGone`]). A [`fabric::Fabric`] opens a new
+//! session by itself at the next call that needs one, so do a [`fabric::Listener`] and a [`memory::Memory`].
+//!
+//! A session belongs to the process that opened it: do not `fork` and use it in the child.
+
+mod attachment;
+mod bell;
+mod error;
+pub mod fabric;
+pub mod memory;
+mod outbox;
+pub mod peer;
+pub mod queue;
+pub mod stream;
+mod wait;

@@ -1,0 +1,260 @@
+//! The thread that executes what others ask of this program's memory.
+
+use super::Error;
+use super::connection::{Connection, Owner};
+use super::handle::Handle;
+use super::notices::Notices;
+use super::regions::Regions;
+use crate::attachment::Attachment;
+use crate::fabric::Listener;
+use crate::stream;
+use crate::wait::{Event, Spinner, Waiter};
+use core::sync::atomic::Ordering;
+use crosslane_client::session::SessionError;
+use crosslane_shm::arm::Armed;
+use crosslane_shm::wait::{Budget, spin};
+use crosslane_wire::access::PIECE;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the agent's epoll set has besides the connections, which are numbered from [`FIRST`] on.
+const LISTENER: u64 = 0;
+const WAITER: u64 = 1;
+const BELL: u64 = 2;
+const DAEMON: u64 = 3;
+const FIRST: u64 = 4;
+/// Most requesters at a time; others are refused.
+const REQUESTERS: usize = 4096;
+/// Rounds of work between two looks at what the kernel says.
+const ROUNDS: u32 = 256;
+/// Sleep between two attempts to find a daemon.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// The agent: all its requesters, served by turns.
+#[derive(Debug)]
+pub(super) struct Agent {
+    listener: Listener,
+    tie: Tie,
+    owner: Owner,
+    connections: BTreeMap<u64, Connection>,
+    last: u64,
+    /// No connection could be accepted for want of descriptors or memory: the listener is not looked at for a while.
+    deaf: bool,
+    budget: Budget,
+}
+
+/// What the agent has of one session with the daemon.
+#[derive(Debug)]
+struct Tie {
+    attachment: &'static Attachment,
+    waiter: Waiter,
+    epoll: OwnedFd,
+}
+
+impl Tie {
+    fn new(listener: &Listener, bell: &Event) -> Result<Self, stream::Error> {
+        let attachment = listener.attachment()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let tie = Self { attachment, waiter: attachment.waiter()?, epoll };
+        tie.watch(listener, LISTENER, epoll::EventFlags::IN)?;
+        tie.watch(&tie.waiter, WAITER, epoll::EventFlags::IN)?;
+        tie.watch(bell, BELL, epoll::EventFlags::IN)?;
+        tie.watch(attachment.socket(), DAEMON, epoll::EventFlags::empty())?;
+        Ok(tie)
+    }
+
+    fn watch(&self, fd: impl AsFd, number: u64, flags: epoll::EventFlags) -> Result<(), stream::Error> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(number), flags)?)
+    }
+}
+
+impl Agent {
+    pub(super) fn new(
+        listener: Listener,
+        regions: Arc<Regions>,
+        notices: Arc<Notices>,
+    ) -> Result<Self, Error> {
+        let handle = Handle::new()?;
+        let tie = Tie::new(&listener, &handle.bell)?;
+        let owner = Owner { regions, notices, handle, scratch: vec![0; PIECE] };
+        let (connections, budget) = (BTreeMap::new(), Budget::new());
+        Ok(Self { listener, tie, owner, connections, last: FIRST, deaf: false, budget })
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.owner.handle.clone()
+    }
+
+    /// Serves until it is stopped; when the daemon has ended, by the next one. Ends as well if that one refuses.
+    pub(super) fn run(mut self) {
+        while self.serve() && self.rejoin() {}
+        self.owner.notices.end();
+    }
+
+    /// Serves until it is stopped (`false`), or the daemon is gone.
+    fn serve(&mut self) -> bool {
+        let mut rounds = 0;
+        while !self.is_stopped() {
+            let busy = self.round();
+            rounds = if busy && rounds < ROUNDS { rounds + 1 } else { 0 };
+            let goes_on = match busy {
+                true if rounds < ROUNDS => true,
+                true => self.look(Some(Duration::ZERO)).is_some(),
+                false => self.rest(),
+            };
+            if !goes_on {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Waits for a daemon and makes itself known to it. `false` if it is stopped or refused.
+    fn rejoin(&mut self) -> bool {
+        self.connections.clear();
+        while !self.is_stopped() {
+            let bell = &self.owner.handle.bell;
+            match Tie::new(&self.listener, bell) {
+                Ok(tie) => {
+                    (self.tie, self.deaf) = (tie, false);
+                    return true;
+                }
+                Err(error) if is_final(&error) => return false,
+                Err(_) => {
+                    let again = Timespec::try_from(AGAIN).ok();
+                    let _ = poll(&mut [PollFd::new(&**bell, PollFlags::IN)], again.as_ref());
+                    bell.clear();
+                }
+            }
+        }
+        false
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.owner.handle.stop.load(Ordering::Acquire)
+    }
+
+    /// Gives each requester a turn; whether anything was done.
+    fn round(&mut self) -> bool {
+        let (owner, mut busy) = (&mut self.owner, false);
+        self.connections.retain(|_, connection| match connection.run_once(owner) {
+            Ok(done) => {
+                busy |= done;
+                true
+            }
+            Err(_) => false,
+        });
+        busy
+    }
+
+    /// Nothing is to be done: spins for a while, then sleeps. `false` if the daemon is gone.
+    fn rest(&mut self) -> bool {
+        let limit = self.tie.attachment.spin_ns();
+        let ns = if self.connections.is_empty() { 0 } else { self.budget.ns(limit) };
+        if let Some(_spinner) = Spinner::among(ns)
+            && spin(ns, || self.is_ready())
+        {
+            self.budget.spun(limit);
+            return true;
+        }
+        let start = Instant::now();
+        let goes_on = self.sleep();
+        self.budget.slept(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), limit);
+        goes_on
+    }
+
+    fn is_ready(&self) -> bool {
+        self.connections.values().any(|connection| connection.is_ready(&self.owner)) || self.is_stopped()
+    }
+
+    /// Asks all requesters to ring, looks once more, sleeps.
+    fn sleep(&mut self) -> bool {
+        let id = self.tie.waiter.id();
+        let mut requests = Armed::NOTHING;
+        for connection in self.connections.values() {
+            if let Some(what) = connection.wants(&self.owner) {
+                connection.stream().arm(what, id);
+                requests.arm(connection.stream().in_flight_ns(), Instant::now);
+            }
+        }
+        let goes_on = loop {
+            let next = requests.next_sleep(Instant::now);
+            let timeout = match self.is_ready() {
+                true => Some(Duration::ZERO),
+                false => next.limit(self.deaf.then_some(AGAIN)),
+            };
+            let heard = self.look(timeout);
+            if heard != Some(false) || !next.is_bounded() || timeout.is_some_and(|time| time.is_zero()) {
+                break heard.is_some();
+            }
+        };
+        for connection in self.connections.values() {
+            connection.stream().disarm(id);
+        }
+        goes_on
+    }
+
+    /// Waits for what the kernel has to say, and sees to it; whether that was anything. `None` if the daemon is gone.
+    fn look(&mut self, timeout: Option<Duration>) -> Option<bool> {
+        let mut events = [const { core::mem::MaybeUninit::uninit() }; 64];
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+        let (events, _) = match epoll::wait(&self.tie.epoll, &mut events, timeout.as_ref()) {
+            Ok(events) => events,
+            Err(errno) => return (errno == Errno::INTR).then_some(true),
+        };
+        let heard = !events.is_empty();
+        if self.deaf {
+            self.listen(true);
+        }
+        for event in events {
+            match event.data.u64() {
+                LISTENER => self.accept(),
+                WAITER => self.tie.waiter.clear(),
+                BELL => self.owner.handle.bell.clear(),
+                DAEMON => return None,
+                number => {
+                    if let Some(connection) = self.connections.get_mut(&number) {
+                        connection.stream().look_at_kernel();
+                        connection.stirred = true;
+                    }
+                }
+            }
+        }
+        Some(heard)
+    }
+
+    /// Takes one new requester. One that is plain TCP, or one too many, is closed.
+    fn accept(&mut self) {
+        let stream = match self.listener.try_accept() {
+            Ok(Some(stream)) => stream,
+            Err(stream::Error::System(_)) => return self.listen(false),
+            Ok(None) | Err(_) => return,
+        };
+        if self.connections.len() >= REQUESTERS {
+            return;
+        }
+        let Ok(connection) = Connection::new(stream) else { return };
+        self.last += 1;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        if self.tie.watch(connection.stream().quiet(), self.last, flags).is_ok() {
+            self.connections.insert(self.last, connection);
+        }
+    }
+
+    /// Whether connections are looked for.
+    fn listen(&mut self, on: bool) {
+        let flags = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        let data = epoll::EventData::new_u64(LISTENER);
+        self.deaf = epoll::modify(&self.tie.epoll, &self.listener, data, flags).is_ok() && !on;
+    }
+}
+
+/// Whether a daemon that is there wants nothing of us; else one may come, or be less busy.
+fn is_final(error: &stream::Error) -> bool {
+    use SessionError::{Decode, Refused, Unexpected};
+    matches!(error, stream::Error::Session(Refused(_) | Unexpected(_) | Decode(_)))
+}

@@ -1,0 +1,322 @@
+//! One requester, as the owner's agent sees it: its commands are executed as they come, a bounded number in a turn, and
+//! no more are read while it does not take its answers.
+
+use super::SharedBytes;
+use super::handle::Handle;
+use super::notices::{Notice, Notices};
+use super::regions::{Access, Opened, Regions};
+use crate::error::Error;
+use crate::outbox::{Outbox, arrived};
+use crate::stream::{Stream, WaitFor};
+use core::sync::atomic::AtomicU32;
+use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, Denial, GREETING, PIECE, Place};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Commands, and bytes, of one requester in one turn.
+const COMMANDS: usize = 64;
+const BYTES: usize = 4 * PIECE;
+/// Bytes of answers that may wait before no more commands are read: besides these, one piece of a get.
+const WAITING: usize = 64 * ANSWER;
+/// Gets of one requester that may wait.
+const GETS: usize = 64;
+
+/// What commands are executed on.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) regions: Arc<Regions>,
+    pub(super) notices: Arc<Notices>,
+    pub(super) handle: Handle,
+    /// Bytes of a get on their way, or those that may not be stored; one piece.
+    pub(super) scratch: Vec<u8>,
+}
+
+/// A requester.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: Stream,
+    stage: Stage,
+    /// What has come of the command (or the greeting) that is being read.
+    head: [u8; COMMAND],
+    have: usize,
+    /// Number of the next command.
+    next: u64,
+    /// The last command that was executed and has no answer of its own, if that was not said yet.
+    done: Option<u64>,
+    gets: VecDeque<Get>,
+    /// A fence came: nothing is read before all gets are served.
+    fenced: bool,
+    outbox: Outbox,
+    /// Notices of this requester that wait for the program.
+    notices: Arc<AtomicU32>,
+    /// The kernel said something: look, whatever the ring says.
+    pub(super) stirred: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Greeting,
+    Command,
+    Data(Put),
+}
+
+/// The data of a put that is being read.
+#[derive(Debug)]
+struct Put {
+    number: u64,
+    /// Where the next byte goes.
+    place: Place,
+    left: usize,
+    /// The region, or why not.
+    region: Result<Arc<Opened>, Denial>,
+}
+
+/// A get that is being served.
+#[derive(Debug)]
+struct Get {
+    number: u64,
+    /// Where the next byte comes from.
+    place: Place,
+    done: u64,
+    left: u64,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream) -> Result<Self, Error> {
+        let mut outbox = Outbox::default();
+        outbox.send(&stream, &GREETING, &[])?;
+        Ok(Self {
+            stream,
+            stage: Stage::Greeting,
+            head: [0; COMMAND],
+            have: 0,
+            next: 0,
+            done: None,
+            gets: VecDeque::new(),
+            fenced: false,
+            outbox,
+            notices: Arc::default(),
+            stirred: true,
+        })
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Works for a while; whether anything was done. An error: the connection is over.
+    pub(super) fn run_once(&mut self, owner: &mut Owner) -> Result<bool, Error> {
+        self.stirred = false;
+        let mut done = self.outbox.flush(&self.stream)?;
+        done += self.serve_get(owner)?;
+        let (mut commands, mut bytes) = (0, 0);
+        while commands < COMMANDS && bytes < BYTES && self.reads(owner) {
+            match self.read(owner)? {
+                0 => break,
+                count => bytes += count,
+            }
+            commands += 1;
+        }
+        if let Some(upto) = self.done.take() {
+            self.answer(Answer::Done { upto })?;
+        }
+        Ok(done + bytes > 0)
+    }
+
+    /// What the agent must wait for, before it sleeps.
+    pub(super) fn wants(&self, owner: &Owner) -> Option<WaitFor> {
+        let room = !self.outbox.is_empty() || !self.gets.is_empty();
+        match (self.reads(owner), room) {
+            (true, true) => Some(WaitFor::Either),
+            (true, false) => Some(WaitFor::Data),
+            (false, true) => Some(WaitFor::Room),
+            (false, false) => None,
+        }
+    }
+
+    /// Whether a turn would do something.
+    #[inline]
+    pub(super) fn is_ready(&self, owner: &Owner) -> bool {
+        self.stirred || self.wants(owner).is_some_and(|what| self.stream.is_ready(what))
+    }
+
+    /// Whether more commands are taken now.
+    fn reads(&self, owner: &Owner) -> bool {
+        self.outbox.len() <= WAITING
+            && self.gets.len() < if self.fenced { 1 } else { GETS }
+            && !owner.notices.holds(&self.notices, &owner.handle)
+    }
+
+    /// Reads a part of a command, or of its data, and executes what is whole. Returns how many bytes were read.
+    fn read(&mut self, owner: &mut Owner) -> Result<usize, Error> {
+        let count = match &mut self.stage {
+            Stage::Greeting => {
+                let count = arrived(self.stream.try_receive(&mut self.head[self.have..GREETING.len()])?)?;
+                self.have += count;
+                if self.have == GREETING.len() {
+                    self.have = 0;
+                    self.stage = Stage::Command;
+                    if self.head[..GREETING.len()] != GREETING {
+                        return Err(self.violated("no greeting of a requester".to_owned()));
+                    }
+                }
+                count
+            }
+            Stage::Command => {
+                let count = arrived(self.stream.try_receive(&mut self.head[self.have..])?)?;
+                self.have += count;
+                if self.have == COMMAND {
+                    self.have = 0;
+                    let command = Command::decode(&self.head);
+                    let command = command.map_err(|error| self.violated(error.to_string()))?;
+                    self.execute(command, owner)?;
+                }
+                count
+            }
+            Stage::Data(put) => {
+                let count = put.receive(&self.stream, owner)?;
+                if put.left == 0 {
+                    let (number, outcome) = (put.number, put.outcome());
+                    self.stage = Stage::Command;
+                    self.quiet(number, outcome)?;
+                }
+                count
+            }
+        };
+        Ok(count)
+    }
+
+    fn execute(&mut self, command: Command, owner: &mut Owner) -> Result<(), Error> {
+        let (number, regions) = (self.next, &owner.regions);
+        self.next += 1;
+        match command {
+            Command::Put { place, len } => {
+                let check = |bytes: &SharedBytes| bytes.check(place.offset, len.into());
+                let region = regions.find(place.region).and_then(|region| {
+                    region.access(place, Access::WRITE, check)?;
+                    Ok(region)
+                });
+                if len == 0 {
+                    return self.quiet(number, region.map(drop));
+                }
+                self.stage = Stage::Data(Put { number, place, left: len as usize, region });
+                Ok(())
+            }
+            Command::PutShort { place, len, bytes } => {
+                let store = |memory: &SharedBytes| memory.write(place.offset, &bytes[..len as usize]);
+                let outcome = regions.access(place, Access::WRITE, store);
+                self.quiet(number, outcome)
+            }
+            Command::Get { place, len } => {
+                match regions.access(place, Access::READ, |bytes| bytes.check(place.offset, len)) {
+                    Ok(()) => {
+                        self.gets.push_back(Get { number, place, done: 0, left: len });
+                        if self.gets.len() == 1 { self.serve_get(owner).map(drop) } else { Ok(()) }
+                    }
+                    Err(why) => self.answer(Answer::Denied { number, why }),
+                }
+            }
+            Command::FetchAdd { place, value } => {
+                let add = |bytes: &SharedBytes| bytes.fetch_add(place.offset, value);
+                let outcome = regions.access(place, Access::ATOMIC, add);
+                self.value(number, outcome)
+            }
+            Command::CompareSwap { place, expected, new } => {
+                let swap = |bytes: &SharedBytes| bytes.compare_swap(place.offset, expected, new);
+                let outcome = regions.access(place, Access::ATOMIC, swap);
+                self.value(number, outcome)
+            }
+            Command::Fence => {
+                self.fenced = !self.gets.is_empty();
+                self.quiet(number, Ok(()))
+            }
+            Command::Notify { place, value } => {
+                let outcome = regions.access(place, Access::default(), |_| Ok(()));
+                if outcome.is_ok() {
+                    let notice = Notice { region: place.region, value, from: self.stream.peer() };
+                    owner.notices.push(notice, &self.notices);
+                }
+                self.quiet(number, outcome)
+            }
+        }
+    }
+
+    /// Sends the next piece of the first get, if all before it is sent. Returns how many bytes that was.
+    fn serve_get(&mut self, owner: &mut Owner) -> Result<usize, Error> {
+        if !self.outbox.is_empty() {
+            return Ok(0);
+        }
+        let Some(get) = self.gets.front_mut() else { return Ok(0) };
+        let len = get.left.min(PIECE as u64);
+        let piece = &mut owner.scratch[..usize::try_from(len).unwrap_or(PIECE)];
+        // The right may have been taken back since the last piece.
+        let read = owner.regions.access(get.place, Access::READ, |bytes| bytes.read(get.place.offset, piece));
+        let (number, offset) = (get.number, get.done);
+        (get.place.offset, get.done, get.left) = (get.place.offset + len, get.done + len, get.left - len);
+        if get.left == 0 || read.is_err() {
+            self.gets.pop_front();
+            self.fenced &= !self.gets.is_empty();
+        }
+        match read {
+            Ok(()) => {
+                let len = u32::try_from(len).unwrap_or(0);
+                self.outbox.send(&self.stream, &Answer::Data { number, offset, len }.encode(), piece)?;
+            }
+            Err(why) => self.answer(Answer::Denied { number, why })?,
+        }
+        Ok(piece.len() + ANSWER)
+    }
+
+    /// A command without an answer of its own was executed, or not.
+    fn quiet(&mut self, number: u64, outcome: Result<(), Denial>) -> Result<(), Error> {
+        self.done = Some(number);
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(why) => self.answer(Answer::Denied { number, why }),
+        }
+    }
+
+    fn value(&mut self, number: u64, outcome: Result<u64, Denial>) -> Result<(), Error> {
+        let answer = match outcome {
+            Ok(value) => Answer::Value { number, value },
+            Err(why) => Answer::Denied { number, why },
+        };
+        self.answer(answer)
+    }
+
+    fn answer(&mut self, answer: Answer) -> Result<(), Error> {
+        self.outbox.send(&self.stream, &answer.encode(), &[])
+    }
+
+    fn violated(&self, text: String) -> Error {
+        self.stream.violated(&text);
+        Error::Violated(text)
+    }
+}
+
+impl Put {
+    fn outcome(&self) -> Result<(), Denial> {
+        self.region.as_ref().map(drop).map_err(|why| *why)
+    }
+
+    /// Receives the next bytes, straight to where they belong; those that may not be stored go nowhere. The right may
+    /// have been taken back since the last ones.
+    fn receive(&mut self, stream: &Stream, owner: &mut Owner) -> Result<usize, Error> {
+        let stored = self.region.as_ref().map_err(|why| *why).and_then(|region| {
+            region.access(self.place, Access::WRITE, |bytes| {
+                let part = bytes.part(self.place.offset, self.left as u64)?;
+                Ok(stream.try_receive_into(part))
+            })
+        });
+        let count = match stored {
+            Ok(received) => arrived(received?)?,
+            Err(why) => {
+                self.region = Err(why);
+                arrived(stream.try_receive(&mut owner.scratch[..self.left])?)?
+            }
+        };
+        self.place.offset = self.place.offset.wrapping_add(count as u64);
+        self.left -= count;
+        Ok(count)
+    }
+}

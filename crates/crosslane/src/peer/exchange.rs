@@ -1,0 +1,177 @@
+//! What a requester sends and is answered: commands one way, whole, and answers the other, to where they belong.
+
+use super::Error;
+use super::ledger::{Coming, Ledger, Op, Target};
+use crate::memory::SharedBytes;
+use crate::outbox::{Outbox, arrived};
+use crate::stream::{self, Stream, WaitFor};
+use crate::wait::Patience;
+use crosslane_wire::access::{ANSWER, Answer, Command};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+/// Bytes that nobody waits for any more are received in pieces of this size.
+const NOWHERE: usize = 4096;
+
+/// The stream to an owner, and what is under way on it.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    stream: Stream,
+    pub(super) ledger: Ledger,
+    /// The rest of a command that counts as posted: time ran out in its middle.
+    outbox: Outbox,
+    /// What has come of the next answer.
+    head: [u8; ANSWER],
+    have: usize,
+    /// Bytes of a get that come now.
+    coming: Option<Coming>,
+}
+
+impl Exchange {
+    pub(super) fn new(stream: Stream) -> Self {
+        let (ledger, outbox) = (Ledger::default(), Outbox::default());
+        Self { stream, ledger, outbox, head: [0; ANSWER], have: 0, coming: None }
+    }
+
+    /// The owner's address.
+    pub(super) fn owner(&self) -> SocketAddr {
+        self.stream.peer()
+    }
+
+    /// Sends a command and its data. While there is no room, answers are taken: the owner reads no more commands before.
+    /// If time runs out in its middle, the rest is kept to be sent later, and it is posted. `false`: time ran out before.
+    pub(super) fn send(
+        &mut self,
+        command: &Command,
+        data: &[u8],
+        patience: &mut Patience,
+    ) -> Result<bool, Error> {
+        while !self.outbox.is_empty() || self.ledger.is_crowded() {
+            if !self.advance(&mut [], patience)? {
+                return Ok(false);
+            }
+        }
+        let head = command.encode();
+        let (buffers, total) = ([IoSlice::new(&head), IoSlice::new(data)], head.len() + data.len());
+        let mut done = 0;
+        while done < total {
+            match self.stream.try_send(&buffers, done)? {
+                0 if self.take_answers(&mut [])? => patience.moved(),
+                0 if self.stream.wait(WaitFor::Either, patience.end())? => {}
+                0 if done == 0 => return Ok(false),
+                0 => {
+                    self.outbox.keep(&head, data, done);
+                    return Ok(true);
+                }
+                count => {
+                    done += count;
+                    patience.moved();
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes answers and sends what waits, or waits until that can be done; `false` if time is over. `caller` is where the
+    /// bytes of [`Target::Caller`] go.
+    pub(super) fn advance(&mut self, caller: &mut [u8], patience: &mut Patience) -> Result<bool, Error> {
+        if self.move_on(caller)? {
+            patience.moved();
+            return Ok(true);
+        }
+        let what = if self.outbox.is_empty() { WaitFor::Data } else { WaitFor::Either };
+        Ok(self.stream.wait(what, patience.end())?)
+    }
+
+    /// Takes answers and sends what waits; whether there was anything. Answers that are there are taken also if the stream is
+    /// over by now: the next call says that it is.
+    pub(super) fn move_on(&mut self, caller: &mut [u8]) -> Result<bool, Error> {
+        let sent = self.outbox.flush(&self.stream);
+        if self.take_answers(caller)? {
+            return Ok(true);
+        }
+        Ok(sent? > 0)
+    }
+
+    /// Nobody waits for an operation any more.
+    pub(super) fn abandon(&mut self, op: &Op) {
+        self.ledger.abandon(op);
+        if let Some(Coming { target: target @ Target::Caller, .. }) = &mut self.coming {
+            *target = Target::Nowhere;
+        }
+    }
+
+    /// Takes the answers that are there; whether there were any. What fails behind one fails again in the next call.
+    fn take_answers(&mut self, caller: &mut [u8]) -> Result<bool, Error> {
+        let mut any = false;
+        loop {
+            let outcome = match self.coming.take() {
+                Some(coming) => self.take_data(coming, caller),
+                None => self.take_head(),
+            };
+            match outcome {
+                Ok(0) => return Ok(any),
+                Ok(_) => any = true,
+                Err(_) if any => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take_head(&mut self) -> Result<usize, Error> {
+        let count = arrived(self.stream.try_receive(&mut self.head[self.have..])?)?;
+        self.have += count;
+        if self.have == ANSWER {
+            self.have = 0;
+            let answer = Answer::decode(&self.head).map_err(|error| self.violated(&error.to_string()))?;
+            let coming = self.ledger.answer(answer).map_err(|error| self.violated(error.0))?;
+            self.expect(coming);
+        }
+        Ok(count)
+    }
+
+    fn take_data(&mut self, mut coming: Coming, caller: &mut [u8]) -> Result<usize, Error> {
+        let left = usize::try_from(coming.left).unwrap_or(usize::MAX);
+        let at = usize::try_from(coming.at).unwrap_or(usize::MAX);
+        let received = match &coming.target {
+            Target::Caller => match caller.get_mut(at..at.saturating_add(left)) {
+                Some(target) => self.receive(target),
+                None => Err(self.violated("bytes for nobody")),
+            },
+            Target::Nowhere => self.receive(&mut [0; NOWHERE][..left.min(NOWHERE)]),
+            Target::Buffer(buffer, _) => self.receive_into(buffer, &coming),
+        };
+        let count = match received {
+            Ok(count) => count,
+            Err(error) => {
+                self.coming = Some(coming);
+                return Err(error);
+            }
+        };
+        coming.at += count as u64;
+        coming.left -= count as u64;
+        self.expect(Some(coming));
+        Ok(count)
+    }
+
+    fn receive(&self, target: &mut [u8]) -> Result<usize, Error> {
+        Ok(arrived(self.stream.try_receive(target)?)?)
+    }
+
+    fn receive_into(&self, bytes: &SharedBytes, coming: &Coming) -> Result<usize, Error> {
+        Ok(arrived(self.stream.try_receive_into(bytes.part(coming.at, coming.left)?)?)?)
+    }
+
+    /// Bytes come now, or have all come.
+    fn expect(&mut self, coming: Option<Coming>) {
+        match coming {
+            Some(coming) if coming.left == 0 => self.ledger.came(coming.number),
+            coming => self.coming = coming,
+        }
+    }
+
+    fn violated(&self, text: &str) -> Error {
+        self.stream.violated(text);
+        stream::Error::Violated(text.to_owned()).into()
+    }
+}

@@ -1,0 +1,349 @@
+//! What a requester asked for, and what was answered: which operations are done, and how. Pure.
+//!
+//! Commands are numbered. *Quiet* ones (puts, notifications, fences) are done when the owner says so of them or of a later
+//! one; the others have an answer each. What is kept of results is bounded by [`MOST`].
+
+use crate::memory::SharedBytes;
+use crosslane_wire::access::{Answer, Denial};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most operations under way or done whose results nobody asked for, not counting quiet ones that succeed.
+pub(super) const MOST: usize = 4096;
+/// Most quiet commands that were sent and not answered, more than the longest ring holds: an owner that takes commands,
+/// says nothing, and then refuses them all is kept to it.
+const MOST_QUIET: u64 = 1 << 21;
+
+/// An operation that was posted: to be given to [`super::Peer::wait`], or forgotten: then [`super::Peer::flush`] tells
+/// whether it failed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Op {
+    /// The first of its commands.
+    first: u64,
+    /// And the last.
+    last: u64,
+    quiet: bool,
+}
+
+impl Op {
+    /// This quiet operation and the one posted right after it, as one.
+    pub(super) fn with(self, next: Self) -> Self {
+        Self { last: next.last, ..self }
+    }
+}
+
+/// Where the bytes of a get go.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    /// To the buffer of the call that waits for it.
+    Caller,
+    /// Nowhere: nobody waits for it any more.
+    Nowhere,
+    /// To a place in a buffer, which was checked.
+    Buffer(Arc<SharedBytes>, u64),
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Value,
+    /// A value that nobody waits for any more.
+    Nobody,
+    Get {
+        target: Target,
+        len: u64,
+        done: u64,
+    },
+}
+
+/// Bytes of a get that follow.
+#[derive(Debug)]
+pub(super) struct Coming {
+    pub(super) number: u64,
+    pub(super) target: Target,
+    /// Where in the target.
+    pub(super) at: u64,
+    pub(super) left: u64,
+}
+
+/// All operations of one requester.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// Number of the next command.
+    next: u64,
+    /// One more than the last quiet command.
+    quiet: u64,
+    /// All quiet commands below this are done.
+    done: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    /// What words held, or why not, until somebody asks.
+    values: BTreeMap<u64, Result<u64, Denial>>,
+    /// Other commands that were denied, until somebody asks.
+    failures: BTreeMap<u64, Denial>,
+}
+
+/// The owner answered what was not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Senseless(pub(super) &'static str);
+
+impl Ledger {
+    /// Whether another operation may be posted.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() + self.values.len() + self.failures.len() < MOST
+    }
+
+    /// Whether answers must come before another command is sent.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.quiet.saturating_sub(self.done) >= MOST_QUIET
+    }
+
+    /// A quiet command was sent.
+    pub(super) fn quiet(&mut self) -> Op {
+        let number = self.next;
+        self.next += 1;
+        self.quiet = self.next;
+        Op { first: number, last: number, quiet: true }
+    }
+
+    /// A command whose answer is a word.
+    pub(super) fn value(&mut self) -> Op {
+        self.expect(Waiting::Value)
+    }
+
+    /// A get whose bytes go to the caller or to a buffer.
+    pub(super) fn get(&mut self, len: u64, target: Target) -> Op {
+        self.expect(Waiting::Get { target, len, done: 0 })
+    }
+
+    fn expect(&mut self, waiting: Waiting) -> Op {
+        let number = self.next;
+        self.next += 1;
+        self.waiting.insert(number, waiting);
+        Op { first: number, last: number, quiet: false }
+    }
+
+    /// The owner answered. What is returned are the bytes that follow.
+    pub(super) fn answer(&mut self, answer: Answer) -> Result<Option<Coming>, Senseless> {
+        match answer {
+            Answer::Done { upto } => {
+                if upto >= self.quiet || upto < self.done {
+                    return Err(Senseless("more is done than was asked for"));
+                }
+                self.done = upto + 1;
+                Ok(None)
+            }
+            Answer::Value { number, value } => match self.waiting.remove(&number) {
+                Some(Waiting::Value) => {
+                    self.values.insert(number, Ok(value));
+                    Ok(None)
+                }
+                Some(Waiting::Nobody) => Ok(None),
+                _ => Err(Senseless("a value that was not asked for")),
+            },
+            Answer::Data { number, offset, len } => self.data(number, offset, len).map(Some),
+            Answer::Denied { number, why } => self.denied(number, why).map(|()| None),
+        }
+    }
+
+    fn denied(&mut self, number: u64, why: Denial) -> Result<(), Senseless> {
+        match self.waiting.remove(&number) {
+            Some(Waiting::Value) => {
+                self.values.insert(number, Err(why));
+            }
+            Some(Waiting::Nobody) => {}
+            Some(Waiting::Get { .. }) => {
+                self.failures.insert(number, why);
+            }
+            None => {
+                let quiet = (self.done..self.quiet).contains(&number) && !self.values.contains_key(&number);
+                if !quiet || self.failures.insert(number, why).is_some() {
+                    return Err(Senseless("a denial of what was not asked for"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, number: u64, offset: u64, len: u32) -> Result<Coming, Senseless> {
+        let Some(Waiting::Get { target, len: whole, done }) = self.waiting.get_mut(&number) else {
+            return Err(Senseless("bytes that were not asked for"));
+        };
+        let left = u64::from(len);
+        if offset != *done || left > *whole - *done || (left == 0 && *whole > 0) {
+            return Err(Senseless("other bytes than were asked for"));
+        }
+        let at = match &target {
+            Target::Caller | Target::Nowhere => offset,
+            Target::Buffer(_, base) => base + offset,
+        };
+        *done += left;
+        Ok(Coming { number, target: target.clone(), at, left })
+    }
+
+    /// Bytes of a get have come, as announced. It may be done now.
+    pub(super) fn came(&mut self, number: u64) {
+        if matches!(self.waiting.get(&number), Some(Waiting::Get { len, done, .. }) if done == len) {
+            self.waiting.remove(&number);
+        }
+    }
+
+    /// Whether an operation is done, whatever came of it.
+    pub(super) fn is_done(&self, op: &Op) -> bool {
+        if op.quiet { op.last < self.done } else { !self.waiting.contains_key(&op.last) }
+    }
+
+    /// Takes what came of an operation that is done: what the word held, else 0.
+    pub(super) fn take(&mut self, op: &Op) -> Result<u64, Denial> {
+        let mut failed = None;
+        while let Some((&number, &why)) = self.failures.range(op.first..=op.last).next() {
+            self.failures.remove(&number);
+            failed = failed.or(Some(why));
+        }
+        failed.map_or_else(|| self.values.remove(&op.last).unwrap_or(Ok(0)), Err)
+    }
+
+    /// Nobody waits for an operation any more: what the word held is forgotten, and the bytes of a get that was to
+    /// bring them to its caller. That it failed, [`Self::finish`] tells, as of one that nobody ever waited for.
+    pub(super) fn abandon(&mut self, op: &Op) {
+        if op.quiet {
+            return;
+        }
+        match self.waiting.get_mut(&op.last) {
+            Some(Waiting::Get { target, .. }) if matches!(target, Target::Caller) => {
+                *target = Target::Nowhere
+            }
+            Some(waiting @ Waiting::Value) => *waiting = Waiting::Nobody,
+            _ => {}
+        }
+    }
+
+    /// Whether everything is done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.done >= self.quiet
+    }
+
+    /// The first failure that nobody asked for, but for those of atomic operations; all of them are forgotten.
+    pub(super) fn finish(&mut self) -> Result<(), Denial> {
+        core::mem::take(&mut self.failures).into_values().next().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied(number: u64) -> Answer {
+        Answer::Denied { number, why: Denial::WrongKey }
+    }
+
+    #[test]
+    fn quiet_operations_are_done_when_the_last_of_their_commands_is() {
+        let mut ledger = Ledger::default();
+        let (one, three) = (ledger.quiet(), ledger.quiet().with(ledger.quiet()).with(ledger.quiet()));
+        assert!(!ledger.is_done(&one) && !ledger.is_idle());
+        ledger.answer(Answer::Done { upto: 2 }).unwrap();
+        assert!(ledger.is_done(&one) && !ledger.is_done(&three));
+        assert_eq!(ledger.take(&one), Ok(0));
+        ledger.answer(denied(3)).unwrap();
+        ledger.answer(Answer::Done { upto: 3 }).unwrap();
+        assert!(ledger.is_done(&three) && ledger.is_idle());
+        assert_eq!(ledger.take(&three), Err(Denial::WrongKey));
+        assert_eq!(ledger.finish(), Ok(()));
+    }
+
+    #[test]
+    fn values_stay_until_somebody_asks_and_failures_until_a_flush() {
+        let mut ledger = Ledger::default();
+        let (add, swap, put) = (ledger.value(), ledger.value(), ledger.quiet());
+        ledger.answer(Answer::Value { number: 0, value: 7 }).unwrap();
+        ledger.answer(denied(1)).unwrap();
+        ledger.answer(denied(2)).unwrap();
+        ledger.answer(Answer::Done { upto: 2 }).unwrap();
+        assert_eq!(ledger.finish(), Err(Denial::WrongKey));
+        assert_eq!(ledger.finish(), Ok(()));
+        assert_eq!((ledger.take(&add), ledger.take(&swap)), (Ok(7), Err(Denial::WrongKey)));
+        assert_eq!(ledger.take(&put), Ok(0));
+    }
+
+    #[test]
+    fn a_get_is_done_with_its_last_byte() {
+        let mut ledger = Ledger::default();
+        let get = ledger.get(10, Target::Caller);
+        for (offset, len) in [(0, 4), (4, 6)] {
+            assert!(!ledger.is_done(&get));
+            let coming = ledger.answer(Answer::Data { number: 0, offset, len }).unwrap().unwrap();
+            assert_eq!((coming.at, coming.left), (offset, len.into()));
+            ledger.came(coming.number);
+        }
+        assert!(ledger.is_done(&get) && ledger.is_idle());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_takes_no_room_when_it_comes() {
+        let mut ledger = Ledger::default();
+        let (get, add, swap, put) =
+            (ledger.get(10, Target::Caller), ledger.value(), ledger.value(), ledger.quiet());
+        [&get, &add, &swap, &put].into_iter().for_each(|op| ledger.abandon(op));
+        let coming = ledger.answer(Answer::Data { number: 0, offset: 0, len: 10 }).unwrap().unwrap();
+        assert!(matches!(coming.target, Target::Nowhere));
+        ledger.came(coming.number);
+        ledger.answer(Answer::Value { number: 1, value: 7 }).unwrap();
+        ledger.answer(denied(2)).unwrap();
+        ledger.answer(denied(3)).unwrap();
+        ledger.answer(Answer::Done { upto: 3 }).unwrap();
+        assert!(ledger.is_idle() && ledger.values.is_empty());
+        assert_eq!(ledger.finish(), Err(Denial::WrongKey));
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_are_refused() {
+        let mut ledger = Ledger::default();
+        let _put = ledger.quiet();
+        let _get = ledger.get(10, Target::Caller);
+        let _add = ledger.value();
+        ledger.answer(Answer::Done { upto: 0 }).unwrap();
+        let lies = [
+            Answer::Done { upto: 1 },
+            Answer::Done { upto: u64::MAX },
+            denied(0),
+            denied(3),
+            Answer::Value { number: 3, value: 0 },
+            Answer::Data { number: 2, offset: 0, len: 1 },
+            Answer::Data { number: 1, offset: 1, len: 1 },
+            Answer::Data { number: 1, offset: 0, len: 11 },
+            Answer::Data { number: 1, offset: 0, len: 0 },
+        ];
+        for lie in lies {
+            assert!(ledger.answer(lie).is_err(), "{lie:?}");
+        }
+        ledger.answer(denied(1)).unwrap();
+        assert!(ledger.answer(Answer::Data { number: 1, offset: 0, len: 1 }).is_err());
+        ledger.answer(denied(2)).unwrap();
+        assert!(ledger.answer(denied(2)).is_err());
+    }
+
+    #[test]
+    fn results_that_nobody_asks_for_are_bounded() {
+        let mut ledger = Ledger::default();
+        let ops: Vec<Op> = (0..MOST).map(|_| ledger.value()).collect();
+        assert!(!ledger.has_room());
+        (0..MOST as u64).for_each(|number| {
+            ledger.answer(Answer::Value { number, value: number }).unwrap();
+        });
+        assert!(!ledger.has_room());
+        assert_eq!(ledger.take(&ops[9]), Ok(9));
+        assert!(ledger.has_room());
+    }
+
+    #[test]
+    fn quiet_commands_without_an_answer_are_bounded() {
+        let mut ledger = Ledger::default();
+        (1..MOST_QUIET).for_each(|_| {
+            ledger.quiet();
+        });
+        assert!(!ledger.is_crowded());
+        let _last = ledger.quiet();
+        assert!(ledger.is_crowded());
+        ledger.answer(Answer::Done { upto: 0 }).unwrap();
+        assert!(!ledger.is_crowded());
+    }
+}

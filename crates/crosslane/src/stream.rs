@@ -1,0 +1,378 @@
+//! A native stream: an ordered stream of bytes to another program, which may be one under `crosslane run`.
+//!
+//! Calls wait for ever unless they are told otherwise ([`Stream::set_receive_timeout`], [`Stream::set_send_timeout`]).
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use crosslane::fabric::Fabric;
+//! use crosslane::stream::{Buffer, Stream};
+//! let stream: Stream = Fabric::open()?.connect("10.86.0.2:7000".parse()?)?;
+//! stream.send(b"hello")?;
+//! let mut answer = [0; 100];
+//! let count = stream.receive(&mut answer)?;
+//!
+//! // The far program copies out of the buffer by itself, where it can map it.
+//! stream.post(Buffer::new(1 << 20)?, 1 << 20)?;
+//! let free = stream.reclaim()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod waits;
+mod zcopy;
+
+pub use crate::error::Error;
+pub use crosslane_client::buffers::{Buffer, OpenBuffer};
+pub use crosslane_client::end::chosen::Statistics;
+
+use crate::attachment::Attachment;
+use crate::bell::Bells;
+use crate::wait::{Limit, Patience, Spinner, tid, time_left};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::{End, Failure, Transferred, offload};
+use crosslane_shm::shared_bytes::Part;
+use crosslane_shm::state::Chooser;
+use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
+use crosslane_wire::local::Request;
+use crosslane_wire::record::Kind;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::time::Duration;
+use zcopy::Posts;
+
+/// What is waited for; an error or the end counts as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitFor {
+    Data,
+    Room,
+    Either,
+    /// What was posted: enough of it is fetched, or can be sent by the ring.
+    Posted,
+}
+
+/// An ordered stream of bytes to another program. Closed when dropped: what was sent is still delivered.
+///
+/// One thread may send while another receives. Threads that send at the same time do not mix the bytes of one call that
+/// found room at once, but may mix those of longer ones.
+#[derive(Debug)]
+pub struct Stream {
+    attachment: &'static Attachment,
+    end: End,
+    /// The kernel's connection, which lies quiet: it tells when the far program is gone.
+    quiet: OwnedFd,
+    bells: Bells,
+    receive_limit: Limit,
+    send_limit: Limit,
+    posts: Posts,
+}
+
+impl Stream {
+    pub(crate) fn new(attachment: &'static Attachment, end: End, quiet: OwnedFd) -> Self {
+        let shared = end.shared();
+        shared.sending.budget.reset(attachment.spin_ns());
+        shared.receiving.budget.reset(attachment.spin_ns());
+        shared.status.born.store(now_ms(), Relaxed);
+        let (receive_limit, send_limit) = (Limit::none(), Limit::none());
+        let (bells, posts) = (Bells::default(), Posts::default());
+        Self { attachment, end, quiet, bells, receive_limit, send_limit, posts }
+    }
+
+    /// Makes the kernel's connection, which was announced.
+    pub(crate) fn connect(&self, remote: SocketAddr, patience: &mut Patience) -> Result<(), Error> {
+        rustix::io::ioctl_fionbio(&self.quiet, true)?;
+        match rustix::net::connect(&self.quiet, &remote) {
+            Err(Errno::INPROGRESS | Errno::INTR) => {}
+            outcome => return Ok(outcome?),
+        }
+        loop {
+            let mut fds = [PollFd::new(&self.quiet, PollFlags::OUT), self.attachment.watched()];
+            match rustix::event::poll(&mut fds, time_left(patience.end()).as_ref()) {
+                Ok(0) => {
+                    return Err(Error::TimedOut { remote, after: patience.limit(), done: 0 });
+                }
+                Ok(_) if !fds[1].revents().is_empty() => {
+                    return Err(Error::DaemonGone);
+                }
+                Ok(_) => return Ok(sockopt::socket_error(&self.quiet)??),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// The connection did not come about, or not as a stream.
+    pub(crate) fn give_up(&self) {
+        let (circuit, token) = (self.end.circuit(), self.end.token());
+        self.attachment.tell(&Request::Close { circuit, token, abort: true });
+    }
+
+    /// What was moved so far, and how.
+    pub fn statistics(&self) -> Statistics {
+        self.end.statistics()
+    }
+
+    pub(crate) fn attachment(&self) -> &'static Attachment {
+        self.attachment
+    }
+
+    /// Whether what was posted is to be sent before anything else.
+    pub(crate) fn has_posts(&self) -> bool {
+        !self.posts.is_empty()
+    }
+
+    pub(crate) fn end(&self) -> &End {
+        &self.end
+    }
+
+    /// The far end's address.
+    pub fn peer(&self) -> SocketAddr {
+        let tuple = self.end.tuple();
+        if self.end.shared().status.client.load(Relaxed) != 0 { tuple.server } else { tuple.client }
+    }
+
+    /// This end's own address.
+    pub fn local(&self) -> SocketAddr {
+        let tuple = self.end.tuple();
+        if self.end.shared().status.client.load(Relaxed) != 0 { tuple.client } else { tuple.server }
+    }
+
+    /// How long [`Self::receive`] and [`Self::receive_all`] wait without a byte coming; `None`, as it is at first: for ever.
+    pub fn set_receive_timeout(&self, limit: Option<Duration>) {
+        self.receive_limit.set(limit);
+    }
+
+    /// How long [`Self::send`] and [`Self::finish`] wait without the far end making room; `None`, as it is at first: for
+    /// ever.
+    pub fn set_send_timeout(&self, limit: Option<Duration>) {
+        self.send_limit.set(limit);
+    }
+
+    /// Whether the daemon's engine is to copy what calls send and receive that wait, if it is enough to be worth it; off at
+    /// first.
+    pub fn set_offload(&self, on: bool) {
+        self.end.set_offload(on, Chooser::Program);
+    }
+
+    /// Sends all of `bytes`; waits while the far end has no room.
+    ///
+    /// # Errors
+    /// The stream is over; some of the bytes may have been sent. [`Error::TimedOut`] says how many were.
+    pub fn send(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.send_by(bytes, &mut self.send_limit.patience())
+    }
+
+    pub(crate) fn send_by(&self, bytes: &[u8], patience: &mut Patience) -> Result<(), Error> {
+        self.await_posts(0, patience)?;
+        let (buffers, mut done) = ([IoSlice::new(bytes)], 0);
+        while done < bytes.len() {
+            match offload::allowed(|| self.try_send(&buffers, done))? {
+                0 => self.pause(WaitFor::Room, patience, done)?,
+                count => {
+                    done += count;
+                    patience.moved();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends as much of `buffers`, from their byte `skip` on, as there is room for now, and returns how many bytes that
+    /// was.
+    ///
+    /// # Errors
+    /// The stream is over.
+    pub fn try_send(&self, buffers: &[IoSlice<'_>], skip: usize) -> Result<usize, Error> {
+        if !self.posts.is_empty() {
+            self.advance_posts()?;
+            if !self.posts.is_empty() {
+                return Ok(0);
+            }
+        }
+        self.send_now(buffers, skip)
+    }
+
+    fn send_now(&self, buffers: &[IoSlice<'_>], skip: usize) -> Result<usize, Error> {
+        let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let mut done = 0;
+        loop {
+            match self.end.try_send(tid(), buffers, skip + done) {
+                Ok(moved) => {
+                    self.wake(moved.wake);
+                    done += moved.bytes;
+                }
+                Err(Failure::WouldBlock | Failure::Reentered) => {}
+                Err(_) if done > 0 => return Ok(done),
+                Err(Failure::Unheard(bytes)) => return Ok(bytes),
+                Err(failure) => return Err(self.failed(failure)),
+            }
+            if skip + done >= total {
+                return Ok(done);
+            }
+            if !self.end.can_grow() {
+                self.look_each_tick();
+                return Ok(done);
+            }
+            if !self.reader_comes() {
+                self.end.request_grow();
+            }
+        }
+    }
+
+    /// Receives what is there, at least one byte unless `buffer` is empty; waits for it. 0 is the end: the far end sends
+    /// no more.
+    ///
+    /// # Errors
+    /// The stream is over, or [`Error::TimedOut`].
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let mut patience = self.receive_limit.patience();
+        loop {
+            if let Some(count) = offload::allowed(|| self.try_receive(buffer))? {
+                return Ok(count);
+            }
+            self.pause(WaitFor::Data, &mut patience, 0)?;
+        }
+    }
+
+    /// Receives exactly as many bytes as `buffer` has.
+    ///
+    /// # Errors
+    /// The stream is over; [`Error::Closed`] if it ended before that; [`Error::TimedOut`] says how many bytes came.
+    pub fn receive_all(&self, buffer: &mut [u8]) -> Result<(), Error> {
+        self.receive_all_by(buffer, &mut self.receive_limit.patience())
+    }
+
+    pub(crate) fn receive_all_by(&self, buffer: &mut [u8], patience: &mut Patience) -> Result<(), Error> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match offload::allowed(|| self.try_receive(&mut buffer[done..]))? {
+                Some(0) => return Err(Error::Closed),
+                Some(count) => {
+                    done += count;
+                    patience.moved();
+                }
+                None => self.pause(WaitFor::Data, patience, done)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives what is there now; `None` if nothing is. 0 bytes are the end.
+    ///
+    /// # Errors
+    /// The stream is over.
+    pub fn try_receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
+        if buffer.is_empty() {
+            return Ok(Some(0));
+        }
+        self.received(self.end.try_receive(tid(), &mut [IoSliceMut::new(buffer)]))
+    }
+
+    /// The same into memory that this program opened to others; `part` is not empty.
+    pub(crate) fn try_receive_into(&self, part: Part<'_>) -> Result<Option<usize>, Error> {
+        self.received(self.end.try_receive_into(tid(), part))
+    }
+
+    #[inline]
+    fn received(&self, outcome: Result<Transferred, Failure>) -> Result<Option<usize>, Error> {
+        match outcome {
+            Ok(moved) => {
+                self.wake(moved.wake);
+                Ok(Some(moved.bytes))
+            }
+            Err(Failure::WouldBlock | Failure::Reentered) => {
+                self.look_each_tick();
+                Ok(None)
+            }
+            Err(Failure::Ended) => Ok(Some(0)),
+            Err(failure) => Err(self.failed(failure)),
+        }
+    }
+
+    /// Sends no more: the far end gets what was sent, and then the end.
+    ///
+    /// # Errors
+    /// The stream is over already, or [`Error::TimedOut`].
+    pub fn finish(&self) -> Result<(), Error> {
+        let mut patience = self.send_limit.patience();
+        self.await_posts(0, &mut patience)?;
+        loop {
+            match self.end.send_control(tid(), Kind::DisConn) {
+                Ok(moved) => {
+                    self.wake(moved.wake);
+                    return Ok(());
+                }
+                Err(Failure::WouldBlock | Failure::Reentered) => {
+                    self.pause(WaitFor::Room, &mut patience, 0)?
+                }
+                Err(failure) => return Err(self.failed(failure)),
+            }
+        }
+    }
+
+    /// The ring is as long as stays in the caches, and full: whether a reader makes room within the time of a spin.
+    fn reader_comes(&self) -> bool {
+        let ns = self.spin_ns(&self.end.shared().sending.budget);
+        Spinner::among(ns).is_some_and(|_spinner| self.end.spin(ns, || self.end.has_credit()))
+    }
+
+    #[inline]
+    pub(crate) fn wake(&self, waiter: Option<WaiterId>) {
+        if let Some(waiter) = waiter {
+            self.bells.wake(self.attachment, &self.end, waiter);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn failed(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Ended => Error::Closed,
+            Failure::Tcp => Error::Downgraded,
+            Failure::Violation(_)
+            | Failure::OutOfOrder(_)
+            | Failure::InvalidReference(_)
+            | Failure::Discontinued { .. } => {
+                self.end.give_up(&failure.to_string());
+                Error::Violated(failure.to_string())
+            }
+            Failure::Fault => Error::Broken(Errno::FAULT),
+            _ if self.attachment.is_over() => Error::DaemonGone,
+            _ => {
+                let errno = self.end.shared().status.error.load(Relaxed);
+                let errno = i32::try_from(errno).unwrap_or(0);
+                Error::Broken(Errno::from_raw_os_error(if errno == 0 { libc::ECONNRESET } else { errno }))
+            }
+        }
+    }
+
+    /// The far end broke the protocol that is spoken on the stream.
+    pub(crate) fn violated(&self, text: &str) {
+        self.end.give_up(text);
+    }
+}
+
+impl Drop for Stream {
+    /// Bytes that nobody read are answered by a reset, as the kernel has it.
+    fn drop(&mut self) {
+        let unread = self.end.rx() == Direction::Open && self.end.unread(tid()).is_ok_and(|bytes| bytes > 0);
+        if unread {
+            let _ = sockopt::set_socket_linger(&self.quiet, Some(Duration::ZERO));
+        } else if let Ok(moved) = self.end.send_control(tid(), Kind::DisConn) {
+            self.wake(moved.wake);
+        }
+        self.end.leave();
+        let (circuit, token) = (self.end.circuit(), self.end.token());
+        self.attachment.tell(&Request::Close { circuit, token, abort: false });
+    }
+}
+
+/// Milliseconds of the monotonic clock, to the tick.
+fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap_or(0)
+}

@@ -1,0 +1,323 @@
+//! Zero copy for programs that are written for it: buffers that the far end copies out of by itself, and memory that its
+//! answer is written into.
+
+use super::{Stream, WaitFor};
+use crate::error::Error;
+use crate::wait::{Patience, tid};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::Failure;
+use crosslane_client::buffers::{Buffer, Landing, OpenBuffer, locate_bytes};
+use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
+use crosslane_client::end::zcopy::offer::REQUEST_MAX;
+use crosslane_stream::zcopy::PIPELINE;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a far program may fetch nothing before the ring, which has room for a while, takes what was posted.
+const STALL: Duration = Duration::from_millis(5);
+/// Bytes that the far program should still have to fetch when we are woken: about as many as it does in that time. Where
+/// there are not so many, half of what was posted.
+const AHEAD: usize = 2 << 20;
+/// Bytes of an answer that came by the ring, copied at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Buffers that were posted.
+#[derive(Debug, Default)]
+pub(super) struct Posts {
+    queues: Mutex<Queues>,
+    /// How many are open.
+    open: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    /// Not sent in full, in their order.
+    open: VecDeque<Post>,
+    /// Sent, and the program's again.
+    done: VecDeque<Buffer>,
+}
+
+#[derive(Debug)]
+struct Post {
+    buffer: Buffer,
+    len: usize,
+    sent: usize,
+    announced: Option<Announcement>,
+}
+
+impl Queues {
+    /// The announcement whose end is worth waking up for, if the oldest buffer is announced: to wake a sleeper costs both
+    /// programs as much time as a quarter of a megabyte.
+    fn awaited(&self) -> Option<Announcement> {
+        self.open.front()?.announced?;
+        let (count, most) = (self.open.len(), self.open.len() * 3 / 4);
+        let behind: usize = self.open.iter().skip(most).map(|post| post.len).sum();
+        let most = if behind >= AHEAD { most } else { count / 2 };
+        self.open.iter().take(most.max(1)).rev().find_map(|post| post.announced)
+    }
+}
+
+impl Posts {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anything is to be sent before what comes next.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.load(Relaxed) == 0
+    }
+}
+
+impl Stream {
+    /// Sends the first `len` bytes of `buffer` without copying them, if the far program can map it: it takes them out of the
+    /// buffer when it receives. Until then the buffer is the stream's: see [`Self::reclaim`]. Waits while
+    /// [`PIPELINE`] buffers are under way. Where the far program cannot map it, or does not read, the bytes are copied into
+    /// the ring.
+    ///
+    /// # Errors
+    /// The stream is over, or [`Error::TimedOut`]; the buffer is lost with it.
+    pub fn post(&self, buffer: Buffer, len: usize) -> Result<(), Error> {
+        let len = len.min(buffer.len());
+        let mut patience = self.send_limit.patience();
+        self.await_posts(PIPELINE - 1, &mut patience)?;
+        let mut queues = self.posts.lock();
+        let announced = match queues.open.back() {
+            Some(Post { announced: None, .. }) => None,
+            Some(Post { announced, .. }) => self.announce(&buffer[..len], announced.as_ref())?,
+            None => self.announce(&buffer[..len], None)?,
+        };
+        queues.open.push_back(Post { buffer, len, sent: 0, announced });
+        self.posts.open.store(queues.open.len(), Relaxed);
+        drop(queues);
+        if announced.is_none() {
+            self.advance_posts()?;
+        }
+        Ok(())
+    }
+
+    /// The next buffer that is sent and free again; waits for it. `None` if nothing is posted.
+    ///
+    /// # Errors
+    /// The stream is over, or [`Error::TimedOut`].
+    pub fn reclaim(&self) -> Result<Option<Buffer>, Error> {
+        if let Some(buffer) = self.try_reclaim()? {
+            return Ok(Some(buffer));
+        }
+        // Several at once cost one wake-up.
+        let open = self.posts.open.load(Relaxed);
+        self.await_posts((open / 2).min(open.saturating_sub(1)), &mut self.send_limit.patience())?;
+        self.try_reclaim()
+    }
+
+    /// The next buffer that is sent and free again now.
+    ///
+    /// # Errors
+    /// The stream is over.
+    pub fn try_reclaim(&self) -> Result<Option<Buffer>, Error> {
+        self.advance_posts()?;
+        Ok(self.posts.lock().done.pop_front())
+    }
+
+    /// Waits until all that was posted is sent.
+    ///
+    /// # Errors
+    /// The stream is over, or [`Error::TimedOut`].
+    pub fn flush(&self) -> Result<(), Error> {
+        self.await_posts(0, &mut self.send_limit.patience())
+    }
+
+    /// Waits until at most `most` posted buffers are not sent.
+    pub(super) fn await_posts(&self, most: usize, patience: &mut Patience) -> Result<(), Error> {
+        let mut left = usize::MAX;
+        loop {
+            if self.posts.is_empty() {
+                return Ok(());
+            }
+            self.advance_posts()?;
+            let now = self.posts.lock().open.len();
+            if now <= most {
+                return Ok(());
+            }
+            if now < left {
+                left = now;
+                patience.moved();
+            }
+            let (until, stalled) = (patience.end(), Instant::now() + STALL);
+            let deadline = until.map_or(stalled, |until| until.min(stalled));
+            self.wait(WaitFor::Posted, Some(deadline))?;
+            if Instant::now() < deadline {
+                continue;
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Error::TimedOut { remote: self.peer(), after: patience.limit(), done: 0 });
+            }
+            self.withdraw_stalled()?;
+        }
+    }
+
+    /// Takes back what the far program does not fetch.
+    fn withdraw_stalled(&self) -> Result<(), Error> {
+        let mut queues = self.posts.lock();
+        let Some(front) = queues.open.front_mut() else { return Ok(()) };
+        let Some(mut announced) = front.announced else { return Ok(()) };
+        let before = announced.fetched();
+        match self.end.stand(tid(), &mut announced) {
+            Ok(Stand::Open(fetched)) if fetched == before => {
+                front.sent += self.checked(self.end.withdraw(tid(), &announced))?;
+                front.announced = None;
+            }
+            // Progress is noted, and an end is seen at the next look.
+            Ok(Stand::Open(_)) => front.announced = Some(announced),
+            Ok(Stand::Over(count)) => {
+                front.sent += count;
+                front.announced = None;
+            }
+            Ok(Stand::Unwanted) => {}
+            Err(failure) => return Err(self.failed(failure)),
+        }
+        Ok(())
+    }
+
+    fn announce(&self, bytes: &[u8], last: Option<&Announcement>) -> Result<Option<Announcement>, Error> {
+        let Some(place) = locate_bytes(bytes) else { return Ok(None) };
+        if self.end.export_buffer(&place).is_err() {
+            return Ok(None);
+        }
+        let place = (place.id, place.offset);
+        match self.end.announce(tid(), bytes, place, Behind::Others(last)) {
+            Ok(Attempt::Open(announced, wake)) => {
+                self.wake(wake);
+                Ok(Some(announced))
+            }
+            Ok(Attempt::Over(_, wake)) => {
+                // It moved at once: what counts of it is seen in the queue.
+                self.wake(wake);
+                Ok(None)
+            }
+            Ok(Attempt::Ring) => Ok(None),
+            Err(failure) => Err(self.failed(failure)),
+        }
+    }
+
+    /// Looks what became of the oldest buffers, and sends by the ring what is not fetched.
+    pub(super) fn advance_posts(&self) -> Result<(), Error> {
+        let mut queues = self.posts.lock();
+        while let Some(front) = queues.open.front_mut() {
+            if let Some(announced) = &mut front.announced {
+                let tid = tid();
+                let count = match self.checked(self.end.stand(tid, announced))? {
+                    Stand::Open(_) => return Ok(()),
+                    Stand::Over(count) => count,
+                    Stand::Unwanted => self.checked(self.end.withdraw(tid, announced))?,
+                };
+                front.sent += count;
+                front.announced = None;
+            }
+            if front.sent < front.len {
+                let rest = [IoSlice::new(&front.buffer[..front.len])];
+                front.sent += self.send_now(&rest, front.sent)?;
+            }
+            if front.sent < front.len {
+                return Ok(());
+            }
+            let done = queues.open.pop_front().map(|post| post.buffer);
+            queues.done.extend(done);
+            self.posts.open.store(queues.open.len(), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Asks for a bell when as much of what was posted is fetched as [`Self::has_post_news`] waits for.
+    pub(super) fn want_posted(&self) {
+        if let Some(awaited) = self.posts.lock().awaited() {
+            self.end.want_fetched(&awaited);
+        }
+    }
+
+    /// Whether there is something to do for what was posted: enough of it is fetched, or there is room in the ring.
+    pub(super) fn has_post_news(&self) -> bool {
+        let queues = self.posts.lock();
+        match queues.awaited() {
+            Some(awaited) => self.end.is_answered(&awaited),
+            None => queues.open.is_empty() || self.end.has_room(tid()),
+        }
+    }
+
+    /// Sends `request` and receives what comes next into `answer`, from its start on; returns how many bytes that was. If
+    /// the far program can map `answer`, it writes there by itself, and the request says so: an answer takes no record, no
+    /// credit and no copy of ours. Otherwise it comes by the ring and is copied.
+    ///
+    /// Until the call is over nobody else may receive from the stream.
+    ///
+    /// # Errors
+    /// The stream is over, [`Error::Closed`] if it ends without an answer, or [`Error::TimedOut`].
+    pub fn transact(&self, request: &[u8], answer: &OpenBuffer) -> Result<usize, Error> {
+        let (head, tail) = request.split_at(request.len().saturating_sub(REQUEST_MAX));
+        if !head.is_empty() {
+            self.send(head)?;
+        }
+        if !self.posts.is_empty() {
+            self.flush()?;
+        }
+        let Some(line) = self.offer(tail, answer)? else {
+            self.send(tail)?;
+            return self.receive_copied(answer);
+        };
+        let mut patience = self.receive_limit.patience();
+        loop {
+            if let Some(count) = self.checked(self.end.take_landed(tid(), &line))? {
+                return Ok(count);
+            }
+            if !self.is_ready(WaitFor::Data) && !self.end.has_landed(&line) {
+                match self.pause_until(WaitFor::Data, &mut patience, || self.end.has_landed(&line)) {
+                    Ok(()) => continue,
+                    Err(error) => return self.checked(self.end.take_back(tid(), &line))?.ok_or(error),
+                }
+            }
+            if let Some(count) = self.checked(self.end.take_back(tid(), &line))? {
+                return Ok(count);
+            }
+            return self.receive_copied(answer);
+        }
+    }
+
+    /// Receives what comes next into `target`, which the far program writes by itself if it can map it (Write Zcopy);
+    /// as [`Self::transact`] with no request.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_offered(&self, target: &OpenBuffer) -> Result<usize, Error> {
+        self.transact(&[], target)
+    }
+
+    fn offer<'a>(&self, request: &[u8], answer: &'a OpenBuffer) -> Result<Option<Landing<'a>>, Error> {
+        let (Ok(place), Some(line)) = (answer.locate(0, answer.len()), answer.landing()) else {
+            return Ok(None);
+        };
+        if self.end.export_buffer(&place).is_err() {
+            return Ok(None);
+        }
+        let offered = self.checked(self.end.offer(tid(), request, (&place, &line), answer.len()))?;
+        let Some(wake) = offered else { return Ok(None) };
+        self.wake(wake);
+        Ok(Some(line))
+    }
+
+    /// Receives by the ring.
+    fn receive_copied(&self, target: &OpenBuffer) -> Result<usize, Error> {
+        let mut bytes = vec![0; target.len().min(PIECE)];
+        let count = self.receive(&mut bytes)?;
+        if count == 0 {
+            return Err(Error::Closed);
+        }
+        target.write(0, &bytes[..count]).map_err(|_| Error::Closed)?;
+        Ok(count)
+    }
+
+    fn checked<T>(&self, outcome: Result<T, Failure>) -> Result<T, Error> {
+        outcome.map_err(|failure| self.failed(failure))
+    }
+}

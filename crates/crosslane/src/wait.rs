@@ -1,0 +1,226 @@
+//! Waiting: spin for a while, then sleep on a wake event.
+
+use crate::error::Error;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crosslane_shm::wake::Receiver;
+use crosslane_wire::WaiterId;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+thread_local! {
+    static TID: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The kernel's number of this thread, without a system call after the first time.
+#[inline]
+pub(crate) fn tid() -> u32 {
+    TID.with(|tid| {
+        if tid.get() == 0 {
+            tid.set(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+        }
+        tid.get()
+    })
+}
+
+/// Threads of this process that may spin at a time: half as many as it may use processors. One that is bound to a single
+/// processor may, since whom it waits for has another one, or is seen to share it.
+fn most_spinners() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    let usable = || std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
+    *MOST.get_or_init(|| (usable() / 2).max(1))
+}
+
+/// Whether this machine has only one processor, so that nobody runs while somebody spins.
+pub(crate) fn has_one_processor() -> bool {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    online.is_ok_and(|online| !online.contains(['-', ',']))
+}
+
+/// Threads of this process that spin now.
+static SPINNERS: AtomicUsize = AtomicUsize::new(0);
+
+/// The right to spin.
+#[derive(Debug)]
+pub(crate) struct Spinner(());
+
+impl Spinner {
+    /// `None` if too many spin already, or if there is no time (`ns` is 0) to spin.
+    #[inline]
+    pub(crate) fn among(ns: u32) -> Option<Self> {
+        if ns == 0 {
+            return None;
+        }
+        let before = SPINNERS.fetch_add(1, Relaxed);
+        let spinner = Self(());
+        (before < most_spinners()).then_some(spinner)
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        SPINNERS.fetch_sub(1, Relaxed);
+    }
+}
+
+/// An event between threads of this process: readable once it was rung.
+#[derive(Debug)]
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+    }
+
+    /// Takes back rings that were not waited for.
+    pub(crate) fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+
+    /// Wakes its sleeper.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A wake event that the daemon knows of, for one sleeper at a time.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    id: WaiterId,
+    event: Receiver,
+}
+
+impl Waiter {
+    pub(crate) fn new(id: WaiterId, event: Receiver) -> Self {
+        Self { id, event }
+    }
+
+    /// Its number on this host.
+    pub(crate) fn id(&self) -> WaiterId {
+        self.id
+    }
+
+    /// For `poll`.
+    pub(crate) fn poll(&self) -> PollFd<'_> {
+        PollFd::new(&self.event, PollFlags::IN)
+    }
+
+    /// Takes back rings that were not waited for.
+    pub(crate) fn clear(&self) {
+        self.event.clear();
+    }
+}
+
+impl AsFd for Waiter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// How long a call waits: for ever, for a time without anything moving, or for a time in all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    limit: Option<Duration>,
+    renews: bool,
+    end: Option<Instant>,
+}
+
+impl Patience {
+    /// So long without anything moving; `None`: for ever.
+    pub(crate) fn still(limit: Option<Duration>) -> Self {
+        Self { limit, renews: true, end: None }
+    }
+
+    /// So long in all, from now on.
+    pub(crate) fn within(limit: Duration) -> Self {
+        Self { limit: Some(limit), renews: false, end: Instant::now().checked_add(limit) }
+    }
+
+    /// Something moved.
+    pub(crate) fn moved(&mut self) {
+        if self.renews {
+            self.end = None;
+        }
+    }
+
+    /// When it is over if nothing moves; `None`: never.
+    pub(crate) fn end(&mut self) -> Option<Instant> {
+        if self.renews && self.end.is_none() {
+            self.end = self.limit.and_then(|limit| Instant::now().checked_add(limit));
+        }
+        self.end
+    }
+
+    /// How long that was.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit.unwrap_or(Duration::MAX)
+    }
+}
+
+/// A time-out that any thread may set.
+#[derive(Debug)]
+pub(crate) struct Limit(AtomicU64);
+
+impl Limit {
+    const NONE: u64 = u64::MAX;
+
+    pub(crate) fn none() -> Self {
+        Self(AtomicU64::new(Self::NONE))
+    }
+
+    pub(crate) fn set(&self, limit: Option<Duration>) {
+        let ns = limit.map_or(Self::NONE, |limit| u64::try_from(limit.as_nanos()).unwrap_or(Self::NONE));
+        self.0.store(ns, Relaxed);
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        let ns = self.0.load(Relaxed);
+        Patience::still((ns != Self::NONE).then_some(Duration::from_nanos(ns)))
+    }
+}
+
+/// Time left, for the kernel; `None` is for ever.
+pub(crate) fn time_left(deadline: Option<Instant>) -> Option<Timespec> {
+    let left = deadline?.saturating_duration_since(Instant::now());
+    Timespec::try_from(left.max(Duration::from_nanos(1))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_for_ever_or_renewed_or_one_for_all() {
+        assert_eq!(Patience::still(None).end(), None);
+        let mut still = Patience::still(Some(Duration::from_secs(5)));
+        let first = still.end();
+        assert!(first.is_some() && still.end() == first);
+        std::thread::sleep(Duration::from_millis(1));
+        still.moved();
+        assert!(still.end() > first);
+        let mut within = Patience::within(Duration::from_secs(5));
+        let end = within.end();
+        within.moved();
+        assert_eq!(within.end(), end);
+        assert_eq!(Patience::within(Duration::MAX).end(), None);
+        assert_eq!(Patience::still(Some(Duration::MAX)).end(), None);
+    }
+
+    #[test]
+    fn a_limit_can_be_set_and_taken_away() {
+        let limit = Limit::none();
+        assert_eq!(limit.patience().end(), None);
+        limit.set(Some(Duration::from_secs(1)));
+        assert_eq!(limit.patience().limit(), Duration::from_secs(1));
+        limit.set(None);
+        assert_eq!(limit.patience().end(), None);
+    }
+}
