@@ -3,12 +3,13 @@
 //! The C library's handlers are used, since it forks by itself too (`daemon`, `forkpty`). Our locks are taken before,
 //! so that no other thread is in the middle of a change that the child would inherit half done.
 
-use crate::table::{self, Held};
-use crate::wait::Spinner;
-use crate::{
-    deferral, end_of_life, epoll, fault, fd_limit, internal_fds, offload_session, own_calls, process, real,
-    thread, waiters,
-};
+use crate::daemon::{offload_session, process, waiters};
+use crate::descriptors::internal_fds;
+use crate::descriptors::table::{self, Held};
+use crate::kernel::{fault, real, thread};
+use crate::socket::{deferral, end_of_life, own_calls};
+use crate::waiting::wait::Spinner;
+use crate::waiting::{epoll, fd_limit};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use crosslane_client::buffers::far;

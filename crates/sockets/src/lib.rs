@@ -1,9 +1,18 @@
 //! `libcrosslane_sockets.so`: unmodified socket programs on streams, by `LD_PRELOAD`.
 //!
-//! The descriptor stays a real kernel TCP socket; [`attach`] makes it a stream when both ends are ours, [`io`] moves
-//! its bytes, [`wait`], [`poll`], [`select`] and [`epoll`] wait for it, [`end_of_life`] ends it. [`table`] knows the
-//! descriptors, [`process`] the daemon. The C functions that programs call are in [`hook`]: each is a few lines over
-//! a function of the modules above.
+//! The descriptor stays a real kernel TCP socket; [`attach`] makes it a stream when both ends are ours, [`calls::io`] moves
+//! its bytes, [`waiting`] waits for it, [`end_of_life`] ends it.
+//!
+//! ```text
+//!   hook         the C functions that programs call: a few lines each over what is below
+//!   calls        send and receive, options, connect and accept, where a socket is a stream or may become one
+//!   waiting      one stream, poll, epoll
+//!   socket       the kernel's sockets behind streams and listeners
+//!   daemon       the session, wakers, what the daemon said
+//!   descriptors  what each descriptor is: the table
+//!   kernel       the real calls, the program's memory, this process
+//! ```
+//! No module uses one of a folder above its own. Where one below has to call one above, that is registered at load ([`start`]).
 #![cfg_attr(
     test,
     allow(dead_code, reason = "nothing is exported from the unit tests, so nothing calls the hooks")
@@ -12,51 +21,21 @@
 #![allow(rustdoc::private_intra_doc_links, reason = "as above")]
 #![allow(clippy::missing_safety_doc, reason = "hooked functions have the C library's contracts")]
 
-mod address;
-mod attach;
-mod choice;
-mod clock;
-mod daemon_link;
-mod deferral;
-mod end_of_life;
-mod epoll;
-mod fault;
-mod fd_exhausted;
-mod fd_limit;
+mod calls;
+mod daemon;
+mod descriptors;
 mod forking;
-mod handshake;
 mod hook;
-mod inq;
-mod internal_fds;
-mod io;
-mod io_timeouts;
-mod limit;
-mod listener;
-mod namespace;
-mod offload_session;
-mod options;
-mod own_calls;
-mod pending_accepts;
-mod poll;
-mod pool;
-mod port;
-mod process;
-mod program;
-mod quiet;
-mod real;
+mod kernel;
 mod renewal;
-mod rules;
-mod said;
-mod scratch;
-mod short_lived_peers;
-mod sockopt;
-mod sol_crosslane;
-mod table;
-mod thread;
-mod user;
-mod wait;
-mod waiters;
-mod watch;
+mod socket;
+mod waiting;
+
+use calls::attach;
+use daemon::pool;
+use descriptors::table;
+use kernel::program;
+use socket::{end_of_life, own_calls};
 
 /// Called by the loader before the program's `main`.
 extern "C" fn start() {

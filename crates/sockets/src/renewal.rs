@@ -1,6 +1,9 @@
 //! What becomes of streams and listeners when the session with the daemon goes on by another connection, or is lost.
 
-use crate::{deferral, offload_session, process, table, thread, waiters};
+use crate::daemon::{offload_session, process, waiters};
+use crate::descriptors::table;
+use crate::kernel::thread;
+use crate::socket::deferral;
 
 /// At load: the session tells.
 pub fn start() {

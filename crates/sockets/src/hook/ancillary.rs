@@ -1,7 +1,8 @@
 //! What goes with the bytes of a message: names, control data, flags that mean something else than a way to send.
 
-use crate::table::Held;
-use crate::{inq, quiet, real, user};
+use crate::descriptors::table::Held;
+use crate::kernel::{real, user};
+use crate::socket::{inq, quiet};
 use core::ffi::{c_int, c_void};
 use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
 

@@ -1,7 +1,9 @@
 //! What the program closes.
 
-use crate::table::{self, Entry, Kind};
-use crate::{deferral, end_of_life, epoll, listener, program, real};
+use crate::descriptors::table::{self, Entry, Kind};
+use crate::kernel::{program, real};
+use crate::socket::{deferral, end_of_life, listener};
+use crate::waiting::epoll;
 use core::ffi::c_int;
 
 /// `close(2)` by the program; our own descriptors are not there for it.

@@ -1,10 +1,12 @@
 //! `socket`, `connect`, `listen`, `accept`, `shutdown` and options.
 
 use super::hook;
-use crate::attach::{self, Decision};
-use crate::io_timeouts::{self, Timeout};
-use crate::table::{self, Kind};
-use crate::{address, deferral, handshake, io, options, own_calls, port, real, sol_crosslane, user};
+use crate::calls::attach::{self, Decision};
+use crate::calls::io_timeouts::{self, Timeout};
+use crate::calls::{io, options, sol_crosslane};
+use crate::descriptors::table::{self, Kind};
+use crate::kernel::{address, real, user};
+use crate::socket::{deferral, handshake, own_calls, port};
 use core::ffi::{c_int, c_void};
 use crosslane_wire::local::Plain;
 use libc::{sockaddr, socklen_t};
@@ -37,7 +39,7 @@ hook! {
             return outcome;
         }
         // SAFETY: the kernel has read the address.
-        match unsafe { address::without_sdp(fd, to, len) } {
+        match unsafe { address::without_sdp(to, len, || is_sdp(fd)) } {
             // SAFETY: our own copy, of its own length.
             Some(v4) => unsafe { real::bind(fd, (&raw const v4).cast(), V4_LEN) },
             None => outcome,
@@ -51,7 +53,7 @@ hook! {
             return unsafe { real::connect(fd, to, len) };
         }
         // SAFETY: the program's promise to `connect`.
-        let v4 = unsafe { address::without_sdp(fd, to, len) };
+        let v4 = unsafe { address::without_sdp(to, len, || is_sdp(fd)) };
         let (to, len) = v4.as_ref().map_or((to, len), |v4| (core::ptr::from_ref(v4).cast(), V4_LEN));
         // SAFETY: as above, or our own copy.
         let remote = unsafe { address::read(to, len) };
@@ -183,16 +185,21 @@ hook! {
     }
 }
 
+/// Whether the program asked for the socket as one of an SDP family.
+fn is_sdp(fd: c_int) -> bool {
+    table::look(fd).is_some_and(|entry| entry.kind == Kind::Sdp)
+}
+
 /// What `SO_ERROR` tells of a stream, once; `None` if the kernel knows. What the kernel has is noticed first: taken by the
 /// program it would be missing here. A length that the kernel refuses takes no error away.
 fn error_of(fd: c_int, end: &table::Held, len: *const socklen_t) -> Option<c_int> {
     // SAFETY: any four bytes are a length.
     let len = unsafe { user::load(len) }.ok();
-    if len.is_none_or(|len| c_int::try_from(len).is_err()) || !crate::wait::is_connected(fd, end) {
+    if len.is_none_or(|len| c_int::try_from(len).is_err()) || !crate::waiting::wait::is_connected(fd, end) {
         return None;
     }
-    crate::quiet::look_at_kernel(fd, end);
-    crate::io::pending_error(end)
+    crate::socket::quiet::look_at_kernel(fd, end);
+    crate::calls::io::pending_error(end)
 }
 
 /// A `connect` on a stream: the second one of a non-blocking pair, or a mistake that the kernel names.
@@ -201,7 +208,7 @@ fn connect_again(fd: c_int, kernel: impl FnOnce() -> c_int) -> c_int {
     if outcome == 0
         && let Some(end) = table::stream(fd)
     {
-        crate::wait::is_connected(fd, &end);
+        crate::waiting::wait::is_connected(fd, &end);
     }
     outcome
 }

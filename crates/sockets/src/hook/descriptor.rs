@@ -2,8 +2,12 @@
 
 use super::closing::{self, closing};
 use super::hook;
-use crate::table::{self, Entry, Kind};
-use crate::{end_of_life, epoll, internal_fds, options, program, real, user};
+use crate::calls::options;
+use crate::descriptors::internal_fds;
+use crate::descriptors::table::{self, Entry, Kind};
+use crate::kernel::{program, real, user};
+use crate::socket::end_of_life;
+use crate::waiting::epoll;
 use core::ffi::{c_int, c_uint, c_ulong, c_void};
 
 hook! {

@@ -8,7 +8,7 @@
 //! Where `LD_PRELOAD` names us by a plain path, children get a name that other C libraries' loaders do not find
 //! ([`crosslane_client::preload`]): they would end a program that they cannot load us into.
 
-use crate::{program, user};
+use crate::kernel::{program, user};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int};
 use crosslane_client::preload;

@@ -1,9 +1,10 @@
 //! `epoll_create`, `epoll_ctl`, `epoll_wait` and their relatives.
 
 use super::hook;
-use crate::epoll::{self, Call, Events};
-use crate::limit::Timeout;
-use crate::{internal_fds, real, user};
+use crate::descriptors::internal_fds;
+use crate::kernel::{real, user};
+use crate::waiting::epoll::{self, Call, Events};
+use crate::waiting::limit::Timeout;
 use core::ffi::c_int;
 use libc::{epoll_event, sigset_t, timespec};
 

@@ -9,8 +9,9 @@
 
 use super::environment::{self, environ};
 use super::hook;
-use crate::table::{self, Entry, Held, Kind};
-use crate::{end_of_life, fault, program, real, sockopt};
+use crate::descriptors::table::{self, Entry, Held, Kind};
+use crate::kernel::{fault, program, real, sockopt};
+use crate::socket::end_of_life;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::pid_t;

@@ -1,7 +1,8 @@
 //! `fork` by all its names. A child that shares its parent's memory (a thread, `vfork`) is none of these.
 
 use super::hook;
-use crate::{forking, real, user};
+use crate::forking;
+use crate::kernel::{real, user};
 use core::ffi::{c_int, c_long, c_void};
 use libc::{CLONE_VM, pid_t};
 

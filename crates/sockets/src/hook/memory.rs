@@ -1,7 +1,8 @@
 //! What `libcrosslane_malloc.so` calls.
 
 use super::hook;
-use crate::{pool, real};
+use crate::daemon::pool;
+use crate::kernel::real;
 use core::ffi::{c_int, c_void};
 use crosslane_shm::buffer;
 use libc::size_t;

@@ -30,13 +30,13 @@ macro_rules! hook {
         $(#[$meta])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-            $crate::real::keeping_errno(move || -> $ret { $body })
+            $crate::kernel::real::keeping_errno(move || -> $ret { $body })
         }
     )*};
 }
 pub(crate) use hook;
 
-use crate::user;
+use crate::kernel::user;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use libc::iovec;

@@ -1,9 +1,10 @@
 //! `poll` and `ppoll`, with the program's array.
 
 use super::hook;
-use crate::limit::Timeout;
-use crate::poll::{FEW, is_ours, run};
-use crate::{real, table, user};
+use crate::descriptors::table;
+use crate::kernel::{real, user};
+use crate::waiting::limit::Timeout;
+use crate::waiting::poll::{FEW, is_ours, run};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};

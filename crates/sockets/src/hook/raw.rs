@@ -3,8 +3,10 @@
 use super::{
     connection, descriptor, epoll, exec, fork, hook, receive, sandbox, send, signal, splice, transfer,
 };
-use crate::table::{self, Kind};
-use crate::{forking, own_calls, real};
+use crate::descriptors::table::{self, Kind};
+use crate::forking;
+use crate::kernel::real;
+use crate::socket::own_calls;
 use core::ffi::{c_int, c_long, c_uint};
 
 hook! {

@@ -1,8 +1,9 @@
 //! `read`, `recv` and their relatives.
 
 use super::{ancillary, hook, segments_mut};
-use crate::table::{self, Held};
-use crate::{io, real, scratch, user};
+use crate::calls::io;
+use crate::descriptors::table::{self, Held};
+use crate::kernel::{real, scratch, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -154,7 +155,7 @@ hook! {
         // Unlike other receives it tells of an error before there is a message to receive.
         if flags & libc::MSG_ERRQUEUE == 0 {
             if count == 0 || end.gone() || end.shared().status.read_shut.load(Relaxed) != 0 {
-                crate::quiet::look_at_kernel(fd, &end);
+                crate::socket::quiet::look_at_kernel(fd, &end);
             }
             if let Some(errno) = io::pending_error(&end) {
                 return real::fail(errno);
@@ -167,7 +168,7 @@ hook! {
         if outcome > 0
             && let Some(deadline) = deadline
         {
-            let left = crate::limit::timespec_of(deadline.saturating_duration_since(Instant::now()));
+            let left = crate::waiting::limit::timespec_of(deadline.saturating_duration_since(Instant::now()));
             // SAFETY: the program's time.
             return unsafe { user::store(timeout, &left) }.map_or_else(real::fail, |()| outcome);
         }
@@ -298,7 +299,7 @@ fn discard(fd: c_int, end: &Held, len: size_t, flags: c_int) -> io::Outcome {
         let one = io::receive(fd, end, &mut [IoSliceMut::new(&mut [0])], flags & !libc::MSG_WAITALL);
         return match one {
             io::Outcome::Bytes(1..) => {
-                let unread = end.unread(crate::thread::tid()).unwrap_or(0);
+                let unread = end.unread(crate::kernel::thread::tid()).unwrap_or(0);
                 io::Outcome::Bytes(io::peeking::counted(end, unread, len))
             }
             other => other,

@@ -5,8 +5,11 @@
 //! first of these, since none could be had behind it.
 
 use super::hook;
-use crate::table::{self, Kind};
-use crate::{fault, fd_limit, listener, pool, program, real, user, waiters};
+use crate::daemon::{pool, waiters};
+use crate::descriptors::table::{self, Kind};
+use crate::kernel::{fault, program, real, user};
+use crate::socket::listener;
+use crate::waiting::fd_limit;
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 

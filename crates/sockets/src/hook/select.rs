@@ -1,9 +1,10 @@
-//! `select` and `pselect`: sets of bits in front of what [`crate::poll`] does.
+//! `select` and `pselect`: sets of bits in front of what [`crate::waiting::poll`] does.
 
 use super::hook;
-use crate::limit::Timeout;
-use crate::poll::{self, WAS_OPEN};
-use crate::{real, table, user};
+use crate::descriptors::table;
+use crate::kernel::{real, user};
+use crate::waiting::limit::Timeout;
+use crate::waiting::poll::{self, WAS_OPEN};
 use core::ffi::{c_int, c_short, c_ulong};
 use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, fd_set, pollfd, sigset_t, timespec, timeval,

@@ -1,8 +1,9 @@
 //! `write`, `send` and their relatives.
 
 use super::{ancillary, hook, segments};
-use crate::table::{self, Held};
-use crate::{io, real, user};
+use crate::calls::io;
+use crate::descriptors::table::{self, Held};
+use crate::kernel::{real, user};
 use core::ffi::{c_int, c_uint, c_void};
 use crosslane_wire::record::Kind;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
@@ -179,8 +180,8 @@ unsafe fn one(fd: c_int, end: &Held, buffer: *const c_void, len: size_t, flags: 
 
 /// Out-of-band data travels by TCP, and what follows it must stay behind it: this direction goes back to TCP.
 fn out_of_band(end: &Held) {
-    if let Ok(moved) = end.send_control(crate::thread::tid(), Kind::Downgrade) {
-        crate::waiters::wake(end, moved.wake);
-        crate::attach::note_downgrade(end, crosslane_wire::local::Plain::OutOfBand);
+    if let Ok(moved) = end.send_control(crate::kernel::thread::tid(), Kind::Downgrade) {
+        crate::daemon::waiters::wake(end, moved.wake);
+        crate::calls::attach::note_downgrade(end, crosslane_wire::local::Plain::OutOfBand);
     }
 }

@@ -1,9 +1,9 @@
-//! `sigaction` and its relatives, for the two signals of which the kernel has our action ([`crate::fault`]): programs set and
+//! `sigaction` and its relatives, for the two signals of which the kernel has our action ([`crate::kernel::fault`]): programs set and
 //! find their own.
 
 use super::hook;
-use crate::fault::{self, Handling};
-use crate::{real, user};
+use crate::kernel::fault::{self, Handling};
+use crate::kernel::{real, user};
 use core::ffi::{c_int, c_long};
 use libc::sighandler_t;
 

@@ -5,10 +5,10 @@
 //! refuses: it makes the call wherever one side is not a pipe.
 
 use super::hook;
-use crate::table::{self, Held};
-use crate::thread;
-use crate::wait::{self, WaitFor};
-use crate::{io, real, scratch};
+use crate::calls::io;
+use crate::descriptors::table::{self, Held};
+use crate::kernel::{real, scratch, thread};
+use crate::waiting::wait::{self, WaitFor};
 use core::ffi::{c_int, c_short, c_uint};
 use libc::{POLLERR, POLLIN, POLLOUT, SPLICE_F_NONBLOCK, size_t, ssize_t};
 use rustix::fd::{AsFd, OwnedFd};

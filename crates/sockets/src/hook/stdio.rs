@@ -2,7 +2,8 @@
 //! program opens by `fdopen`, and the standard ones when a stream becomes descriptor 0, 1 or 2, as under inetd.
 
 use super::{closing, hook, receive, send};
-use crate::{real, table};
+use crate::descriptors::table;
+use crate::kernel::real;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU8, Ordering};
 use libc::{size_t, ssize_t};

@@ -2,8 +2,10 @@
 //! programs.
 
 use super::{hook, splice};
-use crate::table::{self, Held, Kind};
-use crate::{end_of_life, io, real, scratch, sockopt, user};
+use crate::calls::io;
+use crate::descriptors::table::{self, Held, Kind};
+use crate::kernel::{real, scratch, sockopt, user};
+use crate::socket::end_of_life;
 use core::ffi::{c_int, c_long, c_uint};
 use libc::{msghdr, off_t, size_t, ssize_t};
 use std::io::IoSlice;

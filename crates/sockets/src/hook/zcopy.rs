@@ -1,8 +1,9 @@
 //! What `crosslane.h` offers programs beyond the C library's calls.
 
 use super::hook;
-use crate::io::{self, Outcome};
-use crate::{real, table};
+use crate::calls::io::{self, Outcome};
+use crate::descriptors::table;
+use crate::kernel::real;
 use core::ffi::{c_int, c_uint, c_void};
 use crosslane_shm::buffer::{self, Kind};
 use libc::{size_t, ssize_t};

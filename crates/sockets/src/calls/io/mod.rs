@@ -1,0 +1,260 @@
+//! Sending and receiving on a stream.
+
+pub mod peeking;
+mod receive;
+mod transact;
+mod write_zcopy;
+mod zcopy;
+
+pub use receive::{pass, receive, receive_apart};
+pub use transact::transact;
+
+use crate::daemon::waiters;
+use crate::descriptors::table::Held;
+use crate::kernel::{real, thread};
+use crate::socket::quiet;
+use crate::waiting::epoll;
+use crate::waiting::wait::{self, WaitFor};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::{Failure, offload};
+use crosslane_shm::account::{self, Function, Span};
+use crosslane_shm::lock;
+use crosslane_stream::Transfer;
+use crosslane_wire::WaiterId;
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+use zcopy::Sent;
+
+/// What came of a call on a stream.
+pub enum Outcome {
+    /// It moved so many bytes.
+    Bytes(usize),
+    /// It failed with this error number.
+    Errno(c_int),
+    /// The direction travels by the kernel's TCP: make the kernel's call.
+    Kernel,
+}
+
+/// How often a busy program that never sleeps looks whether the far side has died, in sends.
+const LOOK_EVERY: u32 = 1024;
+
+/// How long a sender that may wait leaves a full ring as it is. Some segments of a busy processor's time; a program that
+/// sends megabytes before it reads, being both ends, loses no more than this for each time that the ring can double.
+const GROW_AFTER: Duration = Duration::from_millis(20);
+
+/// Sends all of `buffers`, or what fits if the call must not wait.
+pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Outcome {
+    let _span = account::sending(Function::Rest);
+    if let Err(outcome) = connect_first(fd, end, flags) {
+        return outcome;
+    }
+    let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    let deadline = wait::deadline(end.shared().status.send_timeout.load(Relaxed));
+    let (mut done, mut awaited) = (0, false);
+    if total == 0 {
+        // It asks for nothing but what there is to tell.
+        quiet::look_at_kernel(fd, end);
+    }
+    look_now_and_then(fd, end);
+    if let [bytes] = buffers
+        && (!end.offload() || end.transfer() != Transfer::Auto)
+        && let Some(buffer) = zcopy::wanted(end, bytes)
+        && !must_not_wait(end, flags)
+    {
+        match zcopy::send(fd, end, bytes, &buffer, deadline) {
+            Ok(Sent::Bytes(count)) if count == total => return Outcome::Bytes(count),
+            Ok(Sent::Bytes(count)) => done = count,
+            Ok(Sent::Ended(count, errno)) => return partial(count, errno),
+            Err(failure) => return send_failed(fd, end, failure, 0, flags),
+        }
+    }
+    loop {
+        let may_wait = !must_not_wait(end, flags);
+        let send = || end.try_send(thread::tid(), buffers, done);
+        match if may_wait { waiting(end, send) } else { send() } {
+            Ok(moved) => {
+                wake_far(end, moved.wake, account::sending);
+                done += moved.bytes;
+                if done >= total {
+                    return Outcome::Bytes(done);
+                }
+            }
+            Err(Failure::WouldBlock) => {}
+            Err(failure) => return send_failed(fd, end, failure, done, flags),
+        }
+        if !may_wait {
+            lock::forget_busy();
+            if !end.can_grow() {
+                epoll::blocked(end);
+                return partial(done, libc::EAGAIN);
+            }
+            if awaited || !reader_comes(end) {
+                end.request_grow();
+            }
+            awaited = true;
+        } else if let Err(errno) = wait_for_room(fd, end, deadline) {
+            return partial(done, errno);
+        }
+    }
+}
+
+/// Raises `SIGPIPE` in this thread, as a write to a closed stream does.
+pub fn broken_pipe(flags: c_int) -> Outcome {
+    if flags & libc::MSG_NOSIGNAL == 0 {
+        // SAFETY: a signal to ourselves.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    Outcome::Errno(libc::EPIPE)
+}
+
+/// The error that is to be told once, if any.
+pub fn pending_error(end: &Held) -> Option<c_int> {
+    if end.dead().is_some() {
+        end.break_off(libc::ECONNRESET);
+    }
+    match end.shared().status.error.swap(0, Relaxed) {
+        0 => None,
+        // Other processes that hold the end may write anything there.
+        errno => {
+            c_int::try_from(errno).ok().filter(|errno| (1..4096).contains(errno)).or(Some(libc::ECONNRESET))
+        }
+    }
+}
+
+impl Outcome {
+    /// The value for the program, with `kernel` making the kernel's call if it comes to that.
+    #[inline]
+    pub fn finish<T: TryFrom<usize> + From<i8>>(self, kernel: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Bytes(bytes) => T::try_from(bytes).unwrap_or_else(|_| T::from(-1)),
+            Self::Errno(errno) => real::fail(errno),
+            Self::Kernel => kernel(),
+        }
+    }
+}
+
+/// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`GROW_AFTER`]: a reader
+/// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
+fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
+    let _span = account::sending(Function::WaitSpace);
+    if end.offload() && offload::take_interrupted() {
+        wait::interrupted(deadline.is_some())?;
+    }
+    if let Some(busy) = lock::take_busy() {
+        return wait::went_by(busy, deadline);
+    }
+    let keeps_too_little = end.keeps_too_little();
+    if !(end.can_grow() || keeps_too_little) {
+        return wait::wait(fd, end, WaitFor::Room, deadline);
+    }
+    match wait::wait(fd, end, WaitFor::Credit, Some(Instant::now() + GROW_AFTER)) {
+        Err(libc::EAGAIN) => {
+            if keeps_too_little {
+                end.request_retention();
+            } else {
+                end.request_grow();
+            }
+            Ok(())
+        }
+        // The limit of time was ours, not the program's.
+        Err(libc::EINTR) => wait::interrupted(deadline.is_some()),
+        outcome => outcome,
+    }
+}
+
+/// The ring is as long as stays in the caches, and full. A reader that runs now makes room within the time of a spin;
+/// if none does, the ring is better longer, for a call that must not wait. It does this once: it takes no longer than the
+/// kernel takes for a large send, and is in vain only as often as a ring can double.
+fn reader_comes(end: &Held) -> bool {
+    let _span = account::sending(Function::WaitSpace);
+    let ns = wait::spin_ns(end, &end.shared().sending.budget);
+    wait::Spinner::among(ns).is_some_and(|_spinner| end.spin(ns, || end.has_credit()))
+}
+
+/// Rings the far waiter, if there is one to be rung.
+#[inline]
+fn wake_far(end: &Held, wake: Option<WaiterId>, span: fn(Function) -> Span) {
+    let _span = wake.map(|_| span(Function::Acknowledge));
+    waiters::wake(end, wake);
+}
+
+/// Does `call`, which may wait: for the engine too, where that copies.
+#[inline(always)]
+fn waiting<T>(end: &Held, call: impl FnOnce() -> T) -> T {
+    if end.offload() { offload::allowed(call) } else { call() }
+}
+
+fn send_failed(fd: c_int, end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
+    let failure = match failure {
+        Failure::Unheard(bytes) if quiet::have_reset(fd, end, bytes) => Failure::Reset,
+        Failure::Ended => {
+            quiet::have_reset(fd, end, usize::from(end.gone()));
+            failure
+        }
+        // A reset comes before what is wrong with a buffer.
+        Failure::Fault if quiet::have_reset(fd, end, 0) => Failure::Reset,
+        failure => failure,
+    };
+    match failure {
+        _ if done > 0 => Outcome::Bytes(done),
+        Failure::Tcp => Outcome::Kernel,
+        Failure::Unheard(bytes) => Outcome::Bytes(bytes),
+        Failure::Ended | Failure::Reset => match pending_error(end) {
+            Some(errno) if errno != libc::EPIPE => Outcome::Errno(errno),
+            _ => broken_pipe(flags),
+        },
+        Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
+        Failure::Fault => Outcome::Errno(libc::EFAULT),
+        Failure::Violation(_)
+        | Failure::OutOfOrder(_)
+        | Failure::InvalidReference(_)
+        | Failure::Discontinued { .. } => violated(end, failure),
+    }
+}
+
+/// The far side broke the protocol: the program sees a reset.
+fn violated(end: &Held, failure: Failure) -> Outcome {
+    end.give_up(&failure.to_string());
+    Outcome::Errno(pending_error(end).unwrap_or(libc::ECONNRESET))
+}
+
+/// A stream whose `connect` is still under way: a call that must not wait says so, others wait for it.
+#[inline]
+fn connect_first(fd: c_int, end: &Held, flags: c_int) -> Result<(), Outcome> {
+    if end.shared().status.connecting.load(Relaxed) == 0 || wait::is_connected(fd, end) {
+        return Ok(());
+    }
+    if let Some(errno) =
+        crate::kernel::sockopt::number(fd, libc::SOL_SOCKET, libc::SO_ERROR).filter(|&errno| errno != 0)
+    {
+        return Err(Outcome::Errno(errno));
+    }
+    if must_not_wait(end, flags) {
+        return Err(Outcome::Errno(libc::EAGAIN));
+    }
+    let mut pollfd = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one pollfd.
+    let polled = unsafe { real::poll(&raw mut pollfd, 1, -1) };
+    if polled < 0 {
+        return Err(Outcome::Errno(real::errno()));
+    }
+    if wait::is_connected(fd, end) { Ok(()) } else { Err(Outcome::Errno(libc::ENOTCONN)) }
+}
+
+/// Whether a call with these flags must return at once.
+#[inline]
+pub fn must_not_wait(end: &Held, flags: c_int) -> bool {
+    flags & libc::MSG_DONTWAIT != 0 || end.shared().status.nonblock.load(Relaxed) != 0
+}
+
+#[inline]
+fn look_now_and_then(fd: c_int, end: &Held) {
+    if end.shared().sending.sends.load(Relaxed) % LOOK_EVERY == LOOK_EVERY - 1 {
+        quiet::look_at_kernel(fd, end);
+    }
+}
+
+fn partial(done: usize, errno: c_int) -> Outcome {
+    if done > 0 { Outcome::Bytes(done) } else { Outcome::Errno(errno) }
+}

@@ -1,0 +1,266 @@
+//! Receiving on a stream.
+
+use super::write_zcopy::{self, Landed};
+use super::{Outcome, connect_first, must_not_wait, peeking, pending_error, violated, waiting, wake_far};
+use crate::descriptors::table::Held;
+use crate::kernel::{clock, thread};
+use crate::socket::quiet;
+use crate::waiting::wait::{self, WaitFor};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::{Failure, offload};
+use crosslane_shm::account::{self, Function};
+use crosslane_shm::lock;
+use std::io::IoSliceMut;
+use std::time::Instant;
+
+/// Receives into `buffers`: what is there, at least as much as `SO_RCVLOWAT` says, or all of it with `MSG_WAITALL`.
+#[inline]
+pub fn receive(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    if peeking::is_on(end) {
+        return receive_behind(fd, end, buffers, flags);
+    }
+    receive_apart(fd, end, buffers, flags)
+}
+
+/// The same, whatever `SO_PEEK_OFF` says, and without a word to it.
+pub fn receive_apart(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    let least = end.shared().status.low_water.load(Relaxed) as usize;
+    receive_least(fd, end, buffers, flags, least)
+}
+
+/// On a stream that has `SO_PEEK_OFF`.
+#[cold]
+fn receive_behind(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Outcome {
+    if flags & libc::MSG_PEEK != 0 {
+        let peek = |all: &mut [IoSliceMut<'_>], least| match connect_first(fd, end, flags) {
+            Ok(()) => peek_enough(fd, end, all, flags, least),
+            Err(outcome) => outcome,
+        };
+        if let Some(outcome) = peeking::peek(end, buffers, flags, peek) {
+            return outcome;
+        }
+    }
+    let outcome = receive_apart(fd, end, buffers, flags);
+    peeking::received(fd, end, &outcome);
+    outcome
+}
+
+/// The same, but no less than `least` bytes, or as much as there is room for, if the call may wait.
+fn receive_least(
+    fd: c_int,
+    end: &Held,
+    buffers: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    least: usize,
+) -> Outcome {
+    let _span = account::receiving(Function::Rest);
+    if let Err(outcome) = connect_first(fd, end, flags) {
+        return outcome;
+    }
+    if buffers.iter().all(|buffer| buffer.is_empty()) {
+        return Outcome::Bytes(0);
+    }
+    if least > 1 || flags & libc::MSG_WAITALL != 0 {
+        let total = buffers.iter().map(|buffer| buffer.len()).sum();
+        let least = if flags & libc::MSG_WAITALL != 0 { total } else { least.min(total) };
+        let peeks = flags & libc::MSG_PEEK != 0;
+        let enough = if peeks { peek_enough } else { receive_enough };
+        return enough(fd, end, buffers, flags, least);
+    }
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    if let [buffer] = &buffers[..]
+        && flags == 0
+        && write_zcopy::is_wanted(end, buffer)
+        && !must_not_wait(end, flags)
+    {
+        match write_zcopy::receive(fd, end, &[], buffer, deadline) {
+            Ok(Landed::Bytes(bytes)) => return Outcome::Bytes(bytes),
+            Ok(Landed::Ring(_)) => {}
+            Ok(Landed::Errno(errno)) => return Outcome::Errno(errno),
+            Err(failure) => return receive_failed(fd, end, failure),
+        }
+    }
+    loop {
+        match receive_now(end, buffers, flags) {
+            Ok(bytes) => return Outcome::Bytes(bytes),
+            Err(Failure::WouldBlock) => {}
+            Err(failure) => return receive_failed(fd, end, failure),
+        }
+        if let Err(outcome) = wait_for_data(fd, end, flags, deadline) {
+            return outcome;
+        }
+    }
+}
+
+fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Failure> {
+    if flags & libc::MSG_PEEK != 0 {
+        return end.try_peek(thread::tid(), buffers);
+    }
+    let mut receive = || end.try_receive(thread::tid(), buffers);
+    let moved = if must_not_wait(end, flags) { receive() } else { waiting(end, receive) }?;
+    wake_far(end, moved.wake, account::receiving);
+    Ok(moved.bytes)
+}
+
+/// Hands what has arrived to `takes`, by way of `buffer`, and consumes as much as it took; waits for some if the call may.
+/// `takes` must not wait, and says why it took nothing.
+pub fn pass(
+    fd: c_int,
+    end: &Held,
+    buffer: &mut [u8],
+    mut takes: impl FnMut(&[u8]) -> Result<usize, c_int>,
+) -> Outcome {
+    if let Err(outcome) = connect_first(fd, end, 0) {
+        return outcome;
+    }
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    loop {
+        let mut refused = None;
+        let passed = end.try_pass(thread::tid(), buffer, |bytes| {
+            takes(bytes).unwrap_or_else(|errno| {
+                refused = Some(errno);
+                0
+            })
+        });
+        match (passed, refused) {
+            (Ok(moved), _) => {
+                wake_far(end, moved.wake, account::receiving);
+                return Outcome::Bytes(moved.bytes);
+            }
+            (Err(_), Some(errno)) => return Outcome::Errno(errno),
+            (Err(Failure::WouldBlock), None) => {}
+            (Err(failure), None) => return receive_failed(fd, end, failure),
+        }
+        if let Err(outcome) = wait_for_data(fd, end, 0, deadline) {
+            return outcome;
+        }
+    }
+}
+
+/// Receives into one buffer after the other until `least` bytes are there, and what more there is.
+fn receive_enough(
+    fd: c_int,
+    end: &Held,
+    buffers: &mut [IoSliceMut<'_>],
+    flags: c_int,
+    least: usize,
+) -> Outcome {
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    let mut done = 0;
+    for buffer in buffers {
+        let mut at = 0;
+        while at < buffer.len() {
+            match receive_now(end, &mut [IoSliceMut::new(&mut buffer[at..])], flags) {
+                Ok(bytes) => {
+                    at += bytes;
+                    done += bytes;
+                }
+                Err(Failure::WouldBlock) if done >= least => {
+                    lock::forget_busy();
+                    return Outcome::Bytes(done);
+                }
+                Err(Failure::WouldBlock) => match wait_for_data(fd, end, flags, deadline) {
+                    Ok(()) => {}
+                    Err(_) if done > 0 => return Outcome::Bytes(done),
+                    Err(outcome) => return outcome,
+                },
+                Err(_) if done > 0 => return Outcome::Bytes(done),
+                Err(failure) => return receive_failed(fd, end, failure),
+            }
+        }
+    }
+    Outcome::Bytes(done)
+}
+
+/// A bell tells of the first bytes only; the rest is looked for.
+fn peek_enough(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int, least: usize) -> Outcome {
+    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
+    loop {
+        // Before the bytes: what the far side stored before its FIN is there then.
+        quiet::look_at_kernel(fd, end);
+        let over = end.ready(thread::tid()).read_closed
+            || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        match end.try_peek(thread::tid(), buffers) {
+            Ok(bytes) => {
+                if bytes >= least || over || must_not_wait(end, flags) || !pause() {
+                    return Outcome::Bytes(bytes);
+                }
+            }
+            Err(Failure::WouldBlock) => {
+                if let Err(outcome) = wait_for_data(fd, end, flags, deadline) {
+                    return outcome;
+                }
+            }
+            Err(failure) => return receive_failed(fd, end, failure),
+        }
+    }
+}
+
+/// Sleeps for a moment; `false` if a signal came.
+fn pause() -> bool {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // SAFETY: a valid time; what is left is not wanted.
+    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) == 0 }
+}
+
+fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>) -> Result<(), Outcome> {
+    if must_not_wait(end, flags) {
+        lock::forget_busy();
+        return if looked_again(fd, end) { Ok(()) } else { Err(Outcome::Errno(libc::EAGAIN)) };
+    }
+    let _span = account::receiving(Function::WaitData);
+    if end.offload() && offload::take_interrupted() {
+        wait::interrupted(deadline.is_some()).map_err(Outcome::Errno)?;
+    }
+    if let Some(busy) = lock::take_busy() {
+        return wait::went_by(busy, deadline).map_err(Outcome::Errno);
+    }
+    wait::wait(fd, end, WaitFor::Data, deadline).map_err(Outcome::Errno)
+}
+
+pub fn receive_failed(fd: c_int, end: &Held, failure: Failure) -> Outcome {
+    let failure = match failure {
+        Failure::Ended if was_reset_since(fd, end) => Failure::Reset,
+        failure => failure,
+    };
+    match failure {
+        Failure::Tcp => Outcome::Kernel,
+        Failure::Ended | Failure::Unheard(_) => Outcome::Bytes(0),
+        Failure::Reentered | Failure::WouldBlock => Outcome::Errno(libc::EAGAIN),
+        Failure::Fault => Outcome::Errno(libc::EFAULT),
+        // A reset behind the FIN: the end of file stands, and the error is the next sender's.
+        Failure::Reset if end.shared().status.error.load(Relaxed) == libc::EPIPE.unsigned_abs() => {
+            Outcome::Bytes(0)
+        }
+        Failure::Reset => pending_error(end).map_or(Outcome::Bytes(0), Outcome::Errno),
+        Failure::Violation(_)
+        | Failure::OutOfOrder(_)
+        | Failure::InvalidReference(_)
+        | Failure::Discontinued { .. } => violated(end, failure),
+    }
+}
+
+/// A receiving side that was shut ends at once, while the far side may have sent to it, which its kernel answers by a reset.
+fn was_reset_since(fd: c_int, end: &Held) -> bool {
+    let status = &end.shared().status;
+    if status.read_shut.load(Relaxed) != 0 {
+        quiet::look_at_kernel(fd, end);
+    }
+    status.reset.load(Relaxed) != 0
+}
+
+/// A program that asks now and then without waiting sees that the far side died as soon as the kernel knows, and at once where
+/// the far side says that it has gone. Whether the stream has ended only now.
+fn looked_again(fd: c_int, end: &Held) -> bool {
+    let now = u32::try_from(clock::now_ms() & 0xffff_ffff).unwrap_or(0);
+    let status = &end.shared().status;
+    let ended = || (status.reset.load(Relaxed), status.fin.load(Relaxed));
+    let before = ended();
+    if status.looked.load(Relaxed) == now && (before != (0, 0) || !end.gone()) {
+        return false;
+    }
+    status.looked.store(now, Relaxed);
+    quiet::look_at_kernel(fd, end);
+    ended() != before
+}

@@ -1,0 +1,180 @@
+//! Large sends without the sender's copy: bytes that lie in a registered buffer (`crosslane_client::buffers`) are announced,
+//! and the far program, which maps that buffer, fetches them. All other memory goes by the ring.
+//!
+//! Only for sends that may wait, since the buffer is the far side's until all is fetched or the announcement is taken
+//! back. Whatever comes in between (a reader that does not read, a signal, a timeout) takes it back at once, and the call
+//! goes on, or ends, as one through the ring would.
+
+use crate::daemon::waiters;
+use crate::descriptors::table::Held;
+use crate::kernel::thread;
+use crate::waiting::wait::{self, WaitFor};
+use core::cell::Cell;
+use core::ffi::c_int;
+use crosslane_client::Failure;
+use crosslane_client::buffers::{Located, locate_bytes};
+use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
+use crosslane_shm::account::{self, Function};
+use crosslane_shm::lock::take_busy;
+use crosslane_stream::Transfer;
+use crosslane_stream::chooser::{self, Chooser};
+use crosslane_wire::Reach;
+use std::time::{Duration, Instant};
+
+/// How long a reader may fetch nothing before the announcement is taken back, and the ring, which has room for a while,
+/// lets the sender go on.
+const STALL: Duration = Duration::from_millis(5);
+
+/// Bytes below which no send is announced.
+const LEAST: usize = 8192;
+/// Bytes from which on it is worth a look which way is better.
+const WORTHWHILE: usize = 32 * 1024;
+
+/// What came of an announced send.
+pub enum Sent {
+    /// So many bytes are sent; the rest goes by the ring.
+    Bytes(usize),
+    /// So many bytes are sent, and the call ends with this error number if that is none.
+    Ended(usize, c_int),
+}
+
+/// Ways that are chosen among, as [`Chooser`] numbers them.
+const RING: usize = 0;
+const ANNOUNCED: usize = 1;
+
+/// What was measured by this process.
+static CHOOSER: Chooser = Chooser::new();
+/// Sends from a buffer before it is worth sharing.
+const USES: u32 = 2;
+
+thread_local! {
+    static RUN: Cell<Option<Run>> = const { Cell::new(None) };
+}
+
+/// Sends of a thread on one stream that are measured together.
+#[derive(Clone, Copy)]
+struct Run {
+    stream: u32,
+    len: usize,
+    way: usize,
+    sends: u32,
+    bytes: u64,
+    begin: Instant,
+}
+
+/// The buffer that `bytes` lie in, if a send of them that may wait is to be announced.
+#[inline]
+pub fn wanted(end: &Held, bytes: &[u8]) -> Option<Located> {
+    if bytes.len() < LEAST {
+        return None;
+    }
+    match end.transfer() {
+        Transfer::ReadZcopy => locate_for_loads(bytes),
+        Transfer::Auto if bytes.len() >= WORTHWHILE => {
+            let buffer = locate_for_loads(bytes).filter(|buffer| buffer.uses >= USES)?;
+            (end.may_announce() && way(end, bytes.len()) == ANNOUNCED).then_some(buffer)
+        }
+        _ => None,
+    }
+}
+
+/// The buffer that `bytes` lie in, if there is one that far programs may load from.
+fn locate_for_loads(bytes: &[u8]) -> Option<Located> {
+    locate_bytes(bytes).filter(|buffer| buffer.reach == Reach::Load)
+}
+
+/// The way that this send of `len` bytes of a buffer goes: that of the run under way, or of a new one. The time between
+/// two sends is counted with them, whichever way they go.
+fn way(end: &Held, len: usize) -> usize {
+    let now = Instant::now();
+    let run = RUN.try_with(Cell::get).ok().flatten();
+    let mut run = match run.filter(|run| run.stream == end.index && Chooser::alike(run.len, len)) {
+        Some(run) if run.sends < chooser::RUN || run.bytes < chooser::RUN_BYTES => run,
+        ended => {
+            ended.inspect(|run| run.end(now));
+            Run { stream: end.index, len, way: CHOOSER.begin(len), sends: 0, bytes: 0, begin: now }
+        }
+    };
+    run.sends += 1;
+    run.bytes += len as u64;
+    let _ = RUN.try_with(|cell| cell.set(Some(run)));
+    debug_assert!(run.way == RING || run.way == ANNOUNCED, "two ways are known");
+    run.way
+}
+
+impl Run {
+    /// Notes what the run took.
+    fn end(&self, now: Instant) {
+        let ns = u64::try_from(now.duration_since(self.begin).as_nanos()).unwrap_or(u64::MAX);
+        CHOOSER.end(self.len, self.way, self.bytes, ns);
+    }
+}
+
+/// Sends as much of `bytes`, which lie in `buffer`, by Read Zcopy as the far program fetches.
+pub fn send(
+    fd: c_int,
+    end: &Held,
+    bytes: &[u8],
+    buffer: &Located,
+    deadline: Option<Instant>,
+) -> Result<Sent, Failure> {
+    if end.export_buffer(buffer).is_err() {
+        return Ok(Sent::Bytes(0));
+    }
+    let place = (buffer.id, buffer.offset);
+    let (mut open, wake) = match end.announce(thread::tid(), bytes, place, Behind::Nothing)? {
+        Attempt::Ring => {
+            return Ok(match take_busy().map(|busy| wait::went_by(busy, deadline)) {
+                Some(Err(errno)) => Sent::Ended(0, errno),
+                _ => Sent::Bytes(0),
+            });
+        }
+        Attempt::Over(count, wake) => {
+            waiters::wake(end, wake);
+            return Ok(Sent::Bytes(count));
+        }
+        Attempt::Open(open, wake) => (open, wake),
+    };
+    waiters::wake(end, wake);
+    await_fetch(fd, end, &mut open, deadline)
+}
+
+fn await_fetch(
+    fd: c_int,
+    end: &Held,
+    open: &mut Announcement,
+    deadline: Option<Instant>,
+) -> Result<Sent, Failure> {
+    let _span = account::sending(Function::WaitSpace);
+    let (mut before, mut stalled) = (0, false);
+    loop {
+        let now = Instant::now();
+        match end.stand(thread::tid(), open)? {
+            Stand::Over(count) => return Ok(Sent::Bytes(count)),
+            Stand::Open(fetched) => {
+                let late = deadline.is_some_and(|deadline| now >= deadline);
+                if stalled && (late || fetched == before) {
+                    return end.withdraw(thread::tid(), open).map(Sent::Bytes);
+                }
+                before = fetched;
+            }
+            Stand::Unwanted => return end.withdraw(thread::tid(), open).map(Sent::Bytes),
+        }
+        let until = deadline.map_or(now + STALL, |deadline| deadline.min(now + STALL));
+        let waited = match take_busy() {
+            Some(busy) => wait::went_by(busy, deadline),
+            None => wait::wait(fd, end, WaitFor::Answer(*open), Some(until)),
+        };
+        stalled = waited == Err(libc::EAGAIN);
+        let errno = match waited {
+            Ok(()) | Err(libc::EAGAIN) => continue,
+            // The limit of time was ours, not the program's.
+            Err(libc::EINTR) => match wait::interrupted(deadline.is_some()) {
+                Ok(()) => continue,
+                Err(errno) => errno,
+            },
+            Err(errno) => errno,
+        };
+        return end.withdraw(thread::tid(), open).map(|count| Sent::Ended(count, errno));
+    }
+}

@@ -1,0 +1,92 @@
+//! `SO_RCVTIMEO` and `SO_SNDTIMEO`.
+
+use crate::descriptors::choice::Choice;
+use crate::descriptors::table::Held;
+use crate::kernel::sockopt;
+use crate::waiting::wait;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crosslane_client::shared::Status;
+
+/// Which calls an option's time-out is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Those that receive.
+    Receive = 0,
+    /// Those that send.
+    Send = 1,
+}
+
+impl Timeout {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Receive, Self::Send];
+
+    /// What an option of `SOL_SOCKET` is a time-out for, by its old name or the one with a time of 64 bits everywhere.
+    pub fn of(name: c_int) -> Option<Self> {
+        const SO_RCVTIMEO_NEW: c_int = 66;
+        const SO_SNDTIMEO_NEW: c_int = 67;
+        match name {
+            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(Self::Receive),
+            libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(Self::Send),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> c_int {
+        match self {
+            Self::Receive => libc::SO_RCVTIMEO,
+            Self::Send => libc::SO_SNDTIMEO,
+        }
+    }
+
+    /// Where a stream has it.
+    pub fn word(self, status: &Status) -> &AtomicU32 {
+        match self {
+            Self::Receive => &status.receive_timeout,
+            Self::Send => &status.send_timeout,
+        }
+    }
+}
+
+/// After the kernel accepted a time-out for `fd`: with a negative one calls wait for nothing, though the kernel says afterwards
+/// that there is none.
+pub fn given(fd: c_int, end: Option<&Held>, which: Timeout, given: libc::timeval) {
+    let at_once = given.tv_sec < 0;
+    match end {
+        Some(end) if at_once => which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed),
+        Some(_) => {}
+        None => keep(fd, which, at_once),
+    }
+}
+
+/// A socket becomes a stream: what the kernel has counts for it.
+pub fn inherit(fd: c_int, status: &Status) {
+    Timeout::ALL.into_iter().for_each(|which| note(fd, which, status));
+}
+
+/// The same for what the kernel does not tell.
+pub fn begin(choice: &Choice, end: &Held) {
+    for which in Timeout::ALL.into_iter().filter(|which| choice.at_once[*which as usize]) {
+        which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed);
+    }
+}
+
+/// The kernel's value counts for the stream `fd` from now on.
+pub fn note(fd: c_int, which: Timeout, status: &Status) {
+    // SAFETY: all-zero bytes are a valid timeval.
+    let mut value: libc::timeval = unsafe { core::mem::zeroed() };
+    if !sockopt::get(fd, which.name(), &mut value) {
+        return;
+    }
+    let ms = value.tv_sec.saturating_mul(1000).saturating_add((value.tv_usec + 999) / 1000);
+    which.word(status).store(u32::try_from(ms).unwrap_or(wait::AT_ONCE).min(wait::AT_ONCE - 1), Relaxed);
+}
+
+/// A time-out was set for `fd`, which is no stream: whether it is a negative one, which the kernel does not tell later.
+fn keep(fd: c_int, which: Timeout, at_once: bool) {
+    let mut choice = Choice::of(fd);
+    if choice.at_once[which as usize] != at_once && sockopt::is_tcp(fd) {
+        choice.at_once[which as usize] = at_once;
+        choice.keep(fd);
+    }
+}

@@ -1,0 +1,177 @@
+//! Options, flags and controls that mean something to a stream as well as to the kernel's socket.
+
+use crate::calls::io;
+use crate::calls::io_timeouts::{self, Timeout};
+use crate::daemon::waiters;
+use crate::descriptors::table::{Held, Kind};
+use crate::kernel::{sockopt, thread, user};
+use crate::socket::{end_of_life, handshake, inq, port, quiet};
+use crate::waiting::{epoll, wait};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::shared::Status;
+use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
+use libc::socklen_t;
+
+/// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, or the kernel's word when
+/// data may be overwritten.
+pub fn are_tcp_only(fd: c_int) -> bool {
+    let is_set = |level, name| sockopt::number(fd, level, name).is_some_and(|value| value != 0);
+    is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
+}
+
+/// Why an option must not reach the quiet socket of a stream, or a listener of ours; programs know these answers from
+/// kernels that were built without it, and do without. What the kernel refuses or what asks for nothing, it may have.
+pub fn refused(kind: Kind, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> Option<c_int> {
+    if c_int::try_from(len).is_err() {
+        return None;
+    }
+    let asks = |for_it: fn(c_int) -> bool| {
+        // SAFETY: any four bytes are a number.
+        len as usize >= size_of::<c_int>() && unsafe { user::load(value.cast::<c_int>()) }.is_ok_and(for_it)
+    };
+    match (kind, level, name) {
+        // Encryption in the kernel (kTLS) would see nothing of what the stream carries.
+        (Kind::Stream, libc::IPPROTO_TCP, libc::TCP_ULP) if len > 0 && user::is_there(value.cast(), 1) => {
+            Some(libc::ENOENT)
+        }
+        // Nobody would ever tell that a buffer may be overwritten.
+        (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_ZEROCOPY) if asks(|value| value == 1) => {
+            Some(libc::EOPNOTSUPP)
+        }
+        _ => None,
+    }
+}
+
+/// A socket becomes a stream: the options that were set before count for it too.
+pub fn inherit(fd: c_int, status: &Status) {
+    io_timeouts::inherit(fd, status);
+    note_linger(fd, status);
+    note_low_water(fd, status);
+    io::peeking::note(fd, status);
+}
+
+/// `SO_SNDBUF` that was set before the socket became a stream; `SO_BUF_LOCK` tells (Linux 5.16).
+pub fn inherit_buffer(fd: c_int, end: &Held) {
+    const SO_BUF_LOCK: c_int = 72;
+    const SEND: c_int = 1;
+    if sockopt::number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & SEND != 0) {
+        note_buffer(fd, end);
+    }
+}
+
+/// After the kernel accepted an option for `fd`.
+pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
+    let status = &end.shared().status;
+    if level == libc::IPPROTO_TCP {
+        handshake::changed(fd, end, name);
+        inq::changed(end, name);
+    }
+    if level != libc::SOL_SOCKET {
+        return;
+    }
+    if let Some(which) = Timeout::of(name) {
+        io_timeouts::note(fd, which, status);
+    }
+    match name {
+        libc::SO_LINGER => note_linger(fd, status),
+        libc::SO_RCVLOWAT => note_low_water(fd, status),
+        libc::SO_PEEK_OFF => io::peeking::note(fd, status),
+        libc::SO_REUSEADDR => port::chosen_by_program(end),
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => note_buffer(fd, end),
+        _ => {}
+    }
+}
+
+/// After a successful `fcntl(F_SETFL)`.
+pub fn flags_changed(end: &Held, flags: c_int) {
+    set_nonblock(end, flags & libc::O_NONBLOCK != 0);
+}
+
+/// `O_NONBLOCK` by whatever call.
+pub fn set_nonblock(end: &Held, on: bool) {
+    end.shared().status.nonblock.store(u32::from(on), Relaxed);
+}
+
+/// `ioctl` on a stream: `Some` is the answer; `None`: the kernel's, made before or after as the caller likes.
+pub fn control(end: &Held, request: libc::c_ulong) -> Option<Result<c_int, c_int>> {
+    match request {
+        libc::FIONREAD if end.rx() != Direction::Tcp => {
+            let unread = end.unread(thread::tid()).unwrap_or(0);
+            Some(Ok(c_int::try_from(unread).unwrap_or(c_int::MAX)))
+        }
+        libc::TIOCOUTQ if end.tx() != Direction::Tcp => Some(Ok(unsent(end))),
+        _ => None,
+    }
+}
+
+/// Bytes that the far side has surely not read: credit comes back when a quarter of the ring is due, so less than
+/// that may be nothing at all, and a program that waits for 0 gets there.
+fn unsent(end: &Held) -> c_int {
+    let slack = end.shared().producer.cap() / 4;
+    c_int::try_from(end.unconfirmed().saturating_sub(slack)).unwrap_or(c_int::MAX)
+}
+
+/// `shutdown` of a stream, before the kernel's: what of it the kernel is to do, if anything. The far side must not see its FIN
+/// before our end, which without that says that nobody is left here. And of a receiving side that is shut the kernel would say
+/// what it says of a far side's FIN: whether that has come could not be seen any more, which counts as long as we send.
+pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
+    let status = &end.shared().status;
+    quiet::look_at_kernel(fd, end);
+    if !wait::is_connected(fd, end) || status.reset.load(Relaxed) != 0 {
+        return Some(how);
+    }
+    let (mut receiving, mut sending) = match how {
+        libc::SHUT_RD => (true, false),
+        libc::SHUT_WR => (false, true),
+        libc::SHUT_RDWR => (true, true),
+        _ => return Some(how),
+    };
+    if sending {
+        sending = end_of_life::end_sending(end);
+        if !sending {
+            end_of_life::end_sending_later(end);
+        }
+        // The kernel wakes nobody for this on a socket that was always writable.
+        waiters::wake_here(end, WaiterId(end.shared().waiting.room.load(Relaxed)));
+    }
+    if receiving {
+        status.read_shut.store(1, Relaxed);
+        waiters::wake_here(end, WaiterId(end.shared().waiting.data.load(Relaxed)));
+    }
+    let deaf = status.read_shut.load(Relaxed) != 0 && end.tx() == Direction::Ended;
+    if deaf {
+        end.deafen();
+    }
+    receiving = deaf || receiving && end.rx() == Direction::Tcp;
+    epoll::shut(end);
+    match (receiving, sending) {
+        (true, true) => Some(libc::SHUT_RDWR),
+        (true, false) => Some(libc::SHUT_RD),
+        (false, true) => Some(libc::SHUT_WR),
+        (false, false) => None,
+    }
+}
+
+fn note_buffer(fd: c_int, end: &Held) {
+    if let Some(bytes) =
+        sockopt::number(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).and_then(|bytes| u64::try_from(bytes).ok())
+    {
+        end.limit_sending(bytes);
+    }
+}
+
+fn note_low_water(fd: c_int, status: &Status) {
+    let bytes =
+        sockopt::number(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).and_then(|bytes| u32::try_from(bytes).ok());
+    status.low_water.store(bytes.unwrap_or(1), Relaxed);
+}
+
+fn note_linger(fd: c_int, status: &Status) {
+    let mut value = libc::linger { l_onoff: 0, l_linger: 0 };
+    if sockopt::get(fd, libc::SO_LINGER, &mut value) {
+        let seconds = u32::try_from(value.l_linger).unwrap_or(0);
+        status.linger.store(if value.l_onoff == 0 { 0 } else { seconds.saturating_add(1) }, Relaxed);
+    }
+}

@@ -1,0 +1,479 @@
+//! What this process shares among its threads: the session with the daemon, the rules.
+
+mod circuit;
+
+pub use circuit::{ConnectError, circuit};
+
+use crate::daemon::namespace;
+use crate::daemon::watch::{self, Watched};
+use crate::descriptors::{internal_fds, table};
+use crate::kernel::said::say;
+use crate::kernel::{program, thread};
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crosslane_client::SessionError;
+use crosslane_client::session::Session;
+use crosslane_shm::life::LifePage;
+use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::{MapError, account};
+use crosslane_wire::PROTOCOL_VERSION;
+use crosslane_wire::local::{HOLD_MAX, Reply, Request, Rule};
+use rustix::event::Timespec;
+use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// After a failed attempt to reach the daemon the next one waits this long.
+const RETRY: Duration = Duration::from_secs(1);
+/// The same while streams depend on it.
+const RETRY_SOON: Duration = Duration::from_millis(50);
+/// So long streams go on without a connection to a daemon that is there and takes none.
+const NO_DAEMON_MAX: Duration = Duration::from_secs(30);
+
+/// A session with the daemon, and what came with it.
+pub struct Link {
+    socket: RawFd,
+    /// The daemon's words on circuits.
+    pub life: LifePage,
+    /// Answers that were not waited for and have not come yet.
+    owed: Cell<u32>,
+    /// Such an answer did not come within [`session::ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
+    hangs: Cell<bool>,
+    /// What this session shows to go on by another connection.
+    ticket: u64,
+    /// The life of the daemon.
+    daemon: u64,
+}
+
+/// What is known of a session without a connection: the one that this process had, or its parent's before a `fork`.
+#[derive(Clone, Copy)]
+struct Former {
+    /// Of our own one; none of the parent's.
+    own: Option<(u64, LifePage)>,
+    /// The life of the daemon.
+    daemon: u64,
+    since: Instant,
+}
+
+/// What the daemon said of this host and the configuration; replaced when the session is.
+pub struct Welcome {
+    /// Rules, first match wins.
+    pub rules: Vec<Rule>,
+    /// Longest spin, ns.
+    pub spin_ns: u32,
+    /// Threads that may spin at a time.
+    pub spinners: u32,
+    /// The daemon has its addresses in another network namespace than this program.
+    pub is_elsewhere: bool,
+}
+
+struct State {
+    link: Option<Link>,
+    /// The streams belong to this one, if there is no link.
+    former: Option<Former>,
+    /// The session goes on by another connection since a moment: what was said by the old one may not have been heard.
+    unheard: bool,
+    tried: Option<Instant>,
+    warned: bool,
+    /// The socket of the last session that ended. It stays open until the next one ends: a closed one leaves the epoll
+    /// sets of sleepers before they have seen its end.
+    retired: Option<RawFd>,
+}
+
+struct Global {
+    lock: Lock,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: `state` is only touched with `lock` held.
+unsafe impl Sync for Global {}
+
+static GLOBAL: Global = Global {
+    lock: Lock::new(),
+    state: UnsafeCell::new(State {
+        link: None,
+        former: None,
+        unheard: false,
+        tried: None,
+        warned: false,
+        retired: None,
+    }),
+};
+static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
+static NOTICES: OnceLock<Notices> = OnceLock::new();
+/// Whether the session of this process is without a connection.
+static LOST: AtomicBool = AtomicBool::new(false);
+/// How often a session went on by another connection.
+static RESUMPTIONS: AtomicU32 = AtomicU32::new(0);
+/// Raised at each new session, so that listeners and waiters are registered again.
+static SESSIONS: AtomicU32 = AtomicU32::new(0);
+
+/// Number of the present session; another number means that the daemon has forgotten what it was told.
+pub fn sessions() -> u32 {
+    SESSIONS.load(Ordering::Relaxed)
+}
+
+/// What the daemon said, if a session was ever made.
+pub fn welcome() -> Option<&'static Welcome> {
+    // SAFETY: set once to a leaked box, replaced by another, never freed.
+    unsafe { WELCOME.load(Ordering::Acquire).as_ref() }
+}
+
+/// Longest spin, ns; 0 with one processor.
+#[inline]
+pub fn spin_ns() -> u32 {
+    welcome().map_or(0, |welcome| welcome.spin_ns)
+}
+
+/// Threads of this process that may spin at a time.
+#[inline]
+pub fn spinners() -> u32 {
+    welcome().map_or(0, |welcome| welcome.spinners)
+}
+
+/// What the layers above do when something becomes of the session; without its lock.
+pub struct Notices {
+    /// The session goes on by another connection: what was said by the old one may not have been heard.
+    pub resumed: fn(),
+    /// The daemon is gone, or has forgotten this process; the streams are broken off already.
+    pub lost: fn(),
+}
+
+/// At load.
+pub fn start(notices: Notices) {
+    if !program::is_privileged() {
+        account::begin_if_asked();
+    }
+    let _ = NOTICES.set(notices);
+    namespace::start();
+    program::own();
+}
+
+/// Before `fork`: nobody is in the middle of a change. Waits for an answer that is under way.
+pub fn before_fork() -> Option<Guard<'static>> {
+    GLOBAL.lock.lock(thread::tid()).ok()
+}
+
+/// In the child of `fork`: the session is the parent's, and nobody speaks in its name but the parent. The kernel knows who holds
+/// which connection, so the daemon need not be told before this process needs something of it.
+pub fn after_fork() {
+    thread::after_fork();
+    program::own();
+    GLOBAL.lock.reset();
+    // SAFETY: the child has one thread.
+    let state = unsafe { &mut *GLOBAL.state.get() };
+    let link = state.link.take();
+    let daemon = link.as_ref().map(|link| link.daemon).or(state.former.map(|former| former.daemon));
+    state.former = daemon.map(|daemon| Former { own: None, daemon, since: Instant::now() });
+    state.tried = None;
+    state.unheard = false;
+    link.map(|link| link.socket).into_iter().chain(state.retired.take()).for_each(internal_fds::close);
+    watch::forget();
+    LOST.store(false, Ordering::Relaxed);
+    SESSIONS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Before a sleep: a session whose connection has ended is to go on by another one, since it may be what wakes us.
+#[inline]
+pub fn tend() {
+    if LOST.load(Ordering::Relaxed) {
+        connected();
+    }
+}
+
+/// Whether this is a signal handler that came in between a request of this very thread.
+pub fn is_reentered() -> bool {
+    !program::sandboxed() && GLOBAL.lock.lock(thread::tid()).is_err()
+}
+
+/// Makes sure that there is a session. `false`: there is no daemon, everything is plain TCP.
+pub fn connected() -> bool {
+    on_session(|_, _| Ok(())).is_some()
+}
+
+/// Does `work`, which asks for one answer, with the session, connecting first if need be. `None` if there is no daemon,
+/// it does not answer in time, or it refused.
+pub fn with_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+    on_session(|session, link| {
+        session.tell_given_back();
+        link.take_late_answers(session, !link.hangs.get())?;
+        work(session, link)
+    })
+}
+
+/// As [`with_session`], for what a stream cannot do without: if the connection ends meanwhile it is asked for again by the next
+/// one, and waited for as long as streams go on without one.
+pub fn with_any_session<T>(work: impl Fn(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+    loop {
+        let before = RESUMPTIONS.load(Ordering::Relaxed);
+        let value = with_session(&work);
+        let lost = LOST.load(Ordering::Relaxed);
+        if value.is_some() || !lost && RESUMPTIONS.load(Ordering::Relaxed) == before || program::sandboxed() {
+            return value;
+        }
+        if lost {
+            std::thread::sleep(RETRY_SOON);
+        }
+    }
+}
+
+/// As [`with_session`], but what is late is not waited for; for messages without answers.
+pub fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+    if program::sandboxed() {
+        return None;
+    }
+    let guard = GLOBAL.lock.lock(thread::tid()).ok()?;
+    // SAFETY: the lock is held.
+    let state = unsafe { &mut *GLOBAL.state.get() };
+    let value = by_link(state, work);
+    let unheard = core::mem::take(&mut state.unheard);
+    drop(guard);
+    if unheard {
+        say_again();
+    }
+    value
+}
+
+fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
+    if state.link.is_none() {
+        connect(state);
+    }
+    let link = state.link.as_ref()?;
+    // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
+    let session =
+        core::mem::ManuallyDrop::new(Session::from_socket(unsafe { OwnedFd::from_raw_fd(link.socket) }));
+    match work(&session, link) {
+        Ok(value) => Some(value),
+        Err(SessionError::Late) => {
+            link.owed.set(link.owed.get() + 1);
+            None
+        }
+        Err(
+            SessionError::Refused(_)
+            | SessionError::Map(_)
+            | SessionError::NoRoom { .. }
+            | SessionError::NoDescriptors,
+        ) => None,
+        // Its queue is full: it does not run.
+        Err(SessionError::Lost(Errno::AGAIN)) => None,
+        Err(_) => {
+            drop_link(state);
+            None
+        }
+    }
+}
+
+impl Link {
+    /// Takes the answers that were not waited for, if they have come by now.
+    fn take_late_answers(&self, session: &Session, wait: bool) -> Result<(), SessionError> {
+        while self.owed.get() > 0 {
+            match session.late_answer(wait) {
+                Ok(()) => self.owed.set(self.owed.get() - 1),
+                Err(SessionError::Late) => {
+                    self.hangs.set(self.hangs.get() || wait);
+                    return Err(SessionError::Lost(Errno::AGAIN));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.hangs.set(false);
+        Ok(())
+    }
+}
+
+/// The connection has ended: the session goes on by another one at once, if the daemon is there.
+fn drop_link(state: &mut State) {
+    if let Some(link) = state.link.take() {
+        // SAFETY: our own descriptor, which is open.
+        let socket = unsafe { BorrowedFd::borrow_raw(link.socket) };
+        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        state.retired.replace(link.socket).into_iter().for_each(internal_fds::close);
+        let own = Some((link.ticket, link.life));
+        state.former = Some(Former { own, daemon: link.daemon, since: Instant::now() });
+        state.tried = None;
+        watch::forget();
+        LOST.store(true, Ordering::Relaxed);
+        connect(state);
+    }
+}
+
+/// A sleeper saw that the connection `watched` has ended.
+pub fn lost(watched: Watched) {
+    if program::sandboxed() {
+        if watch::present() == Some(watched) {
+            over();
+        }
+        return;
+    }
+    let Ok(guard) = GLOBAL.lock.lock(thread::tid()) else { return };
+    // SAFETY: the lock is held.
+    let state = unsafe { &mut *GLOBAL.state.get() };
+    if watch::present() == Some(watched) {
+        drop_link(state);
+    }
+    let unheard = core::mem::take(&mut state.unheard);
+    drop(guard);
+    if unheard {
+        say_again();
+    }
+}
+
+fn say_again() {
+    if let Some(notices) = NOTICES.get() {
+        (notices.resumed)();
+    }
+}
+
+/// The daemon is gone, and with it the circuits of all streams. Without a connection nobody sleeps for long meanwhile.
+fn over() {
+    watch::count_loss();
+    for end in table::streams() {
+        end.break_off(libc::ECONNRESET);
+    }
+    if let Some(notices) = NOTICES.get() {
+        (notices.lost)();
+    }
+    watch::forget();
+}
+
+/// Looks whether the connection has ended, without waiting.
+fn look_at_connection() {
+    let Some(watched) = watch::present() else { return };
+    let mut fds = [watched.poll()];
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut fds, Some(&zero)).is_ok() && watch::has_ended(&fds[0]) {
+        lost(watched);
+    }
+}
+
+/// Tells the daemon something that has no answer. In a sandbox only `write` is used for it. Whether it was told.
+pub fn tell(request: &Request) -> bool {
+    if program::sandboxed() {
+        // SAFETY: a filter came on after the session was made, and in this thread's view it stays.
+        let state = unsafe { &*GLOBAL.state.get() };
+        let (Some(link), Ok(bytes)) = (&state.link, crosslane_wire::codec::encode(request)) else {
+            return false;
+        };
+        // SAFETY: the descriptor stays open: in a sandbox it is closed no more.
+        return rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes).is_ok();
+    }
+    let before = RESUMPTIONS.load(Ordering::Relaxed);
+    let told = || on_session(|session, _| session.tell(request)).is_some();
+    told() || RESUMPTIONS.load(Ordering::Relaxed) != before && told()
+}
+
+/// Tells the daemon of buffers that were given back, unless another thread talks to it: that one does it then, or the next.
+pub fn tell_given_back() {
+    if program::sandboxed() || !program::is_owner() {
+        return;
+    }
+    let Some(_guard) = GLOBAL.lock.try_lock(thread::tid()) else { return };
+    // SAFETY: the lock is held.
+    if let Some(link) = unsafe { &*GLOBAL.state.get() }.link.as_ref() {
+        // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
+        let session = unsafe { OwnedFd::from_raw_fd(link.socket) };
+        core::mem::ManuallyDrop::new(Session::from_socket(session)).tell_given_back();
+    }
+}
+
+/// Opens a session, or has the former one go on.
+fn connect(state: &mut State) {
+    let pause = if state.former.is_some() { RETRY_SOON } else { RETRY };
+    if state.tried.is_some_and(|tried| tried.elapsed() < pause) {
+        return;
+    }
+    state.tried = Some(Instant::now());
+    match open(state.former.and_then(|former| former.own)) {
+        Ok((link, resumed)) => {
+            let former = state.former.take();
+            if resumed {
+                state.unheard = true;
+                RESUMPTIONS.fetch_add(1, Ordering::Relaxed);
+            } else {
+                // It knows nothing of the streams of a session that it did not go on with, nor of those of an earlier daemon.
+                if former.is_some_and(|former| former.own.is_some() || former.daemon != link.daemon) {
+                    over();
+                }
+                SESSIONS.fetch_add(1, Ordering::Relaxed);
+                hold_streams(&link);
+            }
+            watch::begin(link.socket);
+            LOST.store(false, Ordering::Relaxed);
+            state.link = Some(link);
+        }
+        Err(error) => {
+            let absent =
+                matches!(error, SessionError::NoDaemon { errno: Errno::CONNREFUSED | Errno::NOENT, .. });
+            if state.former.is_some_and(|former| absent || former.since.elapsed() > NO_DAEMON_MAX) {
+                state.former = None;
+                LOST.store(false, Ordering::Relaxed);
+                over();
+            }
+            if is_crowded(&error) {
+                // There is a daemon, and may be room at the next call: what it must know of cannot wait.
+                state.tried = None;
+            }
+            if !state.warned && WELCOME.load(Ordering::Relaxed).is_null() {
+                say(&format!("{error}; using TCP"));
+            }
+            state.warned = true;
+        }
+    }
+}
+
+/// Whether this process is at its limit of descriptors.
+fn is_crowded(error: &SessionError) -> bool {
+    matches!(error, SessionError::NoDescriptors | SessionError::Map(MapError::System(Errno::MFILE)))
+}
+
+/// The streams that this process has by a `fork`: from now on they are ends of its own session as well, and its sleepers
+/// are woken when their circuits move.
+fn hold_streams(link: &Link) {
+    let ends: Vec<_> = table::streams().iter().map(|end| (end.circuit(), end.token())).collect();
+    // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
+    let session = unsafe { OwnedFd::from_raw_fd(link.socket) };
+    let session = core::mem::ManuallyDrop::new(Session::from_socket(session));
+    for ends in ends.chunks(HOLD_MAX) {
+        let _ = session.tell(&Request::Hold { ends: ends.to_vec() });
+    }
+}
+
+/// Opens a connection for the session with this ticket and life page, if there is one, else for a new one; whether it is the
+/// former one that goes on.
+fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
+    let session = Session::connect(namespace::daemon_path())?;
+    let (program, ticket) =
+        (crate::kernel::program::name().to_owned(), former.map_or(0, |(ticket, _)| ticket));
+    let hello = Request::Hello { version: PROTOCOL_VERSION, program, ticket };
+    let (reply, fds) = session.request(&hello, &[])?;
+    match reply {
+        Reply::Welcome { daemon, ticket, resumed, rules, spin_ns, namespace, .. } => {
+            let is_elsewhere = namespace::is_elsewhere(&session, namespace);
+            if is_elsewhere && former.is_none() && namespace::find_ours(namespace::daemon_path(), &session) {
+                return open(None);
+            }
+            let life = match former {
+                Some((_, life)) if resumed => Some(life),
+                _ => fds.first().and_then(LifePage::map),
+            };
+            // The daemon sends it in any case: the kernel found no number for it.
+            let missing = if fds.is_empty() {
+                SessionError::NoDescriptors
+            } else {
+                SessionError::Unexpected("no life page")
+            };
+            let life = life.ok_or(missing)?;
+            let processors = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
+            let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
+            let spin_ns = if processors == 1 { 0 } else { spin_ns };
+            let welcome = Welcome { rules, spin_ns, spinners, is_elsewhere };
+            WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
+            let socket = internal_fds::hide(session.into_socket());
+            let link = Link { socket, life, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };
+            Ok((link, resumed))
+        }
+        Reply::Error { text } => Err(SessionError::Refused(text)),
+        _ => Err(SessionError::Unexpected("a welcome was due")),
+    }
+}

@@ -1,0 +1,100 @@
+//! Asking for circuits.
+
+use super::{GLOBAL, LOST, RESUMPTIONS, RETRY_SOON, look_at_connection, on_session};
+use crate::daemon::fd_exhausted;
+use crate::kernel::thread;
+use core::sync::atomic::{AtomicU32, Ordering};
+use crosslane_client::session::ANSWER_TIMEOUT;
+use crosslane_client::{Grant, SessionError};
+use crosslane_shm::MapError;
+use crosslane_wire::local::{Plain, Request};
+use rustix::fd::{BorrowedFd, RawFd};
+use rustix::io::Errno;
+use std::time::{Duration, Instant};
+
+/// Why there is no circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// The connection is plain TCP, and the far end knows it.
+    Plain(Plain),
+    /// The daemon is there but gave no usable answer: what the far end believes is not known.
+    Silent,
+}
+
+/// Asks for a circuit for `socket`; for `patience` at most, and always less than [`ANSWER_TIMEOUT`] for each answer. If the
+/// connection ends meanwhile, the answer is asked for again by the next one.
+pub fn circuit(
+    request: &Request,
+    socket: RawFd,
+    patience: Duration,
+) -> Result<(Grant, &'static AtomicU32), ConnectError> {
+    let until = Instant::now() + patience;
+    let mut seen = RESUMPTIONS.load(Ordering::Relaxed);
+    let mut outcome = try_circuit(request, socket, patience);
+    while matches!(outcome, Err(ConnectError::Silent)) && Instant::now() < until {
+        let (lost, now) = (LOST.load(Ordering::Relaxed), RESUMPTIONS.load(Ordering::Relaxed));
+        if !lost && now == seen {
+            break;
+        }
+        if lost {
+            std::thread::sleep(RETRY_SOON);
+        }
+        seen = now;
+        outcome = match (try_circuit(request, socket, patience), request) {
+            // It was accepted, and the answer was lost.
+            (Err(ConnectError::Plain(Plain::NotAnnounced)), Request::Accept) => {
+                try_circuit(&Request::Adopt, socket, patience)
+            }
+            (outcome, _) => outcome,
+        };
+    }
+    outcome
+}
+
+fn try_circuit(
+    request: &Request,
+    socket: RawFd,
+    patience: Duration,
+) -> Result<(Grant, &'static AtomicU32), ConnectError> {
+    // SAFETY: the program's descriptor, which is open during this call of the program's.
+    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+    let answer = on_session(|session, link| {
+        link.take_late_answers(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
+        let answer = match session.circuit_within(request, socket, patience) {
+            Err(SessionError::NoRoom { circuit, token }) => {
+                match fd_exhausted::ask(session, &Request::Adopt, socket) {
+                    Ok(Ok(grant)) => Ok(grant),
+                    failed => {
+                        // An end that was to be adopted has other holders.
+                        if *request != Request::Adopt {
+                            session.tell(&Request::Close { circuit, token, abort: true })?;
+                        }
+                        return Err(failed.err().unwrap_or(SessionError::NoRoom { circuit, token }));
+                    }
+                }
+            }
+            Err(SessionError::Map(MapError::System(Errno::MFILE))) => {
+                fd_exhausted::ask(session, request, socket)?
+            }
+            answer => answer?,
+        };
+        Ok(answer.map(|grant| (link.life.word(grant.life), grant)))
+    });
+    match answer {
+        Some(Ok((Some(life), grant))) => Ok((grant, life)),
+        Some(Err(why)) => Err(ConnectError::Plain(why)),
+        Some(Ok((None, _))) => Err(ConnectError::Silent),
+        None if is_absent() => Err(ConnectError::Plain(Plain::System)),
+        None => Err(ConnectError::Silent),
+    }
+}
+
+/// Whether the daemon that knew of this process's listeners is gone, so that whatever it announced is over at the other
+/// end too.
+fn is_absent() -> bool {
+    look_at_connection();
+    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return false };
+    // SAFETY: the lock is held.
+    let state = unsafe { &*GLOBAL.state.get() };
+    state.link.is_none() && state.former.is_none()
+}

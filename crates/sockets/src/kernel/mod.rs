@@ -1,0 +1,12 @@
+//! This program and its kernel: real calls, the program's memory, options of sockets, signals.
+
+pub mod address;
+pub mod clock;
+pub mod fault;
+pub mod program;
+pub mod real;
+pub mod said;
+pub mod scratch;
+pub mod sockopt;
+pub mod thread;
+pub mod user;

@@ -1,0 +1,157 @@
+//! How a stream ends: the last close, a circuit that was not needed, a peer that broke the protocol.
+
+use crate::daemon::{fd_exhausted, process, waiters};
+use crate::descriptors::internal_fds;
+use crate::descriptors::table::{self, Held};
+use crate::kernel::{clock, program, real, thread};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use crosslane_client::Failure;
+use crosslane_stream::{Direction, Side};
+use crosslane_wire::WaiterId;
+use crosslane_wire::local::Request;
+use rustix::fd::BorrowedFd;
+use std::time::Duration;
+
+/// A descriptor of the stream is about to be closed, `fd` still being open. Returns whether bytes that nobody read
+/// ask for a reset instead of a FIN, as the kernel has it.
+pub fn closing(held: &Held) -> bool {
+    end_by(held, || table::release(held))
+}
+
+/// The same; `release` gives this process's hold back and tells whether it was the last one.
+fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
+    let last_anywhere = held.shared().counters.release();
+    let unread = last_anywhere && finish(held);
+    if release() {
+        let waiting = &held.shared().waiting;
+        waiters::wake_own(WaiterId(waiting.data.load(Relaxed)));
+        waiters::wake_own(WaiterId(waiting.room.load(Relaxed)));
+    }
+    unread
+}
+
+/// The program closes `fd`, its last descriptor of the stream, while other threads are in calls on it. These go on, as in the
+/// kernel, which ends a connection when the last of them is over. `false` if that cannot be.
+pub fn outlived(held: &Held, fd: c_int) -> bool {
+    if program::sandboxed() || !table::is_in_call(held) {
+        return false;
+    }
+    // SAFETY: the program's descriptor, open during this call.
+    let closing = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(closing, 0) else { return false };
+    table::stand_in(held, internal_fds::hide(copy));
+    true
+}
+
+/// The last call has ended on a stream that has no descriptor of the program's any more; `fd` stood for it.
+pub fn left(held: &Held, fd: c_int) {
+    let errno = real::errno();
+    if end_by(held, || true) {
+        reset_on_close(fd);
+    }
+    internal_fds::close(fd);
+    real::set_errno(errno);
+}
+
+/// One more descriptor, of this process or a forked one, refers to the stream.
+pub fn referred(held: &Held) {
+    held.shared().counters.refs.fetch_add(1, Relaxed);
+}
+
+/// A child that nobody can count may hold the stream from now on: no close is known to be the last one any more, and the
+/// kernel's FIN tells when it was.
+pub fn lent(held: &Held) {
+    /// More descriptors than such a child has of one stream.
+    const SOME: u32 = 16;
+    held.shared().counters.refs.fetch_add(SOME, Relaxed);
+}
+
+/// A reference is taken back without any of what a close does; for descriptors that exec closes.
+pub fn unreferred(held: &Held) {
+    held.shared().counters.refs.fetch_sub(1, AcqRel);
+}
+
+/// A circuit whose connection did not come about.
+pub fn give_up(held: &Held) {
+    close_circuit(held, true);
+    held.shared().counters.refs.store(0, Relaxed);
+    table::release(held);
+}
+
+/// The connection is no more, whoever has copies of its socket: both sides are reset, as the kernel does.
+pub fn abort(held: &Held) {
+    held.shared().status.linger.store(1, Relaxed);
+    held.break_off(libc::ECONNRESET);
+    close_circuit(held, true);
+}
+
+/// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: not yet, since another process keeps the lock or
+/// the stream moves.
+pub fn end_sending(held: &Held) -> bool {
+    let outcome = held.end_sending(thread::tid());
+    if let Ok(moved) = &outcome {
+        waiters::wake(held, moved.wake);
+    }
+    !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered))
+}
+
+/// Has the direction ended as soon as may be, on a thread of its own: who kept the lock may be killed while everybody else
+/// sleeps. Where there can be no thread, whoever gives the lock back does it.
+pub fn end_sending_later(held: &Held) {
+    if program::sandboxed() || !held.become_ender(std::process::id()) {
+        return;
+    }
+    let ended = held.clone();
+    if !fd_exhausted::spawn_quietly(move || await_ending(&ended)) {
+        held.resign_as_ender();
+    }
+}
+
+/// Looks at the lock less and less often.
+fn await_ending(held: &Held) {
+    const FIRST: Duration = Duration::from_millis(2);
+    const LONGEST: Duration = Duration::from_secs(1);
+    let mut pause = FIRST;
+    while held.is_ending() && held.dead().is_none() && !end_sending(held) {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST);
+    }
+    held.resign_as_ender();
+}
+
+/// Nobody holds the stream any more.
+fn finish(held: &Held) -> bool {
+    // The greeting may lie unread before the bytes.
+    let unread = held.unread(thread::tid()).is_ok_and(|bytes| bytes > 0) && held.rx() == Direction::Open;
+    let linger_zero = held.shared().status.linger.load(Relaxed) == 1;
+    let abort = unread || linger_zero;
+    if !abort {
+        end_sending(held);
+    }
+    held.leave();
+    close_circuit(held, false);
+    remember(held);
+    unread
+}
+
+fn remember(held: &Held) {
+    if held.side() == Side::Client {
+        let (status, counters) = (&held.shared().status, &held.shared().counters);
+        let bytes = counters.tx_bytes.load(Relaxed).saturating_add(counters.rx_bytes.load(Relaxed));
+        let lived = clock::now_ms().saturating_sub(status.born.load(Relaxed));
+        crate::socket::short_lived_peers::ended(held.tuple().server, lived, bytes);
+    }
+}
+
+fn close_circuit(held: &Held, abort: bool) {
+    process::tell(&Request::Close { circuit: held.circuit(), token: held.token(), abort });
+}
+
+/// Makes the kernel's close send RST: bytes were left unread.
+pub fn reset_on_close(fd: c_int) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let len = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap_or(0);
+    // SAFETY: a `linger` of its own length.
+    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len) };
+}

@@ -1,0 +1,34 @@
+//! The listeners of this process that the daemon knows of: it announces connections to them.
+
+use crate::daemon::{pending_accepts, process};
+use crate::descriptors::table::{self, Entry, Kind};
+use crate::kernel::address;
+use crate::socket::deferral;
+use core::ffi::c_int;
+use crosslane_wire::local::Request;
+use rustix::fd::BorrowedFd;
+
+/// Tells the daemon of a listener.
+pub fn register(fd: c_int) {
+    // SAFETY: the program's descriptor, open during this call.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let told = process::with_session(|session, _| session.listen(socket));
+    if told.is_some() {
+        pending_accepts::listens();
+        table::enter(fd, Kind::Listener, process::sessions());
+        deferral::lift(fd);
+    }
+}
+
+/// A descriptor of a listener is closed: the daemon forgets it, if this session told it and no other descriptor listens
+/// there.
+pub fn unlisten(fd: c_int) {
+    let told = Entry { kind: Kind::Listener, index: process::sessions() };
+    let Some(address) = address::local(fd).filter(|_| table::look(fd) == Some(told)) else { return };
+    let listens = |(other, entry): (c_int, Entry)| {
+        other != fd && entry.kind == Kind::Listener && address::local(other) == Some(address)
+    };
+    if !table::entries().any(listens) {
+        process::tell(&Request::Unlisten { address });
+    }
+}

@@ -1,0 +1,109 @@
+//! The quiet connection of a stream: what its kernel socket tells, and what it is made to do.
+
+use crate::daemon::process;
+use crate::daemon::watch::{self, Watched};
+use crate::descriptors::table::Held;
+use crate::kernel::{program, real, sockopt, thread};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::shared::UNHEARD_TOLD;
+use crosslane_stream::Direction;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::BorrowedFd;
+
+/// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.
+pub fn look_at_kernel(fd: c_int, end: &Held) {
+    let daemon = watch::present();
+    let quiet = polled(fd, end);
+    let mut fds = [quiet.clone(), daemon.map_or(quiet, Watched::poll)];
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut fds, Some(&zero)).is_ok_and(|count| count > 0) {
+        let revents = fds[0].revents();
+        news(fd, end, revents);
+        ended(daemon, fds.get(1));
+    }
+}
+
+/// Bytes were sent to a far end that has gone: a byte on the quiet connection has the far kernel answer with a reset, as
+/// theirs would. Then the kernel's socket, and whoever asks it, is in the state that the program is to see. `true`: a reset had come
+/// already, and the bytes are refused.
+#[cold]
+pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
+    look_at_kernel(fd, end);
+    let (status, fd) = (&end.shared().status, end.fd(fd).unwrap_or(fd));
+    if status.reset.load(Relaxed) != 0 {
+        return true;
+    }
+    if bytes == 0 || status.unheard.swap(UNHEARD_TOLD, Relaxed) == UNHEARD_TOLD {
+        return false;
+    }
+    let byte = [0_u8; 1];
+    if program::sandboxed() {
+        // SAFETY: one byte.
+        unsafe { real::write(fd, byte.as_ptr().cast(), 1) };
+    } else {
+        // SAFETY: as above.
+        unsafe { real::send(fd, byte.as_ptr().cast(), 1, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+    }
+    look_at_kernel(fd, end);
+    false
+}
+
+/// The kernel's news of a quiet socket: FIN, RST, or bytes that should not be there.
+pub fn news(fd: c_int, end: &Held, told: PollFlags) {
+    let (status, fd) = (&end.shared().status, end.fd(fd).unwrap_or(fd));
+    // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
+    if told.contains(PollFlags::ERR) {
+        match sockopt::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+            Some(0) | None => {}
+            // The kernel has it so behind a FIN, which on its way is slower than the end that the ring tells.
+            Some(libc::ECONNRESET) if end.has_end() => drop(end.break_off(libc::EPIPE)),
+            Some(errno) => drop(end.break_off(errno)),
+        }
+    }
+    // Of a receiving side that travels by TCP and is shut, the kernel says the same.
+    let ours = end.rx() == Direction::Tcp && status.read_shut.load(Relaxed) != 0;
+    if told.contains(PollFlags::HUP) || told.contains(PollFlags::RDHUP) && !ours {
+        end.note_fin();
+    }
+    if told.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
+        stray_bytes(fd, end);
+    }
+}
+
+/// What `poll` said of the daemon's session.
+pub fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
+    if let (Some(daemon), Some(polled)) = (daemon, polled)
+        && watch::has_ended(polled)
+    {
+        process::lost(daemon);
+    }
+}
+
+/// The quiet socket, asked for what it can still tell.
+pub fn polled(fd: c_int, end: &Held) -> PollFd<'static> {
+    let fd = end.fd(fd).unwrap_or(fd);
+    // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
+    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, events(end))
+}
+
+/// What the quiet socket can still tell: after the FIN, only a reset.
+pub fn events(end: &Held) -> PollFlags {
+    let fin = end.shared().status.fin.load(Relaxed) != 0;
+    if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP }
+}
+
+/// Bytes on the quiet socket have no place in the order of the stream: somebody wrote past us. Never guess.
+fn stray_bytes(fd: c_int, end: &Held) {
+    end.refresh(thread::tid());
+    if end.rx() == Direction::Tcp {
+        return;
+    }
+    let mut count: c_int = 0;
+    // SAFETY: FIONREAD stores one int.
+    let known = unsafe { real::ioctl(fd, libc::FIONREAD, (&raw mut count).cast()) } == 0;
+    if known && count > 0 {
+        let text = format!("{count} stray bytes on the quiet connection: written past the library");
+        end.give_up(&text);
+    }
+}

@@ -1,0 +1,158 @@
+//! The kernel's part of an interest: what the inner set is asked about the quiet socket, and what it says.
+
+use super::bits::{ALWAYS, ET, HUP, IN, OUT, PRI, QUIET, RDHUP, bit};
+use super::interest::Interest;
+use crate::descriptors::internal_fds;
+use crate::kernel::real;
+use crate::socket::quiet;
+use crate::waiting::wait;
+use core::ffi::{c_int, c_short};
+use core::sync::atomic::Ordering::Relaxed;
+use crosslane_stream::Direction;
+use crosslane_wire::WaiterId;
+use libc::epoll_event;
+use rustix::event::PollFlags;
+use rustix::fd::{BorrowedFd, RawFd};
+
+impl Interest {
+    /// Adds the quiet socket to the inner set.
+    pub fn enlist(&mut self, inner: RawFd) -> Result<(), c_int> {
+        self.asked = self.registration();
+        if inner < 0 {
+            return Ok(());
+        }
+        match self.control(inner, libc::EPOLL_CTL_ADD) {
+            // An interest of a descriptor that is closed by now goes by this number.
+            Err(libc::EEXIST) => {
+                self.duplicate()?;
+                self.control(inner, libc::EPOLL_CTL_ADD)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Removes the quiet socket from the inner set; and no bell is wanted any more. Whether the inner set had it, so that it
+    /// surely has it no more.
+    pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) -> bool {
+        let clean = inner < 0 || self.control(inner, libc::EPOLL_CTL_DEL).is_ok();
+        self.close_duplicate();
+        if let Some(waiter) = waiter {
+            self.disarm(waiter);
+        }
+        clean
+    }
+
+    /// The program's descriptor by which the quiet socket is known goes, another one of the same stream stays.
+    pub fn rename(&mut self, other: c_int, inner: RawFd) {
+        if inner >= 0 {
+            let _ = self.control(inner, libc::EPOLL_CTL_DEL);
+        }
+        self.quiet = other;
+        let _ = self.enlist(inner);
+    }
+
+    /// The quiet socket goes by a descriptor of our own from now on. It is closed before the program's last one.
+    fn duplicate(&mut self) -> Result<(), c_int> {
+        // SAFETY: a descriptor of the program's stream, open during this call.
+        let quiet = unsafe { BorrowedFd::borrow_raw(self.quiet) };
+        let copy = rustix::io::fcntl_dupfd_cloexec(quiet, 0).map_err(rustix::io::Errno::raw_os_error)?;
+        self.quiet = internal_fds::hide(copy);
+        self.is_duplicate = true;
+        Ok(())
+    }
+
+    fn close_duplicate(&mut self) {
+        if core::mem::take(&mut self.is_duplicate) {
+            internal_fds::close(self.quiet);
+        }
+    }
+
+    /// The next look tells of whatever it is ready for, as after a change of the interest.
+    pub fn freshen(&mut self) {
+        self.fresh = true;
+    }
+
+    /// Something about the stream changed that is not seen in its rings.
+    pub fn refresh(&mut self, inner: RawFd) {
+        self.ask_kernel(inner);
+    }
+
+    /// The inner set has news of the quiet socket.
+    pub fn news(&mut self, bits: u32) {
+        if self.is_connecting() {
+            if wait::is_connected(self.quiet, &self.held) {
+                self.fresh = true;
+            } else {
+                self.kernel = bits;
+            }
+            return;
+        }
+        let by_ring = self.held.rx() != Direction::Tcp;
+        if by_ring || bits & ALWAYS != 0 {
+            let flags = PollFlags::from_bits_retain(u16::try_from(bits & 0xffff).unwrap_or(0));
+            quiet::news(self.quiet, &self.held, flags);
+        }
+        let mut own = PRI | HUP | if by_ring { 0 } else { IN | RDHUP };
+        if self.held.tx() == Direction::Tcp {
+            own |= OUT;
+        }
+        self.kernel |= bits & own;
+    }
+
+    /// A direction has just gone back to TCP: what the kernel has of it is told together with what the rings have,
+    /// as it would be of one socket.
+    pub fn look_at_kernel(&mut self) {
+        let asked = c_short::try_from(self.asked & (IN | OUT | PRI | RDHUP)).unwrap_or(0);
+        let mut quiet = libc::pollfd { fd: self.quiet, events: asked, revents: 0 };
+        // SAFETY: one pollfd.
+        if unsafe { real::poll(&raw mut quiet, 1, 0) } == 1 {
+            self.news(u32::from(quiet.revents.cast_unsigned()));
+        }
+    }
+
+    /// What the inner set has to be asked now.
+    pub fn registration(&self) -> u32 {
+        let wanted = if self.asleep { 0 } else { self.wanted & (IN | OUT | PRI | RDHUP) };
+        let edge = self.wanted & ET;
+        if self.is_connecting() {
+            // That it is made the kernel tells by room only, whatever is wanted.
+            return if wanted & (IN | RDHUP) != 0 { wanted | OUT | edge } else { wanted | edge };
+        }
+        let (rx, tx) = (self.held.rx(), self.held.tx());
+        if rx != Direction::Tcp && tx != Direction::Tcp {
+            return QUIET | wanted & PRI;
+        }
+        let mut asked = wanted & PRI;
+        if rx == Direction::Tcp {
+            asked |= wanted & (IN | RDHUP);
+        } else if edge != 0 || self.held.shared().status.fin.load(Relaxed) == 0 {
+            asked |= bit(libc::EPOLLIN) | RDHUP;
+        }
+        if tx == Direction::Tcp {
+            asked |= wanted & OUT;
+        }
+        // A one-shot that was shot must not be told of errors either, and a level would never end.
+        asked | if self.asleep { ET } else { edge }
+    }
+
+    /// Asks it, if it is not asked that already.
+    pub fn ask_kernel(&mut self, inner: RawFd) {
+        let asked = self.registration();
+        if asked & !QUIET != 0 || asked != self.asked {
+            self.asked = asked;
+            if inner >= 0 {
+                let _ = self.control(inner, libc::EPOLL_CTL_MOD);
+            }
+        }
+    }
+
+    fn control(&self, inner: RawFd, operation: c_int) -> Result<(), c_int> {
+        let mut event = epoll_event { events: self.asked, u64: self.key };
+        // SAFETY: our own set and event.
+        if unsafe { real::epoll_ctl(inner, operation, self.quiet, &raw mut event) } == 0 {
+            Ok(())
+        } else {
+            Err(real::errno())
+        }
+    }
+}

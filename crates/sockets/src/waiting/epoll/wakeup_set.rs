@@ -1,0 +1,100 @@
+//! What wakes sleepers: the inner set with the wake event, the quiet sockets and the daemon's session, inside the
+//! program's set.
+
+use super::interest::tid;
+use crate::daemon::waiters::Waiter;
+use crate::daemon::watch::{self, Watched};
+use crate::descriptors::internal_fds;
+use crate::kernel::real;
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use crosslane_shm::lock::Lock;
+use libc::epoll_event;
+use rustix::event::epoll::CreateFlags;
+use rustix::fd::RawFd;
+
+/// Key of the wake event in the inner set.
+pub(super) const WAKE: u64 = u64::MAX;
+/// In the key of the connection with the daemon, besides its number. Keys of interests are smaller.
+pub(super) const DAEMON: u64 = 1 << 63;
+
+/// What wakes sleepers.
+#[derive(Clone, Copy)]
+pub struct WakeupSet {
+    pub(super) inner: RawFd,
+    pub(super) waiter: Option<Waiter>,
+    pub(super) daemon: Option<Watched>,
+}
+
+impl WakeupSet {
+    /// Has the daemon's session among what wakes. One that is over was told once, and stays silent.
+    pub(super) fn watch_daemon(&mut self) {
+        let present = watch::present();
+        if let Some(daemon) = present.filter(|_| present != self.daemon) {
+            let key = DAEMON | u64::from(daemon.connection);
+            let mut event = epoll_event { events: libc::EPOLLONESHOT.unsigned_abs(), u64: key };
+            // SAFETY: our own set and event; if another thread closes the session meanwhile the kernel says so.
+            unsafe { real::epoll_ctl(self.inner, libc::EPOLL_CTL_ADD, daemon.fd, &raw mut event) };
+            self.daemon = present;
+        }
+    }
+
+    /// Closes the inner set and gives the wake event away.
+    pub fn end(self, give: impl FnMut(Waiter)) {
+        internal_fds::close(self.inner);
+        self.waiter.into_iter().for_each(give);
+    }
+
+    /// Leaves the program's set `epfd`, to serve another one if no stream is left in it.
+    pub fn leave(self, epfd: c_int, clean: bool) {
+        let inner = self.inner;
+        // SAFETY: deleting takes no event.
+        let out = || unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, inner, core::ptr::null_mut()) == 0 };
+        if !clean
+            || !out()
+            || with_spare(|spare| {
+                spare.len() < MAX_SPARE && {
+                    spare.push(self);
+                    true
+                }
+            }) != Some(true)
+        {
+            self.end(Waiter::give);
+        }
+    }
+
+    /// An inner set, which may have been another one's.
+    pub(super) fn take() -> Result<Self, c_int> {
+        if let Some(wakeup_set) = with_spare(Vec::pop).flatten() {
+            return Ok(wakeup_set);
+        }
+        let inner =
+            rustix::event::epoll::create(CreateFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
+        Ok(Self { inner: internal_fds::hide(inner), waiter: None, daemon: None })
+    }
+}
+
+/// Beds of sets that are gone.
+struct Spare(UnsafeCell<Vec<WakeupSet>>);
+
+// SAFETY: only touched with [`LOCK`] held.
+unsafe impl Sync for Spare {}
+
+static LOCK: Lock = Lock::new();
+static SPARE: Spare = Spare(UnsafeCell::new(Vec::new()));
+/// Most that are kept.
+const MAX_SPARE: usize = 8;
+
+fn with_spare<T>(work: impl FnOnce(&mut Vec<WakeupSet>) -> T) -> Option<T> {
+    let _guard = LOCK.lock(tid()).ok()?;
+    // SAFETY: the lock is held.
+    Some(work(unsafe { &mut *SPARE.0.get() }))
+}
+
+/// In the child of `fork`: those are the parent's.
+pub fn forked_child() {
+    LOCK.reset();
+    for wakeup_set in with_spare(core::mem::take).unwrap_or_default() {
+        wakeup_set.end(Waiter::close);
+    }
+}

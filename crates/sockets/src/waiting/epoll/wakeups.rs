@@ -1,0 +1,173 @@
+//! The wakeup set of a program's set: when it is made, what it tells, which bells it asks for.
+
+use super::events;
+use super::interest::Interest;
+use super::set::State;
+use super::wakeup_set::{DAEMON, WAKE, WakeupSet};
+use crate::daemon::waiters::Waiter;
+use crate::daemon::{process, watch};
+use crate::kernel::real;
+use core::ffi::c_int;
+use crosslane_wire::WaiterId;
+use libc::epoll_event;
+use rustix::fd::RawFd;
+
+impl State {
+    /// The inner set, if there is one.
+    pub fn inner(&self) -> RawFd {
+        self.wakeup_set.map_or(-1, |wakeup_set| wakeup_set.inner)
+    }
+
+    /// Makes the inner set and the wake event, and adds them to the program's set. The errors are those of
+    /// `epoll_ctl`.
+    pub fn make_wakeup_set(&mut self, epfd: c_int) -> Result<(), c_int> {
+        match self.wakeup_set {
+            Some(WakeupSet { waiter: Some(waiter), daemon, .. })
+                if waiter.is_current() && daemon == watch::present() =>
+            {
+                return Ok(());
+            }
+            Some(wakeup_set) if wakeup_set.waiter.is_some_and(|waiter| waiter.is_current()) => {
+                if let Some(wakeup_set) = &mut self.wakeup_set {
+                    wakeup_set.watch_daemon();
+                }
+            }
+            Some(wakeup_set) => {
+                self.renew_waiter(wakeup_set);
+                if let Some(wakeup_set) = &mut self.wakeup_set {
+                    wakeup_set.watch_daemon();
+                }
+            }
+            None => self.open_wakeup_set(epfd)?,
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn open_wakeup_set(&mut self, epfd: c_int) -> Result<(), c_int> {
+        let wakeup_set = WakeupSet::take()?;
+        let inner = wakeup_set.inner;
+        let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: events::tag() };
+        // SAFETY: our own set and event.
+        if unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, inner, &raw mut event) } != 0 {
+            let errno = real::errno();
+            wakeup_set.end(Waiter::give);
+            return Err(errno);
+        }
+        self.wakeup_set = Some(wakeup_set);
+        for interest in self.places.iter_mut().flatten() {
+            let _ = interest.enlist(inner);
+        }
+        if wakeup_set.waiter.is_none_or(|waiter| !waiter.is_current()) {
+            self.renew_waiter(wakeup_set);
+        }
+        if let Some(wakeup_set) = &mut self.wakeup_set {
+            wakeup_set.watch_daemon();
+        }
+        Ok(())
+    }
+
+    /// The daemon that knew the waiter is gone, or there was none.
+    #[cold]
+    fn renew_waiter(&mut self, wakeup_set: WakeupSet) {
+        let waiter = Waiter::take();
+        if waiter.is_none() && wakeup_set.waiter.is_some() {
+            return;
+        }
+        if let Some(old) = wakeup_set.waiter {
+            for interest in self.places.iter_mut().flatten() {
+                interest.disarm(old.id);
+            }
+            old.close();
+        }
+        if let Some(waiter) = waiter {
+            let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
+            // SAFETY: our own set, event and eventfd.
+            unsafe { real::epoll_ctl(wakeup_set.inner, libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
+        }
+        self.wakeup_set = Some(WakeupSet { waiter, ..wakeup_set });
+    }
+
+    /// Makes the inner set readable.
+    pub fn kick(&self) {
+        if let Some(waiter) = self.wakeup_set.and_then(|wakeup_set| wakeup_set.waiter) {
+            waiter.wake();
+        }
+    }
+
+    /// What the kernel has to tell of the quiet sockets of a set without a wakeup set.
+    pub fn look_at_quiet(&mut self, epfd: c_int) {
+        const FEW: usize = 2;
+        if self.wakeup_set.is_some() {
+            return;
+        }
+        if self.places.len() > FEW || self.asked.is_some() {
+            let _ = self.make_wakeup_set(epfd);
+            self.hear();
+        } else {
+            self.places.iter_mut().flatten().for_each(Interest::look_at_kernel);
+        }
+    }
+
+    /// Takes the inner set's news. `false` if there were none: what was seen of it belongs to a process that has
+    /// this set as well, by `fork`.
+    pub fn hear(&mut self) -> bool {
+        const WAKEUPS_MAX: usize = 32;
+        let Some(wakeup_set) = self.wakeup_set else { return false };
+        let mut heard = false;
+        for _ in 0..=self.places.len() / WAKEUPS_MAX {
+            let mut events = [epoll_event { events: 0, u64: 0 }; WAKEUPS_MAX];
+            let room = c_int::try_from(WAKEUPS_MAX).unwrap_or(1);
+            // SAFETY: our own set and array.
+            let count = unsafe { real::epoll_wait(wakeup_set.inner, events.as_mut_ptr(), room, 0) };
+            let count = usize::try_from(count).unwrap_or(0);
+            heard |= count > 0;
+            for event in &events[..count] {
+                self.hear_one(event.u64, event.events, wakeup_set.waiter);
+            }
+            if count < WAKEUPS_MAX {
+                break;
+            }
+        }
+        heard
+    }
+
+    fn hear_one(&mut self, key: u64, bits: u32, waiter: Option<Waiter>) {
+        if key == WAKE {
+            if let Some(waiter) = waiter {
+                waiter.clear();
+            }
+            self.rung = true;
+            return;
+        }
+        if key & DAEMON != 0 {
+            let number = u32::try_from(key & 0xffff_ffff).unwrap_or(0);
+            if let Some(daemon) = watch::present().filter(|daemon| daemon.connection == number) {
+                process::lost(daemon);
+            }
+            return;
+        }
+        let place = usize::try_from(key & 0xffff_ffff).unwrap_or(usize::MAX);
+        if let Some(interest) =
+            self.places.get_mut(place).and_then(Option::as_mut).filter(|it| it.has_key(key))
+        {
+            interest.news(bits);
+        }
+    }
+
+    /// Asks for bells. `false` if not all will ring.
+    pub fn arm(&mut self) -> bool {
+        let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
+        let again = core::mem::take(&mut self.rung);
+        let Self { places, requests, .. } = self;
+        places
+            .iter_mut()
+            .flatten()
+            .fold(true, |armed, interest| interest.arm(waiter, again, requests) & armed)
+    }
+
+    /// The number of the wake event, if there is one.
+    pub fn waiter_id(&self) -> Option<WaiterId> {
+        self.wakeup_set?.waiter.map(|waiter| waiter.id)
+    }
+}
