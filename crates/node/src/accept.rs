@@ -1,25 +1,10 @@
-//! `Accept`: the stream that an accepted connection is, if its far program took it for one.
-//!
-//! The far program gets its circuit before it sends its SYN, or goes by plain TCP; its greeting, the first unit of the
-//! stream, says that it has the circuit. The SYN may be here first: a host between may be slow, or a cable was cut and the
-//! greeting is sent again by another way. Nobody can tell then which of the two it is, so the answer waits: until the
-//! greeting comes, or the far daemon breaks off a circuit that its program never had. Before that, it waits for the far
-//! daemon's word that the socket which announced the connection became it ([`crate::proving`]).
+//! An `Accept` whose answer waits for its stream's greeting.
 
-use crate::host::Host;
-use crate::proof::{Cookie, Proof};
-use crate::proving::Choice;
-use crate::session::{SessionId, Waiting};
-use crosslane_fabric::circuit::{Scope, State};
-use crosslane_wire::local::Plain;
-use crosslane_wire::{CircuitId, Tuple};
+use crate::proof::Cookie;
+use crosslane_fabric::circuit::Scope;
+use crosslane_wire::Tuple;
 use std::time::Duration;
 
-/// Longest that an answer waits for a circuit that was lost, if streams may look for another so long: less than a program
-/// waits for its daemon.
-const LOST: Duration = Duration::from_millis(1500);
-/// Longest that an answer waits for a greeting on a circuit that lives.
-const SLOW: Duration = Duration::from_millis(200);
 /// Pauses between two looks for it.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
 
@@ -29,77 +14,24 @@ pub struct Accepting {
     /// The connection.
     pub tuple: Tuple,
     /// The accepted socket.
-    socket: Cookie,
-    scope: Scope,
-    since: Duration,
+    pub socket: Cookie,
+    /// Its network namespace.
+    pub scope: Scope,
+    /// When it was asked first.
+    pub since: Duration,
     pause: Duration,
     /// When it is looked at again.
     pub until: Duration,
 }
 
 impl Accepting {
+    /// Asked for now, and not looked at yet.
+    pub(crate) fn new(tuple: Tuple, socket: Cookie, scope: Scope, now: Duration) -> Self {
+        Self { tuple, socket, scope, since: now, pause: PAUSES[0], until: now }
+    }
+
     /// Looked at again after a pause, which becomes longer.
-    fn later(self, now: Duration) -> Self {
+    pub(crate) fn later(self, now: Duration) -> Self {
         Self { pause: (self.pause * 2).min(PAUSES[1]), until: now + self.pause, ..self }
-    }
-}
-
-impl Host {
-    /// `Accept`: an answer if it stays plain TCP.
-    pub fn accept(&mut self, session: SessionId, socket: Option<Proof>) -> Option<Plain> {
-        let Some((names, scope)) = self.connected(socket) else { return Some(Plain::System) };
-        let tuple = Tuple { client: names.remote, server: names.local };
-        let (since, pause) = (self.now, PAUSES[0]);
-        let socket = names.cookie;
-        self.try_accept(session, Accepting { tuple, socket, scope, since, pause, until: since })
-    }
-
-    /// Answers, or waits.
-    pub(crate) fn try_accept(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
-        let Accepting { tuple, socket, scope, since, .. } = accepting;
-        let waited = self.now.saturating_sub(since);
-        let circuit = match self.choose(session, (&tuple, socket), scope, waited >= LOST) {
-            Choice::None => return Some(Plain::NotAnnounced),
-            Choice::Wait => return self.accept_later(session, accepting),
-            Choice::End(circuit) => circuit,
-        };
-        match self.is_taken(circuit, waited) {
-            None => return self.accept_later(session, accepting),
-            Some(false) => {
-                self.close_end(circuit, true);
-                self.run_circuits();
-                return Some(Plain::NotAnnounced);
-            }
-            Some(true) => {}
-        }
-        if !self.policy.circuits.accept(circuit) {
-            return Some(Plain::NotAnnounced);
-        }
-        self.own(session, circuit, socket);
-        self.grant(session, circuit, false)
-    }
-
-    fn accept_later(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
-        let waiting = Waiting::Accept(accepting.later(self.now));
-        self.sessions.get_mut(&session)?.waiting = Some(waiting);
-        None
-    }
-
-    /// Whether the far program took the announced circuit, after the connection has been here for so long; `None` if that
-    /// cannot be told yet. Where the circuit is one cable and has never moved, the program can tell by itself.
-    fn is_taken(&mut self, circuit: CircuitId, waited: Duration) -> Option<bool> {
-        let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.state == State::Pending) else {
-            return Some(true);
-        };
-        let (moves, is_over) = (end.moving.is_some(), end.death.is_some() || end.far_closed);
-        let is_plain = end.hops <= 1 && end.generation == 0 && !moves;
-        if is_plain || self.count_arrived(circuit).is_none_or(|units| units > 0) {
-            return Some(true);
-        }
-        if is_over {
-            return Some(false);
-        }
-        let (longest, otherwise) = if moves { (LOST, false) } else { (SLOW, true) };
-        (waited >= longest).then_some(otherwise)
     }
 }

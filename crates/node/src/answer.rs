@@ -3,8 +3,8 @@
 
 use crate::dial::not_there;
 use crate::end_resources::{EndResources, Segments};
-use crate::host::Host;
-use crate::quota::{Carved, Charge, Payer, Purpose};
+use crate::host::{Carved, Host};
+use crate::quota::{Charge, Payer, Purpose};
 use crate::random;
 use crosslane_fabric::circuit::{Path, Scope};
 use crosslane_fabric::setup::Agreement;
@@ -63,7 +63,7 @@ impl Host {
         let payer = Payer::Neighbour(port);
         let charges = self.charge_end(payer, true)?;
         let (segments, (range, window)) = self.answering_segments(port, asked, 0, payer)?;
-        let (keeps, key, ledger) = (segments.way.keeps, segments.rx_key, self.ledger.clone());
+        let (keeps, key, ledger) = (segments.way.keeps, segments.rx_key, self.accounts.ledger().clone());
         let mut resources =
             EndResources { uid: accepter, ..EndResources::new(Some(segments), payer, charges) };
         let kept = if keeps { resources.keep_sent(&ledger, Purpose::New) } else { Ok(()) };

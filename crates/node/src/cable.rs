@@ -8,13 +8,14 @@
 mod bells;
 mod buffers;
 mod life;
+mod standing;
 
 pub use bells::Bells;
+pub use standing::Standing;
 
 use crate::channel::{Channel, Sent};
 use crate::config::PortConfig;
 use crate::waiting::Limits;
-use crate::ways::Standing;
 use crate::window::Window;
 use crosslane_fabric::Damping;
 use crosslane_fabric::circuit::Death;

@@ -9,9 +9,9 @@
 //! Hosts between pass both on ([`crate::transit`]). Streams that go on over another circuit: [`crate::resume`].
 
 use crate::end_resources::{EndResources, Segments};
-use crate::host::Host;
+use crate::host::{Carved, Host};
 use crate::proof::Cookie;
-use crate::quota::{Carved, Charge, Payer, Purpose};
+use crate::quota::{Charge, Payer, Purpose};
 use crate::random;
 use crate::session::{SessionId, Waiting};
 use crosslane_fabric::channel;
@@ -266,7 +266,7 @@ impl Host {
         let outbound = self.outbound_of(port, segment, segments.ring_max)?;
         segments.way = self.way(distance, &segments.inbound, &outbound);
         segments.outbound = Some(outbound);
-        let ledger = self.ledger.clone();
+        let ledger = self.accounts.ledger().clone();
         let resources = self.resources.get_mut(&circuit).ok_or(Plain::System)?;
         if segments.way.keeps {
             resources
@@ -314,23 +314,5 @@ pub(crate) fn not_there(error: &PortError) -> Refusal {
     match error {
         PortError::Down => Refusal::NoRoute,
         _ => Refusal::Protocol,
-    }
-}
-
-/// Why there is no segment, for the program; for people it is logged, of a full window only the `first` time: the
-/// counters tell how often.
-pub(crate) fn no_segment(error: &PortError, first: bool) -> Plain {
-    match error {
-        PortError::Full(_) => {
-            if first {
-                tracing::warn!("no window memory left: connections use TCP; make `window` larger");
-            }
-            Plain::Refused(Refusal::NoMemory)
-        }
-        PortError::Down => Plain::Refused(Refusal::NoRoute),
-        other => {
-            tracing::warn!(error = %other, "no segment");
-            Plain::System
-        }
     }
 }

@@ -19,7 +19,6 @@ use crate::control::ControlSocket;
 use crate::host::Host;
 use crate::session::SessionId;
 use crate::signal::{Signal, Signals};
-use crate::tun::Tun;
 use crosslane_shm::arm::NextSleep;
 use crosslane_wire::control::Control;
 use rustix::event::{Timespec, epoll};
@@ -86,7 +85,7 @@ impl Engine {
         add(signals.event_fd(), SIGNALS)?;
         add(host.pumps.event_fd(), PUMPS)?;
         add(host.inbox.event_fd(), INBOX)?;
-        for (queue, token) in host.tun.iter().flat_map(Tun::fds).zip(QUEUES..) {
+        for (queue, token) in host.ip.fds().zip(QUEUES..) {
             add(queue, token)?;
         }
         for cable in &host.cables {
@@ -187,7 +186,7 @@ impl Engine {
     fn serve_queue(&mut self, queue: u64, flags: epoll::EventFlags) {
         if flags.contains(epoll::EventFlags::ERR) {
             // All queues say so.
-            if self.host.tun.take().is_some() {
+            if self.host.ip.lose_interface() {
                 tracing::error!("the interface was removed: no IP until the daemon is started again");
             }
         } else {
@@ -301,7 +300,7 @@ impl Engine {
     /// Spins as long as that has paid lately; whether anything arrived. The interface is read at once: asking first
     /// would be another system call for each packet.
     fn spin_a_while(&mut self, events: &mut Vec<epoll::Event>) -> Result<bool, Errno> {
-        let asked = std::mem::take(&mut self.host.asked);
+        let asked = self.host.ip.take_asked();
         let spin = if asked { self.spin.budget.max(self.patience.budget) } else { self.spin.budget };
         if spin.is_zero() {
             return Ok(false);

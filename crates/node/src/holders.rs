@@ -1,11 +1,12 @@
 //! The sessions that an end was given to: who gets its segments, sees its life word, and is woken.
 
-use crate::host::{Host, life_reason_of};
+use crate::host::Host;
+use crate::life::life_of;
 use crate::proof::Cookie;
 use crate::session::SessionId;
-use crosslane_fabric::circuit::{End, Role};
+use crosslane_fabric::circuit::Role;
 use crosslane_wire::CircuitId;
-use crosslane_wire::local::{HOLD_MAX, LIFE_ALIVE, LIFE_MOVING, Plain, Reply, life_word};
+use crosslane_wire::local::{HOLD_MAX, Plain, Reply};
 use std::os::fd::AsFd;
 
 impl Host {
@@ -162,15 +163,4 @@ impl Host {
             self.wake_program(session);
         }
     }
-}
-
-/// What the life page says of an end, whose programs know of this generation.
-pub(crate) fn life_of(end: &End, published: u32) -> u32 {
-    let reason = match (end.death, end.moving) {
-        (Some(death), _) => life_reason_of(death),
-        (None, Some(_)) => LIFE_MOVING,
-        (None, None) if end.generation != published => LIFE_MOVING,
-        (None, None) => LIFE_ALIVE,
-    };
-    life_word(published, reason)
 }

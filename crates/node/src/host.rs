@@ -6,14 +6,14 @@ use crate::counter::Counters;
 use crate::doubt::Doubts;
 use crate::end_resources::EndResources;
 use crate::inbox::Inbox;
-use crate::ip::Allowance;
+use crate::ip::Ip;
 use crate::keys::KeyRing;
 use crate::listener::Listeners;
 use crate::netns;
 use crate::offload::Engines;
 use crate::proof::{Connected, Proof};
 use crate::pump::Pumps;
-use crate::quota::{self, Charge, Kind, Ledger, Payer, Rates, Said};
+use crate::quota::{Accounts, Charge, Kind, Ledger, descriptor_limit};
 use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
@@ -25,12 +25,24 @@ use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_passing::Foreign;
 use crosslane_policy::Policy;
 use crosslane_shm::wake::Receiver;
-use crosslane_wire::local::{LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION, Reply};
+use crosslane_wire::local::Reply;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+mod accept;
+mod buffer;
+mod ends;
+mod ip;
+mod offload;
+mod proving;
+mod quota;
+mod snapshot;
+mod texts;
+
+pub(crate) use quota::Carved;
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.
@@ -108,44 +120,26 @@ pub struct Host {
     pub ask_at: Duration,
     /// Whether there are circuits of more than one cable here.
     pub leaning: bool,
-    /// The interface.
-    pub tun: Option<Tun>,
+    /// IP, with its interface.
+    pub ip: Ip,
     /// What the kernel knows of the sockets of the daemon's own network namespace.
     pub sockets: SocketTable,
     /// Counters.
     pub counters: Counters,
-    /// Who has how much of what is scarce.
-    pub ledger: Ledger,
-    /// Descriptors that each neighbour has this host hold.
-    pub held: Vec<Charge>,
-    /// How many requests users were served lately.
-    pub rates: Rates,
-    /// Which quotas were said to be used up.
-    pub said: Said,
+    /// Who has how much of what is scarce, and how much each user was served lately.
+    pub accounts: Accounts,
     /// Sessions that wait for something, or have yet to greet, with a deadline.
     pub pausing: BTreeSet<SessionId>,
     /// Sessions whose readiness may have changed since the engine looked.
     pub touched: BTreeSet<SessionId>,
     /// For messages of neighbours.
     pub buffer: Vec<u8>,
-    /// For packets, with their heads.
-    pub packet: Vec<u8>,
-    /// The queue of the interface that was used last.
-    pub queue: usize,
-    /// Whether packets of the interface were sent since the engine slept: answers may come.
-    pub asked: bool,
-    /// Answers to packets that have no way.
-    pub answers: Allowance,
     /// Whether our link states are signed, and whether we check those of others.
     pub signing: (bool, bool),
     /// Link states that were not believed, as far as that was said.
     pub refused_records: u64,
     /// Says that there were.
     pub refused_records_said: Seldom,
-    /// Says that packets of neighbours were refused.
-    pub refused_packets: Seldom,
-    /// Says that packets of our own kernel were.
-    pub refused_own_packets: Seldom,
     start: Instant,
     last_waiter: u32,
     netns: Option<u64>,
@@ -166,7 +160,7 @@ impl Host {
             policy.links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
         }
         let windows = cables.iter().map(|cable| (Kind::Window(cable.id), cable.window().circuits_bytes()));
-        let ledger = Ledger::new(config.quota.clone(), quota::descriptor_limit(), windows);
+        let ledger = Ledger::new(config.quota.clone(), descriptor_limit(), windows);
         let ports: Vec<PortId> = cables.iter().map(|cable| cable.id).collect();
         let sockets = SocketTable::open()?;
         if !sockets.works() {
@@ -210,26 +204,17 @@ impl Host {
             ask_at: Duration::ZERO,
             leaning: false,
             sweep_at: crate::doubt::SWEEP,
-            tun,
+            ip: Ip::new(tun),
             sockets,
             counters: Counters::default(),
-            held: cables_held(&ledger, ports),
-            ledger,
-            rates: Rates::default(),
-            said: Said::default(),
+            accounts: Accounts::new(ledger, ports),
             pausing: BTreeSet::new(),
             touched: BTreeSet::new(),
             netns,
             buffer: Vec::new(),
-            packet: vec![0; crate::ip::MESSAGE_MAX],
-            queue: 0,
-            asked: false,
-            answers: Allowance::default(),
             signing: (false, false),
             refused_records: 0,
             refused_records_said: Seldom::default(),
-            refused_packets: Seldom::default(),
-            refused_own_packets: Seldom::default(),
             start: Instant::now(),
             // Neighbours and programs may still know bells of an earlier life by their numbers.
             last_waiter: random::u32(),
@@ -291,7 +276,7 @@ impl Host {
 
     /// A program or tool connected.
     pub fn add_session(&mut self, id: SessionId, socket: Foreign) {
-        let mut session = match Session::new(id, socket, self.ledger.clone(), self.now) {
+        let mut session = match Session::new(id, socket, self.accounts.ledger().clone(), self.now) {
             Ok(session) => session,
             Err(errno) => return tracing::debug!(%errno, "session without credentials"),
         };
@@ -299,7 +284,7 @@ impl Host {
             let text = NAMESPACE.to_owned();
             return session.reply(&Reply::Error { text }, &[]);
         }
-        match self.admit_session(session.uid) {
+        match self.accounts.charge_new_session(session.uid, self.now) {
             Ok(charges) => {
                 session.charges = charges;
                 self.pausing.insert(id);
@@ -387,7 +372,7 @@ impl Host {
     pub fn deadline(&self) -> Option<Duration> {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
         let sweep = (!self.resources.is_empty()).then_some(self.sweep_at);
-        let waiting = [self.waiting_deadline(), self.rates.deadline()].into_iter().flatten().min();
+        let waiting = [self.waiting_deadline(), self.accounts.deadline()].into_iter().flatten().min();
         let links = Some(self.policy.links.poll_deadline());
         [
             cables,
@@ -401,22 +386,6 @@ impl Host {
         .into_iter()
         .flatten()
         .min()
-    }
-}
-
-/// What each neighbour has this host hold, which is nothing yet.
-fn cables_held(ledger: &Ledger, ports: Vec<PortId>) -> Vec<Charge> {
-    let charge = |port| ledger.charge_always(Payer::Neighbour(port), Kind::Descriptors, 0);
-    ports.into_iter().map(charge).collect()
-}
-
-/// The reason that programs see in the life page.
-pub fn life_reason_of(death: Death) -> u32 {
-    match death {
-        Death::Cable => LIFE_CABLE,
-        Death::Abort => LIFE_PEER_ABORT,
-        Death::Shutdown => LIFE_SHUTDOWN,
-        Death::Violation => LIFE_VIOLATION,
     }
 }
 

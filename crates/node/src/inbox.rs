@@ -2,9 +2,8 @@
 
 use crate::eventfd;
 use crate::given::{self, Arrived};
-use crate::session::SessionId;
-use crate::texts::send_text;
-use crosslane_passing::{Foreign, aside};
+use crate::session_id::SessionId;
+use crosslane_passing::Foreign;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -51,16 +50,6 @@ impl Letterbox {
         if self.sender.send(letter).is_ok() {
             eventfd::wake(self.bell.as_fd());
         }
-    }
-
-    /// Has a text sent to a session.
-    pub fn send_aside(&self, (session, uid): (SessionId, u32), socket: &Arc<Foreign>, text: Arc<str>) {
-        let (letterbox, socket) = (self.clone(), socket.clone());
-        aside::run(socket.owner(), move || {
-            let heard = send_text(&socket, &text);
-            drop(socket);
-            letterbox.post(Letter::Told { session, uid, bytes: text.len(), heard });
-        });
     }
 }
 

@@ -1,10 +1,12 @@
 //! What runs on a host: the daemon `crosslaned`.
 //!
-//! One thread, one epoll ([`engine`]), over one struct that holds everything ([`host`]). It sets cables up over the
-//! scratchpads ([`cable`]), speaks with its neighbours through message channels ([`channel`], [`neighbour`]), gives
-//! programs their segments of circuits ([`request`], [`circuit`], [`dial`], [`accept`], [`answer`], [`proving`], [`end_resources`], [`holders`]) and wake events ([`bell`]), carries IP ([`tun`],
-//! [`ip`]), bounds what each user and neighbour may have ([`quota`]), and tells about itself (a [`snapshot`], of which another thread makes [`texts`]: [`status`], [`metrics`]). Who is where and what becomes of a circuit is decided
-//! in `crosslane_fabric`, which is pure.
+//! One thread, one epoll ([`engine`]), over one struct ([`host`]) that has the owners of everything do their part: cables set up over
+//! the scratchpads ([`cable`]), which speak with neighbours through message channels ([`channel`], [`neighbour`]); programs'
+//! sessions ([`session`], [`request`]) and their segments of circuits ([`circuit`], [`dial`], [`answer`], [`end_resources`],
+//! [`holders`]) and wake events ([`bell`]); IP ([`tun`], [`ip`]); the engine that copies for programs ([`offload`]); what each user
+//! and neighbour may have ([`quota`]); what the daemon tells about itself (a [`snapshot`], of which another thread makes [`texts`]:
+//! [`status`], [`metrics`]). An owner does not know the host: it is given what it needs, and says what is to be done. Who is where
+//! and what becomes of a circuit is decided in `crosslane_fabric`, which is pure.
 
 pub mod accept;
 pub mod address;
@@ -42,7 +44,6 @@ pub mod netns;
 pub mod offload;
 pub mod port;
 pub mod proof;
-pub mod proving;
 pub mod pump;
 pub mod quota;
 pub mod random;
@@ -53,6 +54,7 @@ mod ring_size;
 pub mod rule;
 pub mod seldom;
 pub mod session;
+pub mod session_id;
 pub mod sight;
 pub mod signal;
 pub mod snapshot;

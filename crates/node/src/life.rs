@@ -1,7 +1,11 @@
 //! The life page of a session: one word for each of its circuit ends, written by the daemon, read by the programs.
 
+use crosslane_fabric::circuit::{Death, End};
 use crosslane_shm::{MapError, Outbound, Store};
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_ANNOUNCED, LIFE_WORDS};
+use crosslane_wire::local::{
+    LIFE_ALIVE, LIFE_ANNOUNCED, LIFE_CABLE, LIFE_MOVING, LIFE_PEER_ABORT, LIFE_SHUTDOWN, LIFE_VIOLATION,
+    LIFE_WORDS, life_word,
+};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::os::fd::OwnedFd;
 
@@ -54,6 +58,27 @@ impl LifePage {
     /// Takes a word back.
     pub fn release(&mut self, index: u32) {
         self.free.push(index);
+    }
+}
+
+/// What the life page says of an end, whose programs know of this generation.
+pub(crate) fn life_of(end: &End, published: u32) -> u32 {
+    let reason = match (end.death, end.moving) {
+        (Some(death), _) => life_reason_of(death),
+        (None, Some(_)) => LIFE_MOVING,
+        (None, None) if end.generation != published => LIFE_MOVING,
+        (None, None) => LIFE_ALIVE,
+    };
+    life_word(published, reason)
+}
+
+/// The reason that programs see in the life page.
+fn life_reason_of(death: Death) -> u32 {
+    match death {
+        Death::Cable => LIFE_CABLE,
+        Death::Abort => LIFE_PEER_ABORT,
+        Death::Shutdown => LIFE_SHUTDOWN,
+        Death::Violation => LIFE_VIOLATION,
     }
 }
 

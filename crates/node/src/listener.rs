@@ -2,7 +2,7 @@
 
 use crate::proof::{Cookie, Listening};
 use crate::quota::Charge;
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use core::ops::Bound;
 use crosslane_fabric::circuit::Scope;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,7 +19,7 @@ struct Entry {
 }
 
 /// Who listens where. Several sockets may listen at one address, and several sessions on one socket. An entry says what a
-/// session showed once: whether the socket still listens, only the kernel knows ([`crate::proving`]).
+/// session showed once: whether the socket still listens, only the kernel knows (decision 19).
 #[derive(Debug, Default)]
 pub struct Listeners {
     by_address: BTreeMap<SocketAddr, Vec<Entry>>,

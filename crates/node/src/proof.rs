@@ -2,6 +2,7 @@
 
 use crate::address::plain;
 use crate::netns;
+use crosslane_wire::ChannelId;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::net::SocketAddr;
@@ -30,6 +31,18 @@ pub struct Listening {
     pub address: SocketAddr,
     /// Whether an IPv6 wildcard takes IPv4 connections too.
     pub dual: bool,
+}
+
+/// What is known of the socket that announced an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Announcer {
+    /// Nothing yet.
+    #[default]
+    Unknown,
+    /// The connecting side was asked by this channel.
+    Asked(ChannelId),
+    /// It became the connection.
+    Proven,
 }
 
 /// A connected TCP socket; addresses in plain form.

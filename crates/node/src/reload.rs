@@ -35,7 +35,7 @@ impl Host {
         self.reload_keys(&new);
         if new.quota != self.config.quota {
             tracing::info!("quotas were read again, and changed");
-            self.ledger.use_settings(new.quota.clone());
+            self.accounts.use_settings(new.quota.clone());
             self.config.quota = new.quota;
         }
         for (what, rules) in [

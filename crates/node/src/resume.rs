@@ -128,7 +128,7 @@ impl Host {
         asked: &Asked,
         arrived: u64,
     ) -> Result<(SegmentRange, Charge, u64), Refusal> {
-        let (now, ledger) = (self.elapsed(), self.ledger.clone());
+        let (now, ledger) = (self.elapsed(), self.accounts.ledger().clone());
         let resources = self.resources.get_mut(&circuit).ok_or(Refusal::Unknown)?;
         if !resources.may_move() {
             return Err(Refusal::NoMemory);

@@ -6,6 +6,7 @@ use crate::end_resources::HeldState;
 use crate::life::LifePage;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
+pub use crate::session_id::SessionId;
 use crate::socket_table::SocketTable;
 use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, Owner, send};
@@ -29,10 +30,6 @@ const NOTES_MAX: usize = 256;
 const GREETING: Duration = Duration::from_secs(5);
 /// Longest program name that is kept, bytes.
 const PROGRAM_MAX: usize = 64;
-
-/// A session, unique within one life of the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
 
 /// What a session waits for; it is served again when that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Which cables lead anywhere: those that stay up, whose far daemon answers. Streams go back to shorter ways.
 
+use crate::cable::Standing;
 use crate::host::Host;
 use crosslane_wire::control::Control;
 use crosslane_wire::{HostId, PortId};
@@ -14,17 +15,6 @@ const SILENCE: Duration = Duration::from_millis(1000);
 const SETTLE: Duration = Duration::from_millis(100);
 /// Streams that are taken to shorter ways at a time.
 const BATCH: usize = 32;
-
-/// What is known of a cable besides its state.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Standing {
-    /// When it may be used, if it is up and not yet used.
-    pub join_at: Option<Duration>,
-    /// When its neighbour was asked a question that it has not answered.
-    asked: Option<Duration>,
-    /// The neighbour does not answer: nothing is led through it.
-    pub silent: bool,
-}
 
 impl Host {
     /// The cable at `port` is up: it is used as soon as it may be trusted.

@@ -1,49 +1,52 @@
 //! Whose packets are believed: a packet bears an address of the host that its head names, and comes by a port behind
 //! which that host is.
 
-use super::header;
-use crate::host::Host;
+use super::{Ip, Network, header};
+use crate::cable::Cable;
+use crosslane_fabric::Links;
 use crosslane_wire::packet::Head;
 use crosslane_wire::{HostId, PortId};
 use std::net::IpAddr;
 
-impl Host {
-    /// Whether what came by `port` can be of this host. The neighbour itself is believed to be who it said at set-up, also
-    /// while its cable is not led over yet.
-    pub(crate) fn may_come_by(&self, from: HostId, port: PortId) -> bool {
-        let cable = self.cables.get(usize::from(port.0));
-        let neighbour = cable.and_then(|cable| cable.agreement()).map(|agreement| agreement.peer);
-        from != self.me() && (neighbour == Some(from) || self.policy.links.is_behind(from, port))
-    }
+/// Whether what came by `port` can be of the host `from`. The neighbour itself is believed to be who it said at set-up, also
+/// while its cable is not led over yet.
+pub(crate) fn may_come_by(me: HostId, links: &Links, cables: &[Cable], from: HostId, port: PortId) -> bool {
+    let cable = cables.get(usize::from(port.0));
+    let neighbour = cable.and_then(|cable| cable.agreement()).map(|agreement| agreement.peer);
+    from != me && (neighbour == Some(from) || links.is_behind(from, port))
+}
 
+impl Network<'_> {
     /// Whether a packet that came by `port` can be of the host that its head names.
     pub(super) fn is_genuine(&self, head: Head, packet: &[u8], port: PortId) -> bool {
         let source = header::addresses(packet).map(|(source, _)| source);
         let is_theirs = source.is_some_and(|source| self.config.host_at(source) == Some(head.from));
-        is_theirs && self.may_come_by(head.from, port)
+        is_theirs && may_come_by(self.me(), self.links, self.cables, head.from, port)
     }
 
     /// Whether a packet of our own kernel bears an address of ours: any program may bind others (`IP_FREEBIND`).
     pub(super) fn is_ours(&self, source: IpAddr) -> bool {
         self.config.host_at(source) == Some(self.me())
     }
+}
 
+impl Ip {
     /// A neighbour sent a packet with a source that it must not have.
-    pub(super) fn refuse_packet(&mut self, from: HostId, packet: &[u8], port: PortId) {
-        self.counters.ip_refused_packets += 1;
-        if let Some(left_out) = self.refused_packets.take(self.now) {
+    pub(super) fn refuse(&mut self, from: HostId, packet: &[u8], port: PortId, network: &mut Network<'_>) {
+        network.counters.ip_refused_packets += 1;
+        if let Some(left_out) = self.refused.take(network.now) {
             let source = header::addresses(packet).map(|(source, _)| source);
-            let port = self.cables.get(usize::from(port.0)).map(|cable| cable.config.name.as_str());
+            let port = network.cables.get(usize::from(port.0)).map(|cable| cable.config.name.as_str());
             tracing::warn!(port, ?source, %from, left_out, "packet refused: that host does not send it by this port");
         }
     }
 
     /// A program of ours sent a packet with a source that is not ours. Kernels ask for groups from `::` before an
     /// interface has its address: that is nobody's fault.
-    pub(super) fn refuse_own_packet(&mut self, source: IpAddr) {
-        self.counters.ip_refused_packets += u64::from(!source.is_unspecified());
+    pub(super) fn refuse_own(&mut self, source: IpAddr, network: &mut Network<'_>) {
+        network.counters.ip_refused_packets += u64::from(!source.is_unspecified());
         if !source.is_unspecified()
-            && let Some(left_out) = self.refused_own_packets.take(self.now)
+            && let Some(left_out) = self.refused_own.take(network.now)
         {
             let hint = "`networks` names the networks behind this host";
             tracing::warn!(%source, left_out, hint, "packet of this host not sent: its source is no address of it");

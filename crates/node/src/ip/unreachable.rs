@@ -13,7 +13,7 @@ const HOPS: u8 = 64;
 
 /// How many answers may be given: one for each `EVERY`, saved up to `BURST_MAX`.
 #[derive(Debug, Default)]
-pub struct Allowance {
+pub(super) struct Allowance {
     /// When, on the daemon's clock, everything that was saved is spent.
     spent: Duration,
 }
@@ -23,7 +23,7 @@ impl Allowance {
     const BURST_MAX: u32 = 100;
 
     /// Whether one more may be given now.
-    pub fn take(&mut self, now: Duration) -> bool {
+    pub(super) fn take(&mut self, now: Duration) -> bool {
         let oldest = now.saturating_sub(Self::EVERY * Self::BURST_MAX);
         let next = self.spent.max(oldest) + Self::EVERY;
         let may = next <= now;

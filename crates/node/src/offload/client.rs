@@ -4,7 +4,7 @@ use super::job::Job;
 use super::table::Table;
 use super::tally::Tally;
 use super::work::Work;
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::remote::Remote;

@@ -12,7 +12,6 @@
 
 mod client;
 mod copy;
-mod host;
 mod job;
 mod mapped;
 mod marks;
@@ -27,7 +26,7 @@ pub use copy::{Choice, CopyEngine};
 pub use tally::Tally;
 pub(crate) use work::Work;
 
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use client::Client;
 use crosslane_shm::remote::Remote;
 use crosslane_shm::submission::{SubmissionQueue, Way};

@@ -6,7 +6,7 @@
 use super::Engines;
 use super::worker::Word;
 use crate::quota::Charge;
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use crosslane_shm::FarBuffer;
 use crosslane_wire::BufferId;
 use std::sync::Arc;

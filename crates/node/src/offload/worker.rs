@@ -13,7 +13,7 @@ use super::job::{Hand, Step};
 use super::poller::Poller;
 use super::tally::Tally;
 use super::work::Work;
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::FarBuffer;
 use crosslane_shm::submission::{Outcome, Way};

@@ -9,7 +9,7 @@
 //! descriptor, the segment or the listener, and no path can forget it. `pool::Pool` has the arithmetic,
 //! [`Settings`] what is configured, [`Ledger`] the books.
 
-mod host;
+mod accounts;
 mod ledger;
 mod limits;
 mod pool;
@@ -17,7 +17,7 @@ mod rate;
 mod report;
 mod said;
 
-pub(crate) use host::Carved;
+pub use accounts::Accounts;
 pub use ledger::{Charge, Denied, Ledger, descriptor_limit};
 pub use limits::{Limits, Settings};
 pub use rate::{HEAVY, May, Rates, TEXT};

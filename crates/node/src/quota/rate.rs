@@ -6,7 +6,7 @@
 //! ```
 //! What is asked for at one time is bounded in each turn of the engine, too: the others' requests come between.
 
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

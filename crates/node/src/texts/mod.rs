@@ -14,12 +14,9 @@ mod queue;
 mod send;
 mod writer;
 
-pub use send::send_text;
 pub use writer::Writer;
 
-use crate::host::Host;
-use crate::quota::{HEAVY, TEXT};
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use crate::snapshot::collect::Collector;
 use crosslane_passing::Foreign;
 use std::sync::Arc;
@@ -103,9 +100,43 @@ impl Texts {
         self.collector.as_ref()
     }
 
-    /// The same.
+    /// The same, for what must be copied early.
     pub(crate) fn collector_mut(&mut self) -> Option<&mut Collector> {
         self.collector.as_mut()
+    }
+
+    /// A session asks for a text, by a socket that it is sent to.
+    pub(crate) fn ask(&mut self, text: Text, (session, uid): (SessionId, u32), socket: Arc<Foreign>) {
+        self.asked.push(Asked { text, uid, session, socket });
+    }
+
+    /// Whether a piece is to be copied now.
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
+        self.deadline().is_some_and(|at| at <= now)
+    }
+
+    /// What the next piece is copied to, which [`Self::put`] takes back.
+    pub(crate) fn take(&mut self, now: Duration) -> Piece {
+        match self.collector.take() {
+            Some(collector) => Piece::Next(collector),
+            None if self.writer.is_behind() => {
+                self.next = now + EVERY;
+                Piece::None
+            }
+            None => {
+                self.begin(now);
+                Piece::First
+            }
+        }
+    }
+
+    /// A piece was copied; a whole snapshot goes to the thread.
+    pub(crate) fn put(&mut self, collector: Collector) {
+        if collector.is_whole() {
+            self.writer.write(collector.finish(), std::mem::take(&mut self.serving));
+        } else {
+            self.collector = Some(collector);
+        }
     }
 
     fn begin(&mut self, now: Duration) {
@@ -114,66 +145,24 @@ impl Texts {
         self.serving.append(&mut self.asked);
     }
 
-    /// A piece was copied, which took from `begin` to `end`.
-    fn copied(&mut self, begin: Duration, end: Duration, is_whole: bool) {
+    /// All that a piece took, from `begin` to `end`.
+    pub(crate) fn rest(&mut self, begin: Duration, end: Duration) {
         self.next = end + end.saturating_sub(begin) * PAUSE;
-        if is_whole {
+        if self.collector.is_none() {
             self.next = self.next.max(self.begun + EVERY);
         }
     }
 }
 
-impl Host {
-    /// A session asks for a text, and is not served until it has it.
-    pub fn ask_text(&mut self, id: SessionId, text: Text) {
-        if let Some(session) = self.sessions.get_mut(&id)
-            && let Some(socket) = session.socket().cloned()
-        {
-            session.aside = true;
-            let uid = session.uid;
-            self.texts.asked.push(Asked { text, uid, session: id, socket });
-        }
-    }
-
-    /// Copies a piece of a snapshot, if it is time for one.
-    pub fn tend_texts(&mut self) {
-        if self.texts.deadline().is_none_or(|at| at > self.now) {
-            return;
-        }
-        let begin = self.elapsed();
-        let mut collector = match self.texts.collector.take() {
-            Some(collector) => collector,
-            None if self.texts.writer.is_behind() => {
-                self.texts.next = begin + EVERY;
-                return;
-            }
-            None => {
-                self.texts.begin(begin);
-                self.begin_snapshot()
-            }
-        };
-        let is_whole = self.copy_piece(&mut collector);
-        if is_whole {
-            let asked = std::mem::take(&mut self.texts.serving);
-            self.texts.writer.write(collector.finish(), asked);
-        } else {
-            self.texts.collector = Some(collector);
-        }
-        let end = self.elapsed();
-        self.texts.copied(begin, end, is_whole);
-    }
-
-    /// A session's text was sent, if `heard`, or was not taken.
-    pub(crate) fn told(&mut self, (id, uid): (SessionId, u32), bytes: usize, heard: bool) {
-        // Also if the session is gone by now: who asks and leaves has had the work done.
-        self.spend_of(uid, HEAVY + bytes as u64 / TEXT);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.aside = false;
-            if !heard && !session.is_lost() {
-                session.kill();
-            }
-        }
-    }
+/// What is to be copied.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Nothing yet: the thread has not caught up.
+    None,
+    /// The first piece of a new snapshot.
+    First,
+    /// Another piece of this one.
+    Next(Collector),
 }
 
 #[cfg(test)]
@@ -182,19 +171,17 @@ mod tests {
     use crate::inbox::Inbox;
 
     #[test]
-    fn pieces_take_a_tenth_of_the_time_and_snapshots_keep_their_distance() {
+    fn snapshots_keep_their_distance_and_pieces_take_a_tenth_of_the_time() {
         let ms = Duration::from_millis;
         let mut texts = Texts::new(Writer::start(Inbox::new().unwrap().letterbox()).unwrap());
         assert_eq!(texts.deadline(), None);
         texts.scrape();
         assert_eq!(texts.deadline(), Some(Duration::ZERO));
-        texts.begin(ms(100));
+        assert!(texts.is_due(ms(100)) && matches!(texts.take(ms(100)), Piece::First));
         assert_eq!(texts.deadline(), None);
-        texts.copied(ms(100), ms(101), false);
-        assert_eq!(texts.next, ms(110));
-        texts.copied(ms(110), ms(110), true);
+        texts.rest(ms(110), ms(110));
         assert_eq!(texts.next, ms(100) + EVERY);
-        texts.copied(ms(110), ms(112), true);
+        texts.rest(ms(110), ms(112));
         assert_eq!(texts.next, ms(130));
     }
 }

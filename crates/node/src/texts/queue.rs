@@ -1,7 +1,7 @@
 //! Who waits for which text: sessions of one user that may see the same get the same, and users take turns.
 
 use super::Text;
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use crate::sight::Sight;
 use crosslane_passing::Foreign;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,11 +1,14 @@
 //! A text on its way to a program.
 
-use crosslane_passing::{Foreign, send};
+use crate::inbox::{Letter, Letterbox};
+use crate::session_id::SessionId;
+use crosslane_passing::{Foreign, aside, send};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Text in one packet, bytes; the rest of the packet is its head.
@@ -13,8 +16,23 @@ const PART: usize = MAX_MESSAGE - 64;
 /// How long a program may take to read all of a text.
 const READER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Has a text sent to a session; the letterbox hears what became of it.
+pub(super) fn send_aside(
+    letterbox: &Letterbox,
+    (session, uid): (SessionId, u32),
+    socket: &Arc<Foreign>,
+    text: Arc<str>,
+) {
+    let (letterbox, socket) = (letterbox.clone(), socket.clone());
+    aside::run(socket.owner(), move || {
+        let heard = send_text(&socket, &text);
+        drop(socket);
+        letterbox.post(Letter::Told { session, uid, bytes: text.len(), heard });
+    });
+}
+
 /// Sends a text in as many packets as it takes; `false` if the program does not read it in time, or is gone. Waits.
-pub fn send_text(socket: &Foreign, text: &str) -> bool {
+fn send_text(socket: &Foreign, text: &str) -> bool {
     let until = Instant::now() + READER_TIMEOUT;
     let mut rest = text;
     loop {

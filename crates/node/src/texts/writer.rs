@@ -1,6 +1,7 @@
 //! The thread that makes texts of snapshots, and serves the readers of the metrics.
 
 use super::queue::{Group, Queue};
+use super::send::send_aside;
 use super::{Asked, Text};
 use crate::eventfd;
 use crate::inbox::{Letter, Letterbox};
@@ -184,7 +185,7 @@ impl Desk {
         let text = self.text_of(group.text, group.sight);
         for (session, socket) in group.sessions {
             match &text {
-                Some(text) => self.letterbox.send_aside((session, group.uid), &socket, text.clone()),
+                Some(text) => send_aside(&self.letterbox, (session, group.uid), &socket, text.clone()),
                 None => self.letterbox.post(Letter::Told { session, uid: group.uid, bytes: 0, heard: false }),
             }
         }

@@ -8,7 +8,7 @@ use crate::offload::table::Table;
 use crate::offload::tally::Tally;
 use crate::offload::work::Work;
 use crate::offload::worker::Worker;
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use core::sync::atomic::AtomicU32;
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::peer::Peer;

@@ -13,30 +13,18 @@
 //!   the one that was kept: Proven ---------------->     the end is this connection's
 //! ```
 
-use crate::host::Host;
-use crate::proof::Cookie;
+use super::Host;
+use crate::proof::{Announcer, Cookie};
 use crate::session::{SessionId, Waiting};
 use crate::socket_table::{LOOPBACK, SocketTable, Taker};
 use crosslane_fabric::circuit::{Death, Far, Role, Scope, State};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{self, Use};
-use crosslane_wire::{ChannelId, CircuitId, Tuple, rule};
+use crosslane_wire::{CircuitId, Tuple, rule};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// Tables of other namespaces that are asked in turn until one answers.
 const TABLES: usize = 4;
-
-/// What is known of the socket that announced an end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Proof {
-    /// Nothing yet.
-    #[default]
-    Unknown,
-    /// The connecting side was asked by this channel.
-    Asked(ChannelId),
-    /// It became the connection.
-    Proven,
-}
 
 /// What is known of a pending end when its connection is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +135,7 @@ impl Host {
         if let Some(resources) = self.resources.get_mut(&circuit)
             && is_so
         {
-            resources.proof = Proof::Proven;
+            resources.proof = Announcer::Proven;
         }
         self.policy.circuits.tell_proof(circuit, is_so);
     }
@@ -199,7 +187,7 @@ impl Host {
         let is_accepted = match end.far {
             Far::Here(far) => self.policy.circuits.get(far).is_none_or(|far| far.state != State::Pending),
             Far::Host { .. } => {
-                self.resources.get(&circuit).is_some_and(|resources| resources.proof == Proof::Proven)
+                self.resources.get(&circuit).is_some_and(|resources| resources.proof == Announcer::Proven)
             }
         };
         end.state == State::Open && end.death.is_none() && !is_accepted && !self.is_connection(circuit)
@@ -215,7 +203,7 @@ impl Host {
             Some(Far::Here(far)) => {
                 self.policy.circuits.get(far).is_some_and(|far| far.state == State::Pending)
             }
-            _ => self.resources.get(circuit).is_some_and(|resources| resources.proof != Proof::Proven),
+            _ => self.resources.get(circuit).is_some_and(|resources| resources.proof != Announcer::Proven),
         };
         let ends = self.policy.circuits.ends_of(tuple, Role::Client, scope);
         let earlier: Vec<CircuitId> = ends.filter(of_user).filter(is_unaccepted).collect();
@@ -227,11 +215,7 @@ impl Host {
     /// The interface by which a connection comes in, as the kernel numbers it; 0: any.
     pub(crate) fn interface_of(&self, tuple: &Tuple) -> u32 {
         let hosts = [tuple.client, tuple.server].map(|end| self.config.addresses.host_of(end.ip()));
-        if hosts.into_iter().flatten().all(|host| host == self.me()) {
-            LOOPBACK
-        } else {
-            self.tun.as_ref().map_or(0, crate::tun::Tun::index)
-        }
+        if hosts.into_iter().flatten().all(|host| host == self.me()) { LOOPBACK } else { self.ip.interface() }
     }
 
     fn pending_of(&self, tuple: &Tuple, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
@@ -271,13 +255,13 @@ impl Host {
     }
 
     /// Asks the connecting side, once for each channel.
-    fn ask_far(&mut self, circuit: CircuitId, proof: Proof) -> Standing {
+    fn ask_far(&mut self, circuit: CircuitId, proof: Announcer) -> Standing {
         let channel = self.policy.circuits.get(circuit).and_then(|end| end.channel());
-        if channel.is_some_and(|channel| proof != Proof::Asked(channel))
+        if channel.is_some_and(|channel| proof != Announcer::Asked(channel))
             && let Some(channel) = self.policy.circuits.ask_for_proof(circuit)
             && let Some(resources) = self.resources.get_mut(&circuit)
         {
-            resources.proof = Proof::Asked(channel);
+            resources.proof = Announcer::Asked(channel);
             self.run_circuits();
         }
         Standing::Unknown

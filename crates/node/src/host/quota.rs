@@ -1,21 +1,14 @@
-//! What the daemon charges, and what it says when somebody has had enough.
+//! What the daemon charges to whom.
 
-use super::{Charge, Denied, Kind, May, Payer, Purpose};
+use super::Host;
 use crate::cable::Cable;
-use crate::host::Host;
+use crate::quota::{Charge, Denied, Kind, May, Payer, Purpose};
 use crate::session::SessionId;
 use crosslane_port::PortError;
 use crosslane_shm::Segment;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::{CircuitId, PortId, SegmentRange};
-
-/// Descriptors of a session: its socket.
-const SESSION_FDS: u64 = 1;
-/// Mappings of a session: its life page, and its arena.
-const SESSION_MAPPINGS: u64 = 2;
-/// Descriptors of one circuit of an end: both segments.
-const SEGMENTS_FDS: u64 = 2;
 
 /// Inbound memory of a port that was given out.
 #[derive(Debug)]
@@ -40,11 +33,7 @@ impl Host {
         amount: u64,
         purpose: Purpose,
     ) -> Result<Charge, Denied> {
-        let outcome = self.ledger.charge(payer, kind, amount, purpose);
-        if let Err(denied) = &outcome {
-            self.say_denied(*denied);
-        }
-        outcome
+        self.accounts.charge(payer, kind, amount, purpose, self.now)
     }
 
     /// Charges something new to the user of a session; for the program why it cannot be.
@@ -58,16 +47,6 @@ impl Host {
         self.charge(Payer::User(uid), kind, amount, Purpose::New).map_err(|denied| denied.to_string())
     }
 
-    /// What a new session of a user takes.
-    pub(crate) fn admit_session(&mut self, uid: u32) -> Result<Vec<Charge>, Denied> {
-        let user = Payer::User(uid);
-        Ok(vec![
-            self.charge(user, Kind::Sessions, 1, Purpose::New)?,
-            self.charge(user, Kind::Descriptors, SESSION_FDS, Purpose::New)?,
-            self.charge(user, Kind::Mappings, SESSION_MAPPINGS, Purpose::New)?,
-        ])
-    }
-
     /// Who pays for what a session asks for.
     pub(crate) fn payer_of(&self, session: SessionId) -> Option<Payer> {
         self.sessions.get(&session).map(|session| Payer::User(session.uid))
@@ -75,11 +54,7 @@ impl Host {
 
     /// An end that is asked for, which no program has accepted yet if `pending`.
     pub(crate) fn charge_end(&mut self, payer: Payer, pending: bool) -> Result<Vec<Charge>, Refusal> {
-        let mut charges = vec![self.charge_or_refuse(payer, Kind::Circuits, 1, Purpose::New)?];
-        if pending {
-            charges.push(self.charge_or_refuse(payer, Kind::Pending, 1, Purpose::New)?);
-        }
-        Ok(charges)
+        self.accounts.charge_end(payer, pending, self.now)
     }
 
     /// The segments of one circuit of an end, of which the daemon makes one, of `len` bytes.
@@ -89,19 +64,12 @@ impl Host {
         len: u64,
         purpose: Purpose,
     ) -> Result<Vec<Charge>, Refusal> {
-        Ok(vec![
-            self.charge_or_refuse(payer, Kind::Descriptors, SEGMENTS_FDS, purpose)?,
-            self.charge_or_refuse(payer, Kind::Memory, len, purpose)?,
-        ])
+        self.accounts.charge_segments(payer, len, purpose, self.now)
     }
 
     /// Whether the user who would accept a connection may have one more.
     pub(crate) fn check_accepter(&mut self, uid: u32) -> Result<(), Refusal> {
-        let user = Payer::User(uid);
-        for (kind, amount) in [(Kind::Circuits, 1), (Kind::Descriptors, SEGMENTS_FDS)] {
-            self.charge_or_refuse(user, kind, amount, Purpose::New)?;
-        }
-        Ok(())
+        self.accounts.check_accepter(uid, self.now)
     }
 
     /// Inbound memory of a port.
@@ -140,7 +108,7 @@ impl Host {
         let window =
             self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
         let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
-        let given = give(cable).map_err(|error| crate::dial::no_segment(&error, !known))?;
+        let given = give(cable).map_err(|error| no_segment(&error, !known))?;
         Ok((given, window))
     }
 
@@ -152,12 +120,7 @@ impl Host {
         amount: u64,
         purpose: Purpose,
     ) -> Result<Charge, Refusal> {
-        let operator = self.ledger.settings().is_operator(payer);
-        self.charge(payer, kind, amount, purpose).map_err(|_| match operator {
-            // All that there is.
-            true => Refusal::NoMemory,
-            false => Refusal::Quota,
-        })
+        self.accounts.charge_or_refuse(payer, kind, amount, purpose, self.now)
     }
 
     /// The user of a session has the end from now on: he pays for it, and it is pending no longer.
@@ -178,17 +141,14 @@ impl Host {
     /// counted.
     pub(crate) fn charge_neighbours(&mut self) {
         for cable in &self.cables {
-            let index = usize::from(cable.id.0);
-            if let Some(charge) = self.held.get_mut(index) {
-                charge.set(cable.held());
-            }
+            self.accounts.note_held(cable.id, cable.held());
         }
     }
 
     /// Whether a session is served now; if not, it is later.
     pub(crate) fn may_serve(&mut self, id: SessionId) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
-        let may = self.rates.may(session.uid, id, self.now);
+        let may = self.accounts.may(session.uid, id, self.now);
         session.resting = may == May::Rest;
         may == May::Serve
     }
@@ -202,24 +162,34 @@ impl Host {
 
     /// The same by the session's user.
     pub(crate) fn spend_of(&mut self, uid: u32, cost: u64) {
-        let rate = self.ledger.settings().requests(uid);
-        self.rates.spend(uid, cost, rate, self.now);
+        self.accounts.spend(uid, cost, self.now);
     }
 
     /// Sessions are read from again that have rested.
     pub(crate) fn wake_rested(&mut self) {
-        self.rates.begin_turn(self.now);
-        for id in self.rates.wake(self.now) {
+        for id in self.accounts.begin_turn(self.now) {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.resting = false;
                 self.touched.insert(id);
             }
         }
     }
+}
 
-    fn say_denied(&mut self, denied: Denied) {
-        if self.said.is_due(denied.payer, denied.kind, self.now) {
-            tracing::warn!(uid = denied.payer.user(), port = denied.payer.port(), %denied, "quota is used up");
+/// Why there is no segment, for the program; for people it is logged, of a full window only the `first` time: the
+/// counters tell how often.
+fn no_segment(error: &PortError, first: bool) -> Plain {
+    match error {
+        PortError::Full(_) => {
+            if first {
+                tracing::warn!("no window memory left: connections use TCP; make `window` larger");
+            }
+            Plain::Refused(Refusal::NoMemory)
+        }
+        PortError::Down => Plain::Refused(Refusal::NoRoute),
+        other => {
+            tracing::warn!(error = %other, "no segment");
+            Plain::System
         }
     }
 }

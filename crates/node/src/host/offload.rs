@@ -1,8 +1,8 @@
 //! What programs ask of the daemon before they hand transfers over.
 
-use super::{Engines, Work};
-use crate::holders::life_of;
-use crate::host::Host;
+use super::Host;
+use crate::life::life_of;
+use crate::offload::{Engines, Work};
 use crate::quota::Kind;
 use crate::random;
 use crate::session::SessionId;

@@ -1,0 +1,96 @@
+//! Ends of circuits: closed, counted, and let go.
+
+use super::Host;
+use crate::end_resources::Segments;
+use crosslane_fabric::circuit::State;
+use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId};
+
+impl Host {
+    /// An end is closed here, by its program or because there is none any more.
+    pub fn close_end(&mut self, circuit: CircuitId, abort: bool) {
+        let abort = abort || self.is_unproven(circuit);
+        self.settle_accounts(circuit, abort);
+        let whole = self.leave_segments(circuit);
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.state = None;
+            resources.buffers.clear();
+        }
+        self.drop_holders(circuit);
+        self.policy.circuits.close(circuit, abort || !whole);
+        self.publish_announced();
+    }
+
+    /// Adds what an end has moved to the totals, before its state is let go.
+    fn settle_accounts(&mut self, circuit: CircuitId, abort: bool) {
+        self.copy_early(circuit);
+        let Some(resources) = self.resources.get(&circuit) else { return };
+        let open = self.policy.circuits.get(circuit).is_some_and(|end| end.state == State::Open);
+        if !open || resources.holders.is_empty() {
+            return;
+        }
+        let moved = resources.traffic();
+        // A program keeps these counts itself, and may write anything there.
+        let closed = &mut self.counters;
+        closed.closed_tx_bytes = closed.closed_tx_bytes.wrapping_add(moved.tx_bytes);
+        closed.closed_rx_bytes = closed.closed_rx_bytes.wrapping_add(moved.rx_bytes);
+        closed.closed_bells = closed.closed_bells.wrapping_add(moved.bells);
+        if abort {
+            self.counters.streams_aborted += 1;
+        } else {
+            self.counters.streams_closed += 1;
+        }
+        self.settle_port(circuit);
+    }
+
+    /// Adds what an end has moved by its newest circuit to the totals of that one's port.
+    fn settle_port(&mut self, circuit: CircuitId) {
+        self.copy_early(circuit);
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let (port, (tx, rx)) = resources.port_traffic();
+        resources.before = (resources.before.0.wrapping_add(tx), resources.before.1.wrapping_add(rx));
+        self.count_past(port, tx, rx);
+    }
+
+    /// Payload that went over a port by circuits which are no more, bytes.
+    pub(crate) fn count_past(&mut self, port: Option<PortId>, tx: u64, rx: u64) {
+        if let Some(cable) = port.and_then(|port| self.cable(port)) {
+            let past = &mut cable.traffic;
+            past.past_tx_bytes = past.past_tx_bytes.wrapping_add(tx);
+            past.past_rx_bytes = past.past_rx_bytes.wrapping_add(rx);
+        }
+    }
+
+    /// The stream goes on by a circuit with these segments.
+    pub(crate) fn push_segments(&mut self, circuit: CircuitId, segments: Segments) {
+        self.settle_port(circuit);
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.segments.push_back(segments);
+        }
+    }
+
+    /// The port that the end's circuit leaves by.
+    pub(crate) fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
+        let channel = self.policy.circuits.get(circuit)?.channel()?;
+        Some(self.policy.circuits.channel(channel)?.port)
+    }
+
+    /// An end is gone.
+    pub(crate) fn free(&mut self, circuit: CircuitId) {
+        self.doubts.remove(circuit);
+        self.drop_holders(circuit);
+        if let Some(engines) = &mut self.offload {
+            engines.free(circuit);
+        }
+        self.resources.remove(&circuit);
+    }
+
+    /// A channel is gone: its memory may be given to another.
+    pub(crate) fn free_memory(&mut self, channel: ChannelId, port: PortId, epoch: Epoch) {
+        let Some((range, _charge)) = self.memory.remove(&channel) else { return };
+        if let Some(cable) = self.cable(port)
+            && cable.agreement().is_some_and(|agreement| agreement.epoch == epoch)
+        {
+            cable.free_inbound(range);
+        }
+    }
+}

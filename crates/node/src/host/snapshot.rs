@@ -1,0 +1,169 @@
+//! What is copied for a snapshot, piece by piece, on the daemon's thread.
+
+use super::Host;
+use crate::snapshot::collect::{Collector, Next, Through, circuit_row, port_row, worked};
+use crate::snapshot::{CircuitRow, Head, HostRow};
+use core::ops::Bound::{Excluded, Unbounded};
+use crosslane_fabric::circuit::End;
+use crosslane_wire::{CircuitId, HostId, TransitId};
+
+impl Host {
+    /// Begins a snapshot: its head, with the counters as they are now.
+    pub(crate) fn begin_snapshot(&self) -> Collector {
+        Collector::new(self.head(), self.accounts.ledger())
+    }
+
+    /// Copies a piece.
+    pub(crate) fn copy_piece(&self, to: &mut Collector) {
+        to.begin_piece();
+        while let Some(next) = to.next() {
+            match next {
+                Next::Hosts => to.add_hosts(self.host_rows(), self.policy.links.links()),
+                Next::Sessions(last) => {
+                    let sessions = self.sessions.range((last.map_or(Unbounded, Excluded), Unbounded));
+                    to.add_sessions(last, sessions.map(|(_, session)| session));
+                }
+                Next::Listeners(last) => to.add_listeners(last, self.listeners.after(last)),
+                Next::Circuits(last) => {
+                    let ends = self.policy.circuits.iter_after(last);
+                    to.add_circuits(last, ends.map(|(circuit, end)| (circuit, self.row_of(circuit, end))));
+                }
+                Next::Transits(last) => {
+                    let behind = (last.map_or(Unbounded, Excluded), Unbounded);
+                    let transits = self.transit_circuits.range(behind).map(|(transit, _)| *transit);
+                    to.add_transits(last, transits.filter_map(|it| Some((it, self.through(it)?))));
+                }
+                Next::Books(kind, last) => to.add_books(self.accounts.ledger(), kind, last),
+                Next::Nothing => {}
+            }
+        }
+    }
+
+    /// An end is about to be closed or to move on, which moves its counts to the totals: the snapshot that is being made has
+    /// the totals already.
+    pub(crate) fn copy_early(&mut self, circuit: CircuitId) {
+        if self.texts.collector().is_none_or(|collector| !collector.lacks(circuit)) {
+            return;
+        }
+        let row = self.policy.circuits.get(circuit).and_then(|end| self.row_of(circuit, end));
+        if let (Some(row), Some(collector)) = (row, self.texts.collector_mut()) {
+            collector.add_early(row);
+        }
+    }
+
+    /// The same for a circuit that passes through.
+    pub(crate) fn copy_transit_early(&mut self, transit: TransitId) {
+        let Some(through) = self.through(transit) else { return };
+        if let Some(collector) = self.texts.collector_mut()
+            && collector.lacks_transit(transit)
+        {
+            collector.add_passing(through, false);
+        }
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            me: self.me(),
+            addresses: self.config.addresses,
+            operators: self.config.operators,
+            uptime: self.now,
+            twin: self.policy.links.has_twin(),
+            namespaces: self.knows_namespaces(),
+            signing: self.signing,
+            refused: self.policy.links.refused().clone(),
+            ports: self.cables.iter().map(port_row).collect(),
+            counters: self.counters.clone(),
+            offload: self.offload.as_ref().map(|engines| engines.tallies().map(worked).collect()),
+            transits: self.transit_circuits.len(),
+        }
+    }
+
+    fn host_rows(&self) -> Vec<HostRow> {
+        let ways =
+            |host: HostId| self.policy.links.ways(host).iter().map(|way| (way.hops, way.port)).collect();
+        let row = |host| HostRow { id: host, signed: self.policy.links.is_signed(host), ways: ways(host) };
+        self.policy.links.hosts().map(|(host, _)| row(host)).collect()
+    }
+
+    fn row_of(&self, circuit: CircuitId, end: &End) -> Option<CircuitRow> {
+        let resources = self.resources.get(&circuit)?;
+        Some(circuit_row(self.me(), circuit, end, resources, self.port_of(circuit)))
+    }
+
+    fn through(&self, transit: TransitId) -> Option<Through> {
+        let transit_circuit = self.transit_circuits.get(&transit)?;
+        let moved = transit_circuit.moved(transit, &self.pumps);
+        Some(Through { by_port: transit_circuit.traffic(moved), bytes: moved[0].wrapping_add(moved[1]) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::end_resources::EndResources;
+    use crate::quota::Payer;
+    use crate::session::SessionId;
+    use crate::texts::{Piece, Text};
+    use crosslane_fabric::circuit::Scope;
+    use crosslane_passing::{Foreign, Owner};
+    use crosslane_wire::Tuple;
+    use std::os::unix::net::UnixStream;
+
+    /// Rows of the longest piece.
+    const PIECE: usize = 64;
+
+    /// A host with so many sessions.
+    fn host(sessions: u64) -> (Host, Vec<UnixStream>) {
+        let config = Config::parse("host = 1\ninterface = \"\"").unwrap();
+        let mut host = Host::new(config, Vec::new(), None).unwrap();
+        let mut connect = |id| {
+            let (near, far) = UnixStream::pair().unwrap();
+            host.add_session(SessionId(id), Foreign::new(near.into(), Owner::NOBODY));
+            far
+        };
+        let far = (1..=sessions).map(&mut connect).collect();
+        (host, far)
+    }
+
+    #[test]
+    fn a_snapshot_is_copied_in_pieces_and_misses_nothing() {
+        let (host, _far) = host(200);
+        let mut collector = host.begin_snapshot();
+        let mut sizes = vec![0];
+        while !collector.is_whole() {
+            host.copy_piece(&mut collector);
+            sizes.push(collector.sessions());
+        }
+        assert!(sizes.is_sorted() && sizes.windows(2).all(|pair| pair[1] - pair[0] <= PIECE), "{sizes:?}");
+        assert!(sizes.len() > 4, "{sizes:?}");
+        let ids: Vec<u64> = collector.finish().sessions.iter().map(|session| session.id.0).collect();
+        assert!(ids.into_iter().eq(1..=200));
+    }
+
+    #[test]
+    fn an_end_that_is_closed_meanwhile_is_told_as_the_totals_have_it() {
+        let (mut host, _far) = host(200);
+        let address = "127.0.0.1:7".parse().unwrap();
+        let (client, server) =
+            host.policy.circuits.local(Tuple { client: address, server: address }, Scope(0));
+        for end in [client, server] {
+            let resources = EndResources::new(None, Payer::User(0), Vec::new());
+            host.resources.insert(end, EndResources { holders: vec![(SessionId(1), 1)], ..resources });
+        }
+        host.ask_text(SessionId(1), Text::Status);
+        host.tend_texts();
+        assert!(host.texts.collector().expect("there is more than one piece").lacks(client));
+        host.close_end(client, false);
+        assert_eq!(host.counters.streams_closed + host.counters.streams_aborted, 1);
+        let Piece::Next(mut collector) = host.texts.take(host.now) else { panic!("the snapshot is gone") };
+        while !collector.is_whole() {
+            host.copy_piece(&mut collector);
+        }
+        let snapshot = collector.finish();
+        let row = snapshot.circuits.iter().find(|row| row.id == client).unwrap();
+        assert!(row.open && row.holders == [SessionId(1)], "{row:?}");
+        let totals = &snapshot.head.counters;
+        assert_eq!(totals.streams_closed + totals.streams_aborted, 0, "{totals:?}");
+    }
+}
