@@ -65,7 +65,7 @@ struct xl_stats {
     uint64_t rx_control;      /* messages without payload of this end: credit, completions */
     uint64_t rx_cancelled;
     uint64_t rx_offloaded;
-    uint64_t bells;           /* waiters of the far side that this end rang */
+    uint64_t wakes;           /* waiters of the far side that this end woke */
     uint64_t sleeps;          /* times that a thread slept for this end */
 };
 

@@ -40,11 +40,11 @@ struct Side {
     outbound: Outbound,
     producer: Producer,
     consumer: Consumer,
-    bells: Bells,
+    wakers: Wakers,
 }
 
 /// What wakes the pumps between, which sleep when nothing has moved for a while.
-type Bells = Arc<Vec<Waker>>;
+type Wakers = Arc<Vec<Waker>>;
 
 /// Two ends with pumps between.
 #[derive(Debug)]
@@ -67,20 +67,20 @@ impl Chain {
             let (inbound, outbound) = views(inbound, outbound)?;
             Ok(Leg { inbound, outbound, ring_max: RING, rx_key: KEY, tx_key: KEY, is_end, in_flight_ns: 0 })
         };
-        let (mut all, mut bells) = (Vec::new(), Vec::new());
+        let (mut all, mut wakers) = (Vec::new(), Vec::new());
         for (at, pair) in cables.windows(2).enumerate() {
             let [[forth, back], [on, off]] = pair else { continue };
             let legs = [leg(forth, back, at == 0)?, leg(off, on, at + 1 == pumps)?];
             let mut pump = Pumps::new(1, SPIN)?;
             pump.command(Command::Add { transit: TransitId(1), legs, waiter: WaiterId(1) })?;
-            let (_, bell) = pump.bell_of(TransitId(1)).context("the pump has no bell")?;
-            bells.push(bell.waker()?);
+            let (_, receiver) = pump.receiver_of(TransitId(1)).context("the pump has no such circuit")?;
+            wakers.push(receiver.waker()?);
             all.push(pump);
         }
         let ([forth, back], [last, first]) = (&cables[0], &cables[pumps]);
-        let bells = Arc::new(bells);
-        let near = Side::new(views(back, forth)?, bells.clone());
-        Ok(Self { near, far: Side::new(views(last, first)?, bells), _pumps: all })
+        let wakers = Arc::new(wakers);
+        let near = Side::new(views(back, forth)?, wakers.clone());
+        Ok(Self { near, far: Side::new(views(last, first)?, wakers), _pumps: all })
     }
 
     /// Bytes in a second from end to end, in writes of `size` bytes for about `time`.
@@ -107,7 +107,7 @@ impl Chain {
             let (mut target, mut got, mut wait) = (vec![0; TAKE], 0, Wait::default());
             while !(done.load(Ordering::Acquire) && got >= sent.load(Ordering::Relaxed)) {
                 match far.take(&mut target)? {
-                    0 => wait.look(&far.bells)?,
+                    0 => wait.look(&far.wakers)?,
                     count => (got, wait) = (got + count as u64, Wait::default()),
                 }
             }
@@ -152,11 +152,11 @@ impl Chain {
 }
 
 impl Side {
-    fn new((inbound, outbound): (Inbound, Outbound), bells: Bells) -> Self {
+    fn new((inbound, outbound): (Inbound, Outbound), wakers: Wakers) -> Self {
         let (producer, consumer) = (Producer::default(), Consumer::default());
         producer.reset(RING_MIN, RING, KEY);
         consumer.reset(RING_MIN, RING, KEY);
-        Self { inbound, outbound, producer, consumer, bells }
+        Self { inbound, outbound, producer, consumer, wakers }
     }
 
     fn send(&mut self, mut bytes: &[u8]) -> Result<()> {
@@ -168,7 +168,7 @@ impl Side {
                 wait = Wait::default();
                 continue;
             }
-            wait.look(&self.bells)?;
+            wait.look(&self.wakers)?;
             if wait.yields > PRESS && self.producer.can_grow() {
                 self.producer.request_grow();
             }
@@ -182,7 +182,7 @@ impl Side {
             let count = self.take(target)?;
             target = &mut target[count..];
             if count == 0 {
-                wait.look(&self.bells)?;
+                wait.look(&self.wakers)?;
             }
         }
         Ok(())
@@ -211,7 +211,7 @@ struct Wait {
 }
 
 impl Wait {
-    fn look(&mut self, bells: &Bells) -> Result<()> {
+    fn look(&mut self, wakers: &Wakers) -> Result<()> {
         self.looks += 1;
         if self.looks < LOOKS {
             std::hint::spin_loop();
@@ -221,8 +221,8 @@ impl Wait {
         if self.since.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
             bail!("the other end is silent");
         }
-        for bell in bells.iter() {
-            bell.wake();
+        for waker in wakers.iter() {
+            waker.wake();
         }
         std::thread::yield_now();
         Ok(())

@@ -34,7 +34,7 @@ pub(crate) fn of(circuit: &Value, rules: &[Rule]) -> Value {
         "offload_rule": by_rule(circuit, "offload_by", rules, |action| matches!(action, Action::Offload(_))),
         "sent": circuit["sent"],
         "received": circuit["received"],
-        "bells": circuit["bells"],
+        "wakes": circuit["wakes"],
         "sleeps": circuit["sleeps"],
     })
 }

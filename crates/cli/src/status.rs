@@ -19,7 +19,7 @@ pub(crate) fn session(socket: &Path) -> Result<Session> {
     Ok(greeted(socket)?.0)
 }
 
-/// As [`session`], with what the daemon said to the greeting.
+/// As [`session`], with what the daemon said to the handshake.
 ///
 /// # Errors
 /// As [`session`].
@@ -274,11 +274,11 @@ mod tests {
 
     #[test]
     fn groups_of_counters_are_spread() {
-        let status = json!({"counters": {"bells": 3, "plain": {"Rule": 1, "NoListener": 2}}});
+        let status = json!({"counters": {"wakes": 3, "plain": {"Rule": 1, "NoListener": 2}}});
         let mut out = Vec::new();
         counters_table(&status).print(&mut out).expect("printed");
         let text = String::from_utf8(out).expect("text");
-        assert!(text.contains("plain.NoListener") && text.contains("bells"), "{text}");
+        assert!(text.contains("plain.NoListener") && text.contains("wakes"), "{text}");
     }
 
     #[test]

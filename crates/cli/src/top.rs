@@ -84,11 +84,11 @@ impl Rates<'_> {
         let counters = |key| self.of(&self.before["counters"], &self.now["counters"], key);
         writeln!(
             out,
-            "host {}  streams {} open, {:.1} opened/s  bells {:.1}/s  stream {} out, {} in  ip {:.0} out, {:.0} in packets/s",
+            "host {}  streams {} open, {:.1} opened/s  wakes {:.1}/s  stream {} out, {} in  ip {:.0} out, {:.0} in packets/s",
             cell(&self.now["host"]),
             cell(&self.now["counters"]["streams_open"]),
             counters("streams_opened"),
-            counters("bells"),
+            counters("wakes"),
             bit_rate(counters("stream_tx_bytes")),
             bit_rate(counters("stream_rx_bytes")),
             counters("ip_tx_packets"),
@@ -158,14 +158,14 @@ mod tests {
 
     #[test]
     fn rates_are_increases_over_time() {
-        let before = json!({"ports": [{"name": "right", "tx_bytes": 100}], "counters": {"bells": 5}});
-        let now = json!({"host": 1, "counters": {"bells": 9, "plain": {}},
+        let before = json!({"ports": [{"name": "right", "tx_bytes": 100}], "counters": {"wakes": 5}});
+        let now = json!({"host": 1, "counters": {"wakes": 9, "plain": {}},
             "ports": [{"name": "right", "tx_bytes": 300}, {"name": "left", "tx_bytes": 50}]});
         let rates = Rates { before: &before, now: &now, seconds: 2.0 };
         let json = rates.json();
         assert_eq!(json["ports"][0]["tx_bytes_per_s"], 100.0);
         assert_eq!(json["ports"][1]["tx_bytes_per_s"], 25.0);
-        assert_eq!(json["counters_per_s"]["bells"], 2.0);
+        assert_eq!(json["counters_per_s"]["wakes"], 2.0);
         assert!(json["counters_per_s"].get("plain").is_none());
     }
 
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_restarted_daemon_counts_from_nothing() {
-        let (before, now) = (json!({"counters": {"bells": 50}}), json!({"counters": {"bells": 4}}));
+        let (before, now) = (json!({"counters": {"wakes": 50}}), json!({"counters": {"wakes": 4}}));
         let rates = Rates { before: &before, now: &now, seconds: 1.0 };
-        assert_eq!(rates.json()["counters_per_s"]["bells"], 4.0);
+        assert_eq!(rates.json()["counters_per_s"]["wakes"], 4.0);
     }
 }

@@ -2,7 +2,7 @@
 //! call here waits, and none but the mapping at the start is a system call.
 //!
 //! ```text
-//!   life word is the one that all is settled for?  --yes-->  the rings, and nothing else
+//!   status word is the one that all is settled for?  --yes-->  the rings, and nothing else
 //!      | no
 //!   moving: catch up with the daemon (the segments after ours), receive what counts of the old ring,
 //!   resend what the far end has not got
@@ -40,7 +40,7 @@ use crosslane_shm::ring::{Duplex, Violation};
 use crosslane_shm::{FarBuffer, Inbound, Load, Store, wait};
 use crosslane_stream::zcopy::InvalidReference;
 use crosslane_stream::{Direction, OutOfOrder, Side};
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_reason};
+use crosslane_wire::local::{STATUS_ALIVE, STATUS_MOVING, status_reason};
 use crosslane_wire::segment::{
     ORDER, RETENTION_MIN, RING_MIN, STATE, STATE_ATTACHED, STATE_DEAF, STATE_GONE, STATE_NONE, WANT_DATA,
     WANT_ROOM,
@@ -210,7 +210,7 @@ pub enum ResumeError {
 pub struct End {
     shared: SharedState,
     generations: Generations,
-    life: &'static AtomicU32,
+    status: &'static AtomicU32,
     daemon: &'static dyn Daemon,
     side: Side,
     tuple: Tuple,
@@ -223,13 +223,13 @@ pub struct End {
 
 impl End {
     /// Begins a new stream on a granted circuit, and greets the far side. `life` is the circuit's word on the
-    /// daemon's life page.
+    /// daemon's status page.
     pub fn begin(
         grant: Grant,
-        life: &'static AtomicU32,
+        status: &'static AtomicU32,
         daemon: &'static dyn Daemon,
     ) -> Result<Self, Failure> {
-        let end = Self::resume(grant, life, daemon);
+        let end = Self::resume(grant, status, daemon);
         let (shared, segments) = (&end.shared, &end.generations.tx().segments);
         shared.status.circuit.store(end.circuit.0, Relaxed);
         shared.status.token.store(end.token, Relaxed);
@@ -237,13 +237,13 @@ impl End {
         shared.status.tx.store(Direction::Open as u32, Relaxed);
         segments.outbound.store_u32(ORDER, 0);
         segments.outbound.store_u32(STATE, STATE_ATTACHED);
-        let greeting = end.side.greeting();
-        let greeted = shared.producer.push_control(&segments.outbound, &segments.inbound, greeting, 0)?;
+        let handshake = end.side.handshake();
+        let greeted = shared.producer.push_control(&segments.outbound, &segments.inbound, handshake, 0)?;
         debug_assert!(greeted, "a fresh ring has room");
         end.generations.mark_steady(end.generations.tx().word());
-        // The far side's daemon knows by the greeting that the circuit was taken: no host between may sleep over it.
+        // The far side's daemon knows by the handshake that the circuit was taken: no host between may sleep over it.
         if segments.way.relayed
-            && let Some(waiter) = end.data_bell(end.generations.tx())
+            && let Some(waiter) = end.data_waiter(end.generations.tx())
             && !end.daemon.wake(end.circuit, end.token, waiter)
         {
             end.wake_again();
@@ -263,12 +263,12 @@ impl End {
     }
 
     /// Takes hold of a stream that another process began.
-    pub fn resume(grant: Grant, life: &'static AtomicU32, daemon: &'static dyn Daemon) -> Self {
+    pub fn resume(grant: Grant, status: &'static AtomicU32, daemon: &'static dyn Daemon) -> Self {
         guarded::prepare();
         Self {
             shared: grant.state,
             generations: Generations::new(grant.segments),
-            life,
+            status,
             daemon,
             side: if grant.client { Side::Client } else { Side::Server },
             tuple: grant.tuple,
@@ -347,14 +347,14 @@ impl End {
     /// Whether the circuit lives and everything goes by it: then there is nothing but the rings to look at.
     #[inline]
     pub fn is_steady(&self) -> bool {
-        self.generations.is_steady(self.life.load(Acquire))
+        self.generations.is_steady(self.status.load(Acquire))
     }
 
     /// Whether the daemon has declared the circuit dead: the reason, not 0.
     #[inline]
     pub fn dead(&self) -> Option<u32> {
-        match life_reason(self.life.load(Acquire)) {
-            LIFE_ALIVE | LIFE_MOVING => None,
+        match status_reason(self.status.load(Acquire)) {
+            STATUS_ALIVE | STATUS_MOVING => None,
             reason => Some(reason),
         }
     }
@@ -379,7 +379,7 @@ impl End {
         self.shared.status.unfound.fetch_add(1, Relaxed);
     }
 
-    /// A bell could not be rung: the next record or credit rings it again.
+    /// A waiter could not be woken: the next record or credit wakes it again.
     pub fn wake_again(&self) {
         self.shared.sending.rung.store(0, Relaxed);
         self.shared.receiving.rung.store(0, Relaxed);
@@ -430,14 +430,14 @@ impl End {
     /// The waiter that wants to know of data, unless it was rung for this request already. Call it after the data
     /// was stored: there is a full fence in between.
     #[inline(always)]
-    fn data_bell(&self, tx: &Generation) -> Option<WaiterId> {
+    fn data_waiter(&self, tx: &Generation) -> Option<WaiterId> {
         let _span = account::sending(Function::Acknowledge);
         tx.segments.outbound.fence();
         answer(tx.segments.inbound.load_u64(WANT_DATA), &self.shared.sending.rung)
     }
 
     /// The waiter that wants to know of room.
-    fn room_bell(&self, rx: &Generation) -> Option<WaiterId> {
+    fn room_waiter(&self, rx: &Generation) -> Option<WaiterId> {
         let _span = account::receiving(Function::Acknowledge);
         rx.segments.outbound.fence();
         answer(rx.segments.inbound.load_u64(WANT_ROOM), &self.shared.receiving.rung)

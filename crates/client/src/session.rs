@@ -93,8 +93,8 @@ pub struct Grant {
     pub tuple: Tuple,
     /// Whether this is the connecting end.
     pub client: bool,
-    /// Index into the life page.
-    pub life: u32,
+    /// Index into the status page.
+    pub status: u32,
     /// Its memory.
     pub segments: Segments,
     /// What its holders share.
@@ -274,7 +274,7 @@ impl Session {
                 client,
                 rx_key,
                 tx_key,
-                life,
+                status,
                 generation,
                 channel,
                 retained,
@@ -300,7 +300,7 @@ impl Session {
                     state = Some(SharedState::open(memory)?);
                 }
                 let state = state.ok_or(SessionError::Unexpected("no state"))?;
-                Ok(Ok(Grant { circuit, token, tuple, client, life, segments, state }))
+                Ok(Ok(Grant { circuit, token, tuple, client, status, segments, state }))
             }
             _ => Err(SessionError::Unexpected("a circuit was asked for")),
         }

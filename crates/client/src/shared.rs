@@ -86,7 +86,7 @@ pub struct Sending {
     pub blocked: AtomicU32,
     /// Not 0: the direction is to end. Whoever has the lock says so when it gives that back.
     pub ending: AtomicU32,
-    /// The far side's `WANT_DATA` that was last answered by a bell.
+    /// The far side's `WANT_DATA` that was last answered by a wake.
     pub rung: AtomicU64,
     /// Sends so far, to sample the processor now and then.
     pub sends: AtomicU32,
@@ -99,7 +99,7 @@ pub struct Sending {
     /// One more than the generation for which a longer segment was asked last.
     pub outgrown: AtomicU32,
     /// Units that the far program is known to have taken.
-    pub landed: AtomicU64,
+    pub acked: AtomicU64,
     /// Units that the far end had when the present circuit began.
     pub base: AtomicU64,
 }
@@ -112,7 +112,7 @@ pub struct Receiving {
     pub lock: SharedLock,
     /// How long to spin for data.
     pub budget: Budget,
-    /// The far side's `WANT_ROOM` that was last answered by a bell.
+    /// The far side's `WANT_ROOM` that was last answered by a wake.
     pub rung: AtomicU64,
     /// The processor that the far side's last record came from.
     pub peer_cpu: AtomicU32,
@@ -128,7 +128,7 @@ pub struct Receiving {
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Number of the last request for a bell.
+    /// Number of the last request for a wake.
     pub sequence: AtomicU32,
     /// The waiter that is to be rung when data arrives, 0 if none.
     pub data: AtomicU32,
@@ -189,7 +189,7 @@ pub struct Zcopy {
     /// Memory that the far side offers us to fetch.
     pub source: Announcement,
     /// Not 0: something was fetched in full whose source is to be rung.
-    pub bell: AtomicU32,
+    pub wake: AtomicU32,
     /// Position of the last announcement record in this ring, plus 1; 0 if there was none.
     pub noted: AtomicU64,
     /// Memory that the far side may be writing into, offered by us: its number, 0 if there is none.

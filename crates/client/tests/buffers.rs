@@ -72,10 +72,10 @@ fn pair(transit: bool) -> (End, End, &'static Both) {
         };
         let tuple = Tuple { client: address(1), server: address(2) };
         let (state, _) = SharedState::create().unwrap();
-        let grant = Grant { circuit: CircuitId(1), token: 2, tuple, client, life: 0, segments, state };
-        let life: &'static AtomicU32 = Box::leak(Box::default());
+        let grant = Grant { circuit: CircuitId(1), token: 2, tuple, client, status: 0, segments, state };
+        let status: &'static AtomicU32 = Box::leak(Box::default());
         End::prepare(&grant);
-        End::begin(grant, life, daemon).unwrap()
+        End::begin(grant, status, daemon).unwrap()
     };
     (end(true), end(false), daemon)
 }

@@ -44,7 +44,7 @@ struct Pair {
     server: End,
     /// What the client stores into, for tests that lie.
     forged: Outbound,
-    life: [&'static AtomicU32; 2],
+    status: [&'static AtomicU32; 2],
 }
 
 fn pair() -> Pair {
@@ -55,7 +55,7 @@ fn pair_of(ring_max: u64) -> Pair {
     let len = segment_len(ring_max);
     let (to_server, to_client) = (new_segment("a", len).unwrap(), new_segment("b", len).unwrap());
     let address = |port| std::net::SocketAddr::from(([10, 86, 0, 1], port));
-    let life: [&'static AtomicU32; 2] = [(); 2].map(|()| &*Box::leak(Box::default()));
+    let status: [&'static AtomicU32; 2] = [(); 2].map(|()| &*Box::leak(Box::default()));
     let end = |client: bool| {
         let (inbound, outbound) = if client { (&to_client, &to_server) } else { (&to_server, &to_client) };
         let grant = Grant {
@@ -63,7 +63,7 @@ fn pair_of(ring_max: u64) -> Pair {
             token: 2,
             tuple: Tuple { client: address(1), server: address(2) },
             client,
-            life: 0,
+            status: 0,
             segments: Segments {
                 generation: 0,
                 ring_max,
@@ -79,10 +79,10 @@ fn pair_of(ring_max: u64) -> Pair {
             state: SharedState::create().unwrap().0,
         };
         End::prepare(&grant);
-        End::begin(grant, life[usize::from(client)], &Alone).unwrap()
+        End::begin(grant, status[usize::from(client)], &Alone).unwrap()
     };
     let forged = Outbound::sealed(&to_server, len).unwrap();
-    Pair { client: end(true), server: end(false), forged, life }
+    Pair { client: end(true), server: end(false), forged, status }
 }
 
 fn send(end: &End, bytes: &[u8]) -> Result<usize, Failure> {
@@ -282,17 +282,17 @@ fn gathered_sends_are_edges_and_bells_and_can_be_peeked_at() {
     let both = &mut [IoSliceMut::new(one), IoSliceMut::new(two)];
     assert_eq!(pair.server.try_peek(TID, both), Ok(4));
     assert_eq!(&peeked[..4], b"bcde");
-    let mark = pair.server.bell_mark();
+    let mark = pair.server.wake_mark();
     assert_eq!(receive(&pair.server, 9).unwrap(), b"bcde");
-    assert_ne!(pair.server.bell_mark(), mark, "what was read must be asked for anew");
+    assert_ne!(pair.server.wake_mark(), mark, "what was read must be asked for anew");
     assert_eq!(pair.client.shared().producer.position() - before, LINE, "one record");
 
     // All is taken, and nothing says otherwise until there is more.
-    assert!(!pair.server.has_data(TID) && !pair.server.stirred() && !pair.server.ready(TID).readable);
+    assert!(!pair.server.has_data(TID) && !pair.server.maybe_readable() && !pair.server.ready(TID).readable);
     assert_eq!((pair.server.unread(TID), receive(&pair.server, 9)), (Ok(0), Err(Failure::WouldBlock)));
     let wake = |bytes| pair.client.try_send(TID, &[IoSlice::new(bytes)], 0).unwrap().wake;
     assert_eq!(wake(b"f"), None);
-    assert!(pair.server.has_data(TID) && pair.server.stirred() && pair.server.arrivals(&mut seen));
+    assert!(pair.server.has_data(TID) && pair.server.maybe_readable() && pair.server.arrivals(&mut seen));
     assert_eq!(receive(&pair.server, 9).unwrap(), b"f");
     // A sleeper is rung, and gets a record of its own.
     assert!(pair.server.want_data(WaiterId(5)));
@@ -343,7 +343,7 @@ fn lies_of_the_peer_reset_the_stream_and_nothing_else() {
 fn a_dead_circuit_delivers_what_arrived_and_then_fails() {
     let pair = pair();
     send(&pair.client, b"made it").unwrap();
-    pair.life[0].store(1, Ordering::Relaxed);
+    pair.status[0].store(1, Ordering::Relaxed);
     assert_eq!(receive(&pair.server, 10).unwrap(), b"made it");
     assert_eq!(receive(&pair.server, 10), Err(Failure::Reset));
     assert_eq!(send(&pair.server, b"x"), Err(Failure::Reset));
@@ -355,7 +355,7 @@ fn a_dead_circuit_delivers_what_arrived_and_then_fails() {
 fn a_far_end_that_ends_and_dies_at_once_is_heard_to_the_end() {
     for round in 0..2000_u32 {
         let pair = pair_of(RING_MIN);
-        let life = pair.life[0];
+        let status = pair.status[0];
         let client = pair.client;
         let far = std::thread::spawn(move || {
             for _ in 0..round % 64 {
@@ -364,7 +364,7 @@ fn a_far_end_that_ends_and_dies_at_once_is_heard_to_the_end() {
             send(&client, b"all").unwrap();
             client.send_control(TID, Kind::DisConn).unwrap();
             client.leave();
-            life.store(1, Ordering::Release);
+            status.store(1, Ordering::Release);
             client
         });
         let mut heard = Vec::new();

@@ -77,7 +77,7 @@ fn an_answer_that_was_not_waited_for_is_given_back() {
         client: false,
         rx_key: 1,
         tx_key: 2,
-        life: 3,
+        status: 3,
         generation: 0,
         channel: Box::new(ChannelInfo {
             inbound: segment,

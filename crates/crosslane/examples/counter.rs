@@ -1,5 +1,5 @@
 //! One-sided access by two programs: `own ADDRESS` serves memory and prints what the other needs, `ask OFFER [N]` adds to a
-//! counter there N times, puts a greeting, and notifies. docs/one-sided.md shows it in a lab.
+//! counter there N times, puts a handshake, and notifies. docs/one-sided.md shows it in a lab.
 
 use crosslane::fabric::Fabric;
 use crosslane::memory::{Access, Memory, RemoteRegion};
@@ -17,17 +17,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The counter is the first word, the greeting lies behind it.
+/// The counter is the first word, the handshake lies behind it.
 fn own(address: IpAddr) -> Result<(), Box<dyn Error>> {
     let memory = Memory::serve(Fabric::open()?, SocketAddr::new(address, 0))?;
     let region = memory.register(4096)?;
     let RemoteRegion { id, key, len } = region.share(Access::ALL)?;
     println!("{},{id},{key},{len}", memory.address());
     while let Some(notice) = memory.notices().wait(None)? {
-        let mut greeting = vec![0; usize::try_from(notice.value)?];
-        region.read(8, &mut greeting)?;
-        let greeting = String::from_utf8_lossy(&greeting);
-        println!("counter {}, and {} says: {greeting}", region.load(0)?, notice.from.ip());
+        let mut handshake = vec![0; usize::try_from(notice.value)?];
+        region.read(8, &mut handshake)?;
+        let handshake = String::from_utf8_lossy(&handshake);
+        println!("counter {}, and {} says: {handshake}", region.load(0)?, notice.from.ip());
     }
     Ok(())
 }
@@ -41,8 +41,8 @@ fn ask(offer: &str, count: u64) -> Result<(), Box<dyn Error>> {
     for _ in 0..count {
         peer.fetch_add(&remote, 0, 1)?;
     }
-    let greeting = format!("hello from process {}", std::process::id());
-    peer.put_notify(&remote, 8, greeting.as_bytes(), greeting.len() as u64)?;
+    let handshake = format!("hello from process {}", std::process::id());
+    peer.put_notify(&remote, 8, handshake.as_bytes(), handshake.len() as u64)?;
     peer.flush()?;
     let mut word = [0; 8];
     peer.get(&remote, 0, &mut word)?;

@@ -8,7 +8,7 @@ use crosslane_client::session::{Grant, Session, SessionError};
 use crosslane_client::{BufferError, Daemon, End, ResumeError};
 use crosslane_shm::FarBuffer;
 use crosslane_shm::buffer::Located;
-use crosslane_shm::life::LifePage;
+use crosslane_shm::status_page::StatusPage;
 use crosslane_wire::local::{Reply, Request};
 use crosslane_wire::{BufferId, CircuitId, HostId, PROTOCOL_VERSION, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -24,7 +24,7 @@ pub(crate) struct Attachment {
     link: Mutex<Link>,
     /// The session's socket, to see its end.
     socket: OwnedFd,
-    life: LifePage,
+    status_page: StatusPage,
     host: HostId,
     addresses: Vec<IpAddr>,
     subnets: Vec<(IpAddr, u8)>,
@@ -53,13 +53,13 @@ impl Attachment {
             _ => return Err(SessionError::Unexpected("a welcome was due").into()),
         };
         // The daemon sends it in any case: the kernel found no number for it.
-        let life = fds.first().ok_or(SessionError::NoDescriptors)?;
-        let life = LifePage::map(life).ok_or(SessionError::Unexpected("no life page"))?;
+        let status_page = fds.first().ok_or(SessionError::NoDescriptors)?;
+        let status_page = StatusPage::map(status_page).ok_or(SessionError::Unexpected("no status page"))?;
         let socket = session.socket().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         let spin_ns = if has_one_processor() { 0 } else { spin_ns };
         let (link, idle) = (Mutex::new(Link { session, owed: 0 }), Mutex::new(Vec::new()));
         let offload = OnceLock::new();
-        let attachment = Self { link, socket, life, host, addresses, subnets, spin_ns, idle, offload };
+        let attachment = Self { link, socket, status_page, host, addresses, subnets, spin_ns, idle, offload };
         Ok(Box::leak(Box::new(attachment)))
     }
 
@@ -112,13 +112,13 @@ impl Attachment {
 
     fn begin(&'static self, grant: Grant) -> Result<End, Error> {
         let (circuit, token) = (grant.circuit, grant.token);
-        let begun = match self.life.word(grant.life) {
-            Some(life) => {
+        let begun = match self.status_page.word(grant.status) {
+            Some(status) => {
                 End::prepare(&grant);
-                let begun = End::begin(grant, life, self);
+                let begun = End::begin(grant, status, self);
                 begun.map_err(|failure| Error::Violated(failure.to_string()))
             }
-            None => Err(SessionError::Unexpected("life word").into()),
+            None => Err(SessionError::Unexpected("status word").into()),
         };
         if begun.is_err() {
             self.tell(&Request::Close { circuit, token, abort: true });
@@ -181,8 +181,8 @@ impl Attachment {
     }
 
     /// What the engine rings for transfers that nobody waits for; `None` if there is no engine.
-    pub(crate) fn engine_bell(&self) -> Option<BorrowedFd<'static>> {
-        self.offload().map(Offload::bell)
+    pub(crate) fn engine_completions(&self) -> Option<BorrowedFd<'static>> {
+        self.offload().map(Offload::completions)
     }
 
     /// Longest spin, ns; 0 with one processor.

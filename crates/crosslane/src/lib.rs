@@ -24,7 +24,6 @@
 //! A session belongs to the process that opened it: do not `fork` and use it in the child.
 
 mod attachment;
-mod bell;
 mod error;
 pub mod fabric;
 pub mod memory;
@@ -33,3 +32,4 @@ pub mod peer;
 pub mod queue;
 pub mod stream;
 mod wait;
+mod wakers;

@@ -25,7 +25,7 @@ use crate::fabric::Fabric;
 use crate::memory::{BadPlace, RemoteRegion, SharedBytes};
 use crate::stream::{self, Stream};
 use crate::wait::Patience;
-use crosslane_wire::access::{Command, GREETING, PIECE, Place, SHORT};
+use crosslane_wire::access::{Command, HANDSHAKE, PIECE, Place, SHORT};
 use exchange::Exchange;
 use ledger::Target;
 use std::net::SocketAddr;
@@ -356,10 +356,10 @@ impl Peer {
 /// A stream to a far end that says that it serves memory.
 fn greeted(fabric: Fabric, address: SocketAddr, patience: &mut Patience) -> Result<Stream, Error> {
     let stream = fabric.connect_by(address, patience)?;
-    stream.send_by(&GREETING, patience)?;
-    let mut greeting = [0; GREETING.len()];
-    match stream.receive_all_by(&mut greeting, patience) {
-        Ok(()) if greeting == GREETING => Ok(stream),
+    stream.send_by(&HANDSHAKE, patience)?;
+    let mut handshake = [0; HANDSHAKE.len()];
+    match stream.receive_all_by(&mut handshake, patience) {
+        Ok(()) if handshake == HANDSHAKE => Ok(stream),
         Ok(()) | Err(stream::Error::Closed) => Err(Error::NotMemory),
         Err(error) => Err(error.into()),
     }

@@ -26,8 +26,8 @@ pub use crosslane_client::buffers::{Buffer, OpenBuffer};
 pub use crosslane_client::end::chosen::Statistics;
 
 use crate::attachment::Attachment;
-use crate::bell::Bells;
 use crate::wait::{Limit, Patience, Spinner, tid, time_left};
+use crate::wakers::Wakers;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::{End, Failure, Transferred, offload};
 use crosslane_shm::shared_bytes::Part;
@@ -66,7 +66,7 @@ pub struct Stream {
     end: End,
     /// The kernel's connection, which lies quiet: it tells when the far program is gone.
     quiet: OwnedFd,
-    bells: Bells,
+    wakers: Wakers,
     receive_limit: Limit,
     send_limit: Limit,
     posts: Posts,
@@ -79,8 +79,8 @@ impl Stream {
         shared.receiving.budget.reset(attachment.spin_ns());
         shared.status.born.store(now_ms(), Relaxed);
         let (receive_limit, send_limit) = (Limit::none(), Limit::none());
-        let (bells, posts) = (Bells::default(), Posts::default());
-        Self { attachment, end, quiet, bells, receive_limit, send_limit, posts }
+        let (wakers, posts) = (Wakers::default(), Posts::default());
+        Self { attachment, end, quiet, wakers, receive_limit, send_limit, posts }
     }
 
     /// Makes the kernel's connection, which was announced.
@@ -324,7 +324,7 @@ impl Stream {
     #[inline]
     pub(crate) fn wake(&self, waiter: Option<WaiterId>) {
         if let Some(waiter) = waiter {
-            self.bells.wake(self.attachment, &self.end, waiter);
+            self.wakers.wake(self.attachment, &self.end, waiter);
         }
     }
 

@@ -48,7 +48,7 @@ impl Program {
         }
     }
 
-    /// Asks for a circuit and greets the far end. The greeting must be there before the SYN: who accepts takes an end that
+    /// Asks for a circuit and greets the far end. The handshake must be there before the SYN: who accepts takes an end that
     /// is not attached for one that went back to TCP.
     ///
     /// # Errors

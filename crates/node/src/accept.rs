@@ -1,4 +1,4 @@
-//! An `Accept` whose answer waits for its stream's greeting.
+//! An `Accept` whose answer waits for its stream's handshake.
 
 use crate::proof::Cookie;
 use crosslane_fabric::circuit::Scope;

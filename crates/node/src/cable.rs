@@ -5,13 +5,13 @@
 //!            0                 ip_range     circuits
 //! ```
 
-mod bells;
 mod buffers;
 mod life;
 mod standing;
+mod wakers;
 
-pub use bells::Bells;
 pub use standing::Standing;
+pub use wakers::Wakers;
 
 use crate::channel::{Channel, Sent};
 use crate::config::PortConfig;
@@ -25,7 +25,7 @@ use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::control::Control;
-use crosslane_wire::scratchpad::BELL_CHANNEL;
+use crosslane_wire::scratchpad::DOORBELL_CHANNEL;
 use crosslane_wire::segment::{RING_MIN, segment_len};
 use crosslane_wire::{Epoch, HostId, PortId, SegmentRange, codec};
 use std::collections::VecDeque;
@@ -68,7 +68,7 @@ const OWN_LANE: u16 = 0;
 /// How long a peer that sends without end what is of no use is not heard.
 const REST: Duration = Duration::from_millis(5);
 /// Doorbells of set-up in a second: one set-up takes a few, and costs us fresh memory.
-const SETUP_BELLS: u32 = 256;
+const SETUP_DOORBELLS: u32 = 256;
 /// How long a cable whose peer broke the protocol stays down.
 const PENANCE: Duration = Duration::from_secs(1);
 /// How long after the daemon's start a cable may be missing before that is said.
@@ -116,8 +116,8 @@ pub struct Cable {
     pub config: PortConfig,
     /// What the daemon moved.
     pub traffic: Traffic,
-    /// Bells of this epoch.
-    pub bells: Bells,
+    /// Wakers of this epoch.
+    pub wakers: Wakers,
     /// Buffers that the peer was asked for in this epoch and has not answered.
     pub asked: usize,
     /// Its losses.
@@ -133,7 +133,7 @@ pub struct Cable {
     events: VecDeque<CableEvent>,
     broken: Option<(Death, String)>,
     /// In which second the peer rang for set-up last, and how often in it.
-    setup_bells: (u64, u32),
+    setup_doorbells: (u64, u32),
     retry_at: Option<Duration>,
     /// Until when nothing is read that the peer sends.
     rest_until: Option<Duration>,
@@ -164,7 +164,7 @@ impl Cable {
         let mut cable = Self {
             id,
             traffic: Traffic::default(),
-            bells: Bells::default(),
+            wakers: Wakers::default(),
             asked: 0,
             damping: Damping::default(),
             standing: Standing::default(),
@@ -177,7 +177,7 @@ impl Cable {
             live: None,
             events: VecDeque::new(),
             broken: None,
-            setup_bells: (0, 0),
+            setup_doorbells: (0, 0),
             retry_at: None,
             rest_until: None,
             requests: Armed::NOTHING,
@@ -362,8 +362,8 @@ impl Cable {
         if let Err(violation) = live.control.flush().and_then(|()| live.ip.flush()) {
             return self.violated(violation);
         }
-        if live.control.poll_bell() | live.ip.poll_bell() {
-            self.port.ring_peer_doorbell(1 << BELL_CHANNEL);
+        if live.control.poll_doorbell() | live.ip.poll_doorbell() {
+            self.port.ring_peer_doorbell(1 << DOORBELL_CHANNEL);
         }
     }
 
@@ -373,7 +373,7 @@ impl Cable {
             && self.live.as_ref().is_some_and(|live| live.control.arrived() || live.ip.arrived())
     }
 
-    /// Asks for bells before a sleep; `true` if something has arrived meanwhile.
+    /// Asks for wakes before a sleep; `true` if something has arrived meanwhile.
     pub fn arm(&mut self) -> bool {
         let in_flight_ns = self.in_flight_ns();
         let Some(live) = self.live.as_mut().filter(|_| self.rest_until.is_none()) else { return false };
@@ -385,8 +385,8 @@ impl Cable {
                 return true;
             }
         }
-        if live.control.poll_bell() | live.ip.poll_bell() {
-            self.port.ring_peer_doorbell(1 << BELL_CHANNEL);
+        if live.control.poll_doorbell() | live.ip.poll_doorbell() {
+            self.port.ring_peer_doorbell(1 << DOORBELL_CHANNEL);
         }
         self.arrived()
     }
@@ -401,7 +401,7 @@ impl Cable {
         self.requests.next_sleep(Instant::now)
     }
 
-    /// Wants no more bells.
+    /// Wants no more wakes.
     pub fn disarm(&mut self) {
         if let Some(live) = &mut self.live {
             live.control.disarm();

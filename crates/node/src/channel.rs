@@ -4,7 +4,7 @@
 //!   awake --- nothing arrives ---> arm: WANT_DATA = sequence, fence, look once more --- still nothing ---> sleep,
 //!     ^                                     at first only for as long as stores may be under way (crosslane_shm::arm)
 //!     ^                                                                                                     |
-//!     +---- doorbell BELL_CHANNEL: the writer publishes, fences, looks at WANT_DATA, rings once for each sequence
+//!     +---- doorbell DOORBELL_CHANNEL: the writer publishes, fences, looks at WANT_DATA, rings once for each sequence
 //! ```
 
 use crate::waiting::{Limits, Waiting};
@@ -138,7 +138,7 @@ impl<I: Load, O: Store> Channel<I, O> {
     }
 
     /// Whether the peer sleeps for what was sent or freed since this was asked last: then its doorbell must be rung.
-    pub fn poll_bell(&mut self) -> bool {
+    pub fn poll_doorbell(&mut self) -> bool {
         if !self.published && !self.credited {
             return false;
         }
@@ -150,8 +150,8 @@ impl<I: Load, O: Store> Channel<I, O> {
         data || room
     }
 
-    /// Asks the peer for a bell, before a sleep, unless it was asked already; whether it was asked now. The caller then looks at
-    /// [`Self::arrived`] once more, and at [`Self::poll_bell`]: there may have been room for what waited.
+    /// Asks the peer for a wake, before a sleep, unless it was asked already; whether it was asked now. The caller then looks at
+    /// [`Self::arrived`] once more, and at [`Self::poll_doorbell`]: there may have been room for what waited.
     pub fn arm(&mut self) -> Result<bool, Violation> {
         let mut asked = false;
         if !self.armed {
@@ -169,7 +169,7 @@ impl<I: Load, O: Store> Channel<I, O> {
         self.flush().map(|()| asked)
     }
 
-    /// Wants no more bells.
+    /// Wants no more wakes.
     pub fn disarm(&mut self) {
         if self.armed {
             self.outbound.store_u64(WANT_DATA, 0);
@@ -192,7 +192,7 @@ fn want(sequence: u32) -> u64 {
     u64::from(sequence) << 32 | DAEMON
 }
 
-/// Whether the word asks for a bell that was not rung yet.
+/// Whether the word asks for a wake that was not sent yet.
 fn news(word: u64, rung: &mut u64) -> bool {
     let fresh = word != 0 && word != *rung;
     if fresh {
@@ -258,15 +258,15 @@ mod tests {
     fn a_sleeper_is_rung_once() {
         let (mut a, mut b, _) = pair(3);
         a.send(0, b"x").unwrap();
-        assert!(!a.poll_bell(), "nobody sleeps");
+        assert!(!a.poll_doorbell(), "nobody sleeps");
         let mut message = Vec::new();
         assert_eq!(b.receive(&mut message).unwrap(), Some(1));
         b.arm().unwrap();
         assert!(!b.arrived());
         a.send(0, b"y").unwrap();
-        assert!(a.poll_bell());
+        assert!(a.poll_doorbell());
         a.send(0, b"z").unwrap();
-        assert!(!a.poll_bell(), "rung already");
+        assert!(!a.poll_doorbell(), "rung already");
         b.disarm();
         b.arm().unwrap();
         assert!(b.arrived());
@@ -282,7 +282,7 @@ mod tests {
         a.arm().unwrap();
         let mut message = Vec::new();
         while b.receive(&mut message).unwrap().is_some() {}
-        assert!(b.poll_bell());
+        assert!(b.poll_doorbell());
     }
 
     #[test]

@@ -238,7 +238,7 @@ impl Host {
     pub(crate) fn publish_announced(&self) {
         let count = self.policy.circuits.pending();
         for session in self.listeners.sessions().filter_map(|id| self.sessions.get(&id)) {
-            if let Some(page) = &session.life {
+            if let Some(page) = &session.status_page {
                 page.set_announced(count);
             }
         }

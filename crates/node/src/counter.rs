@@ -27,8 +27,8 @@ pub struct Counters {
     pub closed_tx_bytes: u64,
     /// Payload received by streams that are closed, bytes.
     pub closed_rx_bytes: u64,
-    /// Bells that programs rang for streams that are closed.
-    pub closed_bells: u64,
+    /// Wakes by programs of streams that are closed.
+    pub closed_wakes: u64,
     /// IP packets from the interface into the fabric.
     pub ip_tx_packets: u64,
     /// Their bytes.
@@ -43,8 +43,8 @@ pub struct Counters {
     pub ip_dropped_packets: u64,
     /// Of those, packets refused since their source is not that of the host that sent them.
     pub ip_refused_packets: u64,
-    /// Bells that the daemon rang for programs.
-    pub bells: u64,
+    /// Wakes that the daemon sent for programs.
+    pub wakes: u64,
     /// Times that a neighbour or a program broke the protocol.
     pub violations: u64,
     /// Connections that stayed plain TCP, by reason.

@@ -68,7 +68,7 @@ pub struct HeldState {
 /// What an end holds besides its state.
 #[derive(Debug)]
 pub struct EndResources {
-    /// Sessions that hold the end, the owner first, each with the end's word in its life page.
+    /// Sessions that hold the end, the owner first, each with the end's word in its status page.
     pub holders: Vec<(SessionId, u32)>,
     /// Name of the owner's program.
     pub program: String,

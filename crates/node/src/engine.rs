@@ -4,7 +4,7 @@
 //!   +-> wait for events --> ports, control socket, sessions, TUN, signals
 //!   |                            |
 //!   |                            v
-//!   |                       neighbours' messages, IP packets, deadlines; answers and bells go out
+//!   |                       neighbours' messages, IP packets, deadlines; answers and wakes go out
 //!   |                            |
 //!   |      something moved       v
 //!   +---------------------- spin for a while (as long as that has paid lately) --+
@@ -360,7 +360,7 @@ impl Engine {
         slept
     }
 
-    /// Asks all neighbours for bells; whether something has arrived meanwhile.
+    /// Asks all neighbours for wakes; whether something has arrived meanwhile.
     fn arm(&mut self) -> bool {
         self.host.cables.iter_mut().fold(false, |arrived, cable| cable.arm() | arrived)
     }
@@ -385,7 +385,7 @@ impl Engine {
         }
     }
 
-    /// Neighbours hear it at once, and programs see it in their life pages.
+    /// Neighbours hear it at once, and programs see it in their status pages.
     fn say_goodbye(&mut self) {
         for cable in &mut self.host.cables {
             cable.send(&Control::Goodbye);

@@ -1,9 +1,9 @@
-//! The sessions that an end was given to: who gets its segments, sees its life word, and is woken.
+//! The sessions that an end was given to: who gets its segments, sees its status word, and is woken.
 
 use crate::host::Host;
-use crate::life::life_of;
 use crate::proof::Cookie;
 use crate::session::SessionId;
+use crate::status_page::status_of;
 use crosslane_fabric::circuit::Role;
 use crosslane_wire::CircuitId;
 use crosslane_wire::local::{HOLD_MAX, Plain, Reply};
@@ -35,21 +35,21 @@ impl Host {
         self.hold(session, circuit);
     }
 
-    /// Enters the session among the holders of the end; its word in the session's life page.
+    /// Enters the session among the holders of the end; its word in the session's status page.
     fn hold(&mut self, session: SessionId, circuit: CircuitId) -> Option<u32> {
         let holder = self.sessions.get_mut(&session)?;
         let resources = self.resources.get_mut(&circuit)?;
-        if let Some((_, life)) = resources.holders.iter().find(|(holder, _)| *holder == session) {
-            return Some(*life);
+        if let Some((_, status)) = resources.holders.iter().find(|(holder, _)| *holder == session) {
+            return Some(*status);
         }
-        let page = holder.life.as_mut()?;
-        let life = page.allot()?;
+        let page = holder.status_page.as_mut()?;
+        let status = page.allot()?;
         if let Some(end) = self.policy.circuits.get(circuit) {
-            page.set(life, life_of(end, resources.published));
+            page.set(status, status_of(end, resources.published));
         }
         holder.held.insert(circuit);
-        resources.holders.push((session, life));
-        Some(life)
+        resources.holders.push((session, status));
+        Some(status)
     }
 
     /// Hands an end to a session, from its oldest segments that still count on, with its state if it is `adopted`; the reason
@@ -58,7 +58,7 @@ impl Host {
         if let Some(resources) = self.resources.get_mut(&circuit) {
             resources.trim();
         }
-        let Some(life) = self.hold(session, circuit) else {
+        let Some(status) = self.hold(session, circuit) else {
             if !adopted {
                 self.close_end(circuit, true);
             }
@@ -84,7 +84,7 @@ impl Host {
             client: end.role == Role::Client,
             rx_key: segments.rx_key,
             tx_key: segments.tx_key,
-            life,
+            status,
             generation: segments.generation,
             channel: Box::new(segments.channel_info(outbound)),
             retained: retention.is_some(),
@@ -104,14 +104,14 @@ impl Host {
     /// Nobody holds the end any more; it was never used.
     pub(crate) fn drop_holders(&mut self, circuit: CircuitId) {
         let Some(resources) = self.resources.get_mut(&circuit) else { return };
-        for (session, life) in std::mem::take(&mut resources.holders) {
+        for (session, status) in std::mem::take(&mut resources.holders) {
             if let Some(session) = self.sessions.get_mut(&session) {
                 session.held.remove(&circuit);
                 if session.is_lost() && session.held.is_empty() {
                     self.emptied.push(session.id);
                 }
-                if let Some(page) = &mut session.life {
-                    page.release(life);
+                if let Some(page) = &mut session.status_page {
+                    page.release(status);
                 }
             }
         }
@@ -143,13 +143,13 @@ impl Host {
         else {
             return;
         };
-        let word = life_of(end, resources.published);
+        let word = status_of(end, resources.published);
         if let Some(engines) = &self.offload {
             engines.show(circuit, word);
         }
-        for (session, life) in &resources.holders {
-            if let Some(page) = self.sessions.get(session).and_then(|session| session.life.as_ref()) {
-                page.set(*life, word);
+        for (session, status) in &resources.holders {
+            if let Some(page) = self.sessions.get(session).and_then(|session| session.status_page.as_ref()) {
+                page.set(*status, word);
             }
         }
     }

@@ -216,7 +216,7 @@ impl Host {
             refused_records: 0,
             refused_records_said: Seldom::default(),
             start: Instant::now(),
-            // Neighbours and programs may still know bells of an earlier life by their numbers.
+            // Neighbours and programs may still name waiters of an earlier life by their numbers.
             last_waiter: random::u32(),
             life: random::u64(),
             config,
@@ -324,7 +324,7 @@ impl Host {
         }
     }
 
-    /// What a session is told at its greeting, which shows this ticket from now on.
+    /// What a session is told at its handshake, which shows this ticket from now on.
     pub fn welcome(&self, ticket: u64, resumed: bool) -> Reply {
         let subnet = |network: ipnet::IpNet| (network.addr(), network.prefix_len());
         Reply::Welcome {
@@ -357,7 +357,7 @@ impl Host {
                 let neighbour = self.cable(port).and_then(|cable| cable.last_peer()).unwrap_or_default();
                 self.cable_down(port);
                 self.policy.circuits.handle_link_down(port, neighbour, death);
-                self.fail_bells(port);
+                self.fail_wakers(port);
                 self.fail_buffers(port);
             }
             CableEvent::Missing(why) => {

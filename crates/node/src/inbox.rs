@@ -40,7 +40,7 @@ pub struct Inbox {
 #[derive(Clone, Debug)]
 pub struct Letterbox {
     sender: Sender<Letter>,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
 }
 
 impl Letterbox {
@@ -48,7 +48,7 @@ impl Letterbox {
     pub fn post(&self, letter: Letter) {
         // Fails only when the daemon ends.
         if self.sender.send(letter).is_ok() {
-            eventfd::wake(self.bell.as_fd());
+            eventfd::wake(self.wakeup.as_fd());
         }
     }
 }
@@ -60,7 +60,7 @@ impl Inbox {
     /// The eventfd cannot be made.
     pub fn new() -> Result<Self, Errno> {
         let (sender, arrived) = channel();
-        Ok(Self { arrived, letterbox: Letterbox { sender, bell: Arc::new(eventfd::new()?) } })
+        Ok(Self { arrived, letterbox: Letterbox { sender, wakeup: Arc::new(eventfd::new()?) } })
     }
 
     /// By what others write.
@@ -70,7 +70,7 @@ impl Inbox {
 
     /// Readable when something has arrived.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
-        self.letterbox.bell.as_fd()
+        self.letterbox.wakeup.as_fd()
     }
 
     /// Has the next request of a session taken aside, with its descriptors.

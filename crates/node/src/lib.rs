@@ -3,7 +3,7 @@
 //! One thread, one epoll ([`engine`]), over one struct ([`host`]) that has the owners of everything do their part: cables set up over
 //! the scratchpads ([`cable`]), which speak with neighbours through message channels ([`channel`], [`neighbour`]); programs'
 //! sessions ([`session`], [`request`]) and their segments of circuits ([`circuit`], [`dial`], [`answer`], [`end_resources`],
-//! [`holders`]) and wake events ([`bell`]); IP ([`tun`], [`ip`]); the engine that copies for programs ([`offload`]); what each user
+//! [`holders`]) and wake events ([`waker`]); IP ([`tun`], [`ip`]); the engine that copies for programs ([`offload`]); what each user
 //! and neighbour may have ([`quota`]); what the daemon tells about itself (a [`snapshot`], of which another thread makes [`texts`]:
 //! [`status`], [`metrics`]). An owner does not know the host: it is given what it needs, and says what is to be done. Who is where
 //! and what becomes of a circuit is decided in `crosslane_fabric`, which is pure.
@@ -11,7 +11,6 @@
 pub mod accept;
 pub mod address;
 pub mod answer;
-pub mod bell;
 pub mod buffer;
 pub mod cable;
 pub mod channel;
@@ -32,7 +31,6 @@ pub mod host;
 pub mod inbox;
 pub mod ip;
 pub mod keys;
-pub mod life;
 pub mod linger;
 pub mod listener;
 pub mod log;
@@ -61,10 +59,12 @@ pub mod snapshot;
 pub mod socket_table;
 pub mod source;
 pub mod status;
+pub mod status_page;
 pub mod texts;
 pub mod transit;
 pub mod tun;
 pub mod waiting;
+pub mod waker;
 pub mod ways;
 pub mod window;
 

@@ -94,8 +94,8 @@ impl Host {
         producer.resume(newest.generation, cap, newest.ring_max, newest.tx_key, arrived);
         ring.store_u32(STATE, STATE_ATTACHED);
         if arrived == 0 {
-            let greeting = if role == Role::Client { Kind::Hello } else { Kind::HelloAck };
-            producer.push_control(&ring, &credits, greeting, 0).ok().filter(|pushed| *pushed)?;
+            let handshake = if role == Role::Client { Kind::Hello } else { Kind::HelloAck };
+            producer.push_control(&ring, &credits, handshake, 0).ok().filter(|pushed| *pushed)?;
         }
         if begin < end {
             let kept = Inbound::sealed(resources.retention.as_ref()?, RETENTION).ok()?;

@@ -4,7 +4,7 @@
 //!   connection ends --> does a process hold a socket of one of its ends?  --no-->  the session ends
 //!                         | yes
 //!                         v
-//!                       lost: its ends live, their words in its life page go on being true, its wake events are rung
+//!                       lost: its ends live, their words in its status page go on being true, its wake events are rung
 //!                         |                                  |
 //!   Hello with its ticket, from its process           the kernel says that nobody holds a socket of them
 //!                         v                                  v

@@ -107,9 +107,9 @@ impl Host {
                 let outcome = self.policy.circuits.handle_message(port, message);
                 self.note_contradiction(port, outcome);
             }
-            Control::WantWaker { channel, waiter } => self.handle_want_bell(port, channel, waiter),
+            Control::WantWaker { channel, waiter } => self.handle_want_waker(port, channel, waiter),
             Control::Waker { channel, waiter, doorbell } => {
-                self.handle_bell(port, (channel, waiter), doorbell);
+                self.handle_waker(port, (channel, waiter), doorbell);
             }
             Control::Wake { channel, waiter } => self.handle_ring(port, channel, waiter),
             Control::ImportBuffer { channel, buffer } => self.handle_import_buffer(port, channel, buffer),

@@ -2,20 +2,20 @@
 //!
 //! ```text
 //!   neighbour A's ring --Consumer--+            +--Producer--> neighbour B's ring       one Flow each way
-//!   credit, LANDED, ORDER <--------+   Circuit  +<-------- credit, LANDED, ORDER
+//!   credit, ACKED, ORDER <--------+   Circuit  +<-------- credit, ACKED, ORDER
 //!                                      Worker: one thread, many circuits, in turns
 //! ```
 //! The daemon's thread holds [`Pumps`], gives [`Command`]s and hears [`Report`]s; there is no thread before the first
 //! circuit, and those there are sleep while nothing moves. Each circuit has a wake event of its own, since those who ring
 //! it are not trusted with others'.
 
-mod bells;
+mod acked;
 mod circuit;
 mod flow;
-mod landed;
 mod leg;
 mod poller;
 mod report;
+mod wakers;
 mod worker;
 
 pub use crosslane_wire::TransitId;
@@ -64,7 +64,7 @@ pub enum Command {
         transit: TransitId,
     },
     /// The answer to [`Report::Wake`].
-    Bell {
+    Waker {
         /// The circuit.
         transit: TransitId,
         /// The leg of the report.
@@ -72,7 +72,7 @@ pub enum Command {
         /// The waiter of the report.
         waiter: WaiterId,
         /// What wakes it; `None` if it must go on to be rung through daemons.
-        bell: Option<Waker>,
+        waker: Option<Waker>,
     },
 }
 
@@ -104,7 +104,7 @@ impl Traffic {
 #[derive(Debug)]
 struct Thread {
     orders: Sender<Order>,
-    door: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     poller: Arc<Poller>,
     circuits: usize,
     handle: JoinHandle<()>,
@@ -116,7 +116,7 @@ struct Held {
     thread: usize,
     traffic: Arc<Traffic>,
     waiter: WaiterId,
-    bell: Arc<Receiver>,
+    receiver: Arc<Receiver>,
 }
 
 /// All pumps of a host. Dropping it ends them.
@@ -166,16 +166,16 @@ impl Pumps {
                     self.threads[held.thread].circuits -= 1;
                 }
             }
-            Command::Bell { transit, leg, waiter, bell } => {
-                self.order(transit, Order::Bell(transit, leg & 1, waiter, bell));
+            Command::Waker { transit, leg, waiter, waker } => {
+                self.order(transit, Order::Waker(transit, leg & 1, waiter, waker));
             }
         }
         Ok(())
     }
 
     /// The waiter by which the circuit's neighbours name it, and its wake event.
-    pub fn bell_of(&self, transit: TransitId) -> Option<(WaiterId, &Receiver)> {
-        self.circuits.get(&transit).map(|held| (held.waiter, held.bell.as_ref()))
+    pub fn receiver_of(&self, transit: TransitId) -> Option<(WaiterId, &Receiver)> {
+        self.circuits.get(&transit).map(|held| (held.waiter, held.receiver.as_ref()))
     }
 
     /// Payload bytes that came from each leg of a circuit and were pumped on; 0 if there is no such circuit.
@@ -188,12 +188,12 @@ impl Pumps {
         if self.circuits.contains_key(&transit) || !legs.iter().all(Leg::fits) {
             return Err(AddError::Legs);
         }
-        let bell = Arc::new(Receiver::new().map_err(std::io::Error::from)?);
+        let receiver = Arc::new(Receiver::new().map_err(std::io::Error::from)?);
         let thread = self.thread()?;
-        self.threads[thread].poller.listen_to(transit, bell.as_fd()).map_err(std::io::Error::from)?;
+        self.threads[thread].poller.listen_to(transit, receiver.as_fd()).map_err(std::io::Error::from)?;
         let traffic = Arc::new(Traffic::default());
-        let circuit = Circuit::new(transit, legs, waiter, bell.clone(), traffic.clone(), self.limit_ns);
-        self.circuits.insert(transit, Held { thread, traffic, waiter, bell });
+        let circuit = Circuit::new(transit, legs, waiter, receiver.clone(), traffic.clone(), self.limit_ns);
+        self.circuits.insert(transit, Held { thread, traffic, waiter, receiver });
         self.threads[thread].circuits += 1;
         self.order(transit, Order::Add(Box::new(circuit)));
         Ok(())
@@ -216,28 +216,28 @@ impl Pumps {
             return;
         };
         if thread.orders.send(order).is_ok() {
-            eventfd::wake(thread.door.as_fd());
+            eventfd::wake(thread.wakeup.as_fd());
         }
     }
 }
 
 impl Thread {
     fn start(reports: Arc<Reports>, limit_ns: u32, number: usize) -> Result<Self, std::io::Error> {
-        let door = Arc::new(eventfd::new()?);
-        let poller = Arc::new(Poller::new(door.as_fd())?);
+        let wakeup = Arc::new(eventfd::new()?);
+        let poller = Arc::new(Poller::new(wakeup.as_fd())?);
         let (orders, inbox) = channel();
-        let worker = Worker::new(inbox, door.clone(), poller.clone(), reports, limit_ns);
+        let worker = Worker::new(inbox, wakeup.clone(), poller.clone(), reports, limit_ns);
         let handle =
             std::thread::Builder::new().name(format!("pump-{number}")).spawn(move || worker.run())?;
-        Ok(Self { orders, door, poller, circuits: 0, handle })
+        Ok(Self { orders, wakeup, poller, circuits: 0, handle })
     }
 }
 
 impl Drop for Pumps {
     fn drop(&mut self) {
-        for Thread { orders, door, handle, .. } in self.threads.drain(..) {
+        for Thread { orders, wakeup, handle, .. } in self.threads.drain(..) {
             drop(orders);
-            eventfd::wake(door.as_fd());
+            eventfd::wake(wakeup.as_fd());
             // One that panicked has ended too.
             let _ = handle.join();
         }

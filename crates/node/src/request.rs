@@ -175,7 +175,7 @@ impl Host {
             };
             self.wake_session(session);
             match waiting {
-                Waiting::Bell { .. } => self.answer_bell(session, None),
+                Waiting::Waker { .. } => self.answer_waker(session, None),
                 Waiting::Buffer { .. } => self.answer_buffer(session, None),
                 Waiting::Echo { .. } => self.answer_echo(session, None, 0),
                 Waiting::Accept(accepting) => {
@@ -328,11 +328,11 @@ impl Host {
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
         match session.greet(program) {
-            Ok(life) => {
+            Ok(status_page) => {
                 let ticket = session.ticket;
                 let welcome = self.welcome(ticket, false);
                 if let Some(session) = self.sessions.get_mut(&id) {
-                    session.reply(&welcome, &[life.as_fd()]);
+                    session.reply(&welcome, &[status_page.as_fd()]);
                 }
             }
             Err(error) => {

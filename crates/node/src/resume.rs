@@ -228,7 +228,7 @@ impl Host {
     /// Programs stop, and what has arrived of the stream is counted: units from its start.
     fn stop_and_count(&mut self, circuit: CircuitId) -> u64 {
         self.show_life(circuit);
-        // A program looks at a record first and at its life word then; we store that word first and look at the ring then.
+        // A program looks at a record first and at its status word then; we store that word first and look at the ring then.
         fence(Ordering::SeqCst);
         self.count_arrived(circuit).unwrap_or(ARRIVED_ALL)
     }

@@ -3,11 +3,11 @@
 use crate::accept::Accepting;
 use crate::buffer::Opened;
 use crate::end_resources::HeldState;
-use crate::life::LifePage;
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
 pub use crate::session_id::SessionId;
 use crate::socket_table::SocketTable;
+use crate::status_page::StatusPage;
 use crosslane_fabric::circuit::Scope;
 use crosslane_passing::{Foreign, Owner, send};
 use crosslane_shm::MapError;
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// Most notes that are kept for `explain`; the oldest goes first.
 const NOTES_MAX: usize = 256;
 /// How long a session may take to say `Hello`: longer than a program waits for an answer.
-const GREETING: Duration = Duration::from_secs(5);
+const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Longest program name that is kept, bytes.
 const PROGRAM_MAX: usize = 64;
 
@@ -36,10 +36,10 @@ const PROGRAM_MAX: usize = 64;
 pub enum Waiting {
     /// A neighbour's answer about this circuit.
     Circuit(CircuitId),
-    /// The greeting of a stream that it accepts, or the end of it.
+    /// The handshake of a stream that it accepts, or the end of it.
     Accept(Accepting),
     /// A neighbour's answer about a waiter.
-    Bell {
+    Waker {
         /// The neighbour's port.
         port: PortId,
         /// The neighbour's name for the channel at whose far end it sleeps.
@@ -77,7 +77,7 @@ impl Waiting {
     /// Until when; circuits have their own deadlines.
     fn until(self) -> Option<Duration> {
         match self {
-            Self::Bell { until, .. } | Self::Buffer { until, .. } | Self::Echo { until, .. } => Some(until),
+            Self::Waker { until, .. } | Self::Buffer { until, .. } | Self::Echo { until, .. } => Some(until),
             Self::Accept(accepting) => Some(accepting.until),
             Self::Circuit(_) => None,
         }
@@ -126,14 +126,14 @@ pub struct Session {
     pub program: String,
     /// Whether `Hello` was said.
     pub greeted: bool,
-    /// What its program shows to go on by another connection; 0 before its greeting.
+    /// What its program shows to go on by another connection; 0 before its handshake.
     pub ticket: u64,
     /// Why it could not be another session of its user: it was let in to go on with an earlier one, and for nothing else.
     pub guest: Option<String>,
     /// The memory for the state of the end that its program is asking for.
     pub offered: Option<HeldState>,
     /// Words that tell of dead circuits.
-    pub life: Option<LifePage>,
+    pub status_page: Option<StatusPage>,
     /// Its wake events.
     pub waiters: BTreeSet<WaiterId>,
     /// Memory that it opened to far ends of its circuits.
@@ -178,7 +178,7 @@ impl Session {
             ticket: 0,
             guest: None,
             offered: None,
-            life: None,
+            status_page: None,
             waiters: BTreeSet::new(),
             buffers: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -190,7 +190,7 @@ impl Session {
             charges: Vec::new(),
             engine_charge: None,
             resting: false,
-            greet_until: now + GREETING,
+            greet_until: now + HANDSHAKE,
             owner: socket.owner(),
             line: Line::Open(Arc::new(socket)),
             out: VecDeque::new(),
@@ -239,10 +239,10 @@ impl Session {
         self.socket().cloned()
     }
 
-    /// `Hello` was said: returns the life page's descriptor.
+    /// `Hello` was said: returns the status page's descriptor.
     pub fn greet(&mut self, program: &str) -> Result<OwnedFd, MapError> {
-        let (life, fd) = LifePage::create()?;
-        self.life = Some(life);
+        let (status_page, fd) = StatusPage::create()?;
+        self.status_page = Some(status_page);
         self.ticket = random::u64().max(1);
         self.program = program.chars().filter(|c| !c.is_control()).collect();
         let end =

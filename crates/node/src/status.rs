@@ -202,7 +202,7 @@ impl Snapshot {
             "move_longest_us": counters.move_longest_us,
             "transits": self.head.transits,
             "transit_bytes": self.transit_bytes(),
-            "bells": counters.bells.wrapping_add(totals.bells),
+            "wakes": counters.wakes.wrapping_add(totals.wakes),
             "violations": counters.violations,
             "plain": counters.plain,
         })
@@ -250,7 +250,7 @@ fn circuit_json(end: &CircuitRow, tells_owner: bool) -> Value {
         "dead": end.dead.map(|death| format!("{death:?}")),
         "tx_bytes": moved.tx_bytes,
         "rx_bytes": moved.rx_bytes,
-        "bells": moved.bells,
+        "wakes": moved.wakes,
         "sleeps": moved.sleeps,
         "transfer": Transfer::from_number(chosen.transfer).unwrap_or_default().name(),
         "transfer_by": chooser(chosen.transfer_by),

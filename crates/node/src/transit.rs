@@ -1,5 +1,5 @@
 //! Circuits through this host: decision 10. The state machine is `crosslane_fabric::transit`; the bytes are the pumps'
-//! ([`crate::pump`]), which get their segments and bells here, or go by without us (`shared`, decision 33).
+//! ([`crate::pump`]), which get their segments and wakers here, or go by without us (`shared`, decision 33).
 
 mod meter;
 mod shared;
@@ -353,7 +353,7 @@ impl Host {
 
     /// What wakes the pump of a circuit, if that is the waiter which is asked for.
     pub(crate) fn pump_waiter(&self, transit: TransitId, waiter: WaiterId) -> Option<&Receiver> {
-        self.pumps.bell_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, event)| event)
+        self.pumps.receiver_of(transit).filter(|(mine, _)| *mine == waiter).map(|(_, event)| event)
     }
 
     /// A neighbour says how a waiter is rung: that is for the pump that asked. Whether one did.
@@ -361,12 +361,12 @@ impl Host {
         &mut self,
         port: PortId,
         (channel, waiter): (ChannelId, WaiterId),
-        bell: &mut Option<Waker>,
+        waker: &mut Option<Waker>,
     ) -> bool {
         let asked = |asks: &PumpAsks| (asks.port, asks.channel, asks.waiter) == (port, channel, waiter);
         let Some(at) = self.pump_asks.iter().position(asked) else { return false };
         let PumpAsks { transit, side, .. } = self.pump_asks.remove(at);
-        self.tell_pump(Command::Bell { transit, leg: side, waiter, bell: bell.take() });
+        self.tell_pump(Command::Waker { transit, leg: side, waiter, waker: waker.take() });
         true
     }
 

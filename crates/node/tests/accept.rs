@@ -5,7 +5,7 @@ mod support;
 use crosslane_client::shared::SharedState;
 use crosslane_shm::{Load, Store};
 use crosslane_wire::WaiterId;
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, Plain, Reply, Request};
+use crosslane_wire::local::{Plain, Reply, Request, STATUS_ALIVE, STATUS_MOVING};
 use crosslane_wire::record::{Header, Kind, mark};
 use crosslane_wire::segment::{RING, WANT_DATA};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use support::joined::ring;
 use support::*;
 
-/// A circuit from host 1 to host 3 of a ring of four, whose connection waits to be accepted. No greeting was sent.
+/// A circuit from host 1 to host 3 of a ring of four, whose connection waits to be accepted. No handshake was sent.
 struct Announced {
     lab: Lab,
     client: Client,
@@ -53,7 +53,7 @@ impl Announced {
                     && status["hosts"].as_array().is_some_and(|hosts| hosts.len() == others)
             });
         }
-        until("it is lost here", || (self.client.life(&self.near) & 0xff == LIFE_MOVING).then_some(()));
+        until("it is lost here", || (self.client.status(&self.near) & 0xff == STATUS_MOVING).then_some(()));
     }
 
     fn accept(&self) {
@@ -68,7 +68,7 @@ impl Announced {
         assert_eq!(poll(&mut ready, Some(&moment)), Ok(0), "an answer before anything was known");
     }
 
-    /// The client's greeting, by hand, and what wakes the hosts between.
+    /// The client's handshake, by hand, and what wakes the hosts between.
     fn greet(&self) {
         let header = Header { len: 0, kind: Kind::Hello, flags: 0, cpu: 0 };
         self.near.outbound.store_u64(RING + 8, header.to_word());
@@ -90,7 +90,7 @@ impl Announced {
 }
 
 #[test]
-fn a_greeting_that_is_slower_than_the_connection_is_waited_for() {
+fn a_handshake_that_is_slower_than_the_connection_is_waited_for() {
     let mut announced = announced();
     announced.accept();
     announced.is_silent();
@@ -108,7 +108,7 @@ fn a_stream_whose_circuit_is_lost_before_it_is_accepted_goes_on() {
     announced.cables(true);
     let (reply, _) = announced.server.answer();
     assert!(matches!(reply, Reply::Circuit { .. }), "{reply:?}");
-    until("it goes on", || (announced.client.life(&announced.near) & 0xff == LIFE_ALIVE).then_some(()));
+    until("it goes on", || (announced.client.status(&announced.near) & 0xff == STATUS_ALIVE).then_some(()));
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
         heir.tell(&Request::Hold { ends: vec![(victim.id, token)] }, &[]);
     }
     assert_eq!(two.lab.status(1)["counters"]["violations"], 0);
-    assert_eq!((two.client.life(victim), two.server.life(&two.far[1])), (0, 0));
+    assert_eq!((two.client.status(victim), two.server.status(&two.far[1])), (0, 0));
     check_joined(victim, &two.far[1]);
     // It holds nothing of it either: with its owner and the socket it goes, while the adopted one stays.
     drop(two.client);
@@ -93,7 +93,7 @@ fn an_heir_of_one_end_gets_nothing_of_another() {
         let open = status["circuits"].as_array().unwrap().iter().filter(|end| end["state"] == "open");
         open.count() == 3
     });
-    assert_eq!(two.server.life(&two.far[0]), 0);
+    assert_eq!(two.server.status(&two.far[0]), 0);
     check_joined(&adopted, &two.far[0]);
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_wire::control::Refusal;
-use crosslane_wire::local::{LIFE_ALIVE, Plain, Reply, Request};
+use crosslane_wire::local::{Plain, Reply, Request, STATUS_ALIVE};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -80,13 +80,13 @@ fn of_two_who_announce_a_connection_the_one_whose_it_is_gets_it() {
         let own = scene.announce(true).expect("the victim's circuit");
         let late = (!first).then(|| scene.announce(false));
         let taken = early.or(late).unwrap();
-        assert_eq!(scene.victim.0.life(&own), LIFE_ALIVE, "another's announcement ended it");
+        assert_eq!(scene.victim.0.status(&own), STATUS_ALIVE, "another's announcement ended it");
         let accepted = scene.make();
         let there = scene.accept(&accepted).expect("the accepted end");
         check_joined(&own, &there);
         if let Ok(taken) = taken {
             until("the impostor's end is broken off", || {
-                (scene.impostor.0.life(&taken) != LIFE_ALIVE).then_some(())
+                (scene.impostor.0.status(&taken) != STATUS_ALIVE).then_some(())
             });
         }
     }

@@ -4,7 +4,7 @@ mod support;
 
 use crosslane_client::shared::SharedState;
 use crosslane_wire::control::{Closing, Control, Doorbell, Handed, LinkState, Refusal};
-use crosslane_wire::local::{LIFE_ALIVE, Reply, Request};
+use crosslane_wire::local::{Reply, Request, STATUS_ALIVE};
 use crosslane_wire::segment::segment_len;
 use crosslane_wire::{BufferId, ChannelId, HostId, Reach, SegmentRange, Tuple, WaiterId};
 use std::net::TcpListener;
@@ -61,7 +61,7 @@ fn contradictions_are_counted_and_change_nothing() {
     }
     let status = lab.wait(1, "lies counted", |status| status["counters"]["violations"] == lies.len());
     assert_eq!(status["ports"][0]["link"], "up");
-    assert_eq!(client.life(&circuit), LIFE_ALIVE);
+    assert_eq!(client.status(&circuit), STATUS_ALIVE);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn lying_link_states_take_the_cable_down_for_a_while_and_nothing_else() {
     let status = lab.wait(1, "counted", |status| status["counters"]["violations"] == 1);
     assert_eq!(status["ports"][0]["link"], "down");
     assert!(status["ports"][0]["why"].as_str().unwrap().contains("host 3"));
-    assert_eq!(client.life(&circuit), LIFE_ALIVE);
+    assert_eq!(client.status(&circuit), STATUS_ALIVE);
     let (reply, _) = server.ask(&Request::Listen, &[listener.as_fd()]);
     assert_eq!(reply, Reply::Done);
     liar.wait_up();
@@ -183,7 +183,7 @@ fn packets_that_lie_are_dropped_and_none_comes_back() {
         (&"up".into(), &0.into())
     );
     assert_eq!(liar.cable.receive_ip(&mut Vec::new()), None);
-    assert_eq!(client.life(&circuit), LIFE_ALIVE);
+    assert_eq!(client.status(&circuit), STATUS_ALIVE);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_neighbour_that_says_it_hands_a_buffer_over_and_does_not_is_not_believed() {
         assert_eq!(server.answer().0, nothing);
     }
     assert_eq!(server.ask(&want, &[]).0, nothing, "silence is an answer after a while");
-    assert_eq!(server.life(&circuit), LIFE_ALIVE);
+    assert_eq!(server.status(&circuit), STATUS_ALIVE);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crosslane_client::shared::SharedState;
 use crosslane_client::{Daemon, End, Grant, ResumeError};
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::{Inbound, Load, Outbound};
-use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_word};
+use crosslane_wire::local::{Reply, Request, STATUS_ALIVE, status_word};
 use crosslane_wire::segment::{RING_MIN, STATE, STATE_GONE, segment_len};
 use crosslane_wire::{CircuitId, WaiterId, Way};
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,7 +31,7 @@ impl Daemon for Deaf {
     }
 }
 
-/// The client's end, used by a program that does not look at its life page.
+/// The client's end, used by a program that does not look at its status page.
 fn deaf_end(joined: &Joined, state: SharedState) -> End {
     let near = &joined.near;
     let len = segment_len(RING_MAX);
@@ -48,7 +48,7 @@ fn deaf_end(joined: &Joined, state: SharedState) -> End {
         posted_in_ns: 0,
     };
     let (circuit, token, tuple) = (near.id, near.token, near.tuple);
-    let grant = Grant { circuit, token, tuple, client: true, life: 0, segments, state };
+    let grant = Grant { circuit, token, tuple, client: true, status: 0, segments, state };
     End::prepare(&grant);
     End::begin(grant, Box::leak(Box::default()), &Deaf).unwrap()
 }
@@ -66,9 +66,9 @@ fn a_program_that_dies_before_it_sees_that_its_stream_goes_on_has_sent_all() {
     while sent < bytes.len() {
         sent += end.try_send(1, &[IoSlice::new(&bytes)], sent).unwrap().bytes;
     }
-    let good = life_word(1, LIFE_ALIVE);
-    until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
-    until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
+    let good = status_word(1, STATUS_ALIVE);
+    until("it goes on", || (joined.client.status(&joined.near) == good).then_some(()));
+    until("there too", || (joined.server.status(&joined.far) == good).then_some(()));
     // As when its process ends.
     drop((joined.client, joined.sockets.0));
     let request = Request::Resume { circuit: joined.far.id, token: joined.far.token, generation: 0 };

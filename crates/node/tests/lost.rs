@@ -73,7 +73,7 @@ fn a_session_goes_on_by_another_connection_with_all_that_it_has() {
     // Its wake event is rung for its end, and it speaks of its end, as before.
     server.tell(&Request::Wake { circuit: far.id, token: far.token, waiter }, &[]);
     wait_readable(event.as_fd());
-    assert_eq!(client.life(&near), 0);
+    assert_eq!(client.status(&near), 0);
     client.close(&near, false);
     lab.wait(1, "it is closed", |status| open_ends(status) == 1);
     // The ticket of a session that has a connection takes that one's place: the program may see its end before we do.

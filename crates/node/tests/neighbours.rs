@@ -119,7 +119,7 @@ fn a_probe_of_a_host_that_is_elsewhere_goes_nowhere() {
 fn a_neighbour_that_sets_up_without_end_is_left_alone_for_a_while() {
     use crosslane_port::Port;
     use crosslane_port::soft::{SoftConfig, SoftPort};
-    use crosslane_wire::scratchpad::BELL_SETUP;
+    use crosslane_wire::scratchpad::DOORBELL_SETUP;
     let mut lab = Lab::new();
     lab.configure(1, 1, &[port("c", true)], "");
     lab.start(1);
@@ -127,7 +127,7 @@ fn a_neighbour_that_sets_up_without_end_is_left_alone_for_a_while() {
     until("the daemon says why", || {
         while port.poll_event().is_some() {}
         for _ in 0..100 {
-            port.ring_peer_doorbell(1 << BELL_SETUP);
+            port.ring_peer_doorbell(1 << DOORBELL_SETUP);
             // Rings that the daemon has not heard are one.
             std::thread::sleep(Duration::from_micros(100));
         }

@@ -7,8 +7,10 @@ use crosslane_port::soft::{SoftConfig, SoftPort};
 use crosslane_shm::wake::Waker;
 use crosslane_shm::{Outbound, Store, state};
 use crosslane_wire::control::Refusal;
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_PEER_ABORT, LIFE_SHUTDOWN, Plain, Reply, Request};
-use crosslane_wire::scratchpad::{BELL_SETUP, Setup};
+use crosslane_wire::local::{
+    Plain, Reply, Request, STATUS_ALIVE, STATUS_CABLE, STATUS_PEER_ABORT, STATUS_SHUTDOWN,
+};
+use crosslane_wire::scratchpad::{DOORBELL_SETUP, Setup};
 use crosslane_wire::{Epoch, HostId, PROTOCOL_VERSION};
 use serde_json::Value;
 use std::net::TcpListener;
@@ -52,7 +54,7 @@ fn a_circuit_between_two_hosts() {
     assert_eq!(lab.status(1)["circuits"][0]["state"], "open", "a wrong token closes nothing");
     joined.client.close(&joined.ends.0, false);
     lab.wait(1, "closing", |status| status["circuits"][0]["state"] == "closing");
-    assert_eq!(joined.server.life(&joined.ends.1), LIFE_ALIVE);
+    assert_eq!(joined.server.status(&joined.ends.1), STATUS_ALIVE);
     joined.server.close(&joined.ends.1, false);
     lab.wait_idle(1);
     lab.wait_idle(2);
@@ -66,11 +68,11 @@ fn a_stream_that_one_end_breaks_off_is_over_for_the_other_at_once() {
     let broken = |token| Request::Violated { circuit, token, text: "of no use".to_owned() };
     joined.client.tell(&broken(token + 1), &[]);
     assert_eq!(lab.status(1)["counters"]["violations"], 0);
-    assert_eq!(joined.server.life(&joined.ends.1), LIFE_ALIVE, "a wrong token breaks nothing off");
+    assert_eq!(joined.server.status(&joined.ends.1), STATUS_ALIVE, "a wrong token breaks nothing off");
     // Said twice, it is counted once; the programs keep their sockets and wait.
     joined.client.tell(&broken(token), &[]);
     joined.client.tell(&broken(token), &[]);
-    until("the far end hears of it", || (joined.server.life(&joined.ends.1) != LIFE_ALIVE).then_some(()));
+    until("the far end hears of it", || (joined.server.status(&joined.ends.1) != STATUS_ALIVE).then_some(()));
     assert_eq!(lab.status(1)["counters"]["violations"], 1);
     joined.server.close(&joined.ends.1, false);
     lab.wait_idle(1);
@@ -109,7 +111,7 @@ fn the_death_of_a_session_frees_everything_and_leaves_the_news_to_tcp() {
     drop(joined.client);
     drop(joined.sockets);
     lab.wait(1, "the client's end closed", |status| status["circuits"][0]["state"] != "open");
-    assert_eq!(joined.server.life(&joined.ends.1), LIFE_ALIVE, "bytes may still lie in its ring");
+    assert_eq!(joined.server.status(&joined.ends.1), STATUS_ALIVE, "bytes may still lie in its ring");
     drop(joined.server);
     lab.wait_idle(1);
     lab.wait_idle(2);
@@ -129,7 +131,7 @@ fn a_pending_end_goes_with_its_listener() {
     let (_socket, circuit) = client.connect_to("127.86.0.1:0", address);
     let circuit = circuit.unwrap();
     server.tell(&Request::Unlisten { address }, &[]);
-    until("life word", || (client.life(&circuit) == LIFE_PEER_ABORT).then_some(()));
+    until("status word", || (client.status(&circuit) == STATUS_PEER_ABORT).then_some(()));
     client.close(&circuit, true);
     lab.wait_idle(1);
     lab.wait_idle(2);
@@ -139,11 +141,11 @@ fn a_pending_end_goes_with_its_listener() {
 fn kill_nine_of_a_daemon_and_its_return() {
     let mut lab = Lab::pair();
     let mut joined = join(&lab);
-    let (_, bell) = joined.client.waiter();
+    let (_, receiver) = joined.client.waiter();
     let epoch = lab.status(1)["ports"][0]["epoch"].as_u64().unwrap();
     lab.kill(2);
-    wait_readable(bell.as_fd());
-    assert_eq!(joined.client.life(&joined.ends.0), LIFE_CABLE);
+    wait_readable(receiver.as_fd());
+    assert_eq!(joined.client.status(&joined.ends.0), STATUS_CABLE);
     let (_socket, circuit) = joined.client.connect_to("127.86.0.1:0", joined.listener.local_addr().unwrap());
     assert_eq!(circuit.unwrap_err(), Reply::Plain { why: Plain::Refused(Refusal::NoRoute) });
     joined.client.close(&joined.ends.0, true);
@@ -166,16 +168,16 @@ fn an_orderly_stop_is_told_to_programs_and_neighbours() {
     let joined = join(&lab);
     assert_eq!(lab.stop(2), Some(0));
     assert!(!lab.control(2).exists());
-    assert_eq!(joined.server.life(&joined.ends.1), LIFE_SHUTDOWN);
-    until("life word", || (joined.client.life(&joined.ends.0) != LIFE_ALIVE).then_some(()));
+    assert_eq!(joined.server.status(&joined.ends.1), STATUS_SHUTDOWN);
+    until("status word", || (joined.client.status(&joined.ends.0) != STATUS_ALIVE).then_some(()));
     lab.wait(1, "host gone", |status| status["hosts"].as_array().unwrap().is_empty());
 }
 
 #[test]
-fn bells_are_handed_over_and_rung_by_proxy() {
+fn wakers_are_handed_over_and_woken_by_proxy() {
     let lab = Lab::pair();
     let mut joined = join(&lab);
-    let (waiter, bell) = joined.server.waiter();
+    let (waiter, receiver) = joined.server.waiter();
     let want = Request::WantWaker { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
     let mut inodes = Vec::new();
     for _ in 0..2 {
@@ -184,20 +186,20 @@ fn bells_are_handed_over_and_rung_by_proxy() {
         let waker = Waker::of(fds.into_iter().next().unwrap(), word).unwrap();
         inodes.push(rustix::fs::fstat(&waker).unwrap().st_ino);
         assert!(waker.wake());
-        wait_readable(bell.as_fd());
-        assert!(bell.clear());
+        wait_readable(receiver.as_fd());
+        assert!(receiver.clear());
     }
     assert_ne!(inodes[0], inodes[1], "nobody shares a waker");
     joined.client.tell(&Request::Wake { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter }, &[]);
-    wait_readable(bell.as_fd());
-    assert!(bell.clear());
+    wait_readable(receiver.as_fd());
+    assert!(receiver.clear());
     // Who holds the same end, as a child does, is rung by one that proves it; nobody else is.
     let own = |token| Request::WakeHere { circuit: joined.ends.1.id, token, waiter };
     joined.server.tell(&own(joined.ends.1.token ^ 1), &[]);
     joined.server.waiter();
-    assert!(!bell.clear(), "rung without proof");
+    assert!(!receiver.clear(), "rung without proof");
     joined.server.tell(&own(joined.ends.1.token), &[]);
-    wait_readable(bell.as_fd());
+    wait_readable(receiver.as_fd());
     let wrong = Request::WantWaker {
         circuit: joined.ends.0.id,
         token: joined.ends.0.token,
@@ -216,13 +218,13 @@ fn no_daemon_keeps_wakers_that_it_handed_over() {
     };
     let before = [held(1), held(2)];
     for _ in 0..300 {
-        let (waiter, bell) = joined.server.waiter();
+        let (waiter, receiver) = joined.server.waiter();
         let want = Request::WantWaker { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
         let (reply, fds) = joined.client.ask(&want, &[]);
         let Reply::Waker { word: Some(word) } = reply else { panic!("{reply:?}") };
         let waker = Waker::of(fds.into_iter().next().unwrap(), word).unwrap();
-        assert!(waker.wake() && bell.clear());
-        drop((waker, bell));
+        assert!(waker.wake() && receiver.clear());
+        drop((waker, receiver));
     }
     // Those that wait for the sleeper's daemon are the sleepers' own, and go with their session.
     assert!(held(1) <= before[0] + 2, "{} descriptors, there were {}", held(1), before[0]);
@@ -285,7 +287,7 @@ fn play(lab: &Lab, setup: Setup) -> SoftPort {
     for (index, word) in words.into_iter().enumerate().rev() {
         port.write_peer_scratchpad(index, word);
     }
-    port.ring_peer_doorbell(1 << BELL_SETUP);
+    port.ring_peer_doorbell(1 << DOORBELL_SETUP);
     port
 }
 

@@ -8,7 +8,7 @@ use crosslane_shm::{Load, Store};
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::{self, Kind};
 use crosslane_wire::segment::{
-    CREDIT, LANDED, LINE, ORDER, RING, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM,
+    ACKED, CREDIT, LINE, ORDER, RING, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA, WANT_ROOM,
 };
 use fastrand::Rng;
 use pumping::{Between, Chain, Channel, Program, byte, hosts, until};
@@ -118,8 +118,8 @@ fn what_has_landed_is_told_all_the_way_back() {
         let seen = chain.channels[0].seen(true);
         // A receiver withholds a quarter of its ring, and each host between tells in steps.
         let late = (256 + 32 + count as u64 * 32) * 1024;
-        until("nearly all has landed", || seen.load_u64(LANDED) + late >= units);
-        assert!(seen.load_u64(LANDED) <= units);
+        until("nearly all has landed", || seen.load_u64(ACKED) + late >= units);
+        assert!(seen.load_u64(ACKED) <= units);
     }
 }
 
@@ -172,7 +172,7 @@ fn whoever_rings_without_end_and_takes_what_it_can_delays_no_other_circuit() {
     let thief = Chain::through(&host, &board, RING_MIN);
     let mut chain = Chain::through(&host, &board, RING_MIN);
     chain.programs.iter_mut().for_each(|program| program.looks = 1);
-    let waker = host[0].pumps.lock().unwrap().bell_of(thief.between[0].1).unwrap().1.waker().unwrap();
+    let waker = host[0].pumps.lock().unwrap().receiver_of(thief.between[0].1).unwrap().1.waker().unwrap();
     let (over, rounds) = (AtomicBool::new(false), 3000);
     std::thread::scope(|scope| {
         let _over = Over(&over);
@@ -310,8 +310,8 @@ fn lie(host: &Between, lies: impl Fn(&Channel, bool)) -> bool {
     until("attached", || channels[0].seen(true).load_u32(STATE) == STATE_ATTACHED);
     lies(&channels[0], true);
     lies(&channels[1], false);
-    if let Some((_, bell)) = host.pumps.lock().unwrap().bell_of(transit) {
-        bell.wake();
+    if let Some((_, receiver)) = host.pumps.lock().unwrap().receiver_of(transit) {
+        receiver.wake();
     }
     std::thread::sleep(Duration::from_millis(3));
     host.command(Command::Remove { transit });
@@ -345,7 +345,7 @@ fn rubbish_in_any_word_ends_its_own_circuit_only() {
     until("beyond the ring's end", || lie(host, |channel, near| record(channel, near, data(65536))));
     until("a message", || lie(host, |channel, near| record(channel, near, 10 | 7 << 18)));
     until("grows beyond its limit", || lie(host, |channel, near| record(channel, near, data(10) | 1 << 22)));
-    until("more landed than was sent", || lie(host, tell(LANDED, 1 << 40)));
+    until("more landed than was sent", || lie(host, tell(ACKED, 1 << 40)));
     assert!(!lie(host, tell(ORDER & !7, u64::MAX)), "states and wishes are what they like");
     for word in (0..0x80).step_by(8).chain([RING, RING + 8]) {
         for value in [1, u64::MAX, 1 << 63, (dice.usize(..1 << 30) as u64) << 20] {
@@ -413,12 +413,12 @@ fn thread_life(name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
     let ours =
         tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
-    let life = |task: std::path::PathBuf| {
+    let status = |task: std::path::PathBuf| {
         let status = std::fs::read_to_string(task.join("status")).unwrap();
         let switches = status.lines().find(|line| line.starts_with("voluntary")).unwrap().to_owned();
         switches + &std::fs::read_to_string(task.join("schedstat")).unwrap()
     };
-    ours.map(life).collect()
+    ours.map(status).collect()
 }
 
 #[test]
@@ -446,8 +446,8 @@ fn a_thousand_idle_circuits_let_the_thread_sleep_and_one_of_them_wakes_it() {
     for (number, [(out, _, _, key), (_, _, far, far_key)]) in (0..).zip(&circuits).step_by(77) {
         out.store_u64(RING + 8, 10 | 1 << 18);
         out.store_u64(RING, record::mark(*key, 0));
-        let (_, bell) = pumps.bell_of(TransitId(number)).unwrap();
-        bell.wake();
+        let (_, receiver) = pumps.receiver_of(TransitId(number)).unwrap();
+        receiver.wake();
         until("it is pumped", || far.load_u64(RING) == record::mark(*far_key, 0));
     }
     drop(pumps);

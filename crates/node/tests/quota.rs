@@ -6,7 +6,7 @@ use crosslane_client::session::Session;
 use crosslane_wire::HostId;
 use crosslane_wire::codec;
 use crosslane_wire::control::Refusal;
-use crosslane_wire::local::{LIFE_ALIVE, Plain, Reply, Request, life_generation, life_reason};
+use crosslane_wire::local::{Plain, Reply, Request, STATUS_ALIVE, status_generation, status_reason};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::Value;
 use std::io::IoSlice;
@@ -344,8 +344,8 @@ fn a_user_who_fills_the_windows_leaves_room_for_others_and_for_moves() {
     let mut tool = Client::hello(&lab.control(1), "lab");
     assert_eq!(tool.ask(&Request::Cut { port: "c12".to_owned() }, &[]).0, Reply::Done);
     until("the stream goes on", || {
-        let word = stream.client.life(&stream.near);
-        (life_generation(word) > 0 && life_reason(word) == LIFE_ALIVE).then_some(())
+        let word = stream.client.status(&stream.near);
+        (status_generation(word) > 0 && status_reason(word) == STATUS_ALIVE).then_some(())
     });
 }
 

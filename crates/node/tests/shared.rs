@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_shm::{Load, Store};
-use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_word};
+use crosslane_wire::local::{Reply, Request, STATUS_ALIVE, status_word};
 use crosslane_wire::record::{Header, Kind, mark};
 use crosslane_wire::segment::RING;
 use crosslane_wire::{WaiterId, Way};
@@ -105,9 +105,9 @@ fn shared_circuit_that_is_lost_goes_on_the_other_way_round_and_keeps_nothing() {
     let mut joined = join(&lab, 2);
     let done = Client::hello(&lab.control(1), "lab").ask(&Request::Cut { port: "c1".into() }, &[]).0;
     assert_eq!(done, Reply::Done);
-    let good = life_word(1, LIFE_ALIVE);
-    until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
-    until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
+    let good = status_word(1, STATUS_ALIVE);
+    until("it goes on", || (joined.client.status(&joined.near) == good).then_some(()));
+    until("there too", || (joined.server.status(&joined.far) == good).then_some(()));
     lab.wait(1, "three cables", |status| status["circuits"][0]["hops"] == 3);
     assert_eq!(way_of(&mut joined.client, &joined.near), Way::SHARED);
     assert_eq!(way_of(&mut joined.server, &joined.far), Way::SHARED);

@@ -94,7 +94,7 @@ fn an_adopted_end_outlives_the_session_that_made_it() {
     check_joined(&adopted, &far);
     drop(client);
     lab.wait(1, "session gone", |status| status["sessions"] == 3);
-    assert_eq!(server.life(&far), 0);
+    assert_eq!(server.status(&far), 0);
     assert_eq!(lab.status(1)["circuits"][0]["state"], "open");
     heir.close(&adopted, false);
     server.close(&far, false);

@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_shm::{Load, Store};
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, LIFE_MOVING, Plain, Reply, Request, life_word};
+use crosslane_wire::local::{Plain, Reply, Request, STATUS_ALIVE, STATUS_CABLE, STATUS_MOVING, status_word};
 use crosslane_wire::record::mark;
 use crosslane_wire::segment::{RING, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA};
 use crosslane_wire::{WaiterId, Way};
@@ -68,10 +68,10 @@ fn a_lost_circuit_goes_on_the_other_way_round() {
         };
         let done = Client::hello(&lab.control(1), "lab").ask(&request, &[]).0;
         assert_eq!(done, Reply::Done);
-        let good = life_word(generation, LIFE_ALIVE);
-        until("it goes on", || (joined.client.life(&joined.near) >> 8 == generation).then_some(()));
-        until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
-        until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
+        let good = status_word(generation, STATUS_ALIVE);
+        until("it goes on", || (joined.client.status(&joined.near) >> 8 == generation).then_some(()));
+        until("it goes on", || (joined.client.status(&joined.near) == good).then_some(()));
+        until("there too", || (joined.server.status(&joined.far) == good).then_some(()));
         let near = next(&mut joined.client, &joined.near, generation - 1, generation);
         let far = next(&mut joined.server, &joined.far, generation - 1, generation);
         pass(&joined.client, &near, &far, 5);
@@ -105,8 +105,8 @@ fn whoever_adopts_an_end_gets_what_it_keeps_whatever_way_it_takes_now() {
     let port = "c1".to_owned();
     for (generation, request) in [(1, Request::Cut { port: port.clone() }), (2, Request::Mend { port })] {
         assert_eq!(Client::hello(&lab.control(1), "lab").ask(&request, &[]).0, Reply::Done);
-        let good = life_word(generation, LIFE_ALIVE);
-        until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
+        let good = status_word(generation, STATUS_ALIVE);
+        until("it goes on", || (joined.client.status(&joined.near) == good).then_some(()));
     }
     let mut heir = Client::hello(&lab.control(1), "heir");
     let (reply, fds) = heir.ask(&Request::Adopt, &[joined.sockets.0.as_fd()]);
@@ -128,7 +128,9 @@ fn segments_of_the_next_generation_need_the_token_of_that_very_end() {
     let (mut joined, other) = (join(&lab, 2), join(&lab, 2));
     let done = Client::hello(&lab.control(1), "lab").ask(&Request::Cut { port: "c1".to_owned() }, &[]);
     assert_eq!(done.0, Reply::Done);
-    until("it goes on", || (joined.client.life(&joined.near) == life_word(1, LIFE_ALIVE)).then_some(()));
+    until("it goes on", || {
+        (joined.client.status(&joined.near) == status_word(1, STATUS_ALIVE)).then_some(())
+    });
     let (circuit, token) = (joined.near.id, joined.near.token);
     let ask = |client: &mut Client, token, generation| {
         client.ask(&Request::Resume { circuit, token, generation }, &[]).0
@@ -153,9 +155,9 @@ fn what_is_cut_off_dies_in_time_and_the_rest_goes_on() {
         assert_eq!(Client::hello(&lab.control(host), "lab").ask(&request, &[]).0, Reply::Done);
     }
     let reason = |word: u32| word & 0xff;
-    until("dead here", || (reason(joined.client.life(&joined.near)) == LIFE_CABLE).then_some(()));
-    until("dead there", || (reason(joined.server.life(&joined.far)) == LIFE_CABLE).then_some(()));
-    assert_eq!(other.client.life(&other.near), LIFE_ALIVE);
+    until("dead here", || (reason(joined.client.status(&joined.near)) == STATUS_CABLE).then_some(()));
+    until("dead there", || (reason(joined.server.status(&joined.far)) == STATUS_CABLE).then_some(()));
+    assert_eq!(other.client.status(&other.near), STATUS_ALIVE);
     pass(&other.client, &other.near, &other.far, 9);
 }
 
@@ -167,12 +169,12 @@ fn a_host_that_does_not_answer_is_gone_round_and_its_late_stores_reach_nobody() 
     let between = if between { 2 } else { 4 };
     let pid = rustix::process::Pid::from_child(lab.daemon(between));
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-    let good = life_word(1, LIFE_ALIVE);
-    until("it goes on", || (joined.client.life(&joined.near) == good).then_some(()));
-    until("there too", || (joined.server.life(&joined.far) == good).then_some(()));
+    let good = status_word(1, STATUS_ALIVE);
+    until("it goes on", || (joined.client.status(&joined.near) == good).then_some(()));
+    until("there too", || (joined.server.status(&joined.far) == good).then_some(()));
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     lab.wait(between, "nothing passes there any more", |status| status["counters"]["transits"] == 0);
-    assert_eq!(joined.client.life(&joined.near), good);
+    assert_eq!(joined.client.status(&joined.near), good);
     lab.wait(between, "it is used again", |status| status["hosts"].as_array().unwrap().len() == 3);
 }
 
@@ -214,13 +216,13 @@ fn a_moving_stream_is_shown_as_such() {
     let status = lab.wait(1, "it moves", |status| {
         status["circuits"][0]["state"] == "moving" && status["hosts"].as_array().unwrap().is_empty()
     });
-    assert_eq!(joined.client.life(&joined.near) & 0xff, LIFE_MOVING);
+    assert_eq!(joined.client.status(&joined.near) & 0xff, STATUS_MOVING);
     assert!(status["counters"]["moves"].as_u64().unwrap() >= 1);
     let request = Request::Mend { port: "c3".to_owned() };
     assert_eq!(Client::hello(&lab.control(1), "lab").ask(&request, &[]).0, Reply::Done);
     until("it goes on", || {
-        let word = joined.client.life(&joined.near);
-        (word & 0xff == LIFE_ALIVE && word >> 8 > 0).then_some(())
+        let word = joined.client.status(&joined.near);
+        (word & 0xff == STATUS_ALIVE && word >> 8 > 0).then_some(())
     });
 }
 
@@ -248,7 +250,7 @@ fn a_host_is_put_into_a_running_ring_and_taken_out() {
     (1..=3).for_each(|host| lab.start(host));
     lab.wait_hosts(1, &[2, 3]);
     let joined = join(&lab, 2);
-    let generation = |joined: &Joined| joined.client.life(&joined.near) >> 8;
+    let generation = |joined: &Joined| joined.client.status(&joined.near) >> 8;
     let hops =
         |lab: &Lab, hops: u64| lab.wait(1, "so many cables", |status| status["circuits"][0]["hops"] == hops);
     hops(&lab, 1);
@@ -264,11 +266,11 @@ fn a_host_is_put_into_a_running_ring_and_taken_out() {
         status["hosts"].as_array().unwrap().iter().all(|host| host["ways"].as_array().unwrap().len() == 2)
     });
     let other = join(&lab, 4);
-    assert_eq!(other.client.life(&other.near), LIFE_ALIVE);
+    assert_eq!(other.client.status(&other.near), STATUS_ALIVE);
     drop(other);
     plug("c1");
     assert_eq!(lab.stop(4), Some(0));
     hops(&lab, 1);
     until("it went on twice", || (generation(&joined) >= 2).then_some(()));
-    until("it lives", || (joined.client.life(&joined.near) & 0xff == LIFE_ALIVE).then_some(()));
+    until("it lives", || (joined.client.status(&joined.near) & 0xff == STATUS_ALIVE).then_some(()));
 }

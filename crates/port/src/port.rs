@@ -132,7 +132,7 @@ pub trait Port: Send {
     /// # Errors
     /// [`PortError::Down`], [`PortError::Unsupported`] on ports that cannot (then the daemons ring for the
     /// programs), [`PortError::Full`], or a system error.
-    fn export_waker(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError>;
+    fn export_waker(&mut self, waker: BorrowedFd<'_>) -> Result<u64, PortError>;
 
     /// Takes the socket of a waker under a handle of the peer's ([`crosslane_shm::wake::Waker`]); `None` if this port has
     /// no descriptors to give, or no room for one: ring by way of the daemons then. A wake by it never blocks.
@@ -169,7 +169,7 @@ pub struct Info {
     pub scratchpads: usize,
     /// Doorbells, 16 or more.
     pub doorbells: u32,
-    /// Whether segments and bells can be had as descriptors.
+    /// Whether segments and wakers can be had as descriptors.
     pub descriptors: bool,
     /// How the processor treats stores to a window.
     pub caching: Caching,
@@ -269,7 +269,7 @@ pub enum PortError {
     /// The window still has segments.
     #[error("window {0} still has segments")]
     Busy(usize),
-    /// The port has no more room for segments or bells.
+    /// The port has no more room for segments or wakers.
     #[error("no room for more {0}")]
     Full(&'static str),
     /// This back end cannot do that.

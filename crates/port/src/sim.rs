@@ -5,7 +5,7 @@
 //! arrive in the order in which they left, each after a delay; with `combine` stores to windows leave in no order
 //! between two store fences, so that a missing fence shows.
 //!
-//! There are no descriptors: segments are mapped by the daemon only, and bells are rung by way of the daemons.
+//! There are no descriptors: segments are mapped by the daemon only, and programs are woken by way of the daemons.
 
 mod memory;
 mod posted;
@@ -48,7 +48,7 @@ pub struct SimConfig {
     /// How long it then stays cut at most, ns.
     pub longest_cut_ns: u64,
     /// How often chance rings a doorbell with nothing behind it, ns.
-    pub mean_ns_between_false_bells: Option<u64>,
+    pub mean_ns_between_false_doorbells: Option<u64>,
 }
 
 impl Default for SimConfig {
@@ -64,7 +64,7 @@ impl Default for SimConfig {
             stale_doorbells: false,
             mean_ns_between_cuts: None,
             longest_cut_ns: 0,
-            mean_ns_between_false_bells: None,
+            mean_ns_between_false_doorbells: None,
         }
     }
 }
@@ -330,7 +330,7 @@ impl Port for SimPort {
     }
 
     fn export_waker(&mut self, _bell: BorrowedFd<'_>) -> Result<u64, PortError> {
-        Err(PortError::Unsupported("export bells"))
+        Err(PortError::Unsupported("export wakers"))
     }
 
     fn import_waker(&mut self, _handle: u64) -> Result<Option<OwnedFd>, PortError> {

@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use upkeep::GREETING;
+use upkeep::HANDSHAKE_TIMEOUT;
 
 /// Where a soft cable runs and what its ports have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,7 +212,9 @@ impl Port for SoftPort {
         match &self.link {
             _ if !self.events.is_empty() => Some(Duration::ZERO),
             _ if self.off => None,
-            Some(link) if !link.up() && self.listener.is_some() => Some(until(link.since + GREETING)),
+            Some(link) if !link.up() && self.listener.is_some() => {
+                Some(until(link.since + HANDSHAKE_TIMEOUT))
+            }
             Some(_) => None,
             None => match self.retry_at {
                 Some(at) => Some(until(at)),
@@ -353,8 +355,8 @@ impl Port for SoftPort {
         Ok(view.ok_or_else(no_room)??)
     }
 
-    fn export_waker(&mut self, bell: BorrowedFd<'_>) -> Result<u64, PortError> {
-        let outcome = self.live()?.export_waker(bell);
+    fn export_waker(&mut self, waker: BorrowedFd<'_>) -> Result<u64, PortError> {
+        let outcome = self.live()?.export_waker(waker);
         self.sent(outcome)?.ok_or(PortError::Full("frames to a peer that does not read"))
     }
 

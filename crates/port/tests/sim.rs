@@ -187,7 +187,7 @@ fn diary(seed: u64) -> String {
         train_ns: 2000,
         mean_ns_between_cuts: Some(50_000),
         longest_cut_ns: 10_000,
-        mean_ns_between_false_bells: Some(20_000),
+        mean_ns_between_false_doorbells: Some(20_000),
         ..SimConfig::default()
     };
     let cable = SimCable::new(seed, config);

@@ -64,7 +64,7 @@ enum Shape {
     Segment(u8, Range),
     Freed(u8, Range),
     Translation(u8, u8),
-    Bell(u8),
+    Waker(u8),
     Buffer { handle: u8, pages: u8, store: bool },
     Wake(u32),
     Hello(u8),
@@ -84,7 +84,7 @@ impl Shape {
             Self::Translation(window, pages) => {
                 Frame::Translation { window: u32::from(window % 3), len: u64::from(pages) * PAGE }
             }
-            Self::Bell(handle) => Frame::Bell { handle: handle.into() },
+            Self::Waker(handle) => Frame::Waker { handle: handle.into() },
             Self::Buffer { handle, pages, store } => {
                 Frame::Buffer { handle: handle.into(), len: u64::from(pages % 4) * PAGE, reach: reach(store) }
             }
@@ -102,7 +102,7 @@ impl Shape {
         match self {
             Self::Segment(_, range) => Fd::Segment(range.pages).make(),
             Self::Buffer { pages, .. } => Fd::Buffer(*pages).make(),
-            Self::Bell(_) => Fd::Bell.make(),
+            Self::Waker(_) => Fd::Waker.make(),
             Self::Hello(_) => Fd::Segment(1).make(),
             _ => None,
         }
@@ -120,7 +120,7 @@ enum Fd {
     Segment(u8),
     Buffer(u8),
     Open,
-    Bell,
+    Waker,
     Blocking,
     Pipe,
     Folder,
@@ -135,7 +135,7 @@ impl Fd {
             Self::Segment(pages) => new_segment("test", u64::from(pages % 4) * PAGE).ok()?,
             Self::Buffer(pages) => new_segment("test", memory_len(u64::from(pages % 4) * PAGE)).ok()?,
             Self::Open => memfd_create("test", MemfdFlags::CLOEXEC).ok()?,
-            Self::Bell => Receiver::new().ok()?.waker().ok()?.into_socket(),
+            Self::Waker => Receiver::new().ok()?.waker().ok()?.into_socket(),
             Self::Blocking => eventfd(u32::MAX, EventfdFlags::CLOEXEC).ok()?,
             Self::Pipe => rustix::pipe::pipe().ok()?.0,
             Self::Folder => std::fs::File::open("/").ok()?.into(),
@@ -178,7 +178,7 @@ fn call(port: &mut SoftPort, call: Call) {
         }),
         Call::Free(at, range) => port.free_inbound(window(at), range.range()),
         Call::Inbound(at, pages) => drop(port.set_inbound(window(at), u64::from(pages) * PAGE)),
-        Call::Export => drop(port.export_waker(Fd::Bell.make().unwrap().as_fd())),
+        Call::Export => drop(port.export_waker(Fd::Waker.make().unwrap().as_fd())),
         Call::Import(handle) => {
             check(port.import_waker(handle.into()), |fd| {
                 assert!(fd.is_none_or(|fd| wake::check(fd).is_ok()))
@@ -213,7 +213,7 @@ fn take(port: &mut SoftPort, frame: &Frame) {
             check(port.carve_outbound(window, range), |fd| check_len(&fd, range.len));
             check(port.map_outbound(window, range), |view| assert_eq!(Store::len(&view) as u64, range.len));
         }
-        Frame::Bell { handle } => {
+        Frame::Waker { handle } => {
             check(port.import_waker(handle), |fd| assert!(fd.is_none_or(|fd| wake::check(fd).is_ok())));
         }
         Frame::Buffer { handle, len, reach } => {
@@ -251,7 +251,7 @@ impl Liar {
         Self { stranger, registers: Some(registers), last: None }
     }
 
-    /// Comes again, with a greeting that is perhaps read.
+    /// Comes again, with a handshake that is perhaps read.
     fn reconnect(&mut self, path: &std::path::Path) {
         let Some(stranger) = Stranger::try_connect(path) else { return };
         stranger.frame(&hello(2), Some(PAGE));

@@ -95,9 +95,9 @@ fn memory_that_is_not_what_was_announced() {
     for bad in [unsealed, pipe] {
         violation(|peer| assert!(peer.send(&segment(0, pages(0, 1)).encode(), &[bad.as_fd()])));
     }
-    let bell = Frame::Bell { handle: 1 }.encode();
+    let waker = Frame::Waker { handle: 1 }.encode();
     let (pipe, _other) = rustix::pipe::pipe().unwrap();
-    assert!(violation(|peer| assert!(peer.send(&bell, &[pipe.as_fd()]))).contains("waker"));
+    assert!(violation(|peer| assert!(peer.send(&waker, &[pipe.as_fd()]))).contains("waker"));
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn frames_out_of_turn() {
     violation(|peer| {
         assert!(peer.frame(&segment(0, pages(0, 1)), Some(4096)) && peer.frame(&translation(0, 8192), None));
     });
-    let bell = Receiver::new().unwrap().waker().unwrap().into_socket();
-    let twice = Frame::Bell { handle: 4 }.encode();
-    violation(|peer| assert!(peer.send(&twice, &[bell.as_fd()]) && peer.send(&twice, &[bell.as_fd()])));
+    let waker = Receiver::new().unwrap().waker().unwrap().into_socket();
+    let twice = Frame::Waker { handle: 4 }.encode();
+    violation(|peer| assert!(peer.send(&twice, &[waker.as_fd()]) && peer.send(&twice, &[waker.as_fd()])));
 }
 
 #[test]
@@ -132,17 +132,17 @@ fn the_end_of_the_connection_is_no_violation() {
 }
 
 /// Connects with these first packets; no link may come of it, and the port names the reason.
-fn refused(greeting: impl Fn(&Stranger)) -> DownReason {
+fn refused(handshake: impl Fn(&Stranger)) -> DownReason {
     let (_dir, path) = cable_path();
     let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
     let stranger = Stranger::connect(&path);
-    greeting(&stranger);
+    handshake(&stranger);
     let deadline = Instant::now() + DEADLINE;
     let reason = loop {
         assert_eq!(victim.poll_event(), None);
         assert!(!victim.is_up() && Instant::now() < deadline);
         match victim.down_reason() {
-            // Stuck is what stands there while a greeting is waited for.
+            // Stuck is what stands there while a handshake is waited for.
             None | Some(DownReason::Stuck) => wait(&[&victim]),
             Some(reason) => break reason,
         }
@@ -153,7 +153,7 @@ fn refused(greeting: impl Fn(&Stranger)) -> DownReason {
 }
 
 #[test]
-fn greetings_that_are_none() {
+fn handshakes_that_are_none() {
     let other = Frame::Hello { version: VERSION + 1, translations: Vec::new() };
     let reason = refused(|peer| assert!(peer.frame(&other, Some(4096))));
     assert_eq!(reason, DownReason::Version { ours: VERSION, theirs: VERSION + 1 });
@@ -223,9 +223,9 @@ fn floods_are_bounded() {
         }
         unreachable!("numbers do not end")
     };
-    let bell = Receiver::new().unwrap().waker().unwrap().into_socket();
-    let reason = flood(|handle| Frame::Bell { handle }, &bell);
-    assert_eq!(reason, DownReason::Violation("too many bells".into()));
+    let waker = Receiver::new().unwrap().waker().unwrap().into_socket();
+    let reason = flood(|handle| Frame::Waker { handle }, &waker);
+    assert_eq!(reason, DownReason::Violation("too many wakers".into()));
     let buffer = new_segment("test", memory_len(4096)).unwrap();
     let handed = |handle| Frame::Buffer { handle, len: 4096, reach: Reach::Store };
     assert_eq!(flood(handed, &buffer), DownReason::Violation("too many buffers".into()));

@@ -30,9 +30,9 @@ fn live(a: &mut SoftPort, b: &mut SoftPort) {
         let range = SegmentRange { offset: index * 4096, len: 4096 };
         a.carve_inbound(0, range).unwrap();
         b.carve_outbound(0, range).unwrap();
-        let bell = a.export_waker(Receiver::new().unwrap().waker().unwrap().as_fd()).unwrap();
+        let waker = a.export_waker(Receiver::new().unwrap().waker().unwrap().as_fd()).unwrap();
         if index % 3 != 0 {
-            b.import_waker(bell).unwrap();
+            b.import_waker(waker).unwrap();
         }
         if index % 2 == 0 {
             a.free_inbound(0, range);

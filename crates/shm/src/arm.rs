@@ -25,8 +25,8 @@
 //! it looks when twice as long has passed as at the last look (first after 50 us): late by no more than what it looks for took.
 //! This holds for every word that a sleeper is rung for, if what it looks at has all of them.
 //!
-//! A bell may overtake the store that it speaks of. A sleeper that was rung and finds nothing must arm anew, by a new sequence
-//! number, and with a new flight: what it was rung for has landed by the end of that.
+//! A wake may overtake the store that it speaks of. A sleeper that was woken and finds nothing must arm anew, by a new sequence
+//! number, and with a new flight: what it was sent for has landed by the end of that.
 //!
 //! Where nothing is posted (`out + in` is 0) there is no flight, no time is read, and the only cost is one branch.
 
@@ -47,7 +47,7 @@ const SECOND_LOOK: Duration = Duration::from_micros(50);
 /// How long the next sleep may last, if the look that follows this answer finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextSleep {
-    /// At most so long; then look, and ask again. Not armed anew in between, unless a bell was heard.
+    /// At most so long; then look, and ask again. Not armed anew in between, unless a wake came.
     Bounded(Duration),
     /// Until it is rung.
     Unbounded,

@@ -4,7 +4,7 @@
 //! peer may change them at any time. [`mem`] has the two views (an [`Outbound`] has no load at all: law 1), [`segment`] what a port gives out, [`ring`]
 //! the byte ring of records in them, [`copy`] the ways to move bytes, [`clock`] the time of records, [`wait`]
 //! spin-then-sleep, [`arm`] when one may sleep where stores are under way for a while, [`lock`] and [`state`] what the processes of one program share among themselves, [`list`] what
-//! its threads read while it grows, [`life`] what the daemon tells them, [`shared_bytes`] memory that a program opens to others,
+//! its threads read while it grows, [`status_page`] what the daemon tells them, [`shared_bytes`] memory that a program opens to others,
 //! [`submission`] what a program hands to its daemon to be moved and [`remote`] its buffers
 //! as the daemon reaches them by leave of its [`guard`] while the process is the one that it was ([`peer`]), [`signals`] that
 //! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other, [`queue`] stores that land later.
@@ -17,7 +17,6 @@ pub mod copy;
 pub mod far;
 pub mod guard;
 pub mod guarded;
-pub mod life;
 pub mod list;
 pub mod lock;
 mod mapping;
@@ -30,6 +29,7 @@ pub mod segment;
 pub mod shared_bytes;
 pub mod signals;
 pub mod state;
+pub mod status_page;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod steps;
 pub mod submission;

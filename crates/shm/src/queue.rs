@@ -26,7 +26,7 @@ mod writer;
 /// The time that stores are stamped with, ns.
 pub use crate::clock::now_ns as now;
 pub use reader::{Entry, Garbage, Reader, What};
-pub use sleep::{Bell, sleep, sleep_exactly};
+pub use sleep::{Waker, sleep, sleep_exactly};
 pub(crate) use writer::Writer;
 
 use crate::mapping::{MapError, new_segment};

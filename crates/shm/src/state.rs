@@ -33,8 +33,8 @@ pub struct Counters {
     pub tx_bytes: AtomicU64,
     /// Payload received by the stream, bytes.
     pub rx_bytes: AtomicU64,
-    /// Bells rung.
-    pub bells: AtomicU64,
+    /// Wakes of waiters.
+    pub wakes: AtomicU64,
     /// Times that a thread slept for this end.
     pub sleeps: AtomicU64,
     /// References by descriptors of all processes; 0 = the last one is gone.
@@ -110,8 +110,8 @@ pub struct Snapshot {
     pub tx_bytes: u64,
     /// Payload received by the stream, bytes.
     pub rx_bytes: u64,
-    /// Bells rung.
-    pub bells: u64,
+    /// Wakes of waiters.
+    pub wakes: u64,
     /// Times that a thread slept for this end.
     pub sleeps: u64,
 }
@@ -194,7 +194,7 @@ impl<F: AsFd> StateView<F> {
         Snapshot {
             tx_bytes: counters.tx_bytes.into_inner(),
             rx_bytes: counters.rx_bytes.into_inner(),
-            bells: counters.bells.into_inner(),
+            wakes: counters.wakes.into_inner(),
             sleeps: counters.sleeps.into_inner(),
         }
     }

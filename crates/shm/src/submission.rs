@@ -37,8 +37,8 @@ const CANCELLED: u32 = 5;
 const PHASES: u32 = 8;
 /// Somebody sleeps on the slot.
 const ASLEEP: u32 = 1;
-/// The program's bell is to be rung.
-const BELL: u32 = 2;
+/// The engine is to wake the program through its waker.
+const WAKER: u32 = 2;
 /// Transfers are told apart by this much of their number.
 const NUMBERS: u32 = 1 << 28;
 /// In the word of what was done: the bytes, above them the outcome, above that the transfer's number, so that what comes
@@ -108,7 +108,7 @@ struct Slot {
     state: AtomicU32,
     /// 1 once it has ended: what the program sleeps on.
     ended: AtomicU32,
-    /// Whether somebody sleeps, and how: [`ASLEEP`], [`BELL`].
+    /// Whether somebody sleeps, and how: [`ASLEEP`], [`WAKER`].
     waited: AtomicU32,
     handle: AtomicU32,
     buffer: AtomicU32,
@@ -236,10 +236,10 @@ impl SubmissionQueue {
         slot.ended.load(Acquire) != 0
     }
 
-    /// Program: its bell is to be rung when the transfer ends; whether it has ended already.
+    /// Program: the engine is to wake it when the transfer ends; whether it has ended already.
     pub fn want_waker(&self, request: RequestId) -> bool {
         let slot = self.slot(request.way, request.index);
-        slot.waited.store(BELL, SeqCst);
+        slot.waited.store(WAKER, SeqCst);
         slot.ended.load(SeqCst) != 0
     }
 
@@ -341,7 +341,7 @@ impl SubmissionQueue {
     }
 
     /// Daemon: the transfer has ended, by a piece that took effect or before one was begun, and whoever sleeps for it is
-    /// woken; `true`: the program's bell must be rung.
+    /// woken; `true`: the engine must wake the program through its waker.
     #[must_use]
     pub fn finish(&self, request: RequestId, done: u64, outcome: Outcome) -> bool {
         let slot = self.slot(request.way, request.index);
@@ -356,7 +356,7 @@ impl SubmissionQueue {
         slot.ended.store(1, SeqCst);
         match slot.waited.load(SeqCst) {
             0 => {}
-            BELL => return true,
+            WAKER => return true,
             _ => {
                 let _ = futex::wake(&slot.ended, futex::Flags::empty(), 1);
             }
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_a_bell_gets_one_at_the_end() {
+    fn whoever_wants_a_wake_gets_one_at_the_end() {
         let (program, daemon) = pair();
         for wanted in [true, false] {
             let (request, _) = program.submit(Way::In, 0, &descriptor(5));

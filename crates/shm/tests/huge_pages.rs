@@ -1,9 +1,9 @@
 //! Memory of huge pages is refused wherever a descriptor is mapped.
 
 use crosslane_shm::far::check_buffer;
-use crosslane_shm::life::LifePage;
 use crosslane_shm::mem::check_memory;
 use crosslane_shm::state::{State, StateView};
+use crosslane_shm::status_page::StatusPage;
 use crosslane_shm::submission::SubmissionQueue;
 use crosslane_shm::{FarBuffer, Inbound, MapError, Outbound};
 use crosslane_wire::Reach;
@@ -39,7 +39,7 @@ fn segments_desks_states_and_life_pages_are_refused() {
     refused(SubmissionQueue::open(&fd));
     refused(State::open(&fd));
     refused(StateView::new(fd.try_clone().unwrap()));
-    assert!(LifePage::map(&fd).is_none());
+    assert!(StatusPage::map(&fd).is_none());
 }
 
 #[test]

@@ -136,7 +136,7 @@ struct Sender {
     state: Producer,
     ring: Out,
     words: In,
-    bell: Arc<Notify>,
+    waker: Arc<Notify>,
     mine: Arc<Notify>,
 }
 
@@ -145,7 +145,7 @@ struct Receiver {
     state: Consumer,
     ring: In,
     words: Out,
-    bell: Arc<Notify>,
+    waker: Arc<Notify>,
     mine: Arc<Notify>,
 }
 
@@ -160,10 +160,10 @@ fn pair(strength: Strength) -> (Sender, Receiver) {
             state: producer,
             ring: Out(there.clone()),
             words: In(back.clone()),
-            bell: data.clone(),
+            waker: data.clone(),
             mine: room.clone(),
         },
-        Receiver { state: consumer, ring: In(there), words: Out(back), bell: room, mine: data },
+        Receiver { state: consumer, ring: In(there), words: Out(back), waker: room, mine: data },
     )
 }
 
@@ -177,7 +177,7 @@ impl Sender {
         assert!(self.push(byte));
         self.ring.fence();
         if self.words.load_u64(WANT_DATA) != 0 {
-            self.bell.notify();
+            self.waker.notify();
         }
     }
 
@@ -224,7 +224,7 @@ impl Receiver {
         if self.state.give_credit(&self.words, true) {
             self.words.fence();
             if self.ring.load_u64(WANT_ROOM) != 0 {
-                self.bell.notify();
+                self.waker.notify();
             }
         }
     }
@@ -348,8 +348,8 @@ fn append(strength: Strength) {
 /// A reader that goes to sleep while bytes are appended is woken.
 fn sleep_for_more(strength: Strength) {
     loom::model(move || {
-        let (sender, receiver, bell) = caught_up(strength);
-        let rings = bell.clone();
+        let (sender, receiver, waker) = caught_up(strength);
+        let rings = waker.clone();
         let thread = loom::thread::spawn(move || {
             assert_eq!(sender.push(&[7; CHUNK]), CHUNK);
             sender.out.fence();
@@ -366,7 +366,7 @@ fn sleep_for_more(strength: Strength) {
             if let Some(byte) = receiver.take() {
                 break byte;
             }
-            bell.wait();
+            waker.wait();
         };
         assert_eq!(seen, 7);
         thread.join().unwrap();

@@ -4,14 +4,14 @@
 //! ```text
 //!            one direction, as its receiver sees it
 //!
-//!   Greeting --Hello / HelloAck--> Open --Data--> Open
+//!   Handshake --Hello / HelloAck--> Open --Data--> Open
 //!                                   |
 //!                                   +--DisConn----> Ended      no more bytes, end of file
 //!                                   +--Downgrade--> Tcp        what follows travels by the kernel's TCP
 //!   any of them --AbortConn--> Aborted                          connection reset
 //! ```
 //! Open: also SrcAvail and SinkAvail, which carry bytes as Data does, and announce memory besides: see [`zcopy`].
-//! The sending direction has the same states without `Greeting`: its greeting is sent when the end is made.
+//! The sending direction has the same states without `Handshake`: its handshake is sent when the end is made.
 #![forbid(unsafe_code)]
 
 pub mod chooser;
@@ -28,7 +28,7 @@ use thiserror::Error;
 #[repr(u8)]
 pub enum Direction {
     /// The far side's first record has not come yet.
-    Greeting = 0,
+    Handshake = 0,
     /// Bytes flow by the ring.
     Open = 1,
     /// The sender has said that no more will come.
@@ -43,7 +43,7 @@ impl Direction {
     /// The direction with this number; a number that we never wrote counts as broken off.
     pub fn from_u8(number: u8) -> Self {
         match number {
-            0 => Self::Greeting,
+            0 => Self::Handshake,
             1 => Self::Open,
             2 => Self::Ended,
             3 => Self::Tcp,
@@ -63,7 +63,7 @@ pub enum Side {
 
 impl Side {
     /// The first record that this side sends.
-    pub fn greeting(self) -> Kind {
+    pub fn handshake(self) -> Kind {
         match self {
             Self::Client => Kind::Hello,
             Self::Server => Kind::HelloAck,
@@ -102,15 +102,15 @@ pub struct OutOfOrder {
 
 /// The receiving direction meets a record: its next state, and what to do with the record.
 pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direction, Effect), OutOfOrder> {
-    use Direction::{Aborted, Ended, Greeting, Open, Tcp};
+    use Direction::{Aborted, Ended, Handshake, Open, Tcp};
     match (state, kind) {
-        (Greeting, kind) if kind == side.expected() => Ok((Open, Effect::Skip)),
+        (Handshake, kind) if kind == side.expected() => Ok((Open, Effect::Skip)),
         (Open, kind) if kind.has_bytes() => Ok((Open, Effect::Deliver)),
         (Open, Kind::DisConn) => Ok((Ended, Effect::Turn)),
         (Open, Kind::Downgrade) => Ok((Tcp, Effect::Turn)),
-        (Greeting | Open, Kind::AbortConn) => Ok((Aborted, Effect::Turn)),
-        (Greeting | Open, Kind::Filler) => Ok((state, Effect::Skip)),
-        (Ended | Tcp | Aborted | Greeting | Open, _) => Err(OutOfOrder { state, kind }),
+        (Handshake | Open, Kind::AbortConn) => Ok((Aborted, Effect::Turn)),
+        (Handshake | Open, Kind::Filler) => Ok((state, Effect::Skip)),
+        (Ended | Tcp | Aborted | Handshake | Open, _) => Err(OutOfOrder { state, kind }),
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     const STATES: [Direction; 5] =
-        [Direction::Greeting, Direction::Open, Direction::Ended, Direction::Tcp, Direction::Aborted];
+        [Direction::Handshake, Direction::Open, Direction::Ended, Direction::Tcp, Direction::Aborted];
     const KINDS: [Kind; 10] = [
         Kind::Data,
         Kind::SrcAvail,
@@ -169,10 +169,10 @@ mod tests {
     #[test]
     fn each_side_greets_once_and_as_the_other_expects() {
         for (side, other) in [(Side::Client, Side::Server), (Side::Server, Side::Client)] {
-            let greeted = handle_record(side, Direction::Greeting, other.greeting());
+            let greeted = handle_record(side, Direction::Handshake, other.handshake());
             assert_eq!(greeted, Ok((Direction::Open, Effect::Skip)));
-            assert!(handle_record(side, Direction::Greeting, side.greeting()).is_err());
-            assert!(handle_record(side, Direction::Open, other.greeting()).is_err());
+            assert!(handle_record(side, Direction::Handshake, side.handshake()).is_err());
+            assert!(handle_record(side, Direction::Open, other.handshake()).is_err());
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   requester                                     owner
-//!   [`GREETING`]             -------->            [`GREETING`]               both, before anything else
+//!   [`HANDSHAKE`]             -------->            [`HANDSHAKE`]               both, before anything else
 //!   Command (48 bytes), data of a Put  ------>    executed in the order in which they come
 //!                            <--------            Answer (24 bytes), data of a Get
 //! ```
@@ -13,7 +13,7 @@
 use crate::DecodeError;
 
 /// What both sides send first: who we are, and the version of these layouts.
-pub const GREETING: [u8; 8] = *b"xlaccess";
+pub const HANDSHAKE: [u8; 8] = *b"xlaccess";
 /// Bytes of a command.
 pub const COMMAND: usize = 48;
 /// Bytes of an answer.

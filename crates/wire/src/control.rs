@@ -81,7 +81,7 @@ pub struct Resumption {
     pub generation: u32,
 }
 
-/// Most circuits of one stream after its first: programs are told of no larger number ([`crate::local::life_word`]).
+/// Most circuits of one stream after its first: programs are told of no larger number ([`crate::local::status_word`]).
 pub const GENERATION_MAX: u32 = u32::MAX >> 8;
 /// In place of a number of units: nobody reads there any more, so all that was sent counts as arrived.
 pub const ARRIVED_ALL: u64 = u64::MAX;

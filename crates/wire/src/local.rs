@@ -8,41 +8,41 @@ use crate::{BufferId, ChannelInfo, CircuitId, HostId, Reach, Tuple, WaiterId};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
-/// Word of the life page: the circuit lives (or was closed in order: what lies in its ring is still good).
-pub const LIFE_ALIVE: u32 = 0;
-/// Word 0 of the life page belongs to no circuit: it counts the connections that were announced to this host and not
+/// Word of the status page: the circuit lives (or was closed in order: what lies in its ring is still good).
+pub const STATUS_ALIVE: u32 = 0;
+/// Word 0 of the status page belongs to no circuit: it counts the connections that were announced to this host and not
 /// accepted yet. Only sessions with listeners are kept up to date. While it is 0, `accept` need not ask.
-pub const LIFE_ANNOUNCED: u32 = 0;
-/// Word of the life page: the cable is down, or in a new epoch.
-pub const LIFE_CABLE: u32 = 1;
-/// Word of the life page: the far end was broken off, or its program died.
-pub const LIFE_PEER_ABORT: u32 = 2;
-/// Word of the life page: a daemon on the way shut down.
-pub const LIFE_SHUTDOWN: u32 = 3;
-/// Word of the life page: an end broke the protocol.
-pub const LIFE_VIOLATION: u32 = 4;
-/// Word of the life page: the circuit is lost and another is sought. Nothing is sent and nothing more is received now.
-pub const LIFE_MOVING: u32 = 5;
-/// Bits of a word of the life page that hold one of the reasons above; those above them hold the generation.
-const LIFE_REASON: u32 = 0xff;
-/// Words in a life page: most circuit ends of one session.
-pub const LIFE_WORDS: u32 = 65536;
+pub const STATUS_ANNOUNCED: u32 = 0;
+/// Word of the status page: the cable is down, or in a new epoch.
+pub const STATUS_CABLE: u32 = 1;
+/// Word of the status page: the far end was broken off, or its program died.
+pub const STATUS_PEER_ABORT: u32 = 2;
+/// Word of the status page: a daemon on the way shut down.
+pub const STATUS_SHUTDOWN: u32 = 3;
+/// Word of the status page: an end broke the protocol.
+pub const STATUS_VIOLATION: u32 = 4;
+/// Word of the status page: the circuit is lost and another is sought. Nothing is sent and nothing more is received now.
+pub const STATUS_MOVING: u32 = 5;
+/// Bits of a word of the status page that hold one of the reasons above; those above them hold the generation.
+const STATUS_REASON: u32 = 0xff;
+/// Words in a status page: most circuit ends of one session.
+pub const STATUS_WORDS: u32 = 65536;
 /// Most ends in one [`Request::Hold`].
 pub const HOLD_MAX: usize = 256;
 
-/// A word of the life page: the end's newest generation, and how that one is.
-pub const fn life_word(generation: u32, reason: u32) -> u32 {
-    generation << 8 | reason & LIFE_REASON
+/// A word of the status page: the end's newest generation, and how that one is.
+pub const fn status_word(generation: u32, reason: u32) -> u32 {
+    generation << 8 | reason & STATUS_REASON
 }
 
-/// The generation in a word of the life page.
-pub const fn life_generation(word: u32) -> u32 {
+/// The generation in a word of the status page.
+pub const fn status_generation(word: u32) -> u32 {
     word >> 8
 }
 
-/// The reason in a word of the life page.
-pub const fn life_reason(word: u32) -> u32 {
-    word & LIFE_REASON
+/// The reason in a word of the status page.
+pub const fn status_reason(word: u32) -> u32 {
+    word & STATUS_REASON
 }
 
 /// A request to the daemon.
@@ -335,14 +335,14 @@ pub struct Rule {
 /// An answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// Answer to [`Request::Hello`]. Descriptor, unless the session is `resumed`: the *life page*, an array of `u32` of which
+    /// Answer to [`Request::Hello`]. Descriptor, unless the session is `resumed`: the *status page*, an array of `u32` of which
     /// the daemon sets the one of a dead circuit to non-zero.
     Welcome {
         /// A number of this life of the daemon: with another one it knows of no stream that is older.
         daemon: u64,
         /// For [`Request::Hello`] when this connection ends before its process does. For nobody else to know.
         ticket: u64,
-        /// Whether this is the earlier session: its streams, life page, wake events, buffers and listeners are still there.
+        /// Whether this is the earlier session: its streams, status page, wake events, buffers and listeners are still there.
         resumed: bool,
         /// This host.
         host: HostId,
@@ -381,8 +381,8 @@ pub enum Reply {
         rx_key: u64,
         /// Mark key of the ring that this end writes.
         tx_key: u64,
-        /// Index into the life page.
-        life: u32,
+        /// Index into the status page.
+        status: u32,
         /// Generation of the segments; 0 unless the end was adopted.
         generation: u32,
         /// The inbound and the outbound segment, in the order of their descriptors, and what the circuit can do.

@@ -74,13 +74,13 @@ pub enum EndedBy {
 /// What a circuit can do for its stream. The daemon of each end decides it when the circuit is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
-    /// Whether what is sent may be lost, and is kept until the far end has it (`LANDED`).
+    /// Whether what is sent may be lost, and is kept until the far end has it (`ACKED`).
     pub keeps: bool,
     /// Whether credit for one direction rides on the records of the other: both are written by the same far program.
     pub rides: bool,
     /// What ends the stream.
     pub ended_by: EndedBy,
-    /// Whether a host between pumps, that is, writes and reads the segments itself: wakers and greetings are for its pump.
+    /// Whether a host between pumps, that is, writes and reads the segments itself: wakers and handshakes are for its pump.
     pub relayed: bool,
     /// Whether both programs can map each other's buffers (RDMA read and write by SDP's announcements).
     pub zero_copy: bool,

@@ -128,7 +128,7 @@ pub const fn max_message(ring: u64) -> u64 {
     if quarter < MAX_PACKET { quarter } else { MAX_PACKET }
 }
 
-/// How much of a stream a record of `len` payload bytes is: its bytes, or one for a greeting or a turn. Both ends and
+/// How much of a stream a record of `len` payload bytes is: its bytes, or one for a handshake or a turn. Both ends and
 /// their daemons count these *units* from the stream's start, whatever circuits it takes.
 pub fn units(kind: Kind, len: u32) -> u64 {
     match kind {

@@ -1,7 +1,7 @@
 //! How the two ports of a cable find each other: the ring study's procedure on eight 32-bit scratchpads.
 //!
 //! Each side writes its own eight words into the **peer's** scratchpads, [`MAGIC`] last, and rings doorbell
-//! [`BELL_SETUP`]. When it has read the peer's words it raises [`READY`] in its flags, and rings again. Both ready: the
+//! [`DOORBELL_SETUP`]. When it has read the peer's words it raises [`READY`] in its flags, and rings again. Both ready: the
 //! control channel at the start of the window is used from then on. With READY the flags echo the low 31 bits of
 //! the key that was read (`READY | key << 1`), so that words of an earlier life are never taken for an answer.
 
@@ -10,9 +10,9 @@ use crate::{DecodeError, Epoch, HostId};
 /// Scratchpads that set-up uses; a port has 16 or more.
 pub const WORDS: usize = 8;
 /// Doorbell of set-up.
-pub const BELL_SETUP: u32 = 0;
+pub const DOORBELL_SETUP: u32 = 0;
 /// Doorbell of the control and IP channels.
-pub const BELL_CHANNEL: u32 = 1;
+pub const DOORBELL_CHANNEL: u32 = 1;
 /// First word of a side that has written the others.
 pub const MAGIC: u32 = 0x584c_414e;
 /// Flag: this side has read the other's words.

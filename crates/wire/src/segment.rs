@@ -7,7 +7,7 @@
 //!   0x0040  CREDIT    u64   bytes of ring that W has consumed in the other direction (R -> W)
 //!   0x0048  WANT_DATA u64   W is about to sleep until data of R -> W arrives: sequence << 32 | waiter, 0 = awake
 //!   0x0050  WANT_ROOM u64   W is about to sleep until there is room in its own ring W -> R; same form
-//!   0x0058  LANDED    u64   units of R -> W that the program at the stream's far end has taken, if W is between
+//!   0x0058  ACKED    u64   units of R -> W that the program at the stream's far end has taken, if W is between
 //!   0x0080  RD_DONE   u64   W has fetched so much of what R announced last (RdmaRdCompl)       } answers of W as the
 //!   0x0088  SEND_SM   u64   W wants what R announced sent by the ring (SendSm)                 } sink of R -> W
 //!   0x0090  SINK_OFF  u64   R may not write into what W announced any more (SinkAvailCancel)   }
@@ -23,7 +23,7 @@
 //! `crate::buffer`. `WR_DONE` is stored before that, in a line that nobody looks at while the circuit lives.
 //! The words from `RD_DONE` on are of `crate::zcopy`'s form: which announcement << 32 | bytes.
 //! Every word has one writer, W, and lies with its reader, R (laws 1 and 2). `CREDIT`, the two
-//! `WANT` words and `LANDED` share a cache line: the sender looks at all of them together.
+//! `WANT` words and `ACKED` share a cache line: the sender looks at all of them together.
 
 /// Page size that segments are aligned to, bytes.
 pub const PAGE: u64 = 4096;
@@ -35,12 +35,12 @@ pub const STATE: usize = 0x00;
 pub const ORDER: usize = 0x04;
 /// Offset of the credit word (u64).
 pub const CREDIT: usize = 0x40;
-/// Offset of the word that asks for a bell when data arrives (u64).
+/// Offset of the word that asks for a wake when data arrives (u64).
 pub const WANT_DATA: usize = 0x48;
-/// Offset of the word that asks for a bell when credits arrive (u64).
+/// Offset of the word that asks for a wake when credits arrive (u64).
 pub const WANT_ROOM: usize = 0x50;
 /// Offset of the word that a host between keeps: units that have landed at the far end (u64).
-pub const LANDED: usize = 0x58;
+pub const ACKED: usize = 0x58;
 /// Offset of RdmaRdCompl (u64).
 pub const RD_DONE: usize = 0x80;
 /// Offset of SendSm (u64).
@@ -55,7 +55,7 @@ pub const SRC_OFF: usize = 0xc0;
 pub const VERDICT: usize = 0xc8;
 /// Offset of the word that is set while announced memory is written (u64).
 pub const WR_CLAIM: usize = 0xd0;
-/// Offset of the word that says at the end of which announcement a bell is asked for (u64).
+/// Offset of the word that says at the end of which announcement a wake is asked for (u64).
 pub const RING_AT: usize = 0xd8;
 /// Offset of what W has written into what R announced, for R's daemon (u64).
 pub const WR_DONE: usize = 0x100;

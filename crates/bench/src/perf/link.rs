@@ -32,42 +32,42 @@ pub struct Descriptors {
     there: OwnedFd,
     back: OwnedFd,
     line: OwnedFd,
-    near_bell: OwnedFd,
-    far_bell: OwnedFd,
+    near_event: OwnedFd,
+    far_event: OwnedFd,
 }
 
 impl Descriptors {
     /// Fresh memory and events.
     pub fn create() -> Result<Self> {
         let segment = |name| mem::new_segment(name, segment_len(RING_BYTES));
-        let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let event = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         Ok(Self {
             there: segment("crosslane-perf-there")?,
             back: segment("crosslane-perf-back")?,
             line: mem::new_segment("crosslane-perf-line", PAGE)?,
-            near_bell: bell()?,
-            far_bell: bell()?,
+            near_event: event()?,
+            far_event: event()?,
         })
     }
 
     /// All of them, in the order that [`Self::from_all`] wants.
     pub fn all(&self) -> [BorrowedFd<'_>; 5] {
-        [&self.there, &self.back, &self.line, &self.near_bell, &self.far_bell].map(AsFd::as_fd)
+        [&self.there, &self.back, &self.line, &self.near_event, &self.far_event].map(AsFd::as_fd)
     }
 
     /// The descriptors that another process sent, in the order of [`Self::all`].
     pub fn from_all(all: Vec<OwnedFd>) -> Result<Self> {
-        let Ok([there, back, line, near_bell, far_bell]) = <[OwnedFd; 5]>::try_from(all) else {
+        let Ok([there, back, line, near_event, far_event]) = <[OwnedFd; 5]>::try_from(all) else {
             bail!("five descriptors are wanted")
         };
-        Ok(Self { there, back, line, near_bell, far_bell })
+        Ok(Self { there, back, line, near_event, far_event })
     }
 
     /// Maps one side: the one that measures (`near`) or the one that answers.
     pub fn link(&self, near: bool, shared_core: bool) -> Result<Link> {
         let (out, inb) = if near { (&self.there, &self.back) } else { (&self.back, &self.there) };
         let (mine, theirs) =
-            if near { (&self.near_bell, &self.far_bell) } else { (&self.far_bell, &self.near_bell) };
+            if near { (&self.near_event, &self.far_event) } else { (&self.far_event, &self.near_event) };
         let len = segment_len(RING_BYTES);
         Ok(Link {
             out: Outbound::sealed(out, len)?,
@@ -82,7 +82,7 @@ impl Descriptors {
 
 impl Link {
     /// Wakes the other side.
-    pub fn ring(&self) -> Result<()> {
+    pub fn wake(&self) -> Result<()> {
         match rustix::io::write(&self.theirs, &1u64.to_ne_bytes()) {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),

@@ -46,7 +46,7 @@ impl<'a> Ring<'a> {
     /// After something was published: wakes the other side if it said that it would sleep for that.
     fn published(&self, want: usize) -> Result<()> {
         self.link.out.fence();
-        if self.link.inb.load_u64(want) != 0 { self.link.ring() } else { Ok(()) }
+        if self.link.inb.load_u64(want) != 0 { self.link.wake() } else { Ok(()) }
     }
 
     fn credits(&self) -> Duplex<'_, Inbound> {

@@ -18,16 +18,16 @@ const PEER_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 /// # Errors
 /// There are no eventfds, or no threads.
 pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
-    let bell = || eventfd(0, EventfdFlags::CLOEXEC).context("eventfd");
-    let [first, second, asker] = [bell()?, bell()?, bell()?];
+    let event = || eventfd(0, EventfdFlags::CLOEXEC).context("eventfd");
+    let [first, second, asker] = [event()?, event()?, event()?];
     let answered = AtomicU32::new(0);
     thread::scope(|scope| {
         let near = scope.spawn(|| -> Result<()> {
             for round in 1..=rounds {
                 hear(&first)?;
-                ring(&second)?;
+                wake(&second)?;
                 look(&answered, round)?;
-                ring(&asker)?;
+                wake(&asker)?;
             }
             Ok(())
         });
@@ -42,7 +42,7 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
         for _ in 0..rounds {
             thread::sleep(pause);
             let start = Instant::now();
-            ring(&first)?;
+            wake(&first)?;
             hear(&asker)?;
             spent += start.elapsed();
         }
@@ -53,15 +53,15 @@ pub(super) fn relay(rounds: u32, pause: Duration) -> Result<f64> {
     })
 }
 
-fn ring(bell: &OwnedFd) -> Result<()> {
-    retry_on_intr(|| write(bell, &1_u64.to_ne_bytes())).context("cannot ring")?;
+fn wake(event: &OwnedFd) -> Result<()> {
+    retry_on_intr(|| write(event, &1_u64.to_ne_bytes())).context("cannot wake")?;
     Ok(())
 }
 
-fn hear(bell: &OwnedFd) -> Result<()> {
-    let mut polled = [PollFd::new(bell, PollFlags::IN)];
+fn hear(event: &OwnedFd) -> Result<()> {
+    let mut polled = [PollFd::new(event, PollFlags::IN)];
     ensure!(retry_on_intr(|| poll(&mut polled, Some(&PEER_TIMEOUT)))? == 1, "nobody rang");
-    read(bell, &mut [0; 8]).context("cannot hear")?;
+    read(event, &mut [0; 8]).context("cannot hear")?;
     Ok(())
 }
 

@@ -78,7 +78,7 @@ impl Cycles {
     }
 }
 
-/// Where our functions belong. A sender that rings a bell wakes; a receiver's credit and bell are its acknowledgement.
+/// Where our functions belong. A sender that wakes the far side counts as waking; a receiver's credit and wake are its acknowledgement.
 fn part_of(way: Way, function: Function) -> Part {
     match (function, way) {
         (Function::Allot, _) => Part::Allot,

@@ -16,8 +16,8 @@ pub struct Statistics {
     pub sent: ModesSnapshot,
     /// How it was received.
     pub received: ModesSnapshot,
-    /// Bells rung.
-    pub bells: u64,
+    /// Wakes of waiters.
+    pub wakes: u64,
     /// Times that a thread slept for this end.
     pub sleeps: u64,
 }
@@ -55,7 +55,7 @@ impl End {
             rx_bytes: counters.rx_bytes.load(Relaxed),
             sent: self.shared.sent.snapshot(),
             received: self.shared.received.snapshot(),
-            bells: counters.bells.load(Relaxed),
+            wakes: counters.wakes.load(Relaxed),
             sleeps: counters.sleeps.load(Relaxed),
         }
     }

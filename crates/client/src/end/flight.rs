@@ -21,7 +21,7 @@ pub struct Aloft {
 }
 
 impl Aloft {
-    /// The engine's bell is to ring when it ends; `true` if it has ended already.
+    /// The engine is to signal when it ends; `true` if it has ended already.
     pub fn want_waker(&self) -> bool {
         self.flight.want_waker()
     }
@@ -130,7 +130,7 @@ impl End {
         if bytes == 0 {
             return Ok(Transferred { bytes, wake: None });
         }
-        let wake = self.data_bell(tx);
+        let wake = self.data_waiter(tx);
         if self.has_moved(tx) {
             bytes = usize::try_from(self.decide(tid, tx, begin)?).unwrap_or(bytes).min(bytes);
         }
@@ -147,7 +147,7 @@ impl End {
         let rx = self.generations.rx();
         let gave = self.shared.consumer.give_credit(&rx.segments.outbound, false) | self.was_credited();
         add(&self.shared.counters.rx_bytes, bytes);
-        Ok(Transferred { bytes, wake: if gave { self.room_bell(rx) } else { None } })
+        Ok(Transferred { bytes, wake: if gave { self.room_waiter(rx) } else { None } })
     }
 }
 

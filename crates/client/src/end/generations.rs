@@ -5,7 +5,7 @@ use crate::segments::{Next, Segments};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use crosslane_shm::list::{List, Node};
-use crosslane_wire::local::{LIFE_ALIVE, life_word};
+use crosslane_wire::local::{STATUS_ALIVE, status_word};
 
 /// One generation. It stays until the end is dropped.
 pub(super) type Generation = Node<Member>;
@@ -32,7 +32,7 @@ pub(super) struct Generations {
 const RX: usize = 0;
 /// The mark of the one that is sent by.
 const TX: usize = 1;
-/// No word of the life page is this.
+/// No word of the status page is this.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Member {
@@ -51,7 +51,7 @@ impl Member {
     /// The circuit's word while this is the newest generation and lives.
     #[inline]
     pub(super) fn word(&self) -> u32 {
-        life_word(self.segments.generation, LIFE_ALIVE)
+        status_word(self.segments.generation, STATUS_ALIVE)
     }
 }
 

@@ -17,7 +17,7 @@ impl End {
         if matches!(self.generations.tx().segments.inbound.load_u32(STATE), STATE_GONE | STATE_DEAF) {
             return self.is_steady() || !self.is_moving();
         }
-        self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Greeting) && self.is_silent()
+        self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Handshake) && self.is_silent()
     }
 
     /// The kernel's connection has ended. Believed once what the far side stored before that has landed: on a port that posts

@@ -11,7 +11,7 @@ use crosslane_shm::Load;
 use crosslane_shm::guarded::Fault;
 use crosslane_shm::ring::Violation;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN};
+use crosslane_wire::segment::{ACKED, RETENTION, RETENTION_MIN};
 
 /// Less room for what is kept counts as none, bytes: records are not to become small.
 const WORTHWHILE: u64 = 16 * 1024;
@@ -136,10 +136,10 @@ impl End {
 
     /// Units that the far program has taken: as the hosts between say, who count from the circuit's start; without any, all but as
     /// many as there are bytes of ring that no credit has come back for.
-    fn landed(&self, tx: &Generation) -> u64 {
+    fn acked(&self, tx: &Generation) -> u64 {
         let (sending, producer) = (&self.shared.sending, &self.shared.producer);
         if tx.segments.way.relayed {
-            return sending.base.load(Relaxed).saturating_add(tx.segments.inbound.load_u64(LANDED));
+            return sending.base.load(Relaxed).saturating_add(tx.segments.inbound.load_u64(ACKED));
         }
         let sent = producer.units();
         producer.unconfirmed(&self.credits(tx)).map_or(0, |bytes| sent.saturating_sub(bytes))
@@ -147,18 +147,18 @@ impl End {
 
     /// Bytes that may still be kept. Looks at what has landed only if less than `wanted` is known of.
     fn keeping_room(&self, tx: &Generation, wanted: u64) -> Result<u64, Failure> {
-        let (landed, most) = (&self.shared.sending.landed, self.shared.producer.units());
+        let (acked, most) = (&self.shared.sending.acked, self.shared.producer.units());
         let cap = self.keeping_cap()?;
-        let room = |landed: u64| cap.saturating_sub(most.saturating_sub(landed));
-        let least = landed.load(Relaxed);
+        let room = |acked: u64| cap.saturating_sub(most.saturating_sub(acked));
+        let least = acked.load(Relaxed);
         if room(least) >= wanted {
             return Ok(room(least));
         }
-        let got = self.landed(tx);
+        let got = self.acked(tx);
         if got > most {
             return Err(Violation::Credit { got, least, most }.into());
         }
-        Ok(room(landed.fetch_max(got, Relaxed).max(got)))
+        Ok(room(acked.fetch_max(got, Relaxed).max(got)))
     }
 
     /// Bytes that may surely be kept, without the lock; a lie is left for the sender to find.
@@ -168,8 +168,8 @@ impl End {
             return u64::MAX;
         }
         let sent = self.shared.producer.units();
-        let landed = self.landed(tx).max(self.shared.sending.landed.load(Relaxed));
-        self.keeping_cap_seen().saturating_sub(sent.saturating_sub(landed))
+        let acked = self.acked(tx).max(self.shared.sending.acked.load(Relaxed));
+        self.keeping_cap_seen().saturating_sub(sent.saturating_sub(acked))
     }
 
     /// Whether a quarter of the retention ring is free, if there is one.

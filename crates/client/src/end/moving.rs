@@ -10,7 +10,7 @@ use crosslane_shm::Store;
 use crosslane_shm::ring::{Head, Violation};
 use crosslane_stream::Direction;
 use crosslane_wire::control::ARRIVED_ALL;
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_generation, life_reason};
+use crosslane_wire::local::{STATUS_ALIVE, STATUS_MOVING, status_generation, status_reason};
 use crosslane_wire::record::{Kind, units};
 use crosslane_wire::segment::{ORDER, RING_MIN, STATE, STATE_ATTACHED};
 
@@ -46,10 +46,10 @@ impl End {
     }
 
     pub(super) fn standing(&self) -> Standing {
-        let word = self.life.load(Acquire);
-        match life_reason(word) {
-            LIFE_ALIVE => Standing::Lives(life_generation(word)),
-            LIFE_MOVING => Standing::Moving,
+        let word = self.status.load(Acquire);
+        match status_reason(word) {
+            STATUS_ALIVE => Standing::Lives(status_generation(word)),
+            STATUS_MOVING => Standing::Moving,
             _ => Standing::Dead,
         }
     }
@@ -82,10 +82,10 @@ impl End {
     /// the far end lacks.
     #[cold]
     pub(super) fn catch_up(&self, tid: u32, has: LockHeld) -> Result<(), Failure> {
-        let word = self.life.load(Acquire);
-        let lives = life_reason(word) == LIFE_ALIVE && self.shared.status.reset.load(Relaxed) == 0;
+        let word = self.status.load(Acquire);
+        let lives = status_reason(word) == STATUS_ALIVE && self.shared.status.reset.load(Relaxed) == 0;
         if lives {
-            self.fetch_segments(life_generation(word))?;
+            self.fetch_segments(status_generation(word))?;
         }
         let receiving = &self.shared.receiving.lock;
         let guard = if has == LockHeld::Receiving { None } else { receiving.try_lock(tid) };
@@ -93,7 +93,7 @@ impl End {
             self.guarded(self.advance_receiving())?;
         }
         if guard.is_some() && self.generations.rx().next().is_some() {
-            // A program that only sends is not to be held up by a greeting that nobody reads.
+            // A program that only sends is not to be held up by a handshake that nobody reads.
             let _ = self.process_control(tid);
         }
         drop(guard);
@@ -137,7 +137,7 @@ impl End {
         while let Some(next) = rx.next() {
             let (known, told) = (consumer.units(), next.limit);
             // Behind the end of its direction nothing more comes.
-            if matches!(self.rx(), Direction::Open | Direction::Greeting) {
+            if matches!(self.rx(), Direction::Open | Direction::Handshake) {
                 if known < told {
                     break;
                 }
@@ -237,7 +237,7 @@ impl End {
         sending.rung.store(0, Relaxed);
         self.shared.kept.owed.store(sent, Relaxed);
         self.shared.zcopy.off.store(0, Relaxed);
-        sending.landed.store(arrived, Relaxed);
+        sending.acked.store(arrived, Relaxed);
         sending.base.store(arrived, Relaxed);
         let (cap, max) = (RING_MIN.min(segments.ring_max), segments.ring_max);
         producer.resume(segments.generation, cap, max, segments.tx_key, arrived);
@@ -262,7 +262,7 @@ impl End {
 
     /// When not all is settled: whether there is something that a waiting receiver must look at.
     #[cold]
-    pub(super) fn stirred_meanwhile(&self) -> bool {
+    pub(super) fn maybe_readable_meanwhile(&self) -> bool {
         let newest = self.generations.newest();
         let behind = match self.standing() {
             Standing::Lives(generation) => {

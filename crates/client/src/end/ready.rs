@@ -83,16 +83,16 @@ impl End {
         least <= 1 || self.unread_with(tid).map_or(true, |(unread, is_full)| unread >= least || is_full)
     }
 
-    /// Whether a receive looks at the ring. What comes before the greeting is for it to refuse.
+    /// Whether a receive looks at the ring. What comes before the handshake is for it to refuse.
     fn may_receive(&self) -> bool {
-        matches!(self.rx(), Direction::Open | Direction::Greeting)
+        matches!(self.rx(), Direction::Open | Direction::Handshake)
     }
 
     /// Whether something changed that a waiting receiver must look at; one load when nothing did. While the stream is
     /// between two circuits, nothing does.
     #[inline]
-    pub fn stirred(&self) -> bool {
-        if self.is_steady() { self.has_arrived() } else { self.stirred_meanwhile() }
+    pub fn maybe_readable(&self) -> bool {
+        if self.is_steady() { self.has_arrived() } else { self.maybe_readable_meanwhile() }
     }
 
     /// Whether a quarter of the ring is free, or can be had by growth: what counts as writable.
@@ -146,9 +146,9 @@ impl End {
         any
     }
 
-    /// A number that changes when the far side must be asked again for the bell at the next data: with the ring, and with
+    /// A number that changes when the far side must be asked again for the wake at the next data: with the ring, and with
     /// what was read of it.
-    pub fn bell_mark(&self) -> (u32, u64) {
+    pub fn wake_mark(&self) -> (u32, u64) {
         let consumer = &self.shared().consumer;
         (self.generations.newest().number(), consumer.position().wrapping_add(consumer.taken() as u64))
     }
@@ -173,7 +173,7 @@ impl End {
             self.shared().consumer.give_credit(&rx.segments.outbound, true);
         }
         self.wake_again();
-        [self.data_bell(tx), self.room_bell(rx)]
+        [self.data_waiter(tx), self.room_waiter(rx)]
     }
 
     /// Asks the far side to ring `waiter` at the next data. Look once more before you sleep, and again when what is under way has

@@ -116,7 +116,7 @@ impl End {
             self.receive_on(tid, wanted, (&mut bytes, &mut gave), target)?;
         }
         drop(order);
-        Ok(Transferred { bytes, wake: gave.and_then(|rx| self.room_bell(rx)) })
+        Ok(Transferred { bytes, wake: gave.and_then(|rx| self.room_waiter(rx)) })
     }
 
     /// Receives a piece after the other. What was received counts, whatever comes then, but what breaks the stream off.
@@ -168,8 +168,8 @@ impl End {
         if gave {
             add(&self.shared.received.control, 1);
         }
-        let bell = &self.shared.zcopy.bell;
-        let ended = bell.load(Relaxed) != 0 && bell.swap(0, Relaxed) != 0;
+        let wake = &self.shared.zcopy.wake;
+        let ended = wake.load(Relaxed) != 0 && wake.swap(0, Relaxed) != 0;
         add(&self.shared.counters.rx_bytes, bytes);
         Ok((bytes, (gave || ended).then_some(rx)))
     }
@@ -249,7 +249,7 @@ impl End {
         Ok((bytes.saturating_add(elsewhere), used >= walk.cursor().cap() / 4 * 3))
     }
 
-    /// Handles records that are not the program's: greetings, turns. Takes no lock by force: if another thread holds
+    /// Handles records that are not the program's: handshakes, turns. Takes no lock by force: if another thread holds
     /// it, that thread does it.
     /// What breaks the protocol stays where it is, for the receive that comes: that one can tell.
     pub fn refresh(&self, tid: u32) {
@@ -386,7 +386,7 @@ impl End {
         // As many as lie in two rings, and some that move to the next one.
         for _ in 0..2 * RING_MAX / LINE {
             let state = self.rx();
-            if !matches!(state, Direction::Open | Direction::Greeting) {
+            if !matches!(state, Direction::Open | Direction::Handshake) {
                 return Ok(None);
             }
             if self.shared.consumer.elsewhere() > 0 {

@@ -46,7 +46,7 @@ impl End {
     fn kind_of(&self, unit: u64, sent: u64) -> Kind {
         let is_last = unit.checked_add(1) == Some(sent);
         match self.tx() {
-            _ if unit == 0 => self.side.greeting(),
+            _ if unit == 0 => self.side.handshake(),
             Direction::Ended if is_last => Kind::DisConn,
             Direction::Tcp if is_last => Kind::Downgrade,
             Direction::Aborted if is_last => Kind::AbortConn,
@@ -56,7 +56,7 @@ impl End {
 
     /// Where the payload ends among the units before `sent`.
     fn payload_end(&self, sent: u64) -> u64 {
-        let turned = !matches!(self.tx(), Direction::Open | Direction::Greeting);
+        let turned = !matches!(self.tx(), Direction::Open | Direction::Handshake);
         sent - u64::from(turned && sent > 0)
     }
 
@@ -86,7 +86,7 @@ impl End {
             }
         }
         if self.shared.producer.units() > before
-            && let Some(waiter) = self.data_bell(tx)
+            && let Some(waiter) = self.data_waiter(tx)
             && !self.daemon.wake(self.circuit, self.token, waiter)
         {
             self.wake_again();

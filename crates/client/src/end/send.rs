@@ -197,7 +197,7 @@ impl End {
             if !self.guarded(pushed)? {
                 return Err(Failure::WouldBlock);
             }
-            wake = self.data_bell(tx);
+            wake = self.data_waiter(tx);
         }
         self.shared.status.tx.store(next as u32, Relaxed);
         self.shared.kept.turn.store(kind as u32, Relaxed);
@@ -272,7 +272,7 @@ impl End {
     /// counted by the daemon, or we see that it counts.
     #[inline]
     pub(super) fn has_moved(&self, tx: &Generation) -> bool {
-        self.life.load(Acquire) != tx.word()
+        self.status.load(Acquire) != tx.word()
     }
 
     pub(super) fn may_send(&self, kind: Kind) -> Result<Direction, Failure> {
@@ -309,7 +309,7 @@ impl End {
             if pushed == 0 {
                 return Ok((done, None));
             }
-            let wake = self.data_bell(tx);
+            let wake = self.data_waiter(tx);
             add(
                 &self.shared.sent.records,
                 pushed.div_ceil(usize::try_from(MAX_PAYLOAD).unwrap_or(usize::MAX)),

@@ -26,8 +26,8 @@ impl Offload {
     }
 
     /// Rung for flights that want it; to be heard by edges, since nobody reads it.
-    pub fn bell(&self) -> BorrowedFd<'static> {
-        self.bell
+    pub fn completions(&self) -> BorrowedFd<'static> {
+        self.completions
     }
 }
 
@@ -36,7 +36,7 @@ impl Flight {
         self.engine.queue.has_ended(self.request)
     }
 
-    /// Its end is to be told by the bell; `true` if it has ended already.
+    /// The engine is to signal its end through [`Offload::completions`]; `true` if it has ended already.
     pub(crate) fn want_waker(&self) -> bool {
         self.engine.queue.want_waker(self.request)
     }

@@ -2,7 +2,7 @@
 //! another processor copies.
 //!
 //! ```text
-//!   attach: submission queue, doors, consent (guard page) --> run: fill a slot, ring if the engine sleeps, sleep --> how much, or why not
+//!   attach: submission queue, wakers, consent (guard page) --> run: fill a slot, ring if the engine sleeps, sleep --> how much, or why not
 //! ```
 //! A transfer that does not end is taken back, see `stall`. Nobody gets a buffer back that the engine may still touch.
 
@@ -47,10 +47,10 @@ pub struct Offload {
     /// Slots in use, each way.
     taken: [[AtomicU64; SLOTS / 64]; 2],
     /// Wakers of the engine's threads, and what they say.
-    doors: [(BorrowedFd<'static>, u64); 2],
+    wakers: [(BorrowedFd<'static>, u64); 2],
     /// Rung at the end of a transfer for which [`Flight::want_waker`] asked. Nobody here takes the wakes: the daemon does,
     /// before the next one.
-    bell: BorrowedFd<'static>,
+    completions: BorrowedFd<'static>,
     guard: Guard,
     stall: Stall,
     least: usize,
@@ -87,7 +87,7 @@ pub enum Handed {
 }
 
 impl Offload {
-    /// Consents: makes a submission queue and doors, tells the daemon, and puts the guard where that says. `keep` puts a descriptor
+    /// Consents: makes a submission queue and wakers, tells the daemon, and puts the guard where that says. `keep` puts a descriptor
     /// out of the program's way, and it stays open.
     pub fn attach(
         session: &Session,
@@ -100,7 +100,7 @@ impl Offload {
             Reply::Error { text } => return Err(SessionError::Refused(text)),
             _ => return Err(SessionError::Unexpected("an offload was asked for")),
         };
-        let Ok([out, into, bell, lease]) = <[OwnedFd; 4]>::try_from(fds) else {
+        let Ok([out, into, completions, lease]) = <[OwnedFd; 4]>::try_from(fds) else {
             return Err(SessionError::NoDescriptors);
         };
         wake::check(&out).and_then(|()| wake::check(&into))?;
@@ -114,8 +114,8 @@ impl Offload {
         Ok(Self {
             queue,
             taken,
-            doors: [(keep(out), words[0]), (keep(into), words[1])],
-            bell: keep(bell),
+            wakers: [(keep(out), words[0]), (keep(into), words[1])],
+            completions: keep(completions),
             guard,
             stall,
             least,
@@ -241,8 +241,8 @@ impl Offload {
     }
 
     fn wake(&self, way: Way) {
-        let (door, word) = self.doors[way as usize];
-        wake::wake(door, word);
+        let (waker, word) = self.wakers[way as usize];
+        wake::wake(waker, word);
     }
 
     fn take_slot(&self, way: Way) -> Option<usize> {

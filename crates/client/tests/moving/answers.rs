@@ -25,7 +25,7 @@ fn answered(answer: &OpenBuffer) -> (Rig, Landing<'_>) {
 
 /// What is in the offered memory, by either way to find out, and all that can be received behind it.
 fn take_all(client: &End, (answer, line): (&OpenBuffer, &Landing<'_>), back: bool) -> Vec<u8> {
-    assert!(client.stirred() || client.has_landed(line), "nobody would wake");
+    assert!(client.maybe_readable() || client.has_landed(line), "nobody would wake");
     let count = if back { client.take_back(tid(), line) } else { client.take_landed(tid(), line) };
     let mut got = content(answer, count.unwrap().unwrap_or(0));
     got.extend(drain(client, 1000));

@@ -83,7 +83,7 @@ fn memory_that_is_none_comes_by_the_ring() {
         rig.announce(Kind::SrcAvail, &described(of, at, len).encode(), b"carried");
         assert_eq!(receive(server, 100_000).unwrap(), b"carried", "{of:?} {at}");
         assert_eq!(receive(server, 100_000), Err(Failure::WouldBlock));
-        assert!(!server.ready(tid()).readable && !server.stirred());
+        assert!(!server.ready(tid()).readable && !server.maybe_readable());
         rig.mover().forge(1, SRC_OFF, word(1, 0));
         send(client, b"behind").unwrap();
         assert_eq!(receive(server, 100_000).unwrap(), b"behind", "{of:?} {at}");

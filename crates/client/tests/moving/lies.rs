@@ -3,8 +3,8 @@
 use crate::rig::{Rig, bytes, receive, send, tid};
 use core::sync::atomic::Ordering;
 use crosslane_client::Failure;
-use crosslane_wire::local::{LIFE_CABLE, life_word};
-use crosslane_wire::segment::{LANDED, RETENTION};
+use crosslane_wire::local::{STATUS_CABLE, status_word};
+use crosslane_wire::segment::{ACKED, RETENTION};
 
 const RING_MAX: u64 = 1 << 20;
 
@@ -60,7 +60,7 @@ fn limits_that_cannot_be() {
 fn what_has_landed_is_rubbish() {
     for told in [u64::MAX, RETENTION * 2, 1 << 40] {
         let rig = Rig::new(4 * RETENTION, true);
-        rig.mover().forge(0, LANDED, told);
+        rig.mover().forge(0, ACKED, told);
         let outcome = loop {
             match send(&rig.ends[0], &bytes(0, 100_000)) {
                 Ok(_) => {
@@ -75,19 +75,19 @@ fn what_has_landed_is_rubbish() {
     }
     // Less than before is no news.
     let rig = rig(true, 0);
-    rig.mover().forge(0, LANDED, 900);
+    rig.mover().forge(0, ACKED, 900);
     assert!(send(&rig.ends[0], b"x").is_ok());
-    rig.mover().forge(0, LANDED, 3);
+    rig.mover().forge(0, ACKED, 3);
     assert!(send(&rig.ends[0], b"x").is_ok());
 }
 
 #[test]
 fn a_daemon_that_has_no_segments_ends_the_stream() {
     let rig = rig(false, 0);
-    rig.hosts[0].life.store(life_word(1, 0), Ordering::Relaxed);
+    rig.hosts[0].status.store(status_word(1, 0), Ordering::Relaxed);
     assert_eq!(send(&rig.ends[0], b"x"), Err(Failure::Reset));
     assert!(rig.ends[0].ready(tid()).error);
-    rig.hosts[1].life.store(life_word(1, LIFE_CABLE), Ordering::Relaxed);
+    rig.hosts[1].status.store(status_word(1, STATUS_CABLE), Ordering::Relaxed);
     assert_eq!(receive(&rig.ends[1], 2000).unwrap(), bytes(0, 1000));
     assert_eq!(receive(&rig.ends[1], 1), Err(Failure::Reset));
 }

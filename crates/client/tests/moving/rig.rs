@@ -9,9 +9,9 @@ use crosslane_shm::mem::new_segment;
 use crosslane_shm::ring::Cursor;
 use crosslane_shm::state::StateView;
 use crosslane_shm::{Inbound, Outbound, Store};
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_MOVING, life_word};
+use crosslane_wire::local::{STATUS_ALIVE, STATUS_MOVING, status_word};
 use crosslane_wire::record::Kind;
-use crosslane_wire::segment::{LANDED, RETENTION, segment_len};
+use crosslane_wire::segment::{ACKED, RETENTION, segment_len};
 use crosslane_wire::zcopy::DESCRIPTOR;
 use crosslane_wire::{BufferId, CircuitId, Reach, Tuple, WaiterId, Way};
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ type Shelf = Mutex<HashMap<BufferId, (OwnedFd, u64, Reach)>>;
 pub(crate) struct Host {
     /// The state of its program's end, until the test is over.
     view: Mutex<Option<StateView>>,
-    pub(crate) life: AtomicU32,
+    pub(crate) status: AtomicU32,
     client: bool,
     generations: Mutex<Vec<Memory>>,
     shelf: &'static Shelf,
@@ -148,7 +148,7 @@ impl Host {
         let (_, memory) = SharedState::create().unwrap();
         Box::leak(Box::new(Self {
             view: Mutex::new(Some(StateView::new(memory).unwrap())),
-            life: AtomicU32::new(0),
+            status: AtomicU32::new(0),
             client,
             generations: Mutex::new(Vec::new()),
             shelf,
@@ -165,7 +165,7 @@ impl Host {
             token: 2,
             tuple: Tuple { client: address(1), server: address(2) },
             client: self.client,
-            life: 0,
+            status: 0,
             segments: self.generations.lock().unwrap()[generation].segments(),
             state: SharedState::open(self.state()).unwrap(),
         }
@@ -175,7 +175,7 @@ impl Host {
     fn begin(&'static self) -> End {
         let grant = self.grant(0);
         End::prepare(&grant);
-        End::begin(grant, &self.life, self).unwrap()
+        End::begin(grant, &self.status, self).unwrap()
     }
 
     /// The memory of its program's state.
@@ -191,7 +191,7 @@ impl Host {
 
     /// The end as another process has it that knows this generation first.
     pub(crate) fn hold(&'static self, generation: usize) -> End {
-        End::resume(self.grant(generation), &self.life, self)
+        End::resume(self.grant(generation), &self.status, self)
     }
 
     fn newest(&self) -> u32 {
@@ -199,7 +199,7 @@ impl Host {
     }
 
     fn say(&self, generation: u32, reason: u32) {
-        self.life.store(life_word(generation, reason), Ordering::Release);
+        self.status.store(status_word(generation, reason), Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
@@ -331,7 +331,7 @@ pub(crate) struct Mover {
 impl Mover {
     /// The circuit is lost.
     pub(crate) fn lose(&self) {
-        self.hosts.iter().for_each(|host| host.say(host.newest(), LIFE_MOVING));
+        self.hosts.iter().for_each(|host| host.say(host.newest(), STATUS_MOVING));
     }
 
     /// Another one is there; records are lost if there is `dice`.
@@ -349,7 +349,7 @@ impl Mover {
             let mut all = host.generations.lock().unwrap();
             all.last_mut().unwrap().arrived = arrived[far];
         }
-        self.hosts.iter().for_each(|host| host.say(numbers, LIFE_ALIVE));
+        self.hosts.iter().for_each(|host| host.say(numbers, STATUS_ALIVE));
     }
 
     pub(crate) fn jump(&mut self, ring_max: u64, retained: bool, dice: Option<&mut Dice>) {
@@ -363,7 +363,7 @@ impl Mover {
             let landed = self.hosts[far].receiver();
             let Some((_, cursor)) = landed else { continue };
             let base = host.generations.lock().unwrap().last().unwrap().arrived;
-            self.forge(usize::from(!host.client), LANDED, cursor.units().saturating_sub(base));
+            self.forge(usize::from(!host.client), ACKED, cursor.units().saturating_sub(base));
         }
     }
 

@@ -4,7 +4,7 @@ use crate::rig::{Mover, Rig, bytes, receive, send, tid};
 use crosslane_client::Failure;
 use crosslane_wire::WaiterId;
 use crosslane_wire::record::Kind;
-use crosslane_wire::segment::{LANDED, RETENTION, RETENTION_MIN, RING_MIN};
+use crosslane_wire::segment::{ACKED, RETENTION, RETENTION_MIN, RING_MIN};
 use std::io::IoSliceMut;
 
 const RING_MAX: u64 = 1 << 20;
@@ -36,9 +36,9 @@ fn nothing_happens_while_another_circuit_is_sought() {
     assert_eq!(receive(&rig.ends[1], 10), Err(Failure::WouldBlock));
     assert_eq!(send(&rig.ends[0], b"meanwhile"), Err(Failure::WouldBlock));
     assert_eq!(is_ready(&rig, 1), (false, false));
-    assert!(!rig.ends[1].stirred() && !rig.ends[1].gone());
+    assert!(!rig.ends[1].maybe_readable() && !rig.ends[1].gone());
     mover.find(RING_MAX, false, None);
-    assert!(rig.ends[1].stirred());
+    assert!(rig.ends[1].maybe_readable());
     assert_eq!(is_ready(&rig, 1), (true, true));
     assert_eq!(send(&rig.ends[0], b", behind"), Ok(8));
     assert_eq!(receive(&rig.ends[1], 3).unwrap(), b"bef");
@@ -88,7 +88,7 @@ fn what_is_kept_of_an_earlier_circuit_is_sent_again_by_a_process_that_only_knows
 }
 
 #[test]
-fn a_greeting_that_was_lost_is_sent_again() {
+fn a_handshake_that_was_lost_is_sent_again() {
     for retained in [false, true] {
         let rig = Rig::new(RING_MAX, retained);
         let mut mover = lost(&rig);
@@ -162,7 +162,7 @@ fn no_more_is_on_its_way_than_is_kept() {
     assert_eq!(rig.ends[0].room(tid()), usize::try_from(RETENTION - sent - 1).unwrap_or(0));
     assert_eq!(read_all(&rig.ends[1]), bytes(0, usize::try_from(sent).unwrap()));
     assert_eq!(send(&rig.ends[0], b"x"), Err(Failure::WouldBlock));
-    rig.mover().forge(0, LANDED, 1 + sent);
+    rig.mover().forge(0, ACKED, 1 + sent);
     assert_eq!(is_ready(&rig, 0), (false, true));
     assert!(send(&rig.ends[0], b"x").is_ok());
 }
@@ -190,7 +190,7 @@ fn a_reader_that_takes_what_comes_leaves_what_is_kept_short() {
         sent += count as u64;
     }
     assert!(sent <= RETENTION_MIN && rig.ends[0].keeps_too_little() && !rig.ends[0].has_credit());
-    mover.forge(0, LANDED, 1 + sent / 2);
+    mover.forge(0, ACKED, 1 + sent / 2);
     assert!(rig.ends[0].has_credit() && !rig.ends[0].keeps_too_little());
 }
 
@@ -203,16 +203,16 @@ fn sleepers_are_rung_where_the_stream_goes_on() {
     mover.jump(RING_MAX, true, None);
     server.unwant_data(WaiterId(5));
     server.attend(tid());
-    let before = server.bell_mark();
+    let before = server.wake_mark();
     assert!(server.want_data(WaiterId(5)));
     let moved = client.try_send(tid(), &[std::io::IoSlice::new(b"x")], 0).unwrap();
     assert_eq!(moved.wake, Some(WaiterId(5)));
-    assert_eq!(before, server.bell_mark());
+    assert_eq!(before, server.wake_mark());
     // Bytes that are sent again ring as well.
     mover.lose();
     mover.find_with(RING_MAX, true, [1, 1], [1, 1]);
     server.attend(tid());
-    assert_ne!(before, server.bell_mark());
+    assert_ne!(before, server.wake_mark());
     server.unwant_data(WaiterId(5));
     assert!(server.want_data(WaiterId(5)));
     client.attend(tid());

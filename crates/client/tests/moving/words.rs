@@ -10,7 +10,7 @@ use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stan
 use crosslane_client::{End, Failure};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{
-    CREDIT, LANDED, MODE, ORDER, RD_DONE, RING, SEND_SM, SINK_OFF, SRC_OFF, STATE, VERDICT, WANT_DATA,
+    ACKED, CREDIT, MODE, ORDER, RD_DONE, RING, SEND_SM, SINK_OFF, SRC_OFF, STATE, VERDICT, WANT_DATA,
     WANT_ROOM, WR_CLAIM, WR_DONE,
 };
 use crosslane_wire::zcopy::{DESCRIPTOR, Descriptor, word};
@@ -102,7 +102,7 @@ impl Which {
             Self::Credit => CREDIT,
             Self::WantData => WANT_DATA,
             Self::WantRoom => WANT_ROOM,
-            Self::Landed => LANDED,
+            Self::Landed => ACKED,
             Self::RdDone => RD_DONE,
             Self::SendSm => SEND_SM,
             Self::SinkOff => SINK_OFF,

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::buffers::{Buffer, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_client::{End, Failure};
-use crosslane_wire::local::{LIFE_CABLE, life_word};
+use crosslane_wire::local::{STATUS_CABLE, status_word};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::RING_MIN;
 use crosslane_wire::{BufferId, WaiterId};
@@ -251,7 +251,7 @@ fn a_peek_or_a_buffer_that_cannot_be_had_asks_for_the_ring() {
             assert_eq!(receive(server, 5000), Err(Failure::WouldBlock));
         }
         assert_eq!(rung(), [WaiterId(9)], "whoever waits for the answer");
-        assert!(!server.ready(tid()).readable && !server.stirred(), "nothing can be received now");
+        assert!(!server.ready(tid()).readable && !server.maybe_readable(), "nothing can be received now");
         assert!(client.is_answered(&open));
         assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Unwanted));
         assert!(client.want_room(WaiterId(9)));
@@ -260,7 +260,7 @@ fn a_peek_or_a_buffer_that_cannot_be_had_asks_for_the_ring() {
         server.arrivals(&mut seen);
         got.extend(send_all(&rig, &bytes(part as u64, len - part)));
         assert!(server.arrivals(&mut seen), "an edge");
-        assert!(server.ready(tid()).readable && server.stirred());
+        assert!(server.ready(tid()).readable && server.maybe_readable());
         got.extend(drain(server, 1 << 16));
         assert_eq!(got.len(), len);
         check(&got, 0);
@@ -468,13 +468,13 @@ fn nothing_is_fetched_by_a_dead_circuit_after_the_call_is_over() {
     let mut source = registered(0, 50_000);
     let mut open = announce(client, &source);
     let mut got = receive(server, 1000).unwrap();
-    rig.hosts[0].life.store(life_word(0, LIFE_CABLE), Relaxed);
+    rig.hosts[0].status.store(status_word(0, STATUS_CABLE), Relaxed);
     assert_eq!(client.stand(tid(), &mut open), Ok(Stand::Unwanted));
     assert_eq!(client.withdraw(tid(), &open), Ok(1000));
     assert_eq!(send(client, &source[1000..]), Err(Failure::Reset));
     source.fill(0xff);
     got.extend(drain(server, 1 << 16));
     check(&got, 0);
-    rig.hosts[1].life.store(life_word(0, LIFE_CABLE), Relaxed);
+    rig.hosts[1].status.store(status_word(0, STATUS_CABLE), Relaxed);
     assert_eq!(receive(server, 10), Err(Failure::Reset));
 }

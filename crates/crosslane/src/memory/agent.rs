@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// What the agent's epoll set has besides the connections, which are numbered from [`FIRST`] on.
 const LISTENER: u64 = 0;
 const WAITER: u64 = 1;
-const BELL: u64 = 2;
+const WAKEUP: u64 = 2;
 const DAEMON: u64 = 3;
 const FIRST: u64 = 4;
 /// Most requesters at a time; others are refused.
@@ -56,13 +56,13 @@ struct Tie {
 }
 
 impl Tie {
-    fn new(listener: &Listener, bell: &Event) -> Result<Self, stream::Error> {
+    fn new(listener: &Listener, wakeup: &Event) -> Result<Self, stream::Error> {
         let attachment = listener.attachment()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let tie = Self { attachment, waiter: attachment.waiter()?, epoll };
         tie.watch(listener, LISTENER, epoll::EventFlags::IN)?;
         tie.watch(&tie.waiter, WAITER, epoll::EventFlags::IN)?;
-        tie.watch(bell, BELL, epoll::EventFlags::IN)?;
+        tie.watch(wakeup, WAKEUP, epoll::EventFlags::IN)?;
         tie.watch(attachment.socket(), DAEMON, epoll::EventFlags::empty())?;
         Ok(tie)
     }
@@ -79,7 +79,7 @@ impl Agent {
         notices: Arc<Notices>,
     ) -> Result<Self, Error> {
         let handle = Handle::new()?;
-        let tie = Tie::new(&listener, &handle.bell)?;
+        let tie = Tie::new(&listener, &handle.wakeup)?;
         let owner = Owner { regions, notices, handle, scratch: vec![0; PIECE] };
         let (connections, budget) = (BTreeMap::new(), Budget::new());
         Ok(Self { listener, tie, owner, connections, last: FIRST, deaf: false, budget })
@@ -117,8 +117,8 @@ impl Agent {
     fn rejoin(&mut self) -> bool {
         self.connections.clear();
         while !self.is_stopped() {
-            let bell = &self.owner.handle.bell;
-            match Tie::new(&self.listener, bell) {
+            let wakeup = &self.owner.handle.wakeup;
+            match Tie::new(&self.listener, wakeup) {
                 Ok(tie) => {
                     (self.tie, self.deaf) = (tie, false);
                     return true;
@@ -126,8 +126,8 @@ impl Agent {
                 Err(error) if is_final(&error) => return false,
                 Err(_) => {
                     let again = Timespec::try_from(AGAIN).ok();
-                    let _ = poll(&mut [PollFd::new(&**bell, PollFlags::IN)], again.as_ref());
-                    bell.clear();
+                    let _ = poll(&mut [PollFd::new(&**wakeup, PollFlags::IN)], again.as_ref());
+                    wakeup.clear();
                 }
             }
         }
@@ -214,12 +214,12 @@ impl Agent {
             match event.data.u64() {
                 LISTENER => self.accept(),
                 WAITER => self.tie.waiter.clear(),
-                BELL => self.owner.handle.bell.clear(),
+                WAKEUP => self.owner.handle.wakeup.clear(),
                 DAEMON => return None,
                 number => {
                     if let Some(connection) = self.connections.get_mut(&number) {
                         connection.stream().look_at_kernel();
-                        connection.stirred = true;
+                        connection.maybe_readable = true;
                     }
                 }
             }

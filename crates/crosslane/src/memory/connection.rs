@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::outbox::{Outbox, arrived};
 use crate::stream::{Stream, WaitFor};
 use core::sync::atomic::AtomicU32;
-use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, Denial, GREETING, PIECE, Place};
+use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, Denial, HANDSHAKE, PIECE, Place};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) struct Owner {
 pub(super) struct Connection {
     stream: Stream,
     stage: Stage,
-    /// What has come of the command (or the greeting) that is being read.
+    /// What has come of the command (or the handshake) that is being read.
     head: [u8; COMMAND],
     have: usize,
     /// Number of the next command.
@@ -50,12 +50,12 @@ pub(super) struct Connection {
     /// Notices of this requester that wait for the program.
     notices: Arc<AtomicU32>,
     /// The kernel said something: look, whatever the ring says.
-    pub(super) stirred: bool,
+    pub(super) maybe_readable: bool,
 }
 
 #[derive(Debug)]
 enum Stage {
-    Greeting,
+    Handshake,
     Command,
     Data(Put),
 }
@@ -84,10 +84,10 @@ struct Get {
 impl Connection {
     pub(super) fn new(stream: Stream) -> Result<Self, Error> {
         let mut outbox = Outbox::default();
-        outbox.send(&stream, &GREETING, &[])?;
+        outbox.send(&stream, &HANDSHAKE, &[])?;
         Ok(Self {
             stream,
-            stage: Stage::Greeting,
+            stage: Stage::Handshake,
             head: [0; COMMAND],
             have: 0,
             next: 0,
@@ -96,7 +96,7 @@ impl Connection {
             fenced: false,
             outbox,
             notices: Arc::default(),
-            stirred: true,
+            maybe_readable: true,
         })
     }
 
@@ -106,7 +106,7 @@ impl Connection {
 
     /// Works for a while; whether anything was done. An error: the connection is over.
     pub(super) fn run_once(&mut self, owner: &mut Owner) -> Result<bool, Error> {
-        self.stirred = false;
+        self.maybe_readable = false;
         let mut done = self.outbox.flush(&self.stream)?;
         done += self.serve_get(owner)?;
         let (mut commands, mut bytes) = (0, 0);
@@ -137,7 +137,7 @@ impl Connection {
     /// Whether a turn would do something.
     #[inline]
     pub(super) fn is_ready(&self, owner: &Owner) -> bool {
-        self.stirred || self.wants(owner).is_some_and(|what| self.stream.is_ready(what))
+        self.maybe_readable || self.wants(owner).is_some_and(|what| self.stream.is_ready(what))
     }
 
     /// Whether more commands are taken now.
@@ -150,14 +150,14 @@ impl Connection {
     /// Reads a part of a command, or of its data, and executes what is whole. Returns how many bytes were read.
     fn read(&mut self, owner: &mut Owner) -> Result<usize, Error> {
         let count = match &mut self.stage {
-            Stage::Greeting => {
-                let count = arrived(self.stream.try_receive(&mut self.head[self.have..GREETING.len()])?)?;
+            Stage::Handshake => {
+                let count = arrived(self.stream.try_receive(&mut self.head[self.have..HANDSHAKE.len()])?)?;
                 self.have += count;
-                if self.have == GREETING.len() {
+                if self.have == HANDSHAKE.len() {
                     self.have = 0;
                     self.stage = Stage::Command;
-                    if self.head[..GREETING.len()] != GREETING {
-                        return Err(self.violated("no greeting of a requester".to_owned()));
+                    if self.head[..HANDSHAKE.len()] != HANDSHAKE {
+                        return Err(self.violated("no handshake of a requester".to_owned()));
                     }
                 }
                 count

@@ -9,17 +9,17 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct Handle {
     pub(super) stop: Arc<AtomicBool>,
-    pub(super) bell: Arc<Event>,
+    pub(super) wakeup: Arc<Event>,
 }
 
 impl Handle {
     pub(super) fn new() -> Result<Self, Error> {
-        Ok(Self { stop: Arc::default(), bell: Arc::new(Event::new()?) })
+        Ok(Self { stop: Arc::default(), wakeup: Arc::new(Event::new()?) })
     }
 
     /// Wakes it if it sleeps.
     pub(super) fn wake(&self) {
-        self.bell.wake();
+        self.wakeup.wake();
     }
 
     /// Tells it to end.

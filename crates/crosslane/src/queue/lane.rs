@@ -66,7 +66,7 @@ impl Lane {
         self.unsure && self.is_blocked()
     }
 
-    /// The engine's bell is to ring for what is aloft, if anything is.
+    /// The engine is to signal the end of what is aloft, if anything is.
     pub(super) fn want_waker(&self) -> bool {
         self.aloft.as_ref().is_some_and(Aloft::want_waker)
     }

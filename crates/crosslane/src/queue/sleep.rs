@@ -60,7 +60,7 @@ impl Heard {
         !self.any
     }
 
-    /// Whether the requests for bells stand, and all that is to be done is to look again.
+    /// Whether the requests for wakes stand, and all that is to be done is to look again.
     pub(super) fn is_landed(&self) -> bool {
         self.landed
     }
@@ -103,16 +103,16 @@ impl Sleep {
         let _ = epoll::delete(&self.epoll, quiet);
     }
 
-    /// The engine's bell is heard from now on.
+    /// The engine's completions are listened to from now on.
     pub(super) fn hear_engine(&mut self, stream: &Stream) {
         if self.hears_engine {
             return;
         }
-        if let Some(bell) = stream.attachment().engine_bell() {
+        if let Some(completions) = stream.attachment().engine_completions() {
             let data = epoll::EventData::new_u64(ENGINE);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             // Without it the timer is all there is.
-            self.hears_engine = epoll::add(&self.epoll, bell, data, flags).is_ok();
+            self.hears_engine = epoll::add(&self.epoll, completions, data, flags).is_ok();
         }
     }
 

@@ -92,9 +92,9 @@ impl Stream {
     #[inline]
     fn is_readable(&self) -> bool {
         let end = &self.end;
-        end.stirred()
+        end.maybe_readable()
             || (end.has_fin() && !end.is_moving())
-            || !matches!(end.rx(), Direction::Open | Direction::Greeting)
+            || !matches!(end.rx(), Direction::Open | Direction::Handshake)
             || end.shared().status.reset.load(Relaxed) != 0
     }
 
@@ -123,7 +123,7 @@ impl Stream {
         data && room
     }
 
-    /// How long a request for a bell, and what it is not answered for, may be under way, ns: see `crosslane_shm::arm`.
+    /// How long a request for a wake, and what it is not answered for, may be under way, ns: see `crosslane_shm::arm`.
     pub(crate) fn in_flight_ns(&self) -> u32 {
         self.end.in_flight_ns()
     }

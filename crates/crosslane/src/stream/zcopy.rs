@@ -230,7 +230,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Asks for a bell when as much of what was posted is fetched as [`Self::has_post_news`] waits for.
+    /// Asks for a wake when as much of what was posted is fetched as [`Self::has_post_news`] waits for.
     pub(super) fn want_posted(&self) {
         if let Some(awaited) = self.posts.lock().awaited() {
             self.end.want_fetched(&awaited);

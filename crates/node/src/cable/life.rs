@@ -1,16 +1,16 @@
 //! How a cable comes up, goes down, and comes back.
 
-use super::Bells;
+use super::Wakers;
 use super::{
-    CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RING, Live, PENANCE, SETUP_BELLS, WINDOW,
-    ip_range, ip_ring_max,
+    CONTROL_LIMITS, CONTROL_RANGE, Cable, CableEvent, IP_LIMITS, IP_RING, Live, PENANCE, SETUP_DOORBELLS,
+    WINDOW, ip_range, ip_ring_max,
 };
 use crate::channel::{Channel, Rings};
 use crate::random;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, Output};
 use crosslane_port::{Event, PortError};
-use crosslane_wire::scratchpad::{BELL_SETUP, WORDS};
+use crosslane_wire::scratchpad::{DOORBELL_SETUP, WORDS};
 use crosslane_wire::segment::RING_MIN;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Cable {
                 self.run_setup(now, Death::Cable);
                 self.release();
             }
-            Event::Doorbell(bits) if bits & 1 << BELL_SETUP != 0 => {
+            Event::Doorbell(bits) if bits & 1 << DOORBELL_SETUP != 0 => {
                 if self.retry_at.is_some() || !self.may_set_up(now) {
                     return;
                 }
@@ -43,9 +43,9 @@ impl Cable {
 
     /// Whether the peer may ring for set-up once more: a cable on which it does so without end is down for a while.
     fn may_set_up(&mut self, now: Duration) -> bool {
-        let (second, rung) = self.setup_bells;
-        self.setup_bells = if second == now.as_secs() { (second, rung + 1) } else { (now.as_secs(), 1) };
-        let may = self.setup_bells.1 <= SETUP_BELLS;
+        let (second, rung) = self.setup_doorbells;
+        self.setup_doorbells = if second == now.as_secs() { (second, rung + 1) } else { (now.as_secs(), 1) };
+        let may = self.setup_doorbells.1 <= SETUP_DOORBELLS;
         if !may {
             self.break_off(Death::Violation, "the peer rings for set-up without end".to_owned());
         }
@@ -80,7 +80,7 @@ impl Cable {
             match output {
                 Output::Prepare => self.prepare(),
                 Output::Write { index, value } => self.port.write_peer_scratchpad(index, value),
-                Output::Ring => self.port.ring_peer_doorbell(1 << BELL_SETUP),
+                Output::Ring => self.port.ring_peer_doorbell(1 << DOORBELL_SETUP),
                 Output::Up(agreement) => self.begin(agreement, now),
                 Output::Down => {
                     self.live = None;
@@ -147,7 +147,7 @@ impl Cable {
     fn release(&mut self) {
         self.prepared = None;
         self.live = None;
-        self.bells = Bells::default();
+        self.wakers = Wakers::default();
         self.asked = 0;
         let mut ranges = self.window.clear();
         ranges.extend([CONTROL_RANGE, ip_range(self.config.window)]);

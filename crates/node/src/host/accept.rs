@@ -1,9 +1,9 @@
 //! `Accept`: the stream that an accepted connection is, if its far program took it for one.
 //!
-//! The far program gets its circuit before it sends its SYN, or goes by plain TCP; its greeting, the first unit of the
+//! The far program gets its circuit before it sends its SYN, or goes by plain TCP; its handshake, the first unit of the
 //! stream, says that it has the circuit. The SYN may be here first: a host between may be slow, or a cable was cut and the
-//! greeting is sent again by another way. Nobody can tell then which of the two it is, so the answer waits: until the
-//! greeting comes, or the far daemon breaks off a circuit that its program never had. Before that, it waits for the far
+//! handshake is sent again by another way. Nobody can tell then which of the two it is, so the answer waits: until the
+//! handshake comes, or the far daemon breaks off a circuit that its program never had. Before that, it waits for the far
 //! daemon's word that the socket which announced the connection became it (decision 19).
 
 use super::Host;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Longest that an answer waits for a circuit that was lost, if streams may look for another so long: less than a program
 /// waits for its daemon.
 const LOST: Duration = Duration::from_millis(1500);
-/// Longest that an answer waits for a greeting on a circuit that lives.
+/// Longest that an answer waits for a handshake on a circuit that lives.
 const SLOW: Duration = Duration::from_millis(200);
 impl Host {
     /// `Accept`: an answer if it stays plain TCP.

@@ -33,7 +33,7 @@ impl Host {
         let closed = &mut self.counters;
         closed.closed_tx_bytes = closed.closed_tx_bytes.wrapping_add(moved.tx_bytes);
         closed.closed_rx_bytes = closed.closed_rx_bytes.wrapping_add(moved.rx_bytes);
-        closed.closed_bells = closed.closed_bells.wrapping_add(moved.bells);
+        closed.closed_wakes = closed.closed_wakes.wrapping_add(moved.wakes);
         if abort {
             self.counters.streams_aborted += 1;
         } else {

@@ -1,11 +1,11 @@
 //! What programs ask of the daemon before they hand transfers over.
 
 use super::Host;
-use crate::life::life_of;
 use crate::offload::{Engines, Work};
 use crate::quota::Kind;
 use crate::random;
 use crate::session::SessionId;
+use crate::status_page::status_of;
 use core::sync::atomic::AtomicU32;
 use crosslane_passing::Foreign;
 use crosslane_shm::peer::Peer;
@@ -18,7 +18,7 @@ use crosslane_wire::{BufferId, CircuitId, Reach};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Descriptors that two threads keep for a program: a lease, a bell, and one of the process.
+/// Descriptors that two threads keep for a program: a lease, a waker, and one of the process.
 const FDS: u64 = 3;
 /// Mappings of the rings of an end: both segments, and its program's arena.
 const WORK_MAPPINGS: u64 = 3;
@@ -29,8 +29,8 @@ impl Host {
         let outcome = self.try_offload(id, queue);
         let Some(session) = self.sessions.get_mut(&id) else { return };
         match outcome {
-            Ok((reply, wakers, bell, lease)) => {
-                let fds = wakers.iter().map(AsFd::as_fd).chain([bell.as_fd(), lease.as_fd()]);
+            Ok((reply, wakers, completions, lease)) => {
+                let fds = wakers.iter().map(AsFd::as_fd).chain([completions.as_fd(), lease.as_fd()]);
                 let fds: Vec<BorrowedFd<'_>> = fds.collect();
                 session.reply(&reply, &fds);
             }
@@ -58,15 +58,15 @@ impl Host {
         let peer = Peer::of(socket.as_fd()).map_err(|error| error.to_string())?;
         let (guard, nonce) = (guard_at(random::u64()), random::u64());
         let remote = Remote { peer: Arc::new(peer), guard, nonce };
-        let bell = Arc::new(Receiver::new().map_err(|errno| errno.to_string())?);
+        let completions = Arc::new(Receiver::new().map_err(|errno| errno.to_string())?);
         let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
         let (lease, ours) = pipe.map_err(|errno| errno.to_string())?;
-        let wakers = engines.add(id, &remote, queue, &bell, &Arc::new(ours)).map_err(text)?;
+        let wakers = engines.add(id, &remote, queue, &completions, &Arc::new(ours)).map_err(text)?;
         session.engine_charge = Some(charge);
         let words: Vec<u64> = wakers.iter().map(Waker::word).collect();
         let words = words.try_into().map_err(|_| "two threads are due".to_owned())?;
         let (threads, least) = (engines.tids(), self.config.offload.least);
-        Ok((Reply::Offload { words, guard, nonce, threads, least }, wakers, bell, lease))
+        Ok((Reply::Offload { words, guard, nonce, threads, least }, wakers, completions, lease))
     }
 
     /// `RegisterRings`: the name of an end's rings; 0 if they are not for the engine.
@@ -118,7 +118,7 @@ impl Host {
             rx_key: segments.rx_key,
             tx_key: segments.tx_key,
             state: resources.state.as_ref()?.view.engine_state().ok()?,
-            life: AtomicU32::new(life_of(self.policy.circuits.get(circuit)?, resources.published)),
+            status: AtomicU32::new(status_of(self.policy.circuits.get(circuit)?, resources.published)),
             _mappings: mappings,
         })
     }

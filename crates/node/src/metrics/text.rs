@@ -36,7 +36,7 @@ impl Snapshot {
                 "Payload that passed through this host.",
                 self.transit_bytes(),
             ),
-            ("bells_total", "counter", "Wake events rung.", c.bells.wrapping_add(totals.bells)),
+            ("wakes_total", "counter", "Wakes of sleeping waiters.", c.wakes.wrapping_add(totals.wakes)),
             (
                 "link_states_refused_total",
                 "counter",

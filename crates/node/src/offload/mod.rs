@@ -3,7 +3,7 @@
 //! headers, acknowledges and frees.
 //!
 //! ```text
-//!   program --Offload: submission queue, doors--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
+//!   program --Offload: submission queue, wakers--> daemon's thread --Word--> two Workers      (Client, Work: what they know)
 //!      |                                                          |
 //!      +--submission queue: Descriptor -------------------------------------->+--> Job --CopyEngine--> ring, state
 //! ```
@@ -62,7 +62,7 @@ pub struct Settings {
 #[derive(Debug)]
 struct Thread {
     words: Sender<Word>,
-    door: Arc<Receiver>,
+    receiver: Arc<Receiver>,
     tid: u32,
     tally: Arc<Tally>,
     handle: JoinHandle<()>,
@@ -111,7 +111,7 @@ impl Engines {
         self.threads.iter().map(|thread| thread.tally.as_ref())
     }
 
-    /// A program has consented; `bell` is rung for it, and the `lease` is kept open while a thread may work for
+    /// A program has consented; the engine wakes it through `completions`, and the `lease` is kept open while a thread may work for
     /// it. By the wakers that are returned it rings the sending and the receiving thread.
     ///
     /// # Errors
@@ -121,16 +121,16 @@ impl Engines {
         session: SessionId,
         remote: &Remote,
         queue: SubmissionQueue,
-        bell: &Arc<Receiver>,
+        completions: &Arc<Receiver>,
         lease: &Arc<OwnedFd>,
     ) -> io::Result<Vec<Waker>> {
-        let wakers = self.threads.iter().map(|thread| thread.door.waker()).collect::<Result<_, _>>()?;
+        let wakers = self.threads.iter().map(|thread| thread.receiver.waker()).collect::<Result<_, _>>()?;
         if !self.sessions.insert(session) {
             return Err(io::Error::other("asked before"));
         }
         let queue = Arc::new(queue);
         for at in 0..self.threads.len() {
-            let table = Table { queue: queue.clone(), bell: bell.clone() };
+            let table = Table { queue: queue.clone(), completions: completions.clone() };
             let client = Client::new(session, remote.clone(), table, lease.clone());
             self.tell(at, Word::Client(Box::new(client)));
         }
@@ -158,9 +158,9 @@ impl Engines {
     }
 
     /// Programs see this word for the end from now on. Must come before what arrived there is counted.
-    pub(crate) fn show(&self, circuit: CircuitId, life: u32) {
+    pub(crate) fn show(&self, circuit: CircuitId, status: u32) {
         for (_, _, work) in self.works.get(&circuit).into_iter().flatten() {
-            work.set(life);
+            work.set(status);
         }
     }
 
@@ -201,17 +201,17 @@ impl Engines {
     fn tell(&self, at: usize, word: Word) {
         let Some(thread) = self.threads.get(at) else { return };
         if thread.words.send(word).is_ok() {
-            thread.door.wake();
+            thread.receiver.wake();
         }
     }
 }
 
 impl Thread {
     fn start(way: Way, settings: &Settings, limit_ns: u32) -> io::Result<Self> {
-        let door = Arc::new(Receiver::new()?);
+        let receiver = Arc::new(Receiver::new()?);
         let (words, inbox) = channel();
         let (told, tid) = channel();
-        let (tally, poller) = (Arc::new(Tally::default()), Poller::new(door.clone()));
+        let (tally, poller) = (Arc::new(Tally::default()), Poller::new(receiver.clone()));
         let (copy, processor) = (settings.copy, settings.processors.map(|both| both[way as usize]));
         let counts = tally.clone();
         let work = move || {
@@ -226,15 +226,15 @@ impl Thread {
         let name = if way == Way::Out { "offload-out" } else { "offload-in" };
         let handle = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
         let tid = tid.recv().map_err(|_| io::Error::other("an engine's thread ended"))?;
-        Ok(Self { words, door, tid, tally, handle })
+        Ok(Self { words, receiver, tid, tally, handle })
     }
 }
 
 impl Drop for Engines {
     fn drop(&mut self) {
-        for Thread { words, door, handle, .. } in self.threads.drain(..) {
+        for Thread { words, receiver, handle, .. } in self.threads.drain(..) {
             drop(words);
-            door.wake();
+            receiver.wake();
             // One that panicked has ended too.
             let _ = handle.join();
         }

@@ -3,13 +3,13 @@
 use crosslane_shm::wake::Receiver;
 use std::sync::Arc;
 
-/// The door of one thread.
+/// What wakes one thread of the engine.
 #[derive(Debug)]
 pub(super) struct Poller(Arc<Receiver>);
 
 impl Poller {
-    pub(super) fn new(door: Arc<Receiver>) -> Self {
-        Self(door)
+    pub(super) fn new(receiver: Arc<Receiver>) -> Self {
+        Self(receiver)
     }
 
     /// Sleeps until somebody rings.

@@ -9,14 +9,14 @@ use std::sync::Arc;
 pub(super) struct Table {
     pub(super) queue: Arc<SubmissionQueue>,
     /// Rung for transfers whose program wants that. Queues of the program hear it by edges.
-    pub(super) bell: Arc<Receiver>,
+    pub(super) completions: Arc<Receiver>,
 }
 
 impl Table {
     /// The transfer has ended.
     pub(super) fn finish(&self, request: RequestId, done: u64, outcome: Outcome) {
         if self.queue.finish(request, done, outcome) {
-            self.bell.wake_anew();
+            self.completions.wake_anew();
         }
     }
 }

@@ -22,9 +22,9 @@ fn a_programs_lease_is_held_for_as_long_as_a_thread_may_work_for_it() {
     let (lease, ours) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).unwrap();
     let (_queue, memory) = SubmissionQueue::create().unwrap();
     let remote = Remote { peer: Arc::new(Peer::own().unwrap()), guard: 0, nonce: 1 };
-    let bell = Arc::new(Receiver::new().unwrap());
+    let completions = Arc::new(Receiver::new().unwrap());
     let (session, queue) = (SessionId(1), SubmissionQueue::open(&memory).unwrap());
-    let _wakers = engines.add(session, &remote, queue, &bell, &Arc::new(ours)).unwrap();
+    let _wakers = engines.add(session, &remote, queue, &completions, &Arc::new(ours)).unwrap();
     let end = Instant::now() + Duration::from_millis(100);
     while Instant::now() < end {
         assert!(!has_hung_up(&lease), "the threads know the program, and it is told that none does");

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crosslane_shm::ring::{Consumer, Producer};
 use crosslane_shm::state::EngineState;
 use crosslane_shm::{Inbound, Outbound};
-use crosslane_wire::local::{LIFE_ALIVE, LIFE_CABLE, life_word};
+use crosslane_wire::local::{STATUS_ALIVE, STATUS_CABLE, status_word};
 
 /// The rings of an end in one generation.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(crate) struct Work {
     pub(crate) tx_key: u64,
     /// What the end's holders share.
     pub(crate) state: EngineState,
-    /// The end's word as programs see it in their life pages.
-    pub(crate) life: AtomicU32,
+    /// The end's word as programs see it in their status pages.
+    pub(crate) status: AtomicU32,
     /// What the program's user pays for the mappings.
     pub(crate) _mappings: Charge,
 }
@@ -51,16 +51,16 @@ impl Work {
     /// was seen.
     #[inline]
     pub(super) fn lives(&self) -> bool {
-        self.life.load(SeqCst) == life_word(self.generation, LIFE_ALIVE)
+        self.status.load(SeqCst) == status_word(self.generation, STATUS_ALIVE)
     }
 
     /// How the end stands now.
-    pub(crate) fn set(&self, life: u32) {
-        self.life.store(life, SeqCst);
+    pub(crate) fn set(&self, status: u32) {
+        self.status.store(status, SeqCst);
     }
 
     /// The end is gone.
     pub(crate) fn end(&self) {
-        self.life.store(life_word(self.generation, LIFE_CABLE), Relaxed);
+        self.status.store(status_word(self.generation, STATUS_CABLE), Relaxed);
     }
 }

@@ -204,7 +204,7 @@ impl Worker {
         (moved, jobs)
     }
 
-    /// Says so on all submission queues, looks once more, and sleeps until a door is rung. Whether it slept.
+    /// Says so on all submission queues, looks once more, and sleeps until a program wakes the thread. Whether it slept.
     fn sleep(&mut self) -> bool {
         self.clients.values().for_each(|client| client.table.queue.set_asleep(self.way, true));
         let filled = self.clients.values().any(|client| client.table.queue.is_filled(self.way));

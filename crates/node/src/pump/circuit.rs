@@ -20,14 +20,14 @@ pub(super) struct Circuit {
     sides: [Side; 2],
     flows: [Flow; 2],
     traffic: Arc<Traffic>,
-    /// Rung by those neighbours that were asked for bells.
-    bell: Arc<Receiver>,
+    /// Rung by those neighbours that were asked for wakes.
+    receiver: Arc<Receiver>,
     /// How long it paid, lately, to poll it while nothing moved.
     budget: Budget,
     /// Something has moved since it was last asked.
     moved: bool,
     quiet_since: Option<Instant>,
-    /// Both sides were asked for bells.
+    /// Both sides were asked for wakes.
     armed: bool,
     /// How long that may be under way: so long the rings are polled after it.
     requests: Armed<Instant>,
@@ -45,7 +45,7 @@ impl Circuit {
         transit: TransitId,
         legs: [Leg; 2],
         waiter: WaiterId,
-        bell: Arc<Receiver>,
+        receiver: Arc<Receiver>,
         traffic: Arc<Traffic>,
         limit_ns: u32,
     ) -> Self {
@@ -59,7 +59,7 @@ impl Circuit {
             sides,
             flows,
             traffic,
-            bell,
+            receiver,
             budget,
             moved: false,
             quiet_since: None,
@@ -75,7 +75,7 @@ impl Circuit {
     pub(super) fn run_once(&mut self, cpu: u16, reports: &Reports) -> bool {
         if self.armed {
             // A turn that finds too little to tell would leave answered requests behind.
-            if !self.is_stirred() {
+            if !self.may_have_work() {
                 return false;
             }
             self.disarm();
@@ -144,18 +144,18 @@ impl Circuit {
     }
 
     /// The daemon has looked for a waiter of this leg.
-    pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, bell: Option<Waker>) {
-        self.sides[leg].bells.answer(waiter, bell);
+    pub(super) fn answer(&mut self, leg: usize, waiter: WaiterId, waker: Option<Waker>) {
+        self.sides[leg].wakers.answer(waiter, waker);
     }
 
     /// Whether a turn would find something to do.
-    pub(super) fn is_stirred(&self) -> bool {
+    pub(super) fn may_have_work(&self) -> bool {
         let [a, b] = &self.sides;
-        !self.broken && (self.flows[0].is_stirred(a, b) || self.flows[1].is_stirred(b, a))
+        !self.broken && (self.flows[0].may_have_work(a, b) || self.flows[1].may_have_work(b, a))
     }
 
     /// Whether it is to be polled no longer: nothing has moved for as long as it paid to poll, lately, and both sides
-    /// were asked for bells. To be called now and then between turns.
+    /// were asked for wakes. To be called now and then between turns.
     pub(super) fn settles(&mut self, now: Instant, limit_ns: u32, cpu: u16, reports: &Reports) -> bool {
         if std::mem::take(&mut self.moved) {
             if self.quiet_since.take().is_some() {
@@ -177,21 +177,21 @@ impl Circuit {
         self.flows.iter().any(|flow| flow.comes_from(cpu))
     }
 
-    /// Whether the requests for bells, and what they are not answered for, have landed by now, and nothing came.
+    /// Whether the requests for wakes, and what they are not answered for, have landed by now, and nothing came.
     fn has_landed(&mut self, now: Instant) -> bool {
-        !self.requests.next_sleep(|| now).is_bounded() && !self.is_stirred()
+        !self.requests.next_sleep(|| now).is_bounded() && !self.may_have_work()
     }
 
-    /// How long nobody need look at it, if it has asked for bells and only waits until that has landed. To be followed by a
-    /// look, [`Self::is_stirred`].
+    /// How long nobody need look at it, if it has asked for wakes and only waits until that has landed. To be followed by a
+    /// look, [`Self::may_have_work`].
     pub(super) fn rest(&mut self, now: Instant) -> Option<Duration> {
         if !self.armed {
             return None;
         }
-        self.requests.next_sleep(|| now).bound().filter(|_| !self.is_stirred())
+        self.requests.next_sleep(|| now).bound().filter(|_| !self.may_have_work())
     }
 
-    /// Asks both sides for bells; whether nothing came meanwhile and no request is under way.
+    /// Asks both sides for wakes; whether nothing came meanwhile and no request is under way.
     fn arm(&mut self, now: Instant, reports: &Reports) -> bool {
         self.armed = true;
         self.requests = Armed::NOTHING;
@@ -208,11 +208,11 @@ impl Circuit {
             self.requests.arm(side.leg.in_flight_ns, Instant::now);
         }
         self.report(reports);
-        let stirred = self.is_stirred();
-        if stirred {
+        let maybe_readable = self.may_have_work();
+        if maybe_readable {
             self.disarm();
         }
-        !stirred && !self.requests.is_under_way()
+        !maybe_readable && !self.requests.is_under_way()
     }
 
     fn disarm(&mut self) {
@@ -223,22 +223,22 @@ impl Circuit {
     }
 
     /// Its wake event.
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(super) fn receiver(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
     }
 
-    /// Its bell rang while it was polled. That may have been an answer to requests that it has made already, to sleep
+    /// Its wake came while it was polled. That may have been an answer to requests that it has made already, to sleep
     /// next: they are made anew.
     pub(super) fn hush(&mut self) {
-        self.bell.clear();
+        self.receiver.clear();
         self.disarm();
     }
 
-    /// Its bell rang while it slept: whether it sleeps on. The bell may have been an answer to its requests though nothing
+    /// Its wake came while it slept: whether it sleeps on. The wake may have been an answer to its requests though nothing
     /// is there, for what was stored before a ring may be consumed before it. So they are made anew.
     pub(super) fn sleeps_on(&mut self, now: Instant, limit_ns: u32, reports: &Reports) -> bool {
-        self.bell.clear();
-        let sleeps = !self.is_stirred() && self.arm(now, reports);
+        self.receiver.clear();
+        let sleeps = !self.may_have_work() && self.arm(now, reports);
         if !sleeps {
             self.wake(now, limit_ns);
         }

@@ -1,6 +1,6 @@
 //! One direction of a circuit: what lies in the ring of one side is pushed on into the ring of the other.
 
-use super::landed::Landed;
+use super::acked::Acked;
 use super::leg::Side;
 use crosslane_shm::ring::{Consumer, EASY, Head, Producer, Violation};
 use crosslane_shm::{Load, Store};
@@ -39,12 +39,12 @@ pub(super) struct Turn {
 pub(super) struct Flow {
     consumer: Consumer,
     producer: Producer,
-    landed: Landed,
+    acked: Acked,
     /// Whether the reader wants stamps, as told to the writer.
     order: u32,
     /// Room that the record at the front waits for, bytes; 0 if none waits.
     held_up: u64,
-    /// A bell was asked for at this credit: one that comes with more credit must be asked for anew.
+    /// A wake was asked for at this credit: one that comes with more credit must be asked for anew.
     asked_at: Option<u64>,
     /// All was passed on, and that the writer is gone.
     ended: bool,
@@ -74,8 +74,8 @@ impl Flow {
         let before = (self.consumer.position(), self.producer.position());
         let dry = self.pump(from, to, cpu, &mut turn)?;
         let credited = self.consumer.give_credit(&from.leg.outbound, false);
-        self.landed.learn(to, &self.producer).map_err(Fault::To)?;
-        let told = self.landed.tell(from, false);
+        self.acked.learn(to, &self.producer).map_err(Fault::To)?;
+        let told = self.acked.tell(from, false);
         if self.producer.position() != before.1 {
             to.wake_data();
         }
@@ -164,12 +164,12 @@ impl Flow {
 
     /// Whether a turn would find something to do. All that the other sides ring for is that: a request that was
     /// answered must not stay, for it is not answered again.
-    pub(super) fn is_stirred(&self, from: &Side, to: &Side) -> bool {
+    pub(super) fn may_have_work(&self, from: &Side, to: &Side) -> bool {
         if self.ended {
             return false;
         }
         let credited = self.asked_at.is_some_and(|credit| credit != to.leg.inbound.load_u64(CREDIT));
-        let news = credited || wanted_order(to) != self.order || self.landed.has_news(to);
+        let news = credited || wanted_order(to) != self.order || self.acked.has_news(to);
         let ready = if self.held_up > 0 {
             self.producer.glance(&to.leg.inbound, self.held_up) >= self.held_up || to.is_gone()
         } else {
@@ -178,18 +178,18 @@ impl Flow {
         news || ready
     }
 
-    /// Tells what is left to tell, and asks both sides for bells. A fence and another look must follow.
+    /// Tells what is left to tell, and asks both sides for wakes. A fence and another look must follow.
     pub(super) fn arm(&mut self, from: &mut Side, to: &mut Side) {
         if self.ended {
             return;
         }
-        if self.landed.tell(from, true) {
+        if self.acked.tell(from, true) {
             from.wake_room();
         }
         if self.held_up == 0 {
             from.want(WANT_DATA);
         }
-        if self.held_up > 0 || self.landed.wants_news(&self.producer) {
+        if self.held_up > 0 || self.acked.wants_news(&self.producer) {
             self.asked_at = Some(to.leg.inbound.load_u64(CREDIT));
             to.want(WANT_ROOM);
         }

@@ -1,6 +1,6 @@
 //! One neighbour's channel of a circuit: its words, and who is to be woken there.
 
-use super::bells::Bells;
+use super::wakers::Wakers;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_wire::WaiterId;
 use crosslane_wire::segment::{
@@ -49,10 +49,10 @@ pub(super) struct Side {
     /// The daemon says that nothing more comes from there and that nobody reads there.
     pub(super) closed: bool,
     /// Wake events of those who sleep there.
-    pub(super) bells: Bells,
+    pub(super) wakers: Wakers,
     /// Waiters that the daemon must ring.
     pub(super) unrung: Vec<WaiterId>,
-    /// Our own, in the words that ask for a bell.
+    /// Our own, in the words that ask for a wake.
     waiter: WaiterId,
     sequence: u32,
     /// The requests of the other side that were answered last.
@@ -67,7 +67,7 @@ impl Side {
         Self {
             leg,
             closed: false,
-            bells: Bells::default(),
+            wakers: Wakers::default(),
             unrung: Vec::new(),
             waiter,
             sequence: 0,
@@ -110,18 +110,18 @@ impl Side {
     fn wake(&mut self, want: u64) {
         let [w0, w1, w2, w3, ..] = want.to_le_bytes();
         let waiter = WaiterId(u32::from_le_bytes([w0, w1, w2, w3]));
-        if !self.bells.wake(waiter) {
+        if !self.wakers.wake(waiter) {
             self.unrung.push(waiter);
         }
     }
 
-    /// Asks the neighbour for a bell, by this word. A fence and another look must follow before a sleep.
+    /// Asks the neighbour for a wake, by this word. A fence and another look must follow before a sleep.
     pub(super) fn want(&mut self, word: usize) {
         self.sequence = self.sequence.wrapping_add(1);
         self.leg.outbound.store_u64(word, u64::from(self.sequence) << 32 | u64::from(self.waiter.0));
     }
 
-    /// Wants no more bells.
+    /// Wants no more wakes.
     pub(super) fn unwant(&self) {
         for word in [WANT_DATA, WANT_ROOM] {
             self.leg.outbound.store_u64(word, 0);
@@ -129,7 +129,7 @@ impl Side {
     }
 }
 
-/// Whether the word asks for a bell that was not rung yet.
+/// Whether the word asks for a wake that was not sent yet.
 fn news(want: u64, answered: &mut u64) -> bool {
     let fresh = want != 0 && want != *answered;
     if fresh {

@@ -1,4 +1,4 @@
-//! What a pump's thread sleeps on: its door, and the wake event of each of its circuits.
+//! What a pump's thread sleeps on: its wakeup event, and the wake event of each of its circuits.
 
 use super::TransitId;
 use rustix::event::{Timespec, epoll};
@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// The door's number; no circuit comes to have it.
-const DOOR: u64 = u64::MAX;
+/// The wakeup event's number; no circuit comes to have it.
+const WAKEUP: u64 = u64::MAX;
 /// Rings that are heard at a time, at most.
 const BATCH: usize = 64;
 
@@ -15,7 +15,7 @@ const BATCH: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ring {
     /// The daemon's thread: there are orders.
-    Door,
+    Wakeup,
     /// A neighbour of a circuit.
     Circuit(TransitId),
 }
@@ -26,21 +26,21 @@ pub(super) struct Poller(OwnedFd);
 
 impl Poller {
     /// Those of a thread with no circuits.
-    pub(super) fn new(door: BorrowedFd<'_>) -> Result<Self, Errno> {
+    pub(super) fn new(wakeup: BorrowedFd<'_>) -> Result<Self, Errno> {
         let poller = Self(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        poller.add(DOOR, door)?;
+        poller.add(WAKEUP, wakeup)?;
         Ok(poller)
     }
 
     /// Rings of a circuit are heard from now on.
-    pub(super) fn listen_to(&self, transit: TransitId, bell: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.add(transit.0, bell)
+    pub(super) fn listen_to(&self, transit: TransitId, receiver: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.add(transit.0, receiver)
     }
 
     /// Rings of a circuit are not heard any more. Neighbours may hold its wake event for longer than we.
-    pub(super) fn forget(&self, bell: BorrowedFd<'_>) {
+    pub(super) fn forget(&self, receiver: BorrowedFd<'_>) {
         // One that is not there is forgotten already.
-        let _ = epoll::delete(&self.0, bell);
+        let _ = epoll::delete(&self.0, receiver);
     }
 
     /// Those who have rung, into `rings`; waits for them at most this long, `None` for ever.
@@ -49,7 +49,7 @@ impl Poller {
         // An error (a signal) is nothing but a look too many.
         let Ok((events, _)) = epoll::wait(&self.0, &mut space, timeout) else { return };
         let ring = |event: &epoll::Event| match { event.data }.u64() {
-            DOOR => Ring::Door,
+            WAKEUP => Ring::Wakeup,
             number => Ring::Circuit(TransitId(number)),
         };
         rings.extend(events.iter().map(ring));

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The pump cannot ring this waiter of the neighbour's: the daemon does. The first time it also looks for the wake
-    /// event, and answers by [`Command::Bell`](super::Command::Bell).
+    /// event, and answers by [`Command::Waker`](super::Command::Waker).
     Wake {
         /// The circuit.
         transit: TransitId,

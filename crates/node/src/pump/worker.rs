@@ -3,9 +3,9 @@
 //! ```text
 //!        Add, Drain            nothing moved for a while: WANT words, fence, one more look
 //!   ------------------> hot ------------------------------------------------------------> idle
-//!                        ^       its bell, if it is stirred                                |
+//!                        ^       its wake, if it may have work                                |
 //!                        +-----------------------------------------------------------------+
-//!   none is hot: the thread sleeps until a bell or an order comes
+//!   none is hot: the thread sleeps until a wake or an order comes
 //! ```
 
 use super::TransitId;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Rounds over all hot circuits between two looks at the clock.
 const ROUNDS: u32 = 32;
-/// How long a busy pump does not hear the bells of idle circuits.
+/// How long a busy pump does not hear the wakes of idle circuits.
 const LOOK_EVERY: Duration = Duration::from_micros(10);
 /// Time between two changes of the processor.
 const ASIDE_EVERY: Duration = Duration::from_millis(1);
@@ -38,7 +38,7 @@ pub(super) enum Order {
     Add(Box<Circuit>),
     Drain(TransitId, usize),
     Remove(TransitId),
-    Bell(TransitId, usize, WaiterId, Option<Waker>),
+    Waker(TransitId, usize, WaiterId, Option<Waker>),
 }
 
 /// The thread's state.
@@ -46,18 +46,18 @@ pub(super) enum Order {
 pub(super) struct Worker {
     orders: Receiver<Order>,
     /// Rung when there are orders; nobody else has it.
-    door: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     poller: Arc<Poller>,
     reports: Arc<Reports>,
     /// How long a circuit may be polled while nothing moves, ns.
     limit_ns: u32,
     /// Circuits that are polled.
     hot: Vec<Circuit>,
-    /// Circuits whose sides were asked for bells.
+    /// Circuits whose sides were asked for wakes.
     idle: HashMap<TransitId, Circuit>,
     /// Who has rung.
     rings: Vec<Ring>,
-    /// When bells were last listened to.
+    /// When wakes were last listened to.
     heard: Instant,
     cpu: u16,
     /// When a neighbour was last left the processor.
@@ -67,14 +67,14 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         orders: Receiver<Order>,
-        door: Arc<OwnedFd>,
+        wakeup: Arc<OwnedFd>,
         poller: Arc<Poller>,
         reports: Arc<Reports>,
         limit_ns: u32,
     ) -> Self {
         Self {
             orders,
-            door,
+            wakeup,
             poller,
             reports,
             limit_ns,
@@ -166,14 +166,14 @@ impl Worker {
         }
     }
 
-    /// Wakes circuits whose bells have rung; waits for that at most this long, `None` for ever.
+    /// Wakes circuits whose wakes have come; waits for that at most this long, `None` for ever.
     fn listen(&mut self, timeout: Option<&Timespec>) {
         let mut rings = std::mem::take(&mut self.rings);
         self.poller.hear(timeout, &mut rings);
         self.heard = Instant::now();
         for ring in rings.drain(..) {
             match ring {
-                Ring::Door => drop(eventfd::drain(self.door.as_fd())),
+                Ring::Wakeup => drop(eventfd::drain(self.wakeup.as_fd())),
                 Ring::Circuit(transit) => self.wake(transit),
             }
         }
@@ -212,14 +212,14 @@ impl Worker {
             }
             Order::Remove(transit) => {
                 if let Some(circuit) = self.take(transit) {
-                    self.poller.forget(circuit.bell());
+                    self.poller.forget(circuit.receiver());
                 }
                 self.reports.push(Report::Removed { transit });
             }
-            Order::Bell(transit, leg, waiter, bell) => {
+            Order::Waker(transit, leg, waiter, waker) => {
                 let mut circuits = self.hot.iter_mut().chain(self.idle.get_mut(&transit));
                 if let Some(circuit) = circuits.find(|circuit| circuit.transit == transit) {
-                    circuit.answer(leg, waiter, bell);
+                    circuit.answer(leg, waiter, waker);
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Descriptors of a session: its socket.
 const SESSION_FDS: u64 = 1;
-/// Mappings of a session: its life page, and its arena.
+/// Mappings of a session: its status page, and its arena.
 const SESSION_MAPPINGS: u64 = 2;
 /// Descriptors of one circuit of an end: both segments.
 const SEGMENTS_FDS: u64 = 2;

@@ -209,8 +209,8 @@ pub struct StreamTotals {
     pub tx_bytes: u64,
     /// Payload received, bytes.
     pub rx_bytes: u64,
-    /// Bells rung by programs.
-    pub bells: u64,
+    /// Wakes of waiters by programs.
+    pub wakes: u64,
 }
 
 impl Snapshot {
@@ -231,13 +231,13 @@ impl Snapshot {
             open: 0,
             tx_bytes: closed.closed_tx_bytes,
             rx_bytes: closed.closed_rx_bytes,
-            bells: closed.closed_bells,
+            wakes: closed.closed_wakes,
         };
         for CircuitRow { moved, .. } in self.open_ends() {
             totals.open += 1;
             totals.tx_bytes = totals.tx_bytes.wrapping_add(moved.tx_bytes);
             totals.rx_bytes = totals.rx_bytes.wrapping_add(moved.rx_bytes);
-            totals.bells = totals.bells.wrapping_add(moved.bells);
+            totals.wakes = totals.wakes.wrapping_add(moved.wakes);
         }
         totals
     }

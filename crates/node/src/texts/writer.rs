@@ -24,7 +24,7 @@ const BEHIND: usize = 2;
 const FRESH: Duration = Duration::from_millis(100);
 /// How far the thread gives way to others: packets go first where there are few processors.
 const NICE: i32 = 5;
-const BELL: u64 = 1;
+const WAKEUP: u64 = 1;
 const SERVER: u64 = 2;
 
 enum Order {
@@ -35,7 +35,7 @@ enum Order {
 /// What gives the thread its work; dropped, the thread ends.
 pub struct Writer {
     orders: Option<Sender<Order>>,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -46,12 +46,12 @@ impl Writer {
     /// There are no descriptors, or no threads.
     pub fn start(letterbox: Letterbox) -> Result<Self, Errno> {
         let (orders, work) = channel();
-        let (bell, waiting) = (Arc::new(eventfd::new()?), Arc::new(AtomicUsize::new(0)));
+        let (wakeup, waiting) = (Arc::new(eventfd::new()?), Arc::new(AtomicUsize::new(0)));
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &wakeup, epoll::EventData::new_u64(WAKEUP), epoll::EventFlags::IN)?;
         let desk = Desk {
             orders: work,
-            bell: bell.clone(),
+            wakeup: wakeup.clone(),
             waiting: waiting.clone(),
             letterbox,
             epoll,
@@ -64,7 +64,7 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name("texts".into());
         thread.spawn(move || desk.work()).map_err(|_| Errno::AGAIN)?;
-        Ok(Self { orders: Some(orders), bell, waiting })
+        Ok(Self { orders: Some(orders), wakeup, waiting })
     }
 
     /// Whether so many snapshots wait for the thread that another would be of no use.
@@ -86,7 +86,7 @@ impl Writer {
     fn order(&self, order: Order) {
         // Fails only when the thread has ended.
         if self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok()) {
-            eventfd::wake(self.bell.as_fd());
+            eventfd::wake(self.wakeup.as_fd());
         }
     }
 }
@@ -94,7 +94,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.orders = None;
-        eventfd::wake(self.bell.as_fd());
+        eventfd::wake(self.wakeup.as_fd());
     }
 }
 
@@ -107,7 +107,7 @@ impl fmt::Debug for Writer {
 /// The thread's state.
 struct Desk {
     orders: Receiver<Order>,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     waiting: Arc<AtomicUsize>,
     letterbox: Letterbox,
     epoll: OwnedFd,
@@ -137,7 +137,7 @@ impl Desk {
 
     /// Takes what there is to do; `false` if there will never be more.
     fn take_orders(&mut self) -> bool {
-        eventfd::drain(self.bell.as_fd());
+        eventfd::drain(self.wakeup.as_fd());
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Write(snapshot, asked)) => {

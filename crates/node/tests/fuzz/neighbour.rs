@@ -50,7 +50,7 @@ enum Step {
     Ring(u32),
     Carve,
     Free(u8),
-    Bell,
+    Waker,
     /// The cable is pulled out and put in again.
     Again,
 }
@@ -83,7 +83,7 @@ enum Message {
     Refused(Channel, u8),
     Closed(Channel, u8),
     WantWaker(Channel, u32),
-    Bell(Channel, u32, Option<u8>),
+    Waker(Channel, u32, Option<u8>),
     Ring(Channel, u32),
     ImportBuffer(Channel, u8),
     Buffer {
@@ -250,9 +250,9 @@ impl Act<'_> {
                     self.liar.cable.free_inbound(range);
                 }
             }
-            Step::Bell => {
-                let bell = crosslane_shm::wake::Receiver::new().unwrap().waker().unwrap();
-                drop(self.liar.grip.port().export_waker(bell.as_fd()));
+            Step::Waker => {
+                let waker = crosslane_shm::wake::Receiver::new().unwrap().waker().unwrap();
+                drop(self.liar.grip.port().export_waker(waker.as_fd()));
             }
             Step::Again => {
                 self.liar.cable.cut();
@@ -421,7 +421,7 @@ impl Act<'_> {
             Message::WantWaker(channel, waiter) => {
                 Control::WantWaker { channel: self.channel(*channel), waiter: WaiterId(*waiter) }
             }
-            Message::Bell(channel, waiter, doorbell) => Control::Waker {
+            Message::Waker(channel, waiter, doorbell) => Control::Waker {
                 channel: self.channel(*channel),
                 waiter: WaiterId(*waiter),
                 doorbell: doorbell.map(|handle| Doorbell { handle: handle.into(), word: 7 }),

@@ -1,5 +1,5 @@
 //! A program that writes anything where the offload engine looks: its submission queue, its end's state, what it registers, its rings and
-//! doors. Other programs' transfers go on.
+//! wakers. Other programs' transfers go on.
 //!
 //! It has no guard page, since it shares this process with the daemon: what an engine would store into a program that
 //! lies to it about itself would land in the test. So plain memory is refused, and registered buffers are used.
@@ -110,7 +110,7 @@ struct Mad {
     queue: SubmissionQueue,
     words: Outbound,
     state: Outbound,
-    doors: [Waker; 2],
+    wakers: [Waker; 2],
     handle: u32,
     registered: Vec<u32>,
     tickets: Vec<RequestId>,
@@ -132,7 +132,7 @@ impl Mad {
         let (reply, fds) = client.ask(&Request::Offload, &[queue_fd.as_fd()]);
         let Reply::Offload { words: said, .. } = reply else { panic!("{reply:?}") };
         let [out, into, _bell, _lease] = <[OwnedFd; 4]>::try_from(fds).unwrap();
-        let doors = [Waker::of(out, said[0]).unwrap(), Waker::of(into, said[1]).unwrap()];
+        let wakers = [Waker::of(out, said[0]).unwrap(), Waker::of(into, said[1]).unwrap()];
         let len = u64::try_from(rustix::fs::fstat(&queue_fd).unwrap().st_size).unwrap();
         let words = Outbound::sealed(&queue_fd, len).unwrap();
         let (_, memory) = near.state.as_ref().unwrap();
@@ -146,7 +146,7 @@ impl Mad {
             queue,
             words,
             state,
-            doors,
+            wakers,
             handle: 0,
             registered,
             tickets,
@@ -192,7 +192,7 @@ impl Mad {
     }
 
     fn wake(&self, out: bool) {
-        self.doors[usize::from(!out)].wake();
+        self.wakers[usize::from(!out)].wake();
     }
 
     fn submit(

@@ -7,7 +7,7 @@ use crosslane::fabric::{Fabric, Listener};
 use crosslane::memory::{Access, Memory, Region, RemoteRegion};
 use crosslane::peer::Peer;
 use crosslane::stream::Stream;
-use crosslane_wire::access::{ANSWER, Answer, Command, GREETING, Place};
+use crosslane_wire::access::{ANSWER, Answer, Command, HANDSHAKE, Place};
 use std::io::IoSlice;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -139,7 +139,7 @@ impl Stage {
     fn ask(&mut self, greets: bool, steps: &[Request]) {
         let Ok(stream) = self.near.connect_within(self.memory.address(), LONG) else { return };
         if greets {
-            send(&stream, &GREETING);
+            send(&stream, &HANDSHAKE);
         }
         for step in steps {
             match step {
@@ -196,7 +196,7 @@ impl Stage {
             scope.spawn(|| want_all(near, address, wants));
             if let Ok(Some(stream)) = self.liar.accept_within(LONG) {
                 if greets {
-                    send(&stream, &GREETING);
+                    send(&stream, &HANDSHAKE);
                 }
                 lies.iter().for_each(|lie| tell(&stream, lie));
             }

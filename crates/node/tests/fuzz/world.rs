@@ -31,7 +31,7 @@ const SETTLED: Duration = Duration::from_secs(20);
 const SETTLE_EVERY: u32 = 400;
 /// Bytes that the honest stream moves each way for each input.
 const EXCHANGE: usize = 20_000;
-/// Descriptors that daemons may have more than at first: life pages and channels that come later.
+/// Descriptors that daemons may have more than at first: status pages and channels that come later.
 const SPARE: usize = 32;
 /// Inputs that are printed when a test fails.
 const RECENT: usize = 4;

@@ -19,7 +19,7 @@ struct Mad {
     joined: Joined,
     queue: SubmissionQueue,
     queue_fd: OwnedFd,
-    doors: [Waker; 2],
+    wakers: [Waker; 2],
     handle: u32,
 }
 
@@ -54,12 +54,12 @@ fn consent(client: &mut Client) -> (SubmissionQueue, OwnedFd, [Waker; 2]) {
 
 fn mad(lab: &Lab) -> Mad {
     let mut joined = join_raw(lab, 2);
-    let (queue, queue_fd, doors) = consent(&mut joined.client);
+    let (queue, queue_fd, wakers) = consent(&mut joined.client);
     let request = Request::RegisterRings { circuit: joined.near.id, token: joined.near.token, generation: 0 };
     let (reply, _) = joined.client.ask(&request, &[]);
     let Reply::RegisteredRings { handle } = reply else { panic!("{reply:?}") };
     assert_ne!(handle, 0);
-    Mad { joined, queue, queue_fd, doors, handle }
+    Mad { joined, queue, queue_fd, wakers, handle }
 }
 
 /// Bytes of a buffer that is registered.
@@ -96,7 +96,7 @@ fn what_is_no_buffer_or_too_much_is_not_taken() {
 
 fn submit(mad: &Mad, way: Way, index: usize, descriptor: &Descriptor) {
     mad.queue.submit(way, index, descriptor);
-    mad.doors[way as usize].wake();
+    mad.wakers[way as usize].wake();
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_program_without_a_guard_gets_nothing_moved() {
     let descriptor = Descriptor { handle: mad.handle, buffer: 0, spans, rung: 0 };
     for way in [Way::Out, Way::In] {
         let (request, _) = mad.queue.submit(way, 3, &descriptor);
-        mad.doors[way as usize].wake();
+        mad.wakers[way as usize].wake();
         until("it ends", || mad.queue.has_ended(request).then_some(()));
         assert_eq!(mad.queue.result(request).0, 0);
     }

@@ -6,7 +6,7 @@ use crosslane::fabric::Fabric;
 use crosslane::memory::Access;
 use crosslane::peer::{Error, Peer};
 use crosslane::stream::Stream;
-use crosslane_wire::access::{Answer, COMMAND, Command, GREETING, Place};
+use crosslane_wire::access::{Answer, COMMAND, Command, HANDSHAKE, Place};
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -21,10 +21,10 @@ impl Random {
 
 fn raw(fabric: Fabric, memory: SocketAddr) -> Stream {
     let stream = fabric.connect(memory).unwrap();
-    stream.send(&GREETING).unwrap();
-    let mut greeting = [0; GREETING.len()];
-    stream.receive_all(&mut greeting).unwrap();
-    assert_eq!(greeting, GREETING);
+    stream.send(&HANDSHAKE).unwrap();
+    let mut handshake = [0; HANDSHAKE.len()];
+    stream.receive_all(&mut handshake).unwrap();
+    assert_eq!(handshake, HANDSHAKE);
     stream
 }
 
@@ -125,8 +125,8 @@ fn answers_that_make_no_sense_end_the_requesters_connection() {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 let stream = liar.accept().unwrap();
-                stream.send(&GREETING).unwrap();
-                stream.receive_all(&mut [0; GREETING.len() + COMMAND]).unwrap();
+                stream.send(&HANDSHAKE).unwrap();
+                stream.receive_all(&mut [0; HANDSHAKE.len() + COMMAND]).unwrap();
                 stream.send(&lie).unwrap();
                 stream
             });

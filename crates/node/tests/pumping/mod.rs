@@ -105,8 +105,8 @@ impl Between {
                 while let Some(report) = pumps.poll_report() {
                     if let Report::Wake { transit, leg, waiter } = report {
                         board.wake(waiter);
-                        let bell = board.find(waiter).filter(|_| kind);
-                        pumps.command(Command::Bell { transit, leg, waiter, bell }).unwrap();
+                        let waker = board.find(waiter).filter(|_| kind);
+                        pumps.command(Command::Waker { transit, leg, waiter, waker }).unwrap();
                     }
                     reports.lock().unwrap().push(report);
                 }
@@ -120,8 +120,8 @@ impl Between {
         let transit = TransitId(unique().into());
         let mut pumps = self.pumps.lock().unwrap();
         pumps.command(Command::Add { transit, legs, waiter: WaiterId(unique()) }).unwrap();
-        let (waiter, bell) = pumps.bell_of(transit).unwrap();
-        self.board.put(waiter, bell);
+        let (waiter, receiver) = pumps.receiver_of(transit).unwrap();
+        self.board.put(waiter, receiver);
         transit
     }
 
@@ -204,7 +204,7 @@ impl Channel {
             token: 2,
             tuple: Tuple { client: address(1), server: address(2) },
             client,
-            life: 0,
+            status: 0,
             segments: Segments {
                 generation: 0,
                 ring_max: self.ring_max,
@@ -227,7 +227,7 @@ pub struct Program {
     pub end: End,
     pub board: Arc<Board>,
     /// One for those who wait for data, one for those who wait for room.
-    bells: [(WaiterId, Receiver); 2],
+    receivers: [(WaiterId, Receiver); 2],
     /// Looks before a sleep.
     pub looks: u32,
     pub sleeps: AtomicU64,
@@ -238,13 +238,13 @@ impl Program {
         let grant = channel.grant(client);
         End::prepare(&grant);
         let end = End::begin(grant, Box::leak(Box::default()), &Still).unwrap();
-        let bells = [(); 2].map(|()| {
-            let bell = Receiver::new().unwrap();
+        let receivers = [(); 2].map(|()| {
+            let receiver = Receiver::new().unwrap();
             let waiter = WaiterId(unique());
-            board.put(waiter, &bell);
-            (waiter, bell)
+            board.put(waiter, &receiver);
+            (waiter, receiver)
         });
-        Self { end, board: board.clone(), bells, looks: 100, sleeps: AtomicU64::new(0) }
+        Self { end, board: board.clone(), receivers, looks: 100, sleeps: AtomicU64::new(0) }
     }
 
     pub fn try_send(&self, bytes: &[u8]) -> Result<usize, Failure> {
@@ -278,7 +278,7 @@ impl Program {
             match self.try_receive(target) {
                 Ok(count) => return count,
                 Err(Failure::Ended) => return 0,
-                Err(Failure::WouldBlock) => self.wait(|| self.end.stirred(), true),
+                Err(Failure::WouldBlock) => self.wait(|| self.end.maybe_readable(), true),
                 Err(failure) => panic!("{failure}"),
             }
         }
@@ -303,14 +303,14 @@ impl Program {
             return;
         }
         self.sleeps.fetch_add(1, Relaxed);
-        let (waiter, bell) = &self.bells[usize::from(data)];
+        let (waiter, receiver) = &self.receivers[usize::from(data)];
         let mut done = false;
         while !done {
             // A request is answered once.
             assert!(if data { self.end.want_data(*waiter) } else { self.end.want_room(*waiter) });
             done = ready() || {
-                assert!(wait(bell.as_fd(), LOST), "a wake-up was lost");
-                bell.clear();
+                assert!(wait(receiver.as_fd(), LOST), "a wake-up was lost");
+                receiver.clear();
                 ready()
             };
             if data {

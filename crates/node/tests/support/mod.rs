@@ -237,7 +237,7 @@ pub fn window_bare() -> u64 {
 /// A session.
 pub struct Client {
     socket: OwnedFd,
-    life: Option<std::fs::File>,
+    status_page: Option<std::fs::File>,
     pub welcome: Option<Reply>,
 }
 
@@ -248,7 +248,7 @@ pub struct Circuit {
     pub token: u64,
     pub tuple: Tuple,
     pub client: bool,
-    pub life: u32,
+    pub status: u32,
     /// What its holders share, if this one made it; and the memory.
     pub state: Option<(SharedState, OwnedFd)>,
     pub keys: (u64, u64),
@@ -270,7 +270,7 @@ impl Client {
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).ok()?;
-        Some(Self { socket, life: None, welcome: None })
+        Some(Self { socket, status_page: None, welcome: None })
     }
 
     pub fn hello(path: &Path, program: &str) -> Self {
@@ -299,7 +299,7 @@ impl Client {
         let request = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned(), ticket: 0 };
         let (reply, mut fds) = client.ask(&request, &[]);
         assert!(matches!(reply, Reply::Welcome { .. }), "{reply:?}");
-        client.life = Some(fds.remove(0).into());
+        client.status_page = Some(fds.remove(0).into());
         client.welcome = Some(reply);
         client
     }
@@ -321,7 +321,7 @@ impl Client {
         let request = Request::Hello { version: PROTOCOL_VERSION, program: "again".to_owned(), ticket };
         let (reply, fds) = new.ask(&request, &[]);
         let resumed = matches!(reply, Reply::Welcome { resumed: true, .. });
-        assert!(!resumed || fds.is_empty(), "a life page comes with a new session only");
+        assert!(!resumed || fds.is_empty(), "a status page comes with a new session only");
         self.socket = new.socket;
         resumed
     }
@@ -406,7 +406,7 @@ impl Client {
     /// The answer to a request for a circuit that was made before.
     pub fn granted(&mut self) -> Result<Circuit, Reply> {
         let (reply, fds) = self.answer();
-        let Reply::Circuit { circuit, token, tuple, client, channel, rx_key, tx_key, life, .. } = reply
+        let Reply::Circuit { circuit, token, tuple, client, channel, rx_key, tx_key, status, .. } = reply
         else {
             return Err(reply);
         };
@@ -416,7 +416,7 @@ impl Client {
             token,
             tuple,
             client,
-            life,
+            status,
             state: None,
             keys: (rx_key, tx_key),
             inbound: Inbound::map(&given(&fds[0], channel.inbound)).unwrap(),
@@ -435,10 +435,10 @@ impl Client {
         self.tell(&Request::Close { circuit: circuit.id, token: circuit.token, abort }, &[]);
     }
 
-    /// The word of a circuit in the life page.
-    pub fn life(&self, circuit: &Circuit) -> u32 {
+    /// The word of a circuit in the status page.
+    pub fn status(&self, circuit: &Circuit) -> u32 {
         let mut word = [0; 4];
-        self.life.as_ref().unwrap().read_exact_at(&mut word, u64::from(circuit.life) * 4).unwrap();
+        self.status_page.as_ref().unwrap().read_exact_at(&mut word, u64::from(circuit.status) * 4).unwrap();
         u32::from_ne_bytes(word)
     }
 }
@@ -451,7 +451,7 @@ pub fn remap(end: &Circuit, ring_max: u64, keys: (u64, u64), fds: Vec<OwnedFd>) 
         token: end.token,
         tuple: end.tuple,
         client: end.client,
-        life: end.life,
+        status: end.status,
         state: None,
         keys,
         inbound: Inbound::sealed(&fds[0], len).unwrap(),
@@ -529,7 +529,7 @@ impl Client {
         send(&client.socket, &codec::encode(&request).unwrap(), &[], SendFlags::DONTWAIT).ok()?;
         let (reply, mut fds) = client.hear()?;
         matches!(reply, Reply::Welcome { .. }).then(|| {
-            client.life = Some(fds.remove(0).into());
+            client.status_page = Some(fds.remove(0).into());
             client.welcome = Some(reply);
             client
         })

@@ -5,7 +5,7 @@ use super::registers::settle;
 use super::rig::{Rig, WINDOW, pages};
 use crate::{Port, PortError};
 use crosslane_shm::{Load, Store};
-use crosslane_wire::scratchpad::{BELL_SETUP, MAGIC, Setup, WORDS};
+use crosslane_wire::scratchpad::{DOORBELL_SETUP, MAGIC, Setup, WORDS};
 use crosslane_wire::{Epoch, HostId, PROTOCOL_VERSION};
 use std::os::fd::AsFd;
 
@@ -34,8 +34,8 @@ pub(super) fn death_and_return<C: Cable>(rig: &mut Rig<C>) {
     port.mask_doorbells(2);
     port.unmask_doorbells(2);
     port.free_inbound(0, pages(0, 8));
-    let (bell, _other) = rustix::pipe::pipe().expect("pipe");
-    assert!(matches!(port.export_waker(bell.as_fd()), Err(PortError::Down | PortError::Unsupported(_))));
+    let (waker, _other) = rustix::pipe::pipe().expect("pipe");
+    assert!(matches!(port.export_waker(waker.as_fd()), Err(PortError::Down | PortError::Unsupported(_))));
     assert!(matches!(port.import_waker(1), Err(PortError::Down)));
     assert!(matches!(port.map_inbound(0, pages(0, 8)), Err(PortError::Down)));
     assert!(matches!(port.map_outbound(0, pages(0, 8)), Err(PortError::Down)));
@@ -159,7 +159,7 @@ fn propose(port: &impl Port, setup: Setup) {
     let words = setup.to_words();
     words.iter().enumerate().skip(1).for_each(|(index, word)| port.write_peer_scratchpad(index, *word));
     port.write_peer_scratchpad(0, MAGIC);
-    port.ring_peer_doorbell(1 << BELL_SETUP);
+    port.ring_peer_doorbell(1 << DOORBELL_SETUP);
 }
 
 fn read(port: &impl Port) -> Option<Setup> {

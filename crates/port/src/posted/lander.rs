@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use super::schedule::{Place, Schedule, Ticket};
 use crate::PortError;
-use crosslane_shm::queue::{Bell, Reader, now, sleep, sleep_exactly};
+use crosslane_shm::queue::{Reader, Waker, now, sleep, sleep_exactly};
 use crosslane_shm::signals::Masked;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -25,7 +25,7 @@ struct Shared {
     /// Told when a reset was done.
     done: Condvar,
     /// Wakes the thread.
-    bell: Bell,
+    waker: Waker,
     /// Readable when tickets have landed.
     report: OwnedFd,
 }
@@ -54,7 +54,7 @@ impl Shared {
 
     fn order(&self, order: Order) {
         self.desk().orders.push(order);
-        self.bell.wake();
+        self.waker.wake();
     }
 }
 
@@ -66,7 +66,7 @@ impl Lander {
         let shared = Arc::new(Shared {
             desk: Mutex::default(),
             done: Condvar::new(),
-            bell: Bell::default(),
+            waker: Waker::default(),
             report: report.map_err(|errno| system("eventfd", errno))?,
         });
         let (work, schedule) = (shared.clone(), Schedule::new(pace, combine));
@@ -107,7 +107,7 @@ impl Lander {
         let mut desk = self.shared.desk();
         desk.resets.0 += 1;
         desk.orders.push(Order::Reset);
-        self.shared.bell.wake();
+        self.shared.waker.wake();
         let lives = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         while desk.resets.1 < desk.resets.0 && lives() {
             let waited = self.shared.done.wait_timeout(desk, Duration::from_millis(10));
@@ -133,7 +133,7 @@ fn run(shared: &Shared, mut schedule: Schedule) {
     sleep_exactly();
     let (mut armed, mut busy_at, mut landed) = (false, now(), Vec::new());
     loop {
-        let value = shared.bell.value();
+        let value = shared.waker.value();
         let Some(tickets) = obey(shared, &mut schedule) else { return };
         let time = now();
         let took = schedule.scan(time, tickets);
@@ -148,7 +148,7 @@ fn run(shared: &Shared, mut schedule: Schedule) {
             schedule.arm();
             armed = true;
         } else {
-            sleep(schedule.readers(), (&shared.bell, value), schedule.next_due(), time - busy_at);
+            sleep(schedule.readers(), (&shared.waker, value), schedule.next_due(), time - busy_at);
             schedule.disarm();
             armed = false;
         }

@@ -284,7 +284,7 @@ impl World {
             let lost = self.dice.below(self.config.longest_cut_ns + 1);
             self.cut(Some(lost));
         }
-        if self.up && self.happens(ns, self.config.mean_ns_between_false_bells) {
+        if self.up && self.happens(ns, self.config.mean_ns_between_false_doorbells) {
             let (side, bell) = (self.dice.index(2), self.dice.below(32));
             self.ring([Side::A, Side::B][side], 1 << bell);
         }

@@ -1,7 +1,7 @@
 //! What two soft ports tell each other over their socket: the set-up of the hardware that they play.
 //!
 //! One frame a packet, little-endian: `tag u32 | small u32 | first u64 | second u64`, and in a Hello the lengths of
-//! the sender's translations behind that, `u64` each. `Hello`, `Segment`, `Bell` and `Buffer` bring one descriptor, the others
+//! the sender's translations behind that, `u64` each. `Hello`, `Segment`, `Waker` and `Buffer` bring one descriptor, the others
 //! none.
 
 use crosslane_wire::{Reach, SegmentRange};
@@ -49,7 +49,7 @@ pub enum Frame {
         range: SegmentRange,
     },
     /// The receiver may take this waker, once. Descriptor: its socket.
-    Bell {
+    Waker {
         /// Its handle; never used before.
         handle: u64,
     },
@@ -91,7 +91,7 @@ impl Frame {
     pub fn descriptors(&self) -> usize {
         let brings = matches!(
             self,
-            Self::Hello { .. } | Self::Segment { .. } | Self::Bell { .. } | Self::Buffer { .. }
+            Self::Hello { .. } | Self::Segment { .. } | Self::Waker { .. } | Self::Buffer { .. }
         );
         usize::from(brings)
     }
@@ -103,7 +103,7 @@ impl Frame {
             Self::Translation { window, len } => (2, *window, 0, *len, &[]),
             Self::Segment { window, range } => (3, *window, range.offset, range.len, &[]),
             Self::Freed { window, range } => (4, *window, range.offset, range.len, &[]),
-            Self::Bell { handle } => (5, 0, *handle, 0, &[]),
+            Self::Waker { handle } => (5, 0, *handle, 0, &[]),
             Self::Wake { number } => (7, *number, 0, 0, &[]),
             Self::Buffer { handle, len, reach: Reach::Load } => (8, 1, *handle, *len, &[]),
             Self::Buffer { handle, len, reach: Reach::Store } => (8, 2, *handle, *len, &[]),
@@ -136,7 +136,7 @@ impl Frame {
             2 => (Self::Translation { window: small, len: second }, first),
             3 => (Self::Segment { window: small, range }, 0),
             4 => (Self::Freed { window: small, range }, 0),
-            5 => (Self::Bell { handle: first }, u64::from(small) | second),
+            5 => (Self::Waker { handle: first }, u64::from(small) | second),
             7 => (Self::Wake { number: small }, first | second),
             8 => (Self::Buffer { handle: first, len: second, reach: reach(small)? }, 0),
             _ => return Err(FrameError::Tag(tag)),
@@ -190,7 +190,7 @@ mod tests {
             (any::<u32>(), any::<u64>()).prop_map(|(window, len)| Frame::Translation { window, len }),
             (any::<u32>(), range.clone()).prop_map(|(window, range)| Frame::Segment { window, range }),
             (any::<u32>(), range).prop_map(|(window, range)| Frame::Freed { window, range }),
-            any::<u64>().prop_map(|handle| Frame::Bell { handle }),
+            any::<u64>().prop_map(|handle| Frame::Waker { handle }),
             any::<u32>().prop_map(|number| Frame::Wake { number }),
             (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(handle, len, load)| {
                 Frame::Buffer { handle, len, reach: if load { Reach::Load } else { Reach::Store } }

@@ -60,10 +60,10 @@ pub(super) struct Link {
     /// need.
     share: Share,
     /// Wakers that the peer handed over and nobody has taken; `None` if there was no room for one.
-    bells: BTreeMap<u64, Option<Kept>>,
+    wakers: BTreeMap<u64, Option<Kept>>,
     buffers: BTreeMap<u64, Handed>,
     queue: VecDeque<Frame>,
-    next_bell: u64,
+    next_waker: u64,
     next_buffer: u64,
     /// What the peer freed, if somebody wants to know.
     freed: Option<Vec<(usize, SegmentRange)>>,
@@ -83,10 +83,10 @@ impl Link {
             windows: Vec::new(),
             announced: 0,
             share: Share::new(),
-            bells: BTreeMap::new(),
+            wakers: BTreeMap::new(),
             buffers: BTreeMap::new(),
             queue: VecDeque::new(),
-            next_bell: 1,
+            next_waker: 1,
             next_buffer: 1,
             freed: None,
             since: Instant::now(),
@@ -187,12 +187,12 @@ impl Link {
     }
 
     /// Hands a waker of ours over and returns its handle; `None` if there is no room.
-    pub(super) fn export_waker(&mut self, bell: BorrowedFd<'_>) -> Result<Option<u64>, DownReason> {
-        let handle = self.next_bell;
-        if !self.announce(&Frame::Bell { handle }, bell)? {
+    pub(super) fn export_waker(&mut self, waker: BorrowedFd<'_>) -> Result<Option<u64>, DownReason> {
+        let handle = self.next_waker;
+        if !self.announce(&Frame::Waker { handle }, waker)? {
             return Ok(None);
         }
-        self.next_bell += 1;
+        self.next_waker += 1;
         Ok(Some(handle))
     }
 
@@ -214,12 +214,12 @@ impl Link {
 
     /// Whether the peer handed this waker over.
     pub(super) fn has_waker(&self, handle: u64) -> bool {
-        self.bells.contains_key(&handle)
+        self.wakers.contains_key(&handle)
     }
 
     /// Takes a waker of the peer's; `Some(None)` if there was no room for it.
     pub(super) fn take_waker(&mut self, handle: u64) -> Option<Option<Foreign>> {
-        self.bells.remove(&handle).map(|kept| kept.map(Kept::give_out))
+        self.wakers.remove(&handle).map(|kept| kept.map(Kept::give_out))
     }
 
     /// Hands a buffer over and returns its handle; `None` if there is no room.
@@ -279,7 +279,7 @@ impl Link {
             Frame::Translation { window, len } => self.translated(window, len)?,
             Frame::Segment { window, range } => self.carved(window, range, descriptors)?,
             Frame::Freed { window, range } => self.gone(window, range)?,
-            Frame::Bell { handle } => self.announced_bell(handle, descriptors)?,
+            Frame::Waker { handle } => self.announced_waker(handle, descriptors)?,
             Frame::Buffer { handle, len, reach } => self.handed_over(handle, len, reach, descriptors)?,
         }
         Ok(Step::Handled)
@@ -353,18 +353,18 @@ impl Link {
         Ok(())
     }
 
-    fn announced_bell(&mut self, handle: u64, descriptors: &mut Vec<Foreign>) -> Result<(), DownReason> {
-        if self.bells.len() >= MAX_ANNOUNCED {
-            return Err(violation("too many bells".into()));
+    fn announced_waker(&mut self, handle: u64, descriptors: &mut Vec<Foreign>) -> Result<(), DownReason> {
+        if self.wakers.len() >= MAX_ANNOUNCED {
+            return Err(violation("too many wakers".into()));
         }
-        if self.bells.contains_key(&handle) {
-            return Err(violation(format!("bell {handle} twice")));
+        if self.wakers.contains_key(&handle) {
+            return Err(violation(format!("waker {handle} twice")));
         }
         if let Some(fd) = descriptors.last() {
-            wake::check(fd).map_err(|_| violation("bell is not a waker's socket".into()))?;
+            wake::check(fd).map_err(|_| violation("this is not a waker's socket".into()))?;
         }
         let kept = self.hold(descriptors);
-        self.bells.insert(handle, kept);
+        self.wakers.insert(handle, kept);
         Ok(())
     }
 

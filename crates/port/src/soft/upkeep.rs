@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long a carve waits for what the peer has announced.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(5);
 /// How long a new connection may take to greet.
-pub(super) const GREETING: Duration = Duration::from_secs(1);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A life shorter than this that ended by a fault makes the next wait longer.
 const GOOD_LIFE: Duration = Duration::from_secs(1);
 /// Most frames that one look at the socket handles, so that a flood does not hold up the other ports.
@@ -133,7 +133,7 @@ impl SoftPort {
     /// Sends what waits; ends a connection that never became a link.
     pub(super) fn tend(&mut self) {
         let Some(link) = &mut self.link else { return };
-        if !link.up() && link.since.elapsed() >= GREETING && self.listener.is_some() {
+        if !link.up() && link.since.elapsed() >= HANDSHAKE_TIMEOUT && self.listener.is_some() {
             return self.fail(DownReason::Stuck);
         }
         if link.waits_for_room() {

@@ -14,9 +14,9 @@ const LOOKS: (u64, u64) = (1_000_000, 50_000_000);
 
 /// Wakes the lander for what is no store.
 #[derive(Debug, Default)]
-pub struct Bell(AtomicU32);
+pub struct Waker(AtomicU32);
 
-impl Bell {
+impl Waker {
     /// Wakes it, now or when it wants to sleep.
     pub fn wake(&self) {
         self.0.fetch_add(1, Release);
@@ -29,16 +29,16 @@ impl Bell {
     }
 }
 
-/// Sleeps until a writer of one of `queues`, all of them [armed](Reader::arm) and looked at since, wakes us, `bell` has another
+/// Sleeps until a writer of one of `queues`, all of them [armed](Reader::arm) and looked at since, wakes us, `waker` has another
 /// value than `value`, or it is `until`, ns. `quiet` is how long nothing was stored, ns: where the kernel cannot wait for all
 /// of them, one looks again, the less often the longer that is.
 pub fn sleep<'a>(
     queues: impl Iterator<Item = &'a Reader>,
-    bell: (&Bell, u32),
+    waker: (&Waker, u32),
     until: Option<u64>,
     quiet: u64,
 ) {
-    let mut waits = vec![wait_for(&bell.0.0, bell.1)];
+    let mut waits = vec![wait_for(&waker.0.0, waker.1)];
     let mut left = 0_usize;
     for queue in queues {
         if waits.len() > QUEUES_MAX {
@@ -54,7 +54,7 @@ pub fn sleep<'a>(
     // Woken, or no need to sleep; else the kernel cannot wait for many.
     if waited.is_err_and(|errno| ![Errno::AGAIN, Errno::TIMEDOUT, Errno::INTR].contains(&errno)) {
         let nap = timespec(soon.saturating_sub(now()));
-        let _ = futex::wait(&bell.0.0, futex::Flags::empty(), bell.1, Some(&nap));
+        let _ = futex::wait(&waker.0.0, futex::Flags::empty(), waker.1, Some(&nap));
     }
 }
 

@@ -122,30 +122,30 @@ fn posted_store_of_a_dropped_queue_costs_no_time() {
 #[test]
 fn posted_bell_and_store_end_a_sleep() {
     let (out, mut reader, _, _) = queue();
-    let bell = Bell::default();
+    let waker = Waker::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(20));
             out.store_u64(0, 1);
             std::thread::sleep(std::time::Duration::from_millis(20));
-            bell.wake();
+            waker.wake();
         });
         let mut found = None;
         while found.is_none() {
-            let value = bell.value();
+            let value = waker.value();
             reader.arm();
             found = reader.take(now()).unwrap();
             if found.is_none() {
-                sleep([&reader].into_iter(), (&bell, value), None, 0);
+                sleep([&reader].into_iter(), (&waker, value), None, 0);
             }
         }
-        while bell.value() == 0 {
+        while waker.value() == 0 {
             reader.arm();
-            sleep([&reader].into_iter(), (&bell, 0), None, 0);
+            sleep([&reader].into_iter(), (&waker, 0), None, 0);
         }
     });
     let begin = now();
-    sleep([&reader].into_iter(), (&bell, 1), Some(begin + 3_000_000), 0);
+    sleep([&reader].into_iter(), (&waker, 1), Some(begin + 3_000_000), 0);
     assert!(now() >= begin + 3_000_000);
 }
 

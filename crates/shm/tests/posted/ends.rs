@@ -2,14 +2,14 @@
 //! every sleeper of the project goes.
 //!
 //! ```text
-//!   Work --nothing to do--> Arm --> Ask --> Look --nothing--> Asleep --bell--> Work
+//!   Work --nothing to do--> Arm --> Ask --> Look --nothing--> Asleep --wake--> Work
 //!    |  ^                            ^        | something        |
 //!    v  |                            |        v                  | the bound is over
 //!   Answer: fence, look at WANT      |       Work                |
 //!                                    +---------------------------+
 //! ```
 //! A step loads first and stores then, so nothing that the other end does could come in its middle and be told from the same before
-//! or behind it. A bell takes no time: it may overtake what it was rung for.
+//! or behind it. A wake takes no time: it may overtake what it was sent for.
 
 use super::explorer::{Chooser, Outcome, Run};
 use super::{In, Order, Out, Shared, World};
@@ -71,14 +71,14 @@ struct Common {
     out: Out,
     inb: In,
     stage: Stage,
-    /// The word by which this end asks for a bell, and the one by which it is asked.
+    /// The word by which this end asks for a wake, and the one by which it is asked.
     words: [usize; 2],
     armed: Armed<Duration>,
     in_flight_ns: u32,
     anew: bool,
     sequence: u64,
     answered: u64,
-    bell: bool,
+    wake: bool,
 }
 
 impl Common {
@@ -102,7 +102,7 @@ impl Common {
             anew: setup.mutation != Some(Mutation::NotArmedAnew),
             sequence: 0,
             answered: 0,
-            bell: false,
+            wake: false,
         }
     }
 
@@ -114,7 +114,7 @@ impl Common {
     fn may_step(&self) -> bool {
         match self.stage {
             Stage::Done => false,
-            Stage::Asleep(until) => self.bell || until.is_some_and(|until| until <= self.now()),
+            Stage::Asleep(until) => self.wake || until.is_some_and(|until| until <= self.now()),
             _ => true,
         }
     }
@@ -140,7 +140,7 @@ impl Common {
     }
 
     fn arm(&mut self) {
-        self.bell = false;
+        self.wake = false;
         self.sequence += 1;
         self.out.store_u64(self.words[0], self.sequence);
         self.out.fence();
@@ -164,10 +164,10 @@ impl Common {
     }
 
     fn wake(&mut self) {
-        if self.bell && self.anew {
+        if self.wake && self.anew {
             return self.awake();
         }
-        self.bell = false;
+        self.wake = false;
         self.stage = Stage::Ask;
     }
 
@@ -186,7 +186,7 @@ impl Common {
             Stage::Asleep(until) => Stage::Asleep(until.map(|until| until.saturating_sub(now))),
             stage => stage,
         };
-        let _ = write!(Hashed(state), "{stage:?} {left:?} {} {}", self.armed.is_under_way(), self.bell);
+        let _ = write!(Hashed(state), "{stage:?} {left:?} {} {}", self.armed.is_under_way(), self.wake);
         (self.sequence, self.answered).hash(state);
     }
 }
@@ -243,7 +243,7 @@ impl Pair {
                 self.writer.stage = if done > 0 { Stage::Answer } else { Stage::Arm };
             }
             Stage::Answer => {
-                self.reader.bell |= self.writer.answer();
+                self.reader.wake |= self.writer.answer();
                 self.writer.stage = self.after(self.pushed);
             }
             Stage::Arm => self.writer.arm(),
@@ -265,7 +265,7 @@ impl Pair {
                 self.reader.stage = if took { Stage::Answer } else { Stage::Arm };
             }
             Stage::Answer => {
-                self.writer.bell |= self.reader.answer();
+                self.writer.wake |= self.reader.answer();
                 self.reader.stage = self.after(self.taken);
             }
             Stage::Arm => self.reader.arm(),

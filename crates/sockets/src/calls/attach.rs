@@ -133,8 +133,8 @@ pub fn accepted(fd: c_int, unannounced: Plain) {
     }
     let losses = watch::losses();
     match process::circuit(&Request::Accept, fd, ANSWER_TIMEOUT) {
-        Ok((grant, life)) => {
-            let Some(held) = begin(grant, life) else { return reset(fd) };
+        Ok((grant, status)) => {
+            let Some(held) = begin(grant, status) else { return reset(fd) };
             if held.was_attached() {
                 become_stream(fd, &held, losses);
             } else {
@@ -256,8 +256,8 @@ pub fn adopt(fd: c_int) {
         return;
     }
     let losses = watch::losses();
-    let Ok((grant, life)) = process::circuit(&Request::Adopt, fd, ANSWER_TIMEOUT) else { return };
-    let end = End::resume(grant, life, &DAEMON);
+    let Ok((grant, status)) = process::circuit(&Request::Adopt, fd, ANSWER_TIMEOUT) else { return };
+    let end = End::resume(grant, status, &DAEMON);
     end.shared().counters.refs.fetch_max(1, Relaxed);
     end.forget_waiters();
     if let Some(index) = table::place(end) {
@@ -278,7 +278,7 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
     let nonblocking = sockopt::status_flags(fd) & libc::O_NONBLOCK != 0;
     let patience = if nonblocking { CONNECT_TIMEOUT } else { ANSWER_TIMEOUT };
     let begun = match process::circuit(&Request::Connect { remote }, fd, patience) {
-        Ok((grant, life)) => begin(grant, life).ok_or(Plain::NoSlot),
+        Ok((grant, status)) => begin(grant, status).ok_or(Plain::NoSlot),
         Err(ConnectError::Plain(why)) => Err(why),
         Err(ConnectError::Silent) => Err(Plain::System),
     };
@@ -295,18 +295,18 @@ fn granted(fd: c_int, remote: SocketAddr) -> Result<u32, Plain> {
 }
 
 /// The circuit is given back if this fails.
-fn begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
+fn begin(grant: Grant, status: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
     let (circuit, token) = (grant.circuit, grant.token);
-    let begun = try_begin(grant, life);
+    let begun = try_begin(grant, status);
     if begun.is_none() {
         process::tell(&Request::Close { circuit, token, abort: true });
     }
     begun
 }
 
-fn try_begin(grant: Grant, life: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
+fn try_begin(grant: Grant, status: &'static core::sync::atomic::AtomicU32) -> Option<Held> {
     End::prepare(&grant);
-    let end = End::begin(grant, life, &DAEMON).ok()?;
+    let end = End::begin(grant, status, &DAEMON).ok()?;
     end.shared().status.born.store(clock::now_ms(), Relaxed);
     end.shared().sending.budget.reset(process::spin_ns());
     end.shared().receiving.budget.reset(process::spin_ns());

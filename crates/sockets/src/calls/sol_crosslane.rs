@@ -160,7 +160,7 @@ fn words(of: &Statistics) -> [u64; STATS] {
     words[0] = size_of_val(&words) as u64;
     words[1..11].copy_from_slice(&direction(of.tx_bytes, &of.sent));
     words[11..21].copy_from_slice(&direction(of.rx_bytes, &of.received));
-    words[21] = of.bells;
+    words[21] = of.wakes;
     words[22] = of.sleeps;
     words
 }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn all_that_is_not_zero_copy_was_copied() {
         let sent = ModesSnapshot { read_zcopy: 300, spared: 300, records: 2, ..ModesSnapshot::default() };
-        let words = words(&Statistics { tx_bytes: 1000, sent, bells: 5, ..Statistics::default() });
+        let words = words(&Statistics { tx_bytes: 1000, sent, wakes: 5, ..Statistics::default() });
         assert_eq!(words[..8], [184, 1000, 700, 300, 0, 0, 700, 2]);
         assert_eq!(words[11..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0]);
     }

@@ -13,8 +13,8 @@ use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crosslane_client::SessionError;
 use crosslane_client::session::Session;
-use crosslane_shm::life::LifePage;
 use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::status_page::StatusPage;
 use crosslane_shm::{MapError, account};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{HOLD_MAX, Reply, Request, Rule};
@@ -35,7 +35,7 @@ const NO_DAEMON_MAX: Duration = Duration::from_secs(30);
 pub struct Link {
     socket: RawFd,
     /// The daemon's words on circuits.
-    pub life: LifePage,
+    pub status_page: StatusPage,
     /// Answers that were not waited for and have not come yet.
     owed: Cell<u32>,
     /// Such an answer did not come within [`session::ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
@@ -50,7 +50,7 @@ pub struct Link {
 #[derive(Clone, Copy)]
 struct Former {
     /// Of our own one; none of the parent's.
-    own: Option<(u64, LifePage)>,
+    own: Option<(u64, StatusPage)>,
     /// The life of the daemon.
     daemon: u64,
     since: Instant,
@@ -289,7 +289,7 @@ fn drop_link(state: &mut State) {
         let socket = unsafe { BorrowedFd::borrow_raw(link.socket) };
         let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         state.retired.replace(link.socket).into_iter().for_each(internal_fds::close);
-        let own = Some((link.ticket, link.life));
+        let own = Some((link.ticket, link.status_page));
         state.former = Some(Former { own, daemon: link.daemon, since: Instant::now() });
         state.tried = None;
         watch::forget();
@@ -439,9 +439,9 @@ fn hold_streams(link: &Link) {
     }
 }
 
-/// Opens a connection for the session with this ticket and life page, if there is one, else for a new one; whether it is the
+/// Opens a connection for the session with this ticket and status page, if there is one, else for a new one; whether it is the
 /// former one that goes on.
-fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
+fn open(former: Option<(u64, StatusPage)>) -> Result<(Link, bool), SessionError> {
     let session = Session::connect(namespace::daemon_path())?;
     let (program, ticket) =
         (crate::kernel::program::name().to_owned(), former.map_or(0, |(ticket, _)| ticket));
@@ -453,24 +453,25 @@ fn open(former: Option<(u64, LifePage)>) -> Result<(Link, bool), SessionError> {
             if is_elsewhere && former.is_none() && namespace::find_ours(namespace::daemon_path(), &session) {
                 return open(None);
             }
-            let life = match former {
-                Some((_, life)) if resumed => Some(life),
-                _ => fds.first().and_then(LifePage::map),
+            let status_page = match former {
+                Some((_, status_page)) if resumed => Some(status_page),
+                _ => fds.first().and_then(StatusPage::map),
             };
             // The daemon sends it in any case: the kernel found no number for it.
             let missing = if fds.is_empty() {
                 SessionError::NoDescriptors
             } else {
-                SessionError::Unexpected("no life page")
+                SessionError::Unexpected("no status page")
             };
-            let life = life.ok_or(missing)?;
+            let status_page = status_page.ok_or(missing)?;
             let processors = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
             let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
             let spin_ns = if processors == 1 { 0 } else { spin_ns };
             let welcome = Welcome { rules, spin_ns, spinners, is_elsewhere };
             WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
             let socket = internal_fds::hide(session.into_socket());
-            let link = Link { socket, life, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };
+            let link =
+                Link { socket, status_page, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };
             Ok((link, resumed))
         }
         Reply::Error { text } => Err(SessionError::Refused(text)),

@@ -1,4 +1,4 @@
-//! Wake events of this process, and the doorbells of other processes' wake events.
+//! Wake events of this process, and the wakers of other processes' wake events.
 
 use crate::daemon::process;
 use crate::descriptors::internal_fds;
@@ -34,13 +34,13 @@ struct Made {
     confined: Option<RawFd>,
 }
 
-/// Whose a doorbell is: the far host's (its address), or, where the circuit is longer than one cable, that of a host
+/// Whose a waker is: the far host's (its address), or, where the circuit is longer than one cable, that of a host
 /// between, which only the circuit and its generation tell; and the waiter's number there.
 type Owner = (IpAddr, Option<(u64, u32)>, u32);
 
 /// A waker of a far waiter.
 #[derive(Clone, Copy, Debug)]
-struct Bell {
+struct KnownWaker {
     fd: RawFd,
     word: u64,
     /// The daemon's session in which it was found.
@@ -50,15 +50,15 @@ struct Bell {
 }
 
 /// Wakers of far waiters.
-type Bells = BTreeMap<Owner, Bell>;
+type Wakers = BTreeMap<Owner, KnownWaker>;
 
 struct Global {
     lock: Lock,
     idle: UnsafeCell<Vec<Waiter>>,
     /// All that this process has, by number.
     made: UnsafeCell<BTreeMap<u32, Made>>,
-    bells: UnsafeCell<Bells>,
-    /// Doorbells that were forgotten; closed when the next ones are, so that a thread that was about to ring one does
+    wakers: UnsafeCell<Wakers>,
+    /// Wakers that were forgotten; closed when the next ones are, so that a thread that was about to ring one does
     /// not ring what its number means by then.
     retired: UnsafeCell<Vec<RawFd>>,
     /// Sleepers that found another one of this process registered at the same end, by the end's place.
@@ -75,13 +75,13 @@ static GLOBAL: Global = Global {
     lock: Lock::new(),
     idle: UnsafeCell::new(Vec::new()),
     made: UnsafeCell::new(BTreeMap::new()),
-    bells: UnsafeCell::new(BTreeMap::new()),
+    wakers: UnsafeCell::new(BTreeMap::new()),
     retired: UnsafeCell::new(Vec::new()),
     queue: UnsafeCell::new(Vec::new()),
 };
-/// Most doorbells kept; beyond it the one that was not rung for the longest time is forgotten.
-const MAX_BELLS: usize = 256;
-/// Doorbells that were forgotten and are not closed yet, at most.
+/// Most wakers kept; beyond it the one that was not rung for the longest time is forgotten.
+const WAKERS_MAX: usize = 256;
+/// Wakers that were forgotten and are not closed yet, at most.
 const MAX_RETIRED: usize = 16;
 
 impl Waiter {
@@ -237,11 +237,11 @@ pub fn before_fork() -> Option<Guard<'static>> {
     GLOBAL.lock.lock(thread::tid()).ok()
 }
 
-/// In the child of `fork`: wake events and doorbells are the parent's; make others.
+/// In the child of `fork`: wake events and wakers are the parent's; make others.
 pub fn after_fork() {
     GLOBAL.lock.reset();
     // SAFETY: the child has one thread.
-    let (idle, bells) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.bells.get()) };
+    let (idle, wakers) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.wakers.get()) };
     // SAFETY: as above.
     let (made, retired, queue) =
         unsafe { (&mut *GLOBAL.made.get(), &mut *GLOBAL.retired.get(), &mut *GLOBAL.queue.get()) };
@@ -249,11 +249,11 @@ pub fn after_fork() {
     QUEUED.store(0, Ordering::Relaxed);
     idle.clear();
     core::mem::take(made).into_values().for_each(Made::close);
-    let bells = core::mem::take(bells).into_values().map(|bell| bell.fd);
-    bells.chain(retired.drain(..)).for_each(internal_fds::close);
+    let wakers = core::mem::take(wakers).into_values().map(|waker| waker.fd);
+    wakers.chain(retired.drain(..)).for_each(internal_fds::close);
 }
 
-/// Before a sandbox: a wake event lies ready, and doorbells are not found any more but rung by the daemon.
+/// Before a sandbox: a wake event lies ready, and wakers are not found any more but rung by the daemon.
 pub fn before_sandbox() {
     if let Some(waiter) = Waiter::take() {
         waiter.give();
@@ -263,7 +263,7 @@ pub fn before_sandbox() {
 
 #[cold]
 fn wake_slowly(end: &Held, waiter: WaiterId) {
-    end.shared().counters.bells.fetch_add(1, Ordering::Relaxed);
+    end.shared().counters.wakes.fetch_add(1, Ordering::Relaxed);
     let (circuit, token) = (end.circuit(), end.token());
     let tuple = end.tuple();
     // Both ends inside one host count the same waiters, so it may be one of ours: then nobody needs to be asked.
@@ -275,13 +275,13 @@ fn wake_slowly(end: &Held, waiter: WaiterId) {
     let between = end.relayed().map(|generation| (circuit.0, generation));
     let key = (far.ip().to_canonical(), between, waiter.0);
     let end_of = (circuit, token);
-    let bell = known(key).or_else(|| if end.is_patient() { find(end_of, waiter, key) } else { None });
-    if bell.is_some_and(Bell::wake) {
+    let waker = known(key).or_else(|| if end.is_patient() { find(end_of, waiter, key) } else { None });
+    if waker.is_some_and(KnownWaker::wake) {
         return;
     }
-    if bell.is_some() {
+    if waker.is_some() {
         // Its sleeper is gone.
-        with(|_, bells| retire(bells.remove(&key)));
+        with(|_, wakers| retire(wakers.remove(&key)));
     } else {
         end.not_found();
     }
@@ -290,7 +290,7 @@ fn wake_slowly(end: &Held, waiter: WaiterId) {
     }
 }
 
-impl Bell {
+impl KnownWaker {
     /// Wakes the sleeper; `false` if it is gone. Never blocks: nobody but this process holds the socket.
     fn wake(self) -> bool {
         // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
@@ -299,40 +299,40 @@ impl Bell {
     }
 }
 
-fn known(key: Owner) -> Option<Bell> {
-    let look = |bells: &mut Bells| {
-        let bell = bells.get_mut(&key).filter(|bell| bell.session == process::sessions())?;
-        bell.rung = next_ring();
-        Some(*bell)
+fn known(key: Owner) -> Option<KnownWaker> {
+    let look = |wakers: &mut Wakers| {
+        let waker = wakers.get_mut(&key).filter(|waker| waker.session == process::sessions())?;
+        waker.rung = next_ring();
+        Some(*waker)
     };
-    with(|_, bells| look(bells)).flatten()
+    with(|_, wakers| look(wakers)).flatten()
 }
 
-fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<Bell> {
+fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<KnownWaker> {
     let waker = process::with_session(|session, _| session.waker(circuit, token, waiter))??;
     let word = waker.word();
-    let bell = Bell {
+    let waker = KnownWaker {
         fd: internal_fds::hide(waker.into_socket()),
         word,
         session: process::sessions(),
         rung: next_ring(),
     };
-    with(|_, bells| {
-        if bells.len() >= MAX_BELLS
-            && let Some(oldest) = bells.iter().min_by_key(|(_, bell)| bell.rung).map(|(key, _)| *key)
+    with(|_, wakers| {
+        if wakers.len() >= WAKERS_MAX
+            && let Some(oldest) = wakers.iter().min_by_key(|(_, waker)| waker.rung).map(|(key, _)| *key)
         {
-            retire(bells.remove(&oldest));
+            retire(wakers.remove(&oldest));
         }
-        retire(bells.insert(key, bell));
+        retire(wakers.insert(key, waker));
     });
-    Some(bell)
+    Some(waker)
 }
 
-/// Forgets a doorbell. It is closed when some more have been: a thread may be about to ring it. The lock is held.
-fn retire(bell: Option<Bell>) {
+/// Forgets a waker. It is closed when some more have been: a thread may be about to ring it. The lock is held.
+fn retire(waker: Option<KnownWaker>) {
     // SAFETY: the lock is held.
     let retired = unsafe { &mut *GLOBAL.retired.get() };
-    retired.extend(bell.map(|bell| bell.fd));
+    retired.extend(waker.map(|waker| waker.fd));
     if retired.len() > MAX_RETIRED {
         internal_fds::close(retired.remove(0));
     }
@@ -344,11 +344,11 @@ fn next_ring() -> u64 {
     RINGS.fetch_add(1, Ordering::Relaxed)
 }
 
-fn with<T>(work: impl FnOnce(&mut Vec<Waiter>, &mut Bells) -> T) -> Option<T> {
+fn with<T>(work: impl FnOnce(&mut Vec<Waiter>, &mut Wakers) -> T) -> Option<T> {
     let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
     // SAFETY: the lock is held.
-    let (idle, bells) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.bells.get()) };
-    Some(work(idle, bells))
+    let (idle, wakers) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.wakers.get()) };
+    Some(work(idle, wakers))
 }
 
 fn made<T>(work: impl FnOnce(&mut BTreeMap<u32, Made>) -> T) -> Option<T> {

@@ -122,7 +122,7 @@ fn await_ending(held: &Held) {
 
 /// Nobody holds the stream any more.
 fn finish(held: &Held) -> bool {
-    // The greeting may lie unread before the bytes.
+    // The handshake may lie unread before the bytes.
     let unread = held.unread(thread::tid()).is_ok_and(|bytes| bytes > 0) && held.rx() == Direction::Open;
     let linger_zero = held.shared().status.linger.load(Relaxed) == 1;
     let abort = unread || linger_zero;

@@ -88,7 +88,7 @@ pub fn wait_until(
     deadline: Option<Instant>,
     also: impl Fn() -> bool,
 ) -> Result<(), c_int> {
-    let ready = || also() || stirred(end, what);
+    let ready = || also() || maybe_readable(end, what);
     let budget = match what {
         WaitFor::Data => &end.shared().receiving.budget,
         WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => &end.shared().sending.budget,
@@ -177,9 +177,9 @@ fn is_long(what: WaitFor) -> bool {
 }
 
 #[inline]
-fn stirred(end: &Held, what: WaitFor) -> bool {
+fn maybe_readable(end: &Held, what: WaitFor) -> bool {
     match what {
-        WaitFor::Data => end.stirred(),
+        WaitFor::Data => end.maybe_readable(),
         WaitFor::Room => end.has_room(thread::tid()) || is_nobodys(end),
         WaitFor::Answer(open) => end.is_answered(&open) || is_nobodys(end),
         WaitFor::Credit => (end.has_credit() && end.has_room(thread::tid())) || is_nobodys(end),
@@ -267,7 +267,7 @@ fn over(end: &Held, what: WaitFor) -> bool {
             WaitFor::Data => {
                 (end.has_fin() && !end.is_moving())
                     || status.read_shut.load(Relaxed) != 0
-                    || !matches!(end.rx(), Direction::Open | Direction::Greeting)
+                    || !matches!(end.rx(), Direction::Open | Direction::Handshake)
             }
             WaitFor::Room | WaitFor::Credit | WaitFor::Answer(_) => end.tx() != Direction::Open || end.gone(),
         }

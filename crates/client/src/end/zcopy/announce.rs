@@ -157,7 +157,7 @@ impl End {
         zcopy.set_open(&before.advanced(0, len, sequence));
         producer.count(len.into());
         add(&self.shared.sent.control, 1);
-        let wake = self.data_bell(tx);
+        let wake = self.data_waiter(tx);
         let what = Announced { sequence, len };
         let open = Announcement { what, carried: carried.len(), generation: tx.number(), fetched: 0 };
         if self.has_moved(tx) {

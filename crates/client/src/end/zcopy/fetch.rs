@@ -101,7 +101,7 @@ impl End {
         // The source's wish is looked at after it was told, as Dekker has it: one of the two sees the other.
         let wanted = || sequence_of(rx.segments.inbound.load_u64(RING_AT)) == sequence;
         if consumer.elsewhere() == 0 && (source.units.load(Relaxed) != 0 || wanted()) {
-            self.shared.zcopy.bell.store(1, Relaxed);
+            self.shared.zcopy.wake.store(1, Relaxed);
         }
         super::super::add(&self.shared.received.control, 1);
         super::super::add(&self.shared.received.read_zcopy, count);
@@ -180,7 +180,7 @@ impl End {
             let sequence = source.sequence.load(Relaxed);
             let rx = self.generations.rx();
             rx.segments.outbound.store_u64(SEND_SM, word(sequence, 0));
-            if let Some(waiter) = self.room_bell(rx)
+            if let Some(waiter) = self.room_waiter(rx)
                 && !self.daemon.wake(self.circuit, self.token, waiter)
             {
                 self.wake_again();

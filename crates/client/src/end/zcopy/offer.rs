@@ -58,7 +58,7 @@ impl End {
         let cpu = self.processor();
         let pushed = producer.push_announcement(ring, credits, Kind::SinkAvail, &descriptor, request, cpu);
         let pushed = self.guarded(pushed.map_err(Failure::from))?;
-        let wake = if pushed { self.data_bell(tx) } else { None };
+        let wake = if pushed { self.data_waiter(tx) } else { None };
         let counts = pushed && (!self.has_moved(tx) || self.decide(tid, tx, begin)? == request.len() as u64);
         if !counts {
             self.shared.consumer.expect_apart(0);

@@ -46,7 +46,7 @@ impl End {
         let put = |far: &FarBuffer| self.put_there(tx, far, what, buffers, skip);
         let Ok(filled) = self.with_far(tid, sink.buffer(), Reach::Store, put) else { return Ok(None) };
         let Some(done) = filled? else { return Ok(None) };
-        let wake = self.data_bell(tx);
+        let wake = self.data_waiter(tx);
         if self.has_moved(tx) {
             let counted = self.decide(tid, tx, begin)?;
             return Ok(Some((usize::try_from(counted).unwrap_or(0).min(done), wake)));

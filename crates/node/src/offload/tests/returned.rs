@@ -5,7 +5,7 @@ use super::rig::{ENDLESS, HANGS, Rig, handle};
 use crate::offload::copy::PIECE;
 use crosslane_shm::remote::Span;
 use crosslane_shm::submission::{Cancelled, Descriptor, Outcome, SubmissionQueue, Way};
-use crosslane_wire::local::{LIFE_MOVING, life_word};
+use crosslane_wire::local::{STATUS_MOVING, status_word};
 
 /// A program with one stream, by which there is something to move either way.
 fn rig(way: Way) -> Rig {
@@ -61,7 +61,7 @@ fn a_ring_that_is_left_is_not_touched_again() {
         let mut rig = rig(way);
         let request = rig.submit(0, 0, ENDLESS);
         rig.worker.collect();
-        rig.programs[0].streams[0].work.set(life_word(0, LIFE_MOVING));
+        rig.programs[0].streams[0].work.set(status_word(0, STATUS_MOVING));
         rig.round(|_, _| true);
         assert_eq!(rig.moved(), [], "{way:?}");
         assert_eq!(queue(&rig).result(request), (0, Some(Outcome::Stale)));

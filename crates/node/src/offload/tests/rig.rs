@@ -18,7 +18,7 @@ use crosslane_shm::state::{State, StateView};
 use crosslane_shm::submission::{Descriptor, RequestId, SubmissionQueue, Way};
 use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Inbound, Outbound};
-use crosslane_wire::local::{LIFE_ALIVE, life_word};
+use crosslane_wire::local::{STATUS_ALIVE, status_word};
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::segment_len;
 use std::collections::BTreeMap;
@@ -114,11 +114,11 @@ impl Rig {
     /// Programs with so many streams each, that send or receive.
     pub(super) fn new(way: Way, streams: &[usize]) -> Self {
         let (words, inbox) = channel();
-        let (log, door) = (Recorder::default(), Arc::new(Receiver::new().unwrap()));
+        let (log, receiver) = (Recorder::default(), Arc::new(Receiver::new().unwrap()));
         let mut worker = Worker {
             way,
             words: inbox,
-            poller: Poller::new(door),
+            poller: Poller::new(receiver),
             engine: Box::new(log.clone()),
             limit_ns: u32::MAX,
             tally: Arc::new(Tally::default()),
@@ -181,7 +181,7 @@ fn program(worker: &mut Worker, number: usize, streams: usize) -> Program {
     let remote = Remote { peer, guard: 0, nonce: number as u64 };
     let table = Table {
         queue: Arc::new(SubmissionQueue::open(&fd).unwrap()),
-        bell: Arc::new(Receiver::new().unwrap()),
+        completions: Arc::new(Receiver::new().unwrap()),
     };
     let mut client = Client::new(session, remote, table, Arc::new(crate::eventfd::new().unwrap()));
     let streams = (0..streams).map(|stream| {
@@ -214,7 +214,7 @@ fn stream_of() -> Stream {
         rx_key: KEY,
         tx_key: KEY,
         state,
-        life: AtomicU32::new(life_word(0, LIFE_ALIVE)),
+        status: AtomicU32::new(status_word(0, STATUS_ALIVE)),
         _mappings: crate::quota::Charge::of_nothing(),
     };
     Stream { far, ring: into(&there), credits: out(&back), request: None, source, work: Arc::new(work) }

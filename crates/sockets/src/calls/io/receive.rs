@@ -173,7 +173,7 @@ fn receive_enough(
     Outcome::Bytes(done)
 }
 
-/// A bell tells of the first bytes only; the rest is looked for.
+/// A wake tells of the first bytes only; the rest is looked for.
 fn peek_enough(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int, least: usize) -> Outcome {
     let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
     loop {

@@ -78,10 +78,10 @@ fn try_circuit(
             }
             answer => answer?,
         };
-        Ok(answer.map(|grant| (link.life.word(grant.life), grant)))
+        Ok(answer.map(|grant| (link.status_page.word(grant.status), grant)))
     });
     match answer {
-        Some(Ok((Some(life), grant))) => Ok((grant, life)),
+        Some(Ok((Some(status), grant))) => Ok((grant, status)),
         Some(Err(why)) => Err(ConnectError::Plain(why)),
         Some(Ok((None, _))) => Err(ConnectError::Silent),
         None if is_absent() => Err(ConnectError::Plain(Plain::System)),

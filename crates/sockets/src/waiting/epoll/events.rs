@@ -140,7 +140,7 @@ impl Events {
     }
 
     /// Streams were put at `first..end`, before or behind events of the kernel's. The kernel tells in the order in which
-    /// descriptors became ready, and our own event among them stands for the bell that a stream rang: the streams come there.
+    /// descriptors became ready, and our own event among them stands for the wake that a stream rang: the streams come there.
     /// Where none rang, nothing is known of that.
     pub fn put_in_order(&mut self, first: usize, end: usize) {
         let Some(at) = self.tagged_at.filter(|_| self.base.is_aligned()) else { return };

@@ -47,10 +47,10 @@ pub struct Interest {
     missed: u32,
     /// Readiness at the last look.
     last: u32,
-    /// Where the reader was when the far side was asked for a bell; it rings once.
+    /// Where the reader was when the far side was asked for a wake; it rings once.
     armed: Option<(u32, u64)>,
     armed_room: bool,
-    /// The generation of the circuit in which that was asked for last, unless a bell rang since.
+    /// The generation of the circuit in which that was asked for last, unless a wake came since.
     asked_room: Option<u32>,
 }
 
@@ -149,7 +149,7 @@ impl Interest {
         self.ask_kernel(inner);
     }
 
-    /// In the child of `fork`: bells and the inner set are the parent's.
+    /// In the child of `fork`: wakes and the inner set are the parent's.
     pub fn forget_parent(&mut self) {
         self.armed = None;
         self.armed_room = false;
@@ -174,7 +174,7 @@ impl Interest {
             return false;
         }
         if self.wanted & ET == 0 {
-            return self.wanted & OUT == 0 && !self.held.stirred();
+            return self.wanted & OUT == 0 && !self.held.maybe_readable();
         }
         if self.held.arrivals(&mut self.seen) || self.has_missed() {
             self.edge = true;
@@ -209,11 +209,11 @@ impl Interest {
                 bits = self.bits(tid);
             }
         }
-        if self.held.stirred() {
+        if self.held.maybe_readable() {
             self.armed = None;
         }
         if self.wanted & ET != 0 {
-            // A greeting arrives as well, but a program is to see nothing of it.
+            // A handshake arrives as well, but a program is to see nothing of it.
             self.edge &= bits & (IN | RDHUP | ALWAYS) != 0;
             let risen = bits & !self.last & (RDHUP | HUP | ERR) != 0;
             let room = bits & OUT != 0 && self.blocked != blocked;
@@ -279,7 +279,7 @@ impl Interest {
         self.held.rx() == Direction::Tcp
     }
 
-    /// Asks the far side for bells, where it was not asked since something last arrived, or since a bell rang
+    /// Asks the far side for wakes, where it was not asked since something last arrived, or since a wake came
     /// (`again`): that may have been the answer to this request, for what had been taken already when it was made.
     /// `false` if another waiter is to be rung. A new request is added to `requests`.
     pub fn arm(&mut self, waiter: WaiterId, again: bool, requests: &mut Armed<Instant>) -> bool {
@@ -292,7 +292,7 @@ impl Interest {
         }
         let mut armed = true;
         if self.wanted & (IN | RDHUP) != 0 && is_receiving(&self.held) {
-            let position = self.held.bell_mark();
+            let position = self.held.wake_mark();
             let is_armed =
                 self.armed == Some(position) && self.held.shared().waiting.data.load(Relaxed) == waiter.0;
             if !is_armed {
@@ -313,7 +313,7 @@ impl Interest {
     /// The same for room. A request that may have been under way, and has not been answered since, is not made anew: it would
     /// be under way for ever.
     fn arm_room(&mut self, waiter: WaiterId, requests: &mut Armed<Instant>) -> bool {
-        let (in_flight_ns, (circuit, _)) = (self.held.in_flight_ns(), self.held.bell_mark());
+        let (in_flight_ns, (circuit, _)) = (self.held.in_flight_ns(), self.held.wake_mark());
         let owner = &self.held.shared().waiting.room;
         if in_flight_ns > 0 && self.asked_room == Some(circuit) && owner.load(Relaxed) == waiter.0 {
             return true;
@@ -326,7 +326,7 @@ impl Interest {
         self.armed_room
     }
 
-    /// A bell that was asked for has rung or is not needed now. Others may want one.
+    /// A wake that was asked for has rung or is not needed now. Others may want one.
     #[inline]
     pub fn disarm(&mut self, waiter: WaiterId) {
         self.armed = None;
@@ -362,7 +362,7 @@ pub fn is_in_rings(end: &End, wanted: &epoll_event) -> bool {
 }
 
 fn is_receiving(end: &End) -> bool {
-    matches!(end.rx(), Direction::Open | Direction::Greeting)
+    matches!(end.rx(), Direction::Open | Direction::Handshake)
 }
 
 fn bits_of(ready: Ready) -> u32 {

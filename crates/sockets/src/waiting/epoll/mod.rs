@@ -67,7 +67,7 @@ pub fn shut(held: &Held) {
     });
 }
 
-/// A send on the stream found no room: threads that sleep in a set that wants to know of room must ask for a bell.
+/// A send on the stream found no room: threads that sleep in a set that wants to know of room must ask for a wake.
 #[inline]
 pub fn blocked(held: &Held) {
     if sleepers::any_sleeper() {
@@ -119,7 +119,7 @@ pub fn is_shadowed(epfd: c_int) -> bool {
     })
 }
 
-/// Looks whether a stream in the set is ready, without taking edges, and asks the others for bells. For those who
+/// Looks whether a stream in the set is ready, without taking edges, and asks the others for wakes. For those who
 /// poll the set's descriptor.
 pub fn prepare(epfd: c_int) -> Prepared {
     let Some(set) = registry::of(epfd) else { return Prepared::NOTHING };

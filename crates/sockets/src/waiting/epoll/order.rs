@@ -104,7 +104,7 @@ impl Newest {
 #[inline]
 pub fn stamp_of(interest: &Interest) -> u32 {
     let end = interest.end();
-    if end.stirred() { end.stamp_of_front() } else { 0 }
+    if end.maybe_readable() { end.stamp_of_front() } else { 0 }
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl Interest {
         }
     }
 
-    /// Removes the quiet socket from the inner set; and no bell is wanted any more. Whether the inner set had it, so that it
+    /// Removes the quiet socket from the inner set; and no wake is wanted any more. Whether the inner set had it, so that it
     /// surely has it no more.
     pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) -> bool {
         let clean = inner < 0 || self.control(inner, libc::EPOLL_CTL_DEL).is_ok();

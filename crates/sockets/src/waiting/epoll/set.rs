@@ -46,7 +46,7 @@ pub struct Prepared {
     pub ready: bool,
     /// All others will ring; if not, sleep for a short time only.
     pub armed: bool,
-    /// How long to sleep next: a request for a bell may still be under way.
+    /// How long to sleep next: a request for a wake may still be under way.
     pub next: NextSleep,
 }
 
@@ -71,9 +71,9 @@ pub struct State {
     /// Sets inside this one, with their generations.
     nested: Vec<(c_int, &'static Set, u32)>,
     pub(super) wakeup_set: Option<WakeupSet>,
-    /// A bell was heard since bells were last asked for.
+    /// A wake came since wakes were last asked for.
     pub(super) rung: bool,
-    /// Until when the requests for bells, and what they are not answered for, may be under way.
+    /// Until when the requests for wakes, and what they are not answered for, may be under way.
     pub requests: Armed<Instant>,
     /// Where the next look begins, so that nobody starves.
     pub(super) next: usize,
@@ -439,7 +439,7 @@ impl State {
         *self = Self::default();
     }
 
-    /// In the child of `fork`: bells and the inner set are the parent's.
+    /// In the child of `fork`: wakes and the inner set are the parent's.
     pub fn leave_parent(&mut self) {
         if let Some(wakeup_set) = self.wakeup_set.take() {
             wakeup_set.end(Waiter::close);

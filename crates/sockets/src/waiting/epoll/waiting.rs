@@ -230,7 +230,7 @@ enum Slept {
     Briefly,
 }
 
-/// Asks for bells, looks once more, sleeps in the kernel.
+/// Asks for wakes, looks once more, sleeps in the kernel.
 fn sleep(
     set: &'static Set,
     call: Call,

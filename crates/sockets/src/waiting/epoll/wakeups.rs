@@ -1,4 +1,4 @@
-//! The wakeup set of a program's set: when it is made, what it tells, which bells it asks for.
+//! The wakeup set of a program's set: when it is made, what it tells, which wakes it asks for.
 
 use super::events;
 use super::interest::Interest;
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// Asks for bells. `false` if not all will ring.
+    /// Asks for wakes. `false` if not all will ring.
     pub fn arm(&mut self) -> bool {
         let Some(waiter) = self.waiter_id() else { return self.places.len() == self.idle.len() };
         let again = core::mem::take(&mut self.rung);

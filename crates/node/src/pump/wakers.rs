@@ -12,13 +12,13 @@ const KEPT: usize = 64;
 
 /// The waiters of one leg.
 #[derive(Debug, Default)]
-pub(super) struct Bells {
+pub(super) struct Wakers {
     found: VecDeque<(WaiterId, Waker)>,
     /// Rung through daemons.
     far: Vec<WaiterId>,
 }
 
-impl Bells {
+impl Wakers {
     /// Rings a waiter; `false` if the daemon must.
     pub(super) fn wake(&mut self, waiter: WaiterId) -> bool {
         if let Some(at) = self.found.iter().position(|(known, _)| *known == waiter) {
@@ -39,14 +39,14 @@ impl Bells {
     }
 
     /// The daemon has looked for a waiter's wake event. An answer that nobody asked for changes nothing.
-    pub(super) fn answer(&mut self, waiter: WaiterId, bell: Option<Waker>) {
+    pub(super) fn answer(&mut self, waiter: WaiterId, waker: Option<Waker>) {
         let Some(at) = self.far.iter().position(|known| *known == waiter) else { return };
-        let Some(bell) = bell else { return };
+        let Some(waker) = waker else { return };
         self.far.swap_remove(at);
         if self.found.len() == KEPT {
             self.found.pop_front();
         }
-        self.found.push_back((waiter, bell));
+        self.found.push_back((waiter, waker));
     }
 }
 
@@ -57,26 +57,26 @@ mod tests {
 
     #[test]
     fn a_waiter_is_rung_by_the_daemon_until_it_is_found() {
-        let (mut bells, sleeper) = (Bells::default(), Receiver::new().unwrap());
-        assert!(!bells.wake(WaiterId(7)));
-        bells.answer(WaiterId(7), None);
-        assert!(!bells.wake(WaiterId(7)));
-        bells.answer(WaiterId(7), Some(sleeper.waker().unwrap()));
-        assert!(bells.wake(WaiterId(7)));
+        let (mut wakers, sleeper) = (Wakers::default(), Receiver::new().unwrap());
+        assert!(!wakers.wake(WaiterId(7)));
+        wakers.answer(WaiterId(7), None);
+        assert!(!wakers.wake(WaiterId(7)));
+        wakers.answer(WaiterId(7), Some(sleeper.waker().unwrap()));
+        assert!(wakers.wake(WaiterId(7)));
         assert!(sleeper.clear());
         drop(sleeper);
-        assert!(!bells.wake(WaiterId(7)) && bells.found.is_empty(), "one that is gone is forgotten");
+        assert!(!wakers.wake(WaiterId(7)) && wakers.found.is_empty(), "one that is gone is forgotten");
     }
 
     #[test]
     fn patience_with_waiters_that_do_not_exist_ends_and_those_that_do_do_not_use_it_up() {
-        let (mut bells, sleeper) = (Bells::default(), Receiver::new().unwrap());
+        let (mut wakers, sleeper) = (Wakers::default(), Receiver::new().unwrap());
         for number in 0..1000 {
-            assert!(!bells.wake(WaiterId(number)));
-            bells.answer(WaiterId(number), Some(sleeper.waker().unwrap()));
+            assert!(!wakers.wake(WaiterId(number)));
+            wakers.answer(WaiterId(number), Some(sleeper.waker().unwrap()));
         }
-        assert_eq!(bells.found.len(), KEPT);
-        let asked = (1000..100_000).filter(|&number| !bells.wake(WaiterId(number))).count();
+        assert_eq!(wakers.found.len(), KEPT);
+        let asked = (1000..100_000).filter(|&number| !wakers.wake(WaiterId(number))).count();
         assert_eq!(asked, UNKNOWN_WAITERS_MAX);
     }
 }

@@ -34,7 +34,7 @@ fn fifty_thousand_clients_that_came_and_went_leave_room_for_streams() {
             assert!(Waker::of(taken, sleeper.word()).unwrap().wake() && sleeper.clear());
         }
     }
-    // What came with the greeting may have been closed aside meanwhile.
+    // What came with the handshake may have been closed aside meanwhile.
     assert!(open_descriptors() <= before);
     for index in 0..16 {
         let range = SegmentRange { offset: index * 4096, len: 4096 };

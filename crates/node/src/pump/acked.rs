@@ -6,7 +6,7 @@ use super::leg::Side;
 use crosslane_shm::ring::{Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::DecodeError;
-use crosslane_wire::segment::{CREDIT, LANDED};
+use crosslane_wire::segment::{ACKED, CREDIT};
 use std::collections::VecDeque;
 
 /// Units that are worth telling, or asking for, while others move.
@@ -16,8 +16,8 @@ const STRIDE: u64 = 32 * 1024;
 
 /// One direction's count.
 #[derive(Debug, Default)]
-pub(super) struct Landed {
-    /// Units that have landed, as far as we know.
+pub(super) struct Acked {
+    /// Units that the far end has acknowledged, as far as we know.
     known: u64,
     /// Units that the near side was told of.
     told: u64,
@@ -26,13 +26,13 @@ pub(super) struct Landed {
     places: VecDeque<(u64, u64)>,
 }
 
-impl Landed {
-    /// Finds out what has landed. The last host between knows by itself; others hear it from the next.
+impl Acked {
+    /// Finds out what is acknowledged. The last host between knows it by the far end's credit, the others by the `ACKED` word that the next host stores.
     pub(super) fn learn(&mut self, to: &Side, producer: &Producer) -> Result<(), Violation> {
         if !to.leg.is_end {
-            let got = to.leg.inbound.load_u64(LANDED);
+            let got = to.leg.inbound.load_u64(ACKED);
             if got < self.known || got > producer.units() {
-                return Err(DecodeError::Range("count of what has landed").into());
+                return Err(DecodeError::Range("count of what has acked").into());
             }
             self.known = got;
             return Ok(());
@@ -62,21 +62,21 @@ impl Landed {
         if due == 0 || (due < STEP && !all) {
             return false;
         }
-        from.leg.outbound.store_u64(LANDED, self.known);
+        from.leg.outbound.store_u64(ACKED, self.known);
         self.told = self.known;
         true
     }
 
-    /// Whether more has landed than is known.
+    /// Whether more is acknowledged than is known.
     pub(super) fn has_news(&self, to: &Side) -> bool {
         if to.leg.is_end {
             self.places.front().is_some_and(|(place, _)| *place <= to.leg.inbound.load_u64(CREDIT))
         } else {
-            to.leg.inbound.load_u64(LANDED) != self.known
+            to.leg.inbound.load_u64(ACKED) != self.known
         }
     }
 
-    /// Whether enough is under way that a sender may wait for it to land: worth a bell.
+    /// Whether enough is under way that a sender may wait for it to land: worth a wake.
     pub(super) fn wants_news(&self, producer: &Producer) -> bool {
         producer.units() - self.known >= STEP
     }

@@ -49,14 +49,14 @@ impl Host {
         let far =
             self.policy.circuits.get(circuit).filter(|_| self.proves(circuit, token)).map(|end| end.far);
         match far {
-            None => self.answer_bell(session, None),
+            None => self.answer_waker(session, None),
             Some(Far::Here(other)) => {
                 let waker = self.waiter_of(other, waiter).and_then(|event| event.waker().ok());
-                self.answer_bell(session, waker.as_ref());
+                self.answer_waker(session, waker.as_ref());
             }
             Some(Far::Host { channel, .. }) => match channel.and_then(|channel| self.neighbour_of(channel)) {
-                Some((port, peer)) => self.ask_bell(session, port, peer, waiter),
-                None => self.answer_bell(session, None),
+                Some((port, peer)) => self.ask_waker(session, port, peer, waiter),
+                None => self.answer_waker(session, None),
             },
         }
     }
@@ -81,7 +81,7 @@ impl Host {
     }
 
     /// A neighbour's program wants to ring a waiter that sleeps on `circuit`: it gets a waker of its own.
-    pub fn handle_want_bell(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
+    pub fn handle_want_waker(&mut self, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let event = match self.policy.circuits.owner(port, channel) {
             Some(Owner::End(circuit)) => self.waiter_of(circuit, waiter),
             Some(Owner::Transit(transit, side)) => {
@@ -99,19 +99,19 @@ impl Host {
     }
 
     /// A neighbour says how a waiter at the far end of what it calls `channel` is rung: that is for one of those who asked.
-    pub fn handle_bell(
+    pub fn handle_waker(
         &mut self,
         port: PortId,
         (channel, waiter): (ChannelId, WaiterId),
         doorbell: Option<Doorbell>,
     ) {
         let mut waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
-        let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, channel: there, waiter: which, .. }) if (at, there, which) == (port, channel, waiter));
+        let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Waker { port: at, channel: there, waiter: which, .. }) if (at, there, which) == (port, channel, waiter));
         let session = self.sessions.values().find(|session| asked(session.waiting)).map(|session| session.id);
         match session {
             Some(session) => {
                 self.wake_session(session);
-                self.answer_bell(session, waker.as_ref());
+                self.answer_waker(session, waker.as_ref());
             }
             None => {
                 if !self.answer_pump(port, (channel, waiter), &mut waker) {
@@ -131,7 +131,7 @@ impl Host {
                 }
                 if let Some(event) = self.pump_waiter(transit, waiter) {
                     event.wake();
-                    self.counters.bells += 1;
+                    self.counters.wakes += 1;
                 }
             }
             None => {}
@@ -144,16 +144,16 @@ impl Host {
         for waiter in &session.waiters {
             if let Some(waiter) = self.waiters.get(waiter) {
                 waiter.event.wake();
-                self.counters.bells += 1;
+                self.counters.wakes += 1;
             }
         }
     }
 
     /// A cable is down: nobody answers for its waiters.
-    pub fn fail_bells(&mut self, port: PortId) {
+    pub fn fail_wakers(&mut self, port: PortId) {
         self.fail_pumps(port);
         self.fail_passed(port);
-        let asked = |waiting: &Option<Waiting>| matches!(waiting, Some(Waiting::Bell { port: at, .. }) if *at == port);
+        let asked = |waiting: &Option<Waiting>| matches!(waiting, Some(Waiting::Waker { port: at, .. }) if *at == port);
         let sessions: Vec<SessionId> = self
             .sessions
             .values()
@@ -162,7 +162,7 @@ impl Host {
             .collect();
         for session in sessions {
             self.wake_session(session);
-            self.answer_bell(session, None);
+            self.answer_waker(session, None);
         }
     }
 
@@ -176,7 +176,7 @@ impl Host {
     }
 
     /// Answers `WantWaker`.
-    pub fn answer_bell(&mut self, session: SessionId, waker: Option<&Waker>) {
+    pub fn answer_waker(&mut self, session: SessionId, waker: Option<&Waker>) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
         let fds: Vec<BorrowedFd<'_>> = waker.iter().map(AsFd::as_fd).collect();
         session.reply(&Reply::Waker { word: waker.map(Waker::word) }, &fds);
@@ -196,10 +196,10 @@ impl Host {
         }
     }
 
-    fn ask_bell(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
+    fn ask_waker(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let until = self.now + WAKER_TIMEOUT;
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.waiting = Some(Waiting::Bell { port, channel, waiter, until });
+            session.waiting = Some(Waiting::Waker { port, channel, waiter, until });
         }
         if let Some(cable) = self.cable(port) {
             cable.want_waker(channel, waiter);
@@ -215,7 +215,7 @@ impl Host {
     fn wake_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
         if let Some(event) = self.waiter_of(circuit, waiter) {
             event.wake();
-            self.counters.bells += 1;
+            self.counters.wakes += 1;
         }
     }
 }

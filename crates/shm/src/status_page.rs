@@ -2,21 +2,21 @@
 
 use crate::mem::inspect_memory;
 use core::sync::atomic::AtomicU32;
-use crosslane_wire::local::LIFE_WORDS;
+use crosslane_wire::local::STATUS_WORDS;
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A life page, mapped for the life of the process.
+/// A status page, mapped for the life of the process.
 #[derive(Clone, Copy, Debug)]
-pub struct LifePage(&'static [AtomicU32]);
+pub struct StatusPage(&'static [AtomicU32]);
 
-impl LifePage {
+impl StatusPage {
     /// Maps it; `None` if it is not what a daemon gives out.
     pub fn map(fd: &OwnedFd) -> Option<Self> {
         let (_, len) = inspect_memory(fd, SealFlags::SHRINK).ok()?;
         let size = usize::try_from(len).ok()?;
-        let words = (size / 4).min(LIFE_WORDS as usize);
+        let words = (size / 4).min(STATUS_WORDS as usize);
         if words == 0 {
             return None;
         }

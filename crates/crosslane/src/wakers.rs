@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 /// The wake events that were found for one stream: those of the far side's reader and writer, or of the host between that
 /// comes next, which is another one when the stream has moved.
 #[derive(Debug, Default)]
-pub(crate) struct Bells(Mutex<Vec<(Owner, Waker)>>);
+pub(crate) struct Wakers(Mutex<Vec<(Owner, Waker)>>);
 
 /// Whose wake event it is: the detour of the stream, and a number there.
 type Owner = (Option<u32>, WaiterId);
@@ -18,24 +18,24 @@ type Owner = (Option<u32>, WaiterId);
 /// Most that are kept; the far side has one or two at a time.
 const KEPT_MAX: usize = 4;
 
-impl Bells {
+impl Wakers {
     /// Rings the far side's waiter.
     #[cold]
     pub(crate) fn wake(&self, attachment: &Attachment, end: &End, waiter: WaiterId) {
-        end.shared().counters.bells.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-        let mut bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        end.shared().counters.wakes.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        let mut wakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = (end.relayed(), waiter);
-        if !bells.iter().any(|(known, _)| *known == owner)
+        if !wakers.iter().any(|(known, _)| *known == owner)
             && end.is_patient()
             && let Some(waker) = find(attachment, end, waiter)
         {
-            bells.truncate(KEPT_MAX - 1);
-            bells.insert(0, (owner, waker));
+            wakers.truncate(KEPT_MAX - 1);
+            wakers.insert(0, (owner, waker));
         }
-        let known = bells.iter().position(|(known, _)| *known == owner);
-        if !known.is_some_and(|at| bells[at].1.wake()) {
+        let known = wakers.iter().position(|(known, _)| *known == owner);
+        if !known.is_some_and(|at| wakers[at].1.wake()) {
             // The waiter of one that is known is gone.
-            known.map(|at| bells.remove(at));
+            known.map(|at| wakers.remove(at));
             end.not_found();
             attachment.tell(&Request::Wake { circuit: end.circuit(), token: end.token(), waiter });
         }

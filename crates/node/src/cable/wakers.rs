@@ -8,14 +8,14 @@ use std::os::fd::AsFd;
 
 /// Wakers that the peer owes us in the present epoch.
 #[derive(Debug, Default)]
-pub struct Bells {
+pub struct Wakers {
     owed: usize,
 }
 
 impl Cable {
     /// Asks the peer for a waker of its waiter, which sleeps on `channel`.
     pub fn want_waker(&mut self, channel: ChannelId, waiter: WaiterId) {
-        self.bells.owed += 1;
+        self.wakers.owed += 1;
         self.send(&Control::WantWaker { channel, waiter });
     }
 
@@ -28,7 +28,7 @@ impl Cable {
     /// Takes the waker that the peer names; `None` as well if we asked for none. Whoever asked may be gone by now: then
     /// it is to be dropped, so that it does not stay at the port.
     pub fn import_waker(&mut self, doorbell: Option<Doorbell>) -> Option<Waker> {
-        self.bells.owed = self.bells.owed.checked_sub(1)?;
+        self.wakers.owed = self.wakers.owed.checked_sub(1)?;
         let Doorbell { handle, word } = doorbell?;
         let socket = self.port.import_waker(handle).ok().flatten()?;
         Waker::of(socket, word).ok()
