@@ -156,6 +156,7 @@ impl Texts {
 
 /// What is to be copied.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub(crate) enum Piece {
     /// Nothing yet: the thread has not caught up.
     None,
