@@ -121,6 +121,16 @@ pub trait Port: Send {
     /// [`PortError::NoWindow`], [`PortError::Unsupported`], or a system error, also if it was given out before.
     fn carve_outbound(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError>;
 
+    /// As a segment that was given out by [`Self::carve_outbound`] and is queued stores
+    /// ([`MemoryKind::Queue`](crosslane_wire::MemoryKind::Queue)), with a queue that nobody else has: for a
+    /// daemon that stores where a program did, which may keep the queue's lock.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where stores are not queued.
+    fn queue_beside(&mut self, _window: usize, _range: SegmentRange) -> Result<Segment, PortError> {
+        Err(PortError::Unsupported("give out a queue of stores"))
+    }
+
     /// As [`Self::carve_inbound`], mapped for the daemon itself. Same errors, but never `Unsupported`.
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Self::Inbound, PortError>;
 

@@ -106,6 +106,12 @@ impl PostedPort {
         SegmentInfo { posted_ns: self.stores.longest(), lossy: true, ..info }
     }
 
+    /// A segment of the peer's that is reached by this queue.
+    fn queued(&self, fd: OwnedFd, range: SegmentRange) -> Segment {
+        let (memory, caching) = (MemoryKind::Queue, self.caching());
+        Segment { fd, info: self.posted(SegmentInfo { memory, caching, ..SegmentInfo::sealed(range.len) }) }
+    }
+
     fn caching(&self) -> Caching {
         if self.stores.combine { Caching::WriteCombining } else { Caching::WriteBack }
     }
@@ -216,9 +222,15 @@ impl Port for PostedPort {
         self.forget_freed();
         let fd = queue::create()?;
         self.lander.add((window, range), queue::Reader::new(&fd, &memory)?);
-        let (memory, caching) = (MemoryKind::Queue, self.caching());
-        let info = self.posted(SegmentInfo { memory, caching, ..SegmentInfo::sealed(range.len) });
-        Ok(Segment { fd, info })
+        Ok(self.queued(fd, range))
+    }
+
+    fn queue_beside(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
+        let fd = queue::create()?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(&fd, 0);
+        let failed = |errno| PortError::System { what: "duplicate a queue".to_owned(), errno };
+        self.lander.add_beside((window, range), copy.map_err(failed)?);
+        Ok(self.queued(fd, range))
     }
 
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {

@@ -41,6 +41,7 @@ struct Desk {
 #[derive(Debug)]
 enum Order {
     Add(Place, Box<Reader>),
+    AddBeside(Place, OwnedFd),
     Remove(Place),
     Ticket(u64, Ticket),
     Reset,
@@ -84,6 +85,11 @@ impl Lander {
     /// From now on stores of this queue land.
     pub(super) fn add(&self, place: Place, reader: Reader) {
         self.shared.order(Order::Add(place, Box::new(reader)));
+    }
+
+    /// The same of another queue to the memory of one that was added.
+    pub(super) fn add_beside(&self, place: Place, queue: OwnedFd) {
+        self.shared.order(Order::AddBeside(place, queue));
     }
 
     /// From now on no store to this place lands.
@@ -162,6 +168,7 @@ fn obey(shared: &Shared, schedule: &mut Schedule) -> Option<Vec<(u64, Ticket)>> 
     for order in std::mem::take(&mut desk.orders) {
         match order {
             Order::Add(place, reader) => schedule.add(place, *reader),
+            Order::AddBeside(place, queue) => schedule.add_beside(place, &queue),
             Order::Remove(place) => schedule.remove(place),
             Order::Ticket(at, ticket) => tickets.push((at, ticket)),
             Order::End => return None,

@@ -8,6 +8,7 @@ use super::pace::{LINE, Pace};
 use crosslane_shm::queue::{Entry, Garbage, Reader, What};
 use crosslane_wire::SegmentRange;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::OwnedFd;
 
 /// Most pieces that land between two looks at what else is to do.
 const AT_ONCE: usize = 1024;
@@ -81,6 +82,16 @@ impl Schedule {
         let lane = Lane { place, reader, latest: 0, lines: HashMap::new(), open: VecDeque::new(), landed: 0 };
         let number = self.next_number();
         self.lanes.insert(number, lane);
+    }
+
+    /// A further queue to the memory of one that is there; none if that is no more.
+    pub(super) fn add_beside(&mut self, place: Place, queue: &OwnedFd) {
+        let other = self.lanes.values().find(|lane| lane.place == place);
+        match other.map(|lane| lane.reader.beside(queue)) {
+            Some(Ok(reader)) => self.add(place, reader),
+            Some(Err(error)) => tracing::warn!(%error, "a queue of stores cannot be mapped"),
+            None => {}
+        }
     }
 
     /// The peer freed a segment: its queues, and what is under way in them, are no more.

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
 use rustix::thread::futex;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Most that a store's time may be ahead of ours, ns.
@@ -19,7 +20,7 @@ const AHEAD: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Reader {
     mapping: Mapping,
-    memory: Mapping,
+    memory: Arc<Mapping>,
     taken: u64,
     freed: u64,
     /// Time of the last entry, ns.
@@ -66,7 +67,19 @@ impl Reader {
     /// # Errors
     /// See [`MapError`].
     pub fn new(queue: impl AsFd, memory: &Segment) -> Result<Self, MapError> {
-        let (mapping, memory) = (Mapping::new(queue, super::LEN)?, memory.map()?);
+        Self::leading_to(queue, Arc::new(memory.map()?))
+    }
+
+    /// Maps a fresh queue, which leads to the same memory.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn beside(&self, queue: impl AsFd) -> Result<Self, MapError> {
+        Self::leading_to(queue, self.memory.clone())
+    }
+
+    fn leading_to(queue: impl AsFd, memory: Arc<Mapping>) -> Result<Self, MapError> {
+        let mapping = Mapping::new(queue, super::LEN)?;
         Ok(Self { mapping, memory, taken: 0, freed: 0, last: 0, seen: 0 })
     }
 
