@@ -121,12 +121,13 @@ impl Host {
         let Carved { range, window, memory: inbound } =
             self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
         let cables = asked.passed.saturating_add(1);
-        let way = self.way((cables, asked.pumps), &inbound, &outbound);
+        let way = self.way(port, (cables, asked.pumps), &inbound, &outbound);
         let segments = Segments {
             generation: asked.resume.map_or(0, |resume| resume.generation),
             port: Some(port),
             inbound,
             outbound: Some(outbound),
+            far_range: Some(asked.segment),
             ring_max: asked.segment.len - segment_len(0),
             rx_key: random::u64(),
             tx_key: asked.key,

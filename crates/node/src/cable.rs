@@ -27,7 +27,7 @@ use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::control::Control;
 use crosslane_wire::scratchpad::DOORBELL_CHANNEL;
 use crosslane_wire::segment::{RING_MIN, segment_len};
-use crosslane_wire::{Epoch, HostId, PortId, SegmentRange, codec};
+use crosslane_wire::{CircuitId, Epoch, HostId, PortId, SegmentRange, codec};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -118,6 +118,8 @@ pub struct Cable {
     pub traffic: Traffic,
     /// Wakers of this epoch.
     pub wakers: Wakers,
+    /// Streams that wait for room for longer rings.
+    pub outgrown: VecDeque<CircuitId>,
     /// Buffers that the peer was asked for in this epoch and has not answered.
     pub asked: usize,
     /// Its losses.
@@ -165,6 +167,7 @@ impl Cable {
             id,
             traffic: Traffic::default(),
             wakers: Wakers::default(),
+            outgrown: VecDeque::new(),
             asked: 0,
             damping: Damping::default(),
             standing: Standing::default(),
@@ -452,6 +455,11 @@ impl Cable {
     /// A segment of the peer's memory, as a descriptor.
     pub fn carve_outbound(&mut self, range: SegmentRange) -> Result<Segment, PortError> {
         self.port.carve_outbound(WINDOW, range)
+    }
+
+    /// The same segment with a queue of stores that no program has, if that is how it is stored to.
+    pub fn queue_beside(&mut self, range: SegmentRange) -> Result<Segment, PortError> {
+        self.port.queue_beside(WINDOW, range)
     }
 
     fn violated(&mut self, violation: Violation) {

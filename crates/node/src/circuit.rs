@@ -215,6 +215,7 @@ impl Host {
             port: None,
             inbound,
             outbound: Some(outbound),
+            far_range: None,
             ring_max,
             rx_key,
             tx_key,

@@ -55,8 +55,8 @@ impl Host {
         let deadline = self.now + if hurried { PROMPT_ANSWER } else { DIAL_TIMEOUT };
         let payer = self.payer_of(session).ok_or(Plain::System)?;
         let charges = self.charge_end(payer, false).map_err(Plain::Refused)?;
-        let ring_max = self.ring_for(path);
-        let attempt = self.attempt(path, route, payer, Purpose::New, ring_max)?;
+        let ring_max = self.new_ring(path);
+        let attempt = self.longest_attempt(path, &route, (payer, Purpose::New), ring_max)?;
         let stream = random::u64().max(1);
         let (circuit, channel) = self.policy.circuits.dial(tuple, stream, host, path, deadline);
         let mut resources = EndResources::new(None, payer, charges);
@@ -106,9 +106,15 @@ impl Host {
         Ok(Attempt { path, route, carved, charges, ring_max, key: random::u64() })
     }
 
-    /// What a circuit can do over so many cables, the first of which has these segments, and past so many pumps.
-    pub(crate) fn way(&self, distance: (u8, u8), inbound: &Segment, outbound: &Segment) -> Way {
-        let grows = self.resumes() && inbound.info.len < segment_len(self.config.ring_max);
+    /// What a circuit can do over so many cables, the first of which is at `port` and has these segments, and past so many pumps.
+    pub(crate) fn way(
+        &mut self,
+        port: PortId,
+        distance: (u8, u8),
+        inbound: &Segment,
+        outbound: &Segment,
+    ) -> Way {
+        let grows = self.resumes() && inbound.info.len < segment_len(self.long_ring(port));
         Way { grows, ..Way::new(distance, &inbound.info, &outbound.info, self.resumes()) }
     }
 
@@ -147,6 +153,7 @@ impl Host {
                 port: Some(path.port),
                 inbound,
                 outbound: None,
+                far_range: None,
                 ring_max,
                 rx_key: key,
                 tx_key: 0,
@@ -171,11 +178,10 @@ impl Host {
         if self.policy.circuits.get(circuit).is_some_and(|end| end.moving.is_some()) {
             return self.try_failed(circuit, why);
         }
-        if let Some(resources) = self.resources.get_mut(&circuit) {
-            resources.attempt = None;
-        }
+        let attempt = self.resources.get_mut(&circuit).and_then(|resources| resources.attempt.take());
+        let refused = attempt.map_or(0, |attempt| attempt.ring_max);
         if matches!(why, Refusal::NoMemory | Refusal::NoRoute | Refusal::Quota)
-            && self.try_another(circuit).is_some()
+            && self.try_another(circuit, refused).is_some()
         {
             return;
         }
@@ -187,12 +193,16 @@ impl Host {
         self.policy.circuits.give_up(circuit);
     }
 
-    fn try_another(&mut self, circuit: CircuitId) -> Option<()> {
+    /// Another path, or if there is none the same ones with short rings, unless what was refused was that: `refused` bytes.
+    fn try_another(&mut self, circuit: CircuitId, refused: u64) -> Option<()> {
         let host = self.policy.circuits.get(circuit)?.far_host();
         let resources = self.resources.get(&circuit).filter(|resources| resources.deadline > self.now)?;
         let (tried, deadline, payer) = (resources.tried.clone(), resources.deadline, resources.payer);
-        let (path, route) = self.path_to(host, &tried).ok()?;
+        let (path, route) = self.path_to(host, &tried).or_else(|_| self.path_to(host, &[])).ok()?;
         let ring_max = self.short_ring(path);
+        if tried.contains(&path.port) && refused <= ring_max {
+            return None;
+        }
         let attempt = self.attempt(path, route, payer, Purpose::New, ring_max).ok()?;
         self.policy.circuits.rename(circuit, random::u64().max(1));
         let Some((channel, _)) = self.policy.circuits.redial(circuit, path, deadline) else {
@@ -264,8 +274,8 @@ impl Host {
         let attempt = self.resources.get_mut(&circuit).and_then(|resources| resources.attempt.take());
         let mut segments = attempt.ok_or(Plain::System)?;
         let outbound = self.outbound_of(port, segment, segments.ring_max)?;
-        segments.way = self.way(distance, &segments.inbound, &outbound);
-        segments.outbound = Some(outbound);
+        segments.way = self.way(port, distance, &segments.inbound, &outbound);
+        (segments.outbound, segments.far_range) = (Some(outbound), Some(segment));
         let ledger = self.accounts.ledger().clone();
         let resources = self.resources.get_mut(&circuit).ok_or(Plain::System)?;
         if segments.way.keeps {

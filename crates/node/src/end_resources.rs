@@ -11,7 +11,7 @@ use crosslane_shm::{Segment, mem::new_segment};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::RETENTION;
-use crosslane_wire::{BufferId, ChannelInfo, PortId, Way};
+use crosslane_wire::{BufferId, ChannelInfo, PortId, SegmentRange, Way};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -32,6 +32,8 @@ pub struct Segments {
     pub inbound: Segment,
     /// Memory of the far side; none before the far side has answered.
     pub outbound: Option<Segment>,
+    /// Where that lies in the far side's window; none within this host.
+    pub far_range: Option<SegmentRange>,
     /// Bytes of each ring.
     pub ring_max: u64,
     /// Key of the ring that is read.
@@ -108,10 +110,14 @@ pub struct EndResources {
     pub attempt: Option<Segments>,
     /// Ports whose paths were tried for the circuit that is being asked for.
     pub tried: Vec<PortId>,
-    /// Whether a segment for a long ring was refused for the circuit that is being sought: the next ones are short.
-    pub crowded: bool,
-    /// Whether the stream asked for a longer ring already: it moves for that once.
-    pub grown: bool,
+    /// Bytes of the ring that was refused last for the circuit that is being sought: the next one is shorter.
+    pub refused: Option<u64>,
+    /// How often the stream moved for a longer ring.
+    pub growths: u8,
+    /// Bytes of the ring that it had when it did so last.
+    pub grew_from: u64,
+    /// Whether the stream waits for room for a longer ring.
+    pub outgrown: bool,
     /// Until when the program waits for it.
     pub deadline: Duration,
 }
@@ -140,8 +146,10 @@ impl EndResources {
             charges,
             attempt: None,
             tried: Vec::new(),
-            crowded: false,
-            grown: false,
+            refused: None,
+            growths: 0,
+            grew_from: 0,
+            outgrown: false,
             deadline: Duration::ZERO,
         }
     }
@@ -210,6 +218,7 @@ mod tests {
             port: None,
             inbound: Segment::sealed(new_segment("test", 4096).unwrap(), 4096),
             outbound: None,
+            far_range: None,
             ring_max: 4096,
             rx_key: 1,
             tx_key: 2,

@@ -9,7 +9,7 @@ use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
 use crosslane_wire::segment::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA};
-use crosslane_wire::{CircuitId, WaiterId};
+use crosslane_wire::{CircuitId, MemoryKind, WaiterId};
 
 impl Host {
     /// The end's program has left it; whether the far end has all that it sent, or will have. What it sent by a single cable
@@ -74,9 +74,21 @@ impl Host {
         woken.is_some()
     }
 
+    /// Where the rest is stored. A queue of stores is not the program's: who holds up its lock would hold up the daemon.
+    fn ring_of_rest(&mut self, circuit: CircuitId) -> Option<Outbound> {
+        let newest = self.resources.get(&circuit)?.segments.back()?;
+        let outbound = newest.outbound.as_ref()?;
+        if outbound.info.memory != MemoryKind::Queue {
+            return Outbound::map(outbound).ok();
+        }
+        let (port, range) = (newest.port?, newest.far_range?);
+        Outbound::map(&self.cable(port)?.queue_beside(range).ok()?).ok()
+    }
+
     /// Pushes the units from `arrived` on into the end's newest segments; `None` if not all of them are at hand, or there is
     /// no room, else who sleeps for them.
-    fn push_rest(&self, circuit: CircuitId, arrived: u64, sent: Sent) -> Option<Option<WaiterId>> {
+    fn push_rest(&mut self, circuit: CircuitId, arrived: u64, sent: Sent) -> Option<Option<WaiterId>> {
+        let ring = self.ring_of_rest(circuit)?;
         let role = self.policy.circuits.get(circuit)?.role;
         let resources = self.resources.get(&circuit)?;
         let newest = resources.segments.back()?;
@@ -87,7 +99,6 @@ impl Host {
         {
             return None;
         }
-        let ring = Outbound::map(newest.outbound.as_ref()?).ok()?;
         let credits = Inbound::map(&newest.inbound).ok()?;
         let producer = Producer::default();
         let cap = RING_MIN.min(newest.ring_max);

@@ -52,12 +52,12 @@ impl Host {
         let host = end.far_host();
         let resources = self.resources.get_mut(&circuit)?;
         let (mut tried, payer) = resources.may_move().then(|| (resources.tried.clone(), resources.payer))?;
-        let crowded = resources.crowded;
+        let refused = resources.refused;
         let (path, attempt) = loop {
             let (path, route) = self.path_to(host, &tried).ok()?;
-            let ring_max = if crowded { self.short_ring(path) } else { self.ring_for(path) };
+            let ring_max = self.moved_ring(path, refused);
             tried.push(path.port);
-            if let Ok(attempt) = self.attempt(path, route, payer, Purpose::Move, ring_max) {
+            if let Ok(attempt) = self.longest_attempt(path, &route, (payer, Purpose::Move), ring_max) {
                 break (path, attempt);
             }
         };
@@ -74,8 +74,10 @@ impl Host {
     /// A try came to nothing. The far program has not sent anything there: it waits to hear what has arrived here.
     pub(crate) fn try_failed(&mut self, circuit: CircuitId, why: Refusal) {
         if let Some(resources) = self.resources.get_mut(&circuit) {
-            resources.attempt = None;
-            resources.crowded |= matches!(why, Refusal::NoMemory | Refusal::Quota);
+            let attempt = resources.attempt.take();
+            if matches!(why, Refusal::NoMemory | Refusal::Quota) {
+                resources.refused = attempt.map(|attempt| attempt.ring_max);
+            }
         }
         self.policy.circuits.try_failed(circuit, why);
     }
@@ -220,7 +222,7 @@ impl Host {
         }
         let uid = resources.uid;
         tracing::info!(uid, %circuit, tuple = %end.tuple, hops = end.hops, generation = end.generation, "stream goes on");
-        resources.crowded = false;
+        (resources.refused, resources.outgrown) = (None, false);
         resources.tried.clear();
         self.wake_holders(circuit);
     }

@@ -1,67 +1,155 @@
 //! How long the rings of a circuit are: long ones while the window has room for them, short ones after that, which grow.
 //!
-//! A window is as small as the hardware makes it, and all streams of a cable share it. While half of it is free a stream has
-//! a segment for a ring of `ring_max`; then one that [`SHORT_STREAMS`] streams can have at once. A stream that its reader keeps waiting in
-//! a short ring asks for more (`Request::Grow`), and moves to a long segment as it would to another path (decision 31).
+//! A window is as small as the hardware makes it, and all streams of a cable share it. A *long* ring is one of which [`LONG_STREAMS`]
+//! fit in it, a *short* one such that [`SHORT_STREAMS`] do. While half of the window is free a new stream has a long ring, and a
+//! short one then. A stream that its reader keeps waiting in a ring that is not long asks for more (`Request::Grow`), and moves to
+//! a longer segment as it would to another path (decision 31): to a long one, or to the longest for which there is room. While
+//! there is room for none it waits until some is given back.
 
+use crate::cable::Cable;
+use crate::dial::Attempt;
 use crate::host::Host;
+use crate::quota::{Payer, Purpose};
 use crosslane_fabric::circuit::{Death, Path, State};
+use crosslane_wire::control::Refusal;
+use crosslane_wire::local::Plain;
 use crosslane_wire::segment::{RING_MIN, segment_len};
-use crosslane_wire::{CircuitId, PortId};
+use crosslane_wire::{CircuitId, HostId, PortId};
 
+/// So many streams with long rings have room in what a window has for circuits.
+const LONG_STREAMS: u64 = 8;
 /// So many streams over one cable have room in a window, each with a short ring.
 const SHORT_STREAMS: u64 = 64 * 1024;
 /// The same for circuits with hosts between, whose senders have more under way.
 const SHORT_RELAYED: u64 = 16 * 1024;
-/// A stream gets a long ring as long as this part of the window stays free: one over so much.
-const KEPT_FREE: u64 = 2;
+/// Most of a window that new streams with long rings use: one part of so many.
+const NEW_LONG: u64 = 2;
+/// What streams that become longer leave to new ones: one part of so many.
+const KEPT_FROM_GROWN: u64 = 4;
+/// How often a stream may move to a longer segment, or try to: each time it can double, and some in vain.
+const GROWTHS: u8 = 16;
 
-/// Bytes of a short ring in a window of `window` bytes, `ring_max` at most.
-fn short_ring(window: u64, cables: u8, ring_max: u64) -> u64 {
+/// Bytes of a long ring where circuits have `circuits` bytes of a window, `ring_max` at most.
+fn long_ring(circuits: u64, ring_max: u64) -> u64 {
+    let mut ring = ring_max;
+    while ring > RING_MIN && segment_len(ring) > circuits / LONG_STREAMS {
+        ring /= 2;
+    }
+    ring
+}
+
+/// Bytes of a short ring in a window of `window` bytes, `long` at most.
+fn short_ring(window: u64, cables: u8, long: u64) -> u64 {
     let streams = if cables > 1 { SHORT_RELAYED } else { SHORT_STREAMS };
     let share = (window / streams).max(1);
     let power = 1 << share.ilog2();
-    power.clamp(RING_MIN.min(ring_max), ring_max)
+    power.clamp(RING_MIN.min(long), long)
+}
+
+/// Room for a ring of `ring` bytes in what a cable has for circuits, if all but `kept` of it may be used, bytes.
+fn has_room(cable: &Cable, ring: u64, kept: u64) -> bool {
+    let window = cable.window();
+    let free = window.bytes().saturating_sub(window.used_bytes());
+    segment_len(ring).saturating_add(kept) <= free
 }
 
 impl Host {
+    /// Bytes of the longest ring that a stream gets at this port.
+    pub(crate) fn long_ring(&mut self, port: PortId) -> u64 {
+        let ring_max = self.config.ring_max;
+        self.cable(port).map_or(ring_max, |cable| long_ring(cable.window().circuits_bytes(), ring_max))
+    }
+
     /// Bytes of a short ring on this path. Where streams do not move it is as long as it may become.
     pub(crate) fn short_ring(&mut self, path: Path) -> u64 {
-        let (ring_max, resumes) = (self.config.ring_max, self.resumes());
+        let (long, resumes) = (self.long_ring(path.port), self.resumes());
         let window = self.cable(path.port).map_or(0, |cable| cable.window().bytes());
-        if resumes { short_ring(window, path.hops, ring_max) } else { ring_max }
+        if resumes { short_ring(window, path.hops, long) } else { long }
     }
 
-    /// Bytes of the ring that a stream gets on this path now: a long one if the window has plenty of room.
-    pub(crate) fn ring_for(&mut self, path: Path) -> u64 {
-        if self.has_ample_window(path.port) { self.config.ring_max } else { self.short_ring(path) }
-    }
-
-    fn has_ample_window(&mut self, port: PortId) -> bool {
-        let len = segment_len(self.config.ring_max);
-        self.cable(port).is_some_and(|cable| {
-            let window = cable.window();
-            window.used_bytes().saturating_add(len) <= window.bytes() / KEPT_FREE
-        })
-    }
-
-    /// `Grow`: the stream outgrew its first segment, and moves to a longer one, once in its life.
-    pub(crate) fn grow(&mut self, circuit: CircuitId, token: u64, generation: u32) {
-        let is_open = self.policy.circuits.get(circuit).is_some_and(|end| {
-            end.state == State::Open && end.moving.is_none() && end.generation == generation
+    /// Bytes of the ring that a new stream gets on this path now: a long one if the window has plenty of room.
+    pub(crate) fn new_ring(&mut self, path: Path) -> u64 {
+        let (long, short) = (self.long_ring(path.port), self.short_ring(path));
+        let ample = self.cable(path.port).is_some_and(|cable| {
+            let circuits = cable.window().circuits_bytes();
+            has_room(cable, long, circuits - circuits / NEW_LONG)
         });
-        let Some(port) = self.port_of(circuit).filter(|_| is_open && self.proves(circuit, token)) else {
-            return;
-        };
-        if !self.has_ample_window(port) {
+        if ample { long } else { short }
+    }
+
+    /// Bytes of the longest ring above `least` bytes that a stream which moves may have at this port now.
+    fn ring_above(&mut self, port: PortId, least: u64) -> Option<u64> {
+        let long = self.long_ring(port);
+        let cable = self.cable(port)?;
+        let kept = cable.window().circuits_bytes() / KEPT_FROM_GROWN;
+        let halves = core::iter::successors(Some(long), |ring| Some(ring / 2));
+        halves.take_while(|ring| *ring > least).find(|ring| has_room(cable, *ring, kept))
+    }
+
+    /// Bytes of the ring that a stream which moves gets on this path; less than `refused`, if a ring of so many bytes was.
+    pub(crate) fn moved_ring(&mut self, path: Path, refused: Option<u64>) -> u64 {
+        let short = self.short_ring(path);
+        let ring = self.ring_above(path.port, short).unwrap_or(short);
+        refused.map_or(ring, |refused| ring.min((refused / 2).max(short)))
+    }
+
+    /// Memory for the first channel of a path with a ring of `ring` bytes, or the longest for which there is some.
+    pub(crate) fn longest_attempt(
+        &mut self,
+        path: Path,
+        route: &[HostId],
+        (payer, purpose): (Payer, Purpose),
+        mut ring: u64,
+    ) -> Result<Attempt, Plain> {
+        let short = self.short_ring(path);
+        loop {
+            match self.attempt(path, route.to_vec(), payer, purpose, ring) {
+                Err(Plain::Refused(Refusal::NoMemory | Refusal::Quota)) if ring > short => ring /= 2,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// `Grow`: the stream outgrew its segment. It moves to a longer one, or is noted until there is room for one.
+    pub(crate) fn grow(&mut self, circuit: CircuitId, token: u64, generation: u32) {
+        let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.generation == generation) else { return };
+        if end.state == State::Open && self.proves(circuit, token) {
+            let tried = self.resources.get(&circuit).map_or(0, |resources| resources.grew_from);
+            self.try_grow(circuit, tried);
+        }
+    }
+
+    /// Moves the stream to a longer ring, unless there is no room, or a ring of no more than `tried` bytes is what it has.
+    fn try_grow(&mut self, circuit: CircuitId, tried: u64) {
+        if self.policy.circuits.get(circuit).is_none_or(|end| end.state != State::Open || end.moving.is_some()) {
             return;
         }
-        let Some(resources) = self.resources.get_mut(&circuit).filter(|resources| !resources.grown) else {
+        let Some(port) = self.port_of(circuit) else { return };
+        let Some(resources) = self.resources.get(&circuit).filter(|resources| resources.growths < GROWTHS)
+        else {
             return;
         };
-        if resources.segments.back().is_some_and(|newest| newest.way.grows) {
-            resources.grown = true;
+        let newest = resources.segments.back().filter(|newest| newest.way.grows);
+        let Some(ring) = newest.map(|newest| newest.ring_max) else { return };
+        let has_room = ring > tried && self.ring_above(port, ring).is_some();
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        if has_room {
+            (resources.growths, resources.grew_from) = (resources.growths + 1, ring);
             self.policy.circuits.lose(circuit, Death::Cable);
+        } else if !std::mem::replace(&mut resources.outgrown, true)
+            && let Some(cable) = self.cable(port)
+        {
+            cable.outgrown.push_back(circuit);
+        }
+    }
+
+    /// Room was given back at a port: a stream that waits for some may have it.
+    pub(crate) fn grow_next(&mut self, port: PortId) {
+        while let Some(circuit) = self.cable(port).and_then(|cable| cable.outgrown.pop_front()) {
+            if let Some(resources) = self.resources.get_mut(&circuit) {
+                resources.outgrown = false;
+                return self.try_grow(circuit, 0);
+            }
         }
     }
 }
@@ -77,5 +165,15 @@ mod tests {
         assert_eq!(short_ring(4 << 20, 1, 8 << 20), 64 << 10);
         assert_eq!(short_ring(64 << 30, 1, 512 << 10), 512 << 10);
         assert_eq!(short_ring(0, 1, 64 << 10), 64 << 10);
+    }
+
+    #[test]
+    fn eight_streams_with_long_rings_fit_in_the_window() {
+        let circuits = |window| window - crate::cable::circuits(window);
+        assert_eq!(long_ring(circuits(4 << 20), 8 << 20), 256 << 10);
+        assert_eq!(long_ring(circuits(64 << 20), 8 << 20), 4 << 20);
+        assert_eq!(long_ring(circuits(32 << 30), 8 << 20), 8 << 20);
+        assert_eq!(long_ring(circuits(4 << 20), 64 << 10), 64 << 10);
+        assert_eq!(long_ring(0, 8 << 20), 64 << 10);
     }
 }

@@ -149,6 +149,7 @@ impl Cable {
         self.live = None;
         self.wakers = Wakers::default();
         self.asked = 0;
+        self.outgrown.clear();
         let mut ranges = self.window.clear();
         ranges.extend([CONTROL_RANGE, ip_range(self.config.window)]);
         for range in ranges {

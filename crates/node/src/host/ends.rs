@@ -91,6 +91,7 @@ impl Host {
             && cable.agreement().is_some_and(|agreement| agreement.epoch == epoch)
         {
             cable.free_inbound(range);
+            self.grow_next(port);
         }
     }
 }

@@ -44,6 +44,23 @@ pub fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 pub struct Lab {
     folder: tempfile::TempDir,
     daemons: Vec<Option<Child>>,
+    /// What each port's part of the configuration says besides.
+    port_lines: String,
+}
+
+/// Delays of stores, us, as `10` or `0-1000`: the cables of all tests that use [`port`] are posted ones then.
+const DELAY: &str = "CROSSLANE_TEST_DELAY_US";
+/// Seed of those delays; drawn, and printed, if it is not set.
+const SEED: &str = "CROSSLANE_TEST_SEED";
+
+/// Lines of a port whose stores land after `delay`, as [`DELAY`] has it.
+pub fn posted_lines(delay: &str) -> String {
+    let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {
+        std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| u64::from(since.subsec_nanos()))
+    });
+    eprintln!("posted cables: {DELAY}={delay} {SEED}={seed}");
+    let (least, most) = delay.split_once('-').unwrap_or((delay, delay));
+    format!("kind = \"posted\"\ndelay_us = [{least}, {most}]\nseed = {seed}\n")
 }
 
 /// A port of a daemon under test.
@@ -59,7 +76,22 @@ pub fn port(cable: &'static str, listens: bool) -> TestPort {
 
 impl Lab {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), daemons: Vec::new() }
+        let port_lines = std::env::var(DELAY).map_or_else(|_| String::new(), |delay| posted_lines(&delay));
+        Self::with(port_lines)
+    }
+
+    /// With soft cables, whatever the environment says.
+    pub fn soft() -> Self {
+        Self::with(String::new())
+    }
+
+    /// With posted cables of such delays, us.
+    pub fn posted(delay: &str) -> Self {
+        Self::with(posted_lines(delay))
+    }
+
+    fn with(port_lines: String) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), daemons: Vec::new(), port_lines }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -77,10 +109,11 @@ impl Lab {
             let cable = self.path(port.cable);
             let side = if port.listens { "a" } else { "b" };
             text.push_str(&format!(
-                "[[port]]\nname = \"{0}\"\ncable = \"{1}\"\nside = \"{side}\"\nwindow = \"{2}\"\n",
+                "[[port]]\nname = \"{0}\"\ncable = \"{1}\"\nside = \"{side}\"\nwindow = \"{2}\"\n{3}",
                 port.cable,
                 cable.display(),
-                port.window
+                port.window,
+                self.port_lines
             ));
         }
         let file = self.path(&format!("{number}.toml"));
