@@ -368,10 +368,11 @@ impl End {
         is_attached() || !posted.is_zero() && wait::look_until(Instant::now() + posted, is_attached)
     }
 
-    /// Whether the far side's waiters may still be asked for: one that names waiters which do not exist would hold us
+    /// Whether the far side's waiters can be asked for, and may still be: one that names waiters which do not exist would hold us
     /// up with questions for ever.
-    pub fn is_patient(&self) -> bool {
-        self.shared.status.unfound.load(Relaxed) < FAILED_LOOKUPS_MAX
+    pub fn asks_for_wakers(&self) -> bool {
+        let way = &self.generations.tx().segments.way;
+        way.wakers && self.shared.status.unfound.load(Relaxed) < FAILED_LOOKUPS_MAX
     }
 
     /// A far waiter was asked for and not found.

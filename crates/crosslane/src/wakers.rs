@@ -25,8 +25,9 @@ impl Wakers {
         end.shared().counters.wakes.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
         let mut wakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = (end.relayed(), waiter);
+        let asks = end.asks_for_wakers();
         if !wakers.iter().any(|(known, _)| *known == owner)
-            && end.is_patient()
+            && asks
             && let Some(waker) = find(attachment, end, waiter)
         {
             wakers.truncate(KEPT_MAX - 1);
@@ -36,7 +37,9 @@ impl Wakers {
         if !known.is_some_and(|at| wakers[at].1.wake()) {
             // The waiter of one that is known is gone.
             known.map(|at| wakers.remove(at));
-            end.not_found();
+            if asks {
+                end.not_found();
+            }
             attachment.tell(&Request::Wake { circuit: end.circuit(), token: end.token(), waiter });
         }
     }

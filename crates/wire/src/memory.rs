@@ -82,6 +82,8 @@ pub struct Way {
     pub ended_by: EndedBy,
     /// Whether a host between pumps, that is, writes and reads the segments itself: wakers and handshakes are for its pump.
     pub relayed: bool,
+    /// Whether the waker of a far sleeper can be handed over: else waking it goes by the daemons, and nobody asks for one.
+    pub wakers: bool,
     /// Whether both programs can map each other's buffers (RDMA read and write by SDP's announcements).
     pub zero_copy: bool,
     /// Whether the daemon's offload engine can copy for it.
@@ -110,6 +112,7 @@ impl Way {
         rides: true,
         ended_by: EndedBy::Fin,
         relayed: false,
+        wakers: true,
         zero_copy: true,
         offload: true,
         grows: false,
@@ -125,6 +128,7 @@ impl Way {
         rides: false,
         ended_by: EndedBy::Status,
         relayed: true,
+        wakers: true,
         zero_copy: false,
         offload: false,
         grows: false,
@@ -146,6 +150,7 @@ impl Way {
             rides: one_cable,
             ended_by: if relayed { EndedBy::Status } else { EndedBy::Fin },
             relayed,
+            wakers: coherent,
             zero_copy: one_cable && coherent,
             offload: one_cable && coherent,
             grows: false,
@@ -180,7 +185,7 @@ mod tests {
         let posted = SegmentInfo { memory: MemoryKind::Queue, posted_ns: 1000, lossy: true, ..SOFT };
         let way = Way::new((1, 0), &SOFT, &posted, true);
         assert!(way.keeps && way.rides && way.ended_by == EndedBy::Fin);
-        assert!(!way.relayed && !way.zero_copy && !way.offload);
+        assert!(!way.relayed && !way.wakers && !way.zero_copy && !way.offload);
     }
 
     #[test]

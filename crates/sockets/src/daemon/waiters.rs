@@ -275,14 +275,15 @@ fn wake_slowly(end: &Held, waiter: WaiterId) {
     let between = end.relayed().map(|generation| (circuit.0, generation));
     let key = (far.ip().to_canonical(), between, waiter.0);
     let end_of = (circuit, token);
-    let waker = known(key).or_else(|| if end.is_patient() { find(end_of, waiter, key) } else { None });
+    let asks = end.asks_for_wakers();
+    let waker = known(key).or_else(|| if asks { find(end_of, waiter, key) } else { None });
     if waker.is_some_and(KnownWaker::wake) {
         return;
     }
     if waker.is_some() {
         // Its sleeper is gone.
         with(|_, wakers| retire(wakers.remove(&key)));
-    } else {
+    } else if asks {
         end.not_found();
     }
     if !process::tell(&Request::Wake { circuit, token, waiter }) {
