@@ -11,6 +11,8 @@ use rustix::thread::{ClockId, Timespec};
 const QUEUES_MAX: usize = 127;
 /// First and longest time between two looks where not every queue can wake us, ns.
 const LOOKS: (u64, u64) = (1_000_000, 50_000_000);
+/// Longest time between two looks at all, ns: a writer that is killed between its store and its wake leaves the store there.
+const LOOK_ANYWAY: u64 = 1_000_000_000;
 
 /// Wakes the lander for what is no store.
 #[derive(Debug, Default)]
@@ -30,8 +32,8 @@ impl Waker {
 }
 
 /// Sleeps until a writer of one of `queues`, all of them [armed](Reader::arm) and looked at since, wakes us, `waker` has another
-/// value than `value`, or it is `until`, ns. `quiet` is how long nothing was stored, ns: where the kernel cannot wait for all
-/// of them, one looks again, the less often the longer that is.
+/// value than `value`, or it is `until`, ns. `quiet` is how long nothing was stored, ns: one looks again when as long has passed
+/// once more, and more often where the kernel cannot wait for all of them.
 pub fn sleep<'a>(
     queues: impl Iterator<Item = &'a Reader>,
     waker: (&Waker, u32),
@@ -49,7 +51,8 @@ pub fn sleep<'a>(
     }
     let look = now() + quiet.clamp(LOOKS.0, LOOKS.1);
     let soon = until.unwrap_or(look).min(look);
-    let by = if left > 0 { Some(soon) } else { until };
+    let anyway = now() + quiet.clamp(LOOKS.0, LOOK_ANYWAY);
+    let by = Some(if left > 0 { soon } else { until.map_or(anyway, |until| until.min(anyway)) });
     let waited = futex::waitv(&waits, WaitvFlags::empty(), by.map(timespec).as_ref(), ClockId::Monotonic);
     // Woken, or no need to sleep; else the kernel cannot wait for many.
     if waited.is_err_and(|errno| ![Errno::AGAIN, Errno::TIMEDOUT, Errno::INTR].contains(&errno)) {

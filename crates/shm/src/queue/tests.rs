@@ -145,8 +145,11 @@ fn posted_bell_and_store_end_a_sleep() {
         }
     });
     let begin = now();
-    sleep([&reader].into_iter(), (&waker, 1), Some(begin + 3_000_000), 0);
+    sleep([&reader].into_iter(), (&waker, 1), Some(begin + 3_000_000), 10_000_000);
     assert!(now() >= begin + 3_000_000);
+    // Nobody wakes it, as if the writer had been killed after its store.
+    sleep([&reader].into_iter(), (&waker, 1), None, 5_000_000);
+    assert!(now() >= begin + 8_000_000);
 }
 
 #[test]
