@@ -7,11 +7,12 @@
 //! its threads read while it grows, [`status_page`] what the daemon tells them, [`shared_bytes`] memory that a program opens to others,
 //! [`submission`] what a program hands to its daemon to be moved and [`remote`] its buffers
 //! as the daemon reaches them by leave of its [`guard`] while the process is the one that it was ([`peer`]), [`signals`] that
-//! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other, [`queue`] stores that land later.
+//! wait meanwhile, [`account`] where the time goes, [`wake`] how programs wake each other, [`carrier`] what the kernel knows of a stream's connection, [`queue`] stores that land later.
 
 pub mod account;
 pub mod arm;
 pub mod buffer;
+pub mod carrier;
 pub mod clock;
 pub mod copy;
 pub mod far;

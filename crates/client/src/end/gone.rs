@@ -21,11 +21,12 @@ impl End {
     }
 
     /// The kernel's connection has ended. Believed once what the far side stored before that has landed: on a port that posts
-    /// stores the caller waits for so long, once in the stream's life.
-    pub fn note_fin(&self) {
+    /// stores the caller waits until so long has passed since the end came, once in the stream's life. `heard_before` says how long
+    /// ago that was at least, so that those who see the ends of many streams wait for the last one only.
+    pub fn note_fin(&self, heard_before: impl FnOnce() -> Duration) {
         let (fin, posted_ns) = (&self.shared.status.fin, self.generations.newest().segments.posted_in_ns);
         if posted_ns > 0 && fin.load(Relaxed) == 0 {
-            std::thread::sleep(Duration::from_nanos(posted_ns.into()));
+            std::thread::sleep(Duration::from_nanos(posted_ns.into()).saturating_sub(heard_before()));
         }
         fin.store(1, Release);
     }

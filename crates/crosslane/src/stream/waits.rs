@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::apart;
 use crosslane_client::session::SessionError;
 use crosslane_shm::arm::Armed;
+use crosslane_shm::carrier;
 use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
@@ -164,7 +165,7 @@ impl Stream {
             self.end.break_off(errno.raw_os_error());
         }
         if quiet.intersects(PollFlags::RDHUP | PollFlags::HUP) {
-            self.end.note_fin();
+            self.end.note_fin(|| carrier::heard_of(&self.quiet));
         }
         if quiet.contains(PollFlags::IN) {
             self.stray_bytes();

@@ -7,6 +7,7 @@ use crate::kernel::{program, real, sockopt, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::UNHEARD_TOLD;
+use crosslane_shm::carrier;
 use crosslane_stream::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
@@ -64,7 +65,20 @@ pub fn news(fd: c_int, end: &Held, told: PollFlags) {
     // Of a receiving side that travels by TCP and is shut, the kernel says the same.
     let ours = end.rx() == Direction::Tcp && status.read_shut.load(Relaxed) != 0;
     if told.contains(PollFlags::HUP) || told.contains(PollFlags::RDHUP) && !ours {
-        end.note_fin();
+        end.note_fin(|| {
+            carrier::heard_before(|info, len| {
+                // SAFETY: `len` bytes that may be written.
+                unsafe {
+                    real::getsockopt(
+                        fd,
+                        libc::IPPROTO_TCP,
+                        libc::TCP_INFO,
+                        core::ptr::from_mut(info).cast(),
+                        len,
+                    ) == 0
+                }
+            })
+        });
     }
     if told.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
         stray_bytes(fd, end);
