@@ -64,7 +64,10 @@ fn cabled(mut options: Options) -> Result<Options> {
         let delay_us = Some(bounds.with_context(|| format!("{DELAY}: `{delay}` is no number or range"))?);
         options.cable_kind = CableKind::Posted(Posted { delay_us, seed: Some(1), ..Posted::default() });
     }
-    if let Ok(window) = std::env::var(WINDOW) {
+    // A test that is about another window keeps it.
+    if let Ok(window) = std::env::var(WINDOW)
+        && options.window == Options::default().window
+    {
         options.window = window;
     }
     Ok(options)
@@ -80,17 +83,34 @@ impl Rig {
         Self::up(Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("e2e") })
     }
 
-    /// As [`Self::pair`], for a program that has a hundred streams at once: a window of 4 MB, as the environment may want, has
-    /// room for 61, of which a neighbour may take half.
+    /// As [`Self::pair`], for a program that has dozens of streams at once: see [`Self::up_with_room`].
     ///
     /// # Errors
     /// The lab does not come up.
     pub fn pair_with_room() -> Result<Option<Self>> {
-        let mut options = cabled(Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("e2e") })?;
+        Self::up_with_room(Options { hosts: 2, topology: Topology::Pair, ..Options::scratch("e2e") })
+    }
+
+    /// As [`Self::up`], for dozens of streams at once: a window of 4 MB, as the environment may want, has room for 43 with short
+    /// rings, of which a neighbour may take half.
+    ///
+    /// # Errors
+    /// The lab does not come up.
+    pub fn up_with_room(options: Options) -> Result<Option<Self>> {
+        let mut options = cabled(options)?;
         if std::env::var_os(WINDOW).is_some() {
             options.window = "64M".to_owned();
         }
         Self::up_as(&options)
+    }
+
+    /// Whether stores are under way for a while on the cables: then both programs cannot map each other's memory.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub fn is_posted(&self) -> Result<bool> {
+        let status = self.lab.status("h1")?;
+        Ok(status["ports"].as_array().into_iter().flatten().any(|port| port["kind"] == "posted"))
     }
 
     /// A lab of three hosts in a ring; `None` as [`Self::pair`].

@@ -105,7 +105,7 @@ fn processor_time(pid: i32) -> Result<Duration> {
 
 fn idle(server: &[&str], connections: u32) -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
-    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let Some(rig) = Rig::pair_with_room()? else { return Ok(()) };
     let address = rig.address("h2")?.to_string();
     let measure = rig.measure(&["h1", "h2"])?;
     let port = rig.port();

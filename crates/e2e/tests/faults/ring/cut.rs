@@ -1,6 +1,6 @@
 //! Cables of the ring are cut and mended under programs.
 
-use super::{Between, CALM, HOSTS, all_over, count, nothing_broke, nothing_violated, ring, ring_of};
+use super::{Between, CALM, HOSTS, all_over, count, nothing_broke, nothing_violated, options, ring, ring_of};
 use anyhow::{Context, Result, ensure};
 use crosslane_e2e::openssh::Sshd;
 use crosslane_e2e::postgres::Postgres;
@@ -82,7 +82,7 @@ fn iperf3_does_not_notice_a_cut_cable() -> Result<()> {
 #[test]
 fn redis_benchmark_does_not_notice_a_cut_cable() -> Result<()> {
     let Some(redis) = Redis::find() else { return Ok(()) };
-    let Some(mut rig) = ring()? else { return Ok(()) };
+    let Some(mut rig) = Rig::up_with_room(options(Between::Shares))? else { return Ok(()) };
     let port = rig.port();
     let _server = redis.server(&rig, "h2", port)?;
     let mut command = rig.command("h1", package::need("redis-benchmark").context("it is there")?)?;

@@ -32,8 +32,12 @@ const BOTH: [Between; 2] = [Between::Shares, Between::Pumps];
 
 /// As [`ring`], with hosts between of one kind.
 fn ring_of(between: Between) -> Result<Option<Rig>> {
+    Rig::up(options(between))
+}
+
+fn options(between: Between) -> Options {
     let pump = between == Between::Pumps;
-    Rig::up(Options { hosts: 4, topology: Topology::Ring, pump, ..Options::scratch("e2e") })
+    Options { hosts: 4, topology: Topology::Ring, pump, ..Options::scratch("e2e") }
 }
 
 fn count(rig: &Rig, host: &str, counter: &str) -> Result<u64> {
