@@ -66,7 +66,7 @@ fn cabled(mut options: Options) -> Result<Options> {
     }
     // A test that is about another window keeps it.
     if let Ok(window) = std::env::var(WINDOW)
-        && options.window == Options::default().window
+        && options.window == Options::named("").window
     {
         options.window = window;
     }

@@ -112,7 +112,9 @@ impl Host {
 
     /// `Grow`: the stream outgrew its segment. It moves to a longer one, or is noted until there is room for one.
     pub(crate) fn grow(&mut self, circuit: CircuitId, token: u64, generation: u32) {
-        let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.generation == generation) else { return };
+        let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.generation == generation) else {
+            return;
+        };
         if end.state == State::Open && self.proves(circuit, token) {
             let tried = self.resources.get(&circuit).map_or(0, |resources| resources.grew_from);
             self.try_grow(circuit, tried);
@@ -121,7 +123,12 @@ impl Host {
 
     /// Moves the stream to a longer ring, unless there is no room, or a ring of no more than `tried` bytes is what it has.
     fn try_grow(&mut self, circuit: CircuitId, tried: u64) {
-        if self.policy.circuits.get(circuit).is_none_or(|end| end.state != State::Open || end.moving.is_some()) {
+        if self
+            .policy
+            .circuits
+            .get(circuit)
+            .is_none_or(|end| end.state != State::Open || end.moving.is_some())
+        {
             return;
         }
         let Some(port) = self.port_of(circuit) else { return };

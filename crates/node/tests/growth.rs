@@ -3,7 +3,7 @@
 mod support;
 
 use crosslane_shm::Load;
-use crosslane_wire::local::{LIFE_ALIVE, Reply, Request, life_generation, life_reason};
+use crosslane_wire::local::{Reply, Request, STATUS_ALIVE, status_generation, status_reason};
 use crosslane_wire::segment::segment_len;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,8 +57,8 @@ impl Small {
     }
 
     fn generation(&self, near: &Circuit) -> u32 {
-        let word = self.client.life(near);
-        if life_reason(word) == LIFE_ALIVE { life_generation(word) } else { 0 }
+        let word = self.client.status(near);
+        if status_reason(word) == STATUS_ALIVE { status_generation(word) } else { 0 }
     }
 
     /// Bytes of the ring that a stream has got after its first one.
