@@ -1,9 +1,9 @@
-//! When a sleeper that has armed a wake-up may sleep, where stores are *posted*: under way for a while.
+//! How long a thread that has armed a wake-up may sleep over a port that *posts* stores, so that they land some time later.
 //!
-//! A sleeper stores its waiter's number (a `WANT` word) into the far side's memory, fences, looks once more and sleeps. The far
-//! side stores (data, credit, any word), fences, looks at the `WANT` word in its own memory, and rings. In coherent memory one
-//! of the two looks sees the other side's store. Over a PCIe non-transparent bridge both may miss it, for a store is under way
-//! for up to `out` ns from here to there, and up to `in` ns from there to here:
+//! A sleeper stores its waiter's id (a `WANT` word) into the far side's memory, fences, looks once more and sleeps. The far
+//! side stores (data, credit, any word), fences, reads the `WANT` word in its own memory, and wakes the waiter. In coherent
+//! memory one of the two looks sees the other side's store. Over a PCIe non-transparent bridge both may miss it, since a store
+//! takes up to `out` ns from here to there, and up to `in` ns from there to here:
 //!
 //! ```text
 //!   sleeper     WANT stored   look: nothing                              look again: there
@@ -16,40 +16,41 @@
 //!                 |                           data stored before the look that misses WANT, so before t0 + out
 //!                 data stored, look: no WANT
 //! ```
-//! - A look of the far side's at `t0 + out` or later sees the `WANT` word, and rings.
-//! - One before that may miss it. But what it is to tell was stored before that look, so before `t0 + out`, and has landed by
-//!   `t0 + out + in`, the end of the *flight*.
+//! - A far side that reads the `WANT` word at `t0 + out` or later sees it, and wakes the sleeper.
+//! - One that reads it earlier may miss it. But it stored its data before that read, so before `t0 + out`, and the data has
+//!   landed by `t0 + out + in`, the end of the *flight*.
 //!
-//! So a look of the sleeper's at the end of the flight, or later, finds all that it is not rung for. Before that it sleeps with a
-//! bound that ends there, at the latest: a port says how long a store may be under way, and most are there much sooner, so
-//! it looks when twice as long has passed as at the last look (first after 50 us): late by no more than what it looks for took.
-//! This holds for every word that a sleeper is rung for, if what it looks at has all of them.
+//! So a sleeper that looks at the end of the flight, or later, finds everything for which nobody will wake it. Until then it
+//! sleeps with a time-out that ends there at the latest. `out` and `in` are the port's upper bounds; most stores land much
+//! sooner. So the sleeper looks first after 50 us, then whenever the time since `t0` has doubled: it finds a store at most as
+//! late again as that store took. The argument holds for every word that the far side wakes a sleeper for, provided that the
+//! sleeper's look reads all of them.
 //!
-//! A wake may overtake the store that it speaks of. A sleeper that was woken and finds nothing must arm anew, by a new sequence
-//! number, and with a new flight: what it was sent for has landed by the end of that.
+//! A wake may overtake the store that caused it. A sleeper that was woken and finds nothing must arm again, with a new sequence
+//! number and so a new flight, by whose end the store has landed.
 //!
 //! Where nothing is posted (`out + in` is 0) there is no flight, no time is read, and the only cost is one branch.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// What a sleeper has armed, for one sleep or, if it stays armed, for several. `T` is a moment of a clock that never goes back: an
-/// [`Instant`](std::time::Instant), or a [`Duration`] since some beginning.
+/// The requests for a wake-up that a sleeper has stored, for one sleep or, if they stay stored, for several. `T` is a time of a
+/// monotonic clock: an [`Instant`](std::time::Instant), or a [`Duration`] since some beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Armed<T> {
-    /// When the last request was made, and the end of the flight; `None`: it is over, or there was none.
+    /// The time of the last request, and the end of the flight; `None` if the flight is over or nothing was armed.
     flight: Option<(T, T)>,
 }
 
-/// Time between the request and the second look, if the flight is longer: less than a processor takes to sleep and to wake.
+/// Time from the request to the first look during a flight, if the flight is longer: less than a thread takes to sleep and wake.
 const SECOND_LOOK: Duration = Duration::from_micros(50);
 
 /// How long the next sleep may last, if the look that follows this answer finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextSleep {
-    /// At most so long; then look, and ask again. Not armed anew in between, unless a wake came.
+    /// At most so long; then look, and call [`Armed::next_sleep`] again. Arm again only after a wake.
     Bounded(Duration),
-    /// Until it is rung.
+    /// Until a waker wakes it.
     Unbounded,
 }
 
@@ -57,7 +58,7 @@ impl<T> Armed<T> {
     /// Nothing is armed.
     pub const NOTHING: Self = Self { flight: None };
 
-    /// Whether it may be under way, or might when the time was last looked at.
+    /// Whether a flight had not ended when the clock was read last.
     #[inline]
     pub fn is_under_way(&self) -> bool {
         self.flight.is_some()
@@ -71,8 +72,8 @@ impl<T> Default for Armed<T> {
 }
 
 impl<T: Copy + Ord + Add<Duration, Output = T> + Sub<Output = Duration>> Armed<T> {
-    /// A `WANT` word was stored, and a full fence has followed. `in_flight_ns` is how long it and then a store of the far
-    /// side's may be under way together; `now` reads the clock, which is not done if that is 0. Of several words the flight that ends last counts.
+    /// To be called after a `WANT` word was stored and a full fence followed. `in_flight_ns` is `out + in`; if it is 0, `now` is
+    /// not called. Of several words the flight that ends last counts.
     #[inline]
     pub fn arm(&mut self, in_flight_ns: u32, now: impl FnOnce() -> T) {
         if in_flight_ns > 0 {
@@ -82,7 +83,8 @@ impl<T: Copy + Ord + Add<Duration, Output = T> + Sub<Output = Duration>> Armed<T
         }
     }
 
-    /// How long to sleep next. The time is read here, so **look behind this call**, and sleep only if there is nothing.
+    /// How long the next sleep may last. Reads the clock; so call this **before** the look, and sleep only if the look finds
+    /// nothing.
     #[inline]
     pub fn next_sleep(&mut self, now: impl FnOnce() -> T) -> NextSleep {
         let Some((since, until)) = self.flight else { return NextSleep::Unbounded };
@@ -120,7 +122,7 @@ impl NextSleep {
         }
     }
 
-    /// That of several sleepers which are one.
+    /// The shorter of two sleeps, for a thread that sleeps for both.
     #[must_use]
     pub fn sooner(self, other: Self) -> Self {
         self.limit(other.bound()).map_or(Self::Unbounded, Self::Bounded)

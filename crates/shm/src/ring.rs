@@ -5,11 +5,13 @@
 //! in an arena that the processes of one program share. `crosslane_wire::segment` and `::record` have the layout.
 //!
 //! ```text
-//!   position  counts all bytes of ring ever used, for marks and credits
-//!   offset    where in the ring that is
-//!   cap       bytes of the ring in use; doubles, up to ring_max, when a producer that found no room reaches its end,
-//!             and when nothing more fits: then the ring goes on behind its present end at once (a *jump*);
-//!             from EASY on only if the producer was pressed
+//!   position  bytes of ring used since the ring began; never wraps. Marks and credit are positions
+//!   offset    bytes from the ring's start to the next record: where `position` lies
+//!   cap       bytes of the ring in use, a power of two. The producer doubles it, up to ring_max, after it found no room:
+//!             with the record that ends at the present end, or at once (a *jump*) when not even a line is free;
+//!             from EASY bytes on only after `Producer::request_grow`
+//!   units     stream offset: the program's bytes, and one for each control record, since the stream began. It goes on
+//!             in the next ring when the stream moves to another circuit
 //! ```
 
 mod apart;
@@ -33,36 +35,36 @@ use crosslane_wire::DecodeError;
 use crosslane_wire::segment::{LINE, RING};
 use thiserror::Error;
 
-/// What a peer did that it must not; the circuit is over.
+/// What a peer did that the protocol forbids; the circuit is broken off.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
-    /// Credit for bytes that were never sent, or less credit than before.
+    /// The peer gave credit for bytes that we never sent, or less credit than it gave before.
     #[error("peer gave back credit {got}, between {least} and {most} was possible")]
     Credit {
-        /// What it stored.
+        /// The position that the peer stored.
         got: u64,
-        /// Credit that it gave before.
+        /// The highest position that it stored before.
         least: u64,
-        /// What was sent.
+        /// The position up to which we sent.
         most: u64,
     },
     /// A record's word is out of range.
     #[error("peer wrote a bad record: {0}")]
     Record(#[from] DecodeError),
-    /// A record lies where bytes may still be that were not consumed.
+    /// The peer wrote a record over bytes that we have not consumed.
     #[error("peer sent {over} bytes more than it had credit for")]
     Overrun {
         /// Bytes of ring beyond the credit.
         over: u64,
     },
-    /// The state of this end of the ring, which other processes that hold the end may write, is none that a ring can have;
-    /// or one of them was killed in the middle of a change.
+    /// The state of this end of the ring is one that no ring can have: another process that holds the end has overwritten it,
+    /// or was killed in the middle of a change.
     #[error("the end's shared state cannot be: {0}")]
     State(&'static str),
 }
 
 impl Violation {
-    /// [`Self::State`], made out of the way: what it holds would be kept in registers wherever it might be needed.
+    /// [`Self::State`], in a function of its own so that callers keep no registers for it.
     #[cold]
     #[inline(never)]
     pub fn state(what: &'static str) -> Self {
@@ -70,8 +72,8 @@ impl Violation {
     }
 }
 
-/// Where in a segment of `segment` bytes the `len` bytes at this offset of the ring lie. The offset may come from memory that other
-/// processes write: it must be that of a line, and all of it must be in the ring.
+/// The byte of the segment (`segment` bytes long) at which the `len` bytes at ring offset `offset` begin. Fails unless the
+/// offset is that of a line and all `len` bytes lie in the ring: other processes may have written the offset.
 #[inline]
 fn place(segment: usize, offset: u64, len: u64) -> Result<usize, Violation> {
     let ring = (segment as u64).saturating_sub(RING as u64);

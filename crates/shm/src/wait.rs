@@ -1,10 +1,10 @@
-//! Spin for a bounded time, then sleep. How long a spin may last adapts to whether spinning paid.
+//! Spin for a bounded time, then sleep. The bound adapts to how long earlier waits took.
 
 use crate::clock::now_ns;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long to spin next time. Lives with the thing that is waited for.
+/// How long the next wait for one event source spins. Belongs to that source, so that all who wait for it share it.
 ///
 /// ```text
 ///   arrived while spinning        -> back up to the limit
@@ -37,12 +37,12 @@ impl Budget {
         if budget < LEAST_NS { 0 } else { budget }
     }
 
-    /// It arrived while we spun.
+    /// The event came during the spin.
     pub fn spun(&self, limit_ns: u32) {
         self.0.store(limit_ns, Relaxed);
     }
 
-    /// It arrived, or time ran out, after `slept_ns` of sleep.
+    /// The event came, or the wait timed out, after `slept_ns` of sleep.
     pub fn slept(&self, slept_ns: u64, limit_ns: u32) {
         let budget = self.0.load(Relaxed).min(limit_ns);
         let next = if slept_ns < 2 * u64::from(limit_ns) {
@@ -54,15 +54,15 @@ impl Budget {
     }
 }
 
-/// Calls `ready` until it holds or `budget_ns` have passed; looks at the clock every few dozen rounds. Returns
-/// whether it held.
+/// Calls `ready` until it returns `true` or `budget_ns` have passed; reads the clock every 32 calls. Returns whether `ready`
+/// returned `true`.
 #[inline]
 pub fn spin(budget_ns: u32, ready: impl FnMut() -> bool) -> bool {
     spin_with(budget_ns, ready, || {})
 }
 
-/// As [`spin`], and lets other threads run every few dozen rounds: for news that a thread of this machine must bring, which may
-/// need this very processor.
+/// As [`spin`], and yields the processor every 32 calls: for events that another thread of this machine must cause, perhaps on
+/// this very processor.
 pub fn spin_and_yield(budget_ns: u32, ready: impl FnMut() -> bool) -> bool {
     spin_with(budget_ns, ready, let_others_run)
 }
@@ -88,8 +88,8 @@ fn spin_with(budget_ns: u32, mut ready: impl FnMut() -> bool, between: impl Fn()
     }
 }
 
-/// Lets another thread have this processor. One that keeps it for long is not what we wait for: nobody is let run for a while
-/// then.
+/// Yields the processor. If the thread that ran kept it for more than 200 us, it was not the one we wait for: this
+/// process then yields no more for 20 ms.
 pub fn let_others_run() {
     let before = now_ns();
     if before < NO_YIELDS_UNTIL.load(Relaxed) {
@@ -102,14 +102,15 @@ pub fn let_others_run() {
     }
 }
 
-/// Until when this process lets nobody run while it spins, ns of [`now_ns`].
+/// Time until which this process does not yield while it spins, ns of [`now_ns`].
 static NO_YIELDS_UNTIL: AtomicU64 = AtomicU64::new(0);
-/// Longer than a thread runs that only passes something on, ns.
+/// A thread that only passes something on runs for less than this, ns.
 const LONG_YIELD_NS: u64 = 200_000;
-/// How long nobody is let run after one that ran longer, ns.
+/// How long the process does not yield after a thread that ran longer, ns.
 const NO_YIELDS_NS: u64 = 20_000_000;
 
-/// Calls `ready` now and then, asleep in between, until it holds or it is `until`. Returns whether it held.
+/// Calls `ready` every 50 us, asleep in between, until it returns `true` or the time `until` is reached. Returns whether it
+/// returned `true`.
 pub fn look_until(until: Instant, mut ready: impl FnMut() -> bool) -> bool {
     while Instant::now() < until {
         if ready() {

@@ -4,13 +4,13 @@
 //!   waker A: own socket ---\                       SOCK_DGRAM, AF_UNIX
 //!   waker B: own socket ----+--> [filter: the word] --> the sleeper's socket: polled, drained, looked at no further
 //! ```
-//! A wake event is a datagram socket that its sleeper polls ([`Receiver`]). Whoever may wake it holds a socket of its own
-//! that is connected to it ([`Waker`]), which nobody else holds. So
-//! - no wake blocks: not to wait is a flag of the call, and no flag of an open file counts that somebody else could clear;
-//! - no waker takes the wake of another one away, closes it, or leads it elsewhere: it has only its own socket;
-//! - no stranger wakes: the sleeper's socket takes nothing but 16 bytes with a random word in them, before anything is
-//!   queued;
-//! - no descriptors come along: a kernel of 6.16 or newer refuses them; on older ones they are closed by another thread.
+//! A sleeper polls a datagram socket, its *wake event* ([`Receiver`]). Each process that may wake it holds another socket,
+//! connected to that one ([`Waker`]), which no other process holds. So
+//! - no wake blocks: each send has the flag `MSG_DONTWAIT`, and does not depend on `O_NONBLOCK`, which others could clear;
+//! - no waker can take away, close or redirect another one's wakes: it has only its own socket;
+//! - no stranger can wake: a filter on the sleeper's socket drops, before they are queued, all datagrams but those of 16 bytes
+//!   with the event's random word;
+//! - no descriptors come along: Linux 6.16 and newer refuse them; on older kernels another thread closes them.
 //!
 //! A full queue means that the sleeper is awake, or is about to be.
 
@@ -25,11 +25,11 @@ use rustix::net::{
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 
-/// Bytes of a wake: zeros, so that no other protocol takes it for a message of its own, and the word.
+/// Length of a wake, bytes: eight zeros, so that no other protocol takes it for a message of its own, and the word.
 const LEN: usize = 16;
-/// Wakes that are taken at a time, at most; more of them only mean another look.
+/// Most wakes that one [`clear`] takes; if more are queued, the sleeper polls as readable and looks once more.
 const BATCH: usize = 8;
-/// Wakes that are looked through at the end of an event, at most: the queue is shorter as a rule.
+/// Most wakes that [`Receiver::discard`] takes; the queue is shorter as a rule.
 const DISCARDED: usize = 1024;
 /// Most descriptors of one datagram, the kernel's `SCM_MAX_FD`.
 const MAX_DESCRIPTORS: usize = 253;

@@ -1,33 +1,35 @@
-//! Bytes of the stream that do not come by the ring: announced in it, or written into offered memory.
+//! Bytes of the stream that the consumer receives outside the ring: it fetches them from announced memory (Read Zcopy), or the
+//! far side stores them into offered memory (Write Zcopy).
 
 use super::Consumer;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::fence;
 
 impl Consumer {
-    /// Behind the front record, so many bytes of the stream follow that are not in the ring.
+    /// The front record announces `bytes` of the stream: they come after the record's own bytes and before the next record.
     pub fn announce(&self, bytes: u64) {
         self.announced.store(bytes, Relaxed);
     }
 
-    /// Bytes of the stream that come before the next record and are not in the ring.
+    /// Announced bytes that the program is to receive before the record at the front.
     #[inline]
     pub fn elsewhere(&self) -> u64 {
         self.elsewhere.load(Relaxed)
     }
 
-    /// Nothing more comes from elsewhere.
+    /// Drops what is left of the announced bytes: the next byte of the stream is in the ring again.
     pub fn end_elsewhere(&self) {
         self.elsewhere.store(0, Relaxed);
     }
 
-    /// The far side may write what comes next into memory of ours; it says so by at most `word` in
-    /// [`WR_DONE`](crosslane_wire::segment::WR_DONE). 0: not any more, and it did not.
+    /// We have offered memory for the next bytes. `word` is the largest [`WR_DONE`](crosslane_wire::segment::WR_DONE) that the
+    /// far side may store for it (announcement << 32 | bytes); 0 after the offer is over without a byte.
     pub fn expect_apart(&self, word: u64) {
         self.apart.store(word, Release);
     }
 
-    /// Counts `bytes` that the far side has written there as consumed. Whoever looks meanwhile counts them once.
+    /// Adds `bytes`, which the far side has written into offered memory, to the stream offset, and ends the offer. A thread that
+    /// looks at the same time ([`Self::glance`], [`Cursor::arrived`](super::Cursor::arrived)) counts them exactly once.
     pub fn land(&self, bytes: u64) {
         let expected = self.expected.load(Relaxed);
         self.expected.store(0, Relaxed);
@@ -41,8 +43,8 @@ impl Consumer {
         self.units.store(self.units.load(Relaxed).saturating_add(bytes), Relaxed);
     }
 
-    /// Counts `bytes` that came from elsewhere as consumed; until they are [`Self::confirm`]ed they do not count if the
-    /// source's verdict is `doubt`.
+    /// Adds `bytes` that were fetched from announced memory to the stream offset. Until [`Self::confirm`] they are void if the
+    /// source stores `doubt` as its [`VERDICT`](crosslane_wire::segment::VERDICT): it took them back.
     pub fn count(&self, bytes: u64, doubt: u64) {
         self.doubt.store(doubt, Relaxed);
         self.pending.store(bytes, Release);
@@ -50,12 +52,12 @@ impl Consumer {
         self.elsewhere.store(self.elsewhere().saturating_sub(bytes), Relaxed);
     }
 
-    /// What was counted last counts.
+    /// The source can no longer take back what was [counted](Self::count) last.
     pub fn confirm(&self) {
         self.pending.store(0, Relaxed);
     }
 
-    /// Takes [`Self::count`] of `bytes` back, and nothing more comes from elsewhere.
+    /// Undoes [`Self::count`] of `bytes`, which the source took back, and drops the rest of the announced bytes.
     pub fn discount(&self, bytes: u64) {
         self.units.store(self.units.load(Relaxed).saturating_sub(bytes), Relaxed);
         self.end_elsewhere();

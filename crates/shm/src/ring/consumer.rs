@@ -11,83 +11,84 @@ use crosslane_wire::record::{FLAG_CREDIT, FLAG_GROW, Header, Kind, is_open, leng
 use crosslane_wire::segment::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
-/// Looks at a front that moves, before a thread without the lock gives up.
+/// Attempts of [`Consumer::glance`] to read a consistent state while another thread consumes.
 const GLANCES: u32 = 32;
 
 /// A record that has arrived and is not yet consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it carries.
+    /// The record's kind.
     pub kind: Kind,
-    /// Bytes of the stream not yet taken.
+    /// Bytes of the stream in it that were not taken yet.
     pub left: usize,
-    /// The processor that its writer ran on.
+    /// Number of the processor that its writer ran on.
     pub cpu: u16,
 }
 
-/// The consuming end's state: a line that changes with every record, then one that seldom does and that the sender of the
-/// other direction looks at.
+/// The consuming end's state. The first cache line changes with every record; the next ones seldom do, and the sender of the
+/// other direction reads them.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Consumer {
     pub(super) position: AtomicU64,
     pub(super) offset: AtomicU64,
-    /// The mark that the next record will have; kept, since it is looked for far more often than found. 0 while the
-    /// front moves: threads that look without the lock see by it that what they saw was a mixture.
+    /// The mark of the next record, computed once since pollers compare it far more often than a record arrives. 0 while the
+    /// holder of the lock changes the state: threads that read without the lock then discard what they read.
     pub(super) expected: AtomicU64,
-    /// The current record's word as it was when checked, 0 if none: a peer may change its own copy at any time.
+    /// Our copy of the front record's header word, made when it was checked, since the peer may change the one in the ring at
+    /// any time; 0 if no record was checked yet.
     pub(super) word: AtomicU64,
-    /// Bytes of the stream of the current record that were taken.
+    /// Bytes of the stream that were taken of the front record.
     pub(super) taken: AtomicU64,
-    /// Units of the stream up to `position`.
+    /// Stream offset at `position`.
     pub(super) units: AtomicU64,
-    /// Up to this position no credit is due: see [`Self::give_or_offer`].
+    /// [`Self::give_or_offer`] does nothing before this position.
     pub(super) due_at: AtomicU64,
-    /// Credit that has left, when [`Self::given`] was looked at last.
+    /// [`Self::given`] when it was read last, so that most records are checked without reading it.
     pub(super) seen_given: AtomicU64,
     pub(super) key: AtomicU64,
     pub(super) cap: AtomicU64,
     pub(super) ring_max: AtomicU64,
-    /// Bytes of the stream that come before the record at the front and are not in the ring.
+    /// Announced bytes of the stream that come before the front record and are not in the ring.
     pub(super) elsewhere: AtomicU64,
-    /// See [`super::credit`]: all credit that left, as [`tagged`] has it;
+    /// [`tagged`] position up to which we gave credit, by the `CREDIT` word or by piggybacking ([`super::credit`]).
     pub(super) given: AtomicU64,
-    /// what rode in;
+    /// The highest credit that was piggybacked on records of this ring: the peer's, for what we send.
     pub(super) ridden: AtomicU64,
-    /// where in the other direction the last credit rode away that asks for an answer;
+    /// Position, in the ring that we fill, of the end of the record that carried the credit in `asked`.
     pub(super) rode_at: AtomicU64,
-    /// up to where the peer surely knows of credit, in lines.
+    /// Position, in lines, up to which the peer surely knows our credit.
     pub(super) sure: AtomicU32,
-    /// Credits stored by themselves since [`Self::reset`].
+    /// How often credit was stored into the `CREDIT` word since [`Self::reset`].
     pub(super) credits: AtomicU32,
-    /// Not 0: the next record of the other direction is to take credit along.
+    /// Not 0: the sender of the other direction is to piggyback credit on its next record.
     pub(super) offered: AtomicU32,
-    /// Which of the stream's rings this is.
+    /// Which of the stream's rings this is: 0 for the first circuit, one more for each that the stream moved to.
     pub(super) generation: AtomicU32,
-    /// Bytes of the stream that come behind the record at the front and are not in the ring.
+    /// Bytes that the front record announces: they come behind it and are not in the ring.
     pub(super) announced: AtomicU64,
-    /// The credit that rode away there, as [`tagged`] has it, until it is answered; else 0.
+    /// The [`tagged`] credit that we piggybacked last with a request for acknowledgement; 0 once it is acknowledged.
     pub(super) asked: AtomicU64,
-    /// The last one that asked, in lines.
+    /// The position, in lines, of the last piggybacked credit that requested an acknowledgement.
     pub(super) asked_last: AtomicU32,
-    /// What rode in when that asked for an answer last.
+    /// `ridden` when it last made us send an acknowledgement.
     pub(super) answered: AtomicU64,
-    /// Bytes from elsewhere that are counted, and do not count if the source says [`Self::doubt`]; 0 if it cannot.
+    /// Fetched bytes, included in `units`, that the source may still take back; 0 if it cannot.
     pub(super) pending: AtomicU64,
-    /// The verdict on what was announced that makes `pending` bytes void.
+    /// The value of the source's `VERDICT` that takes `pending` back.
     pub(super) doubt: AtomicU64,
-    /// The word by which the far side would say that it has written all that it was offered; 0 if nothing is offered.
+    /// The largest `WR_DONE` that the far side may store for what we offered; 0 if nothing is offered.
     pub(super) apart: AtomicU64,
 }
 
 impl Consumer {
-    /// Begins a new ring; see [`Producer::reset`](super::Producer::reset).
+    /// Begins the first ring of a stream; the parameters are those of [`Producer::reset`](super::Producer::reset).
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
         self.credits.store(0, Relaxed);
         self.resume(0, cap, ring_max, key, 0);
     }
 
-    /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were consumed.
+    /// As [`Self::reset`], for a stream that moved: ring number `generation`, whose first byte has stream offset `units`.
     pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
         self.expected.store(0, Relaxed);
         // Disables piggybacked credit until the new ring is published: the sender may use the new one already.
@@ -123,15 +124,15 @@ impl Consumer {
         self.expected.store(mark(key, 0), Release);
     }
 
-    /// Number of the ring that is consumed.
+    /// Number of the ring that we read.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
 
-    /// Whether a record waits, without checking it: one load of the ring, for those who spin or scan, with or without
-    /// the lock. It is never missed, though it may be seen when another thread is just taking it, and where the state
-    /// cannot be: that is worth a look.
+    /// Whether a record has arrived at the front, by one load of the ring and without checking the record. For pollers, with
+    /// or without the lock. Never `false` when a record is there; may be `true` without one while another thread consumes,
+    /// or if the shared state is corrupt: the caller then takes the lock and finds out.
     #[inline]
     pub fn arrived(&self, ring: &impl Load) -> bool {
         let expected = self.expected.load(Acquire);
@@ -155,7 +156,8 @@ impl Consumer {
         self.head_if(ring, || true)
     }
 
-    /// As [`Self::head`]; whether a record is to be believed, `believed` says, after its mark was seen.
+    /// As [`Self::head`], but treats a record as not arrived while `believed` returns `false`. It is called after the mark was
+    /// seen, so a daemon that declares the circuit dead first is always noticed.
     #[inline]
     pub fn head_if(&self, ring: &impl Load, believed: impl Fn() -> bool) -> Result<Option<Head>, Violation> {
         if account::is_on() {
@@ -207,21 +209,21 @@ impl Consumer {
         Ok(Some(Head { kind: header.kind, left, cpu: header.cpu }))
     }
 
-    /// Whether there is a record at the front that was believed already, and not all of it was taken.
+    /// Whether the front record was checked before and has bytes left to take.
     #[inline]
     pub fn is_begun(&self) -> bool {
         let word = self.word.load(Relaxed);
         word != 0 && !(is_open(word) && self.taken.load(Relaxed) >= length(word))
     }
 
-    /// Where the front record begins.
+    /// The byte of the segment at which the front record begins.
     #[inline]
     fn place(&self, ring: &impl Load) -> Result<usize, Violation> {
         place(ring.len(), self.offset.load(Relaxed), LINE)
     }
 
-    /// Where in the segment the payload begins that is left of the front record, for which [`Self::head`] returned
-    /// `head`. All of it lies in the segment.
+    /// The byte of the segment at which the untaken payload of the front record begins; `head` is what [`Self::head`] returned
+    /// for it. All `head.left` bytes from there lie in the segment.
     #[inline]
     pub fn front(&self, ring: &impl Load, head: Head) -> Result<usize, Violation> {
         let taken = self.taken.load(Relaxed);
@@ -233,7 +235,8 @@ impl Consumer {
         Ok(at + usize::try_from(begin + before).unwrap_or(0))
     }
 
-    /// What stands in front of the stream's bytes in the front record, for which [`Self::head`] returned `head`.
+    /// The announcement's fields, which precede the stream's bytes in the front record; `head` is what [`Self::head`] returned
+    /// for it.
     pub fn descriptor(&self, ring: &impl Load, head: Head) -> Result<[u8; DESCRIPTOR as usize], Violation> {
         let mut bytes = [0; DESCRIPTOR as usize];
         let len = (head.left as u64).saturating_add(self.taken.load(Relaxed));
@@ -243,7 +246,8 @@ impl Consumer {
         Ok(bytes)
     }
 
-    /// As [`Self::take`] of `count` bytes, at most what is left, that the caller has copied from [`Self::front`].
+    /// Marks `count` bytes (at most `head.left`) as taken, after the caller copied them from [`Self::front`]; consumes the record
+    /// with its last byte.
     #[inline]
     pub fn skip(&self, head: Head, count: usize) -> Result<(), Violation> {
         if count == head.left {
@@ -253,7 +257,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Consumes the front record, whatever is left of it; of one that is open, what it has so far.
+    /// Consumes the front record, whatever is left of it. An open record stays at the front, with all that it has so far taken.
     pub fn consume(&self) -> Result<(), Violation> {
         if account::is_on() { self.pass_front::<true>() } else { self.pass_front::<false>() }
     }
@@ -284,7 +288,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// A peer that sends without credit could keep us busy for ever, and would overwrite what was not consumed.
+    /// Fails if the record goes beyond the credit that we gave: its writer overwrote bytes that we have not consumed.
     #[inline]
     pub(super) fn check_credit(&self, cursor: &Cursor, header: Header) -> Result<(), Violation> {
         let end = cursor.position.wrapping_add(header.span());
@@ -305,8 +309,8 @@ impl Consumer {
         }
     }
 
-    /// Credit that rides on the record at the front is kept for the sender to check, but for what shows here: there is
-    /// never less of it.
+    /// Keeps the credit that is piggybacked on the front record for our sender, which checks that it is not more than was sent;
+    /// here it is only checked that it never decreases. Asks our sender for an acknowledgement if it grew by a [`Self::step`].
     #[cold]
     #[inline(never)]
     fn note_ride(&self, ring: &impl Load, header: Header) -> Result<(), Violation> {
@@ -325,22 +329,22 @@ impl Consumer {
         Ok(())
     }
 
-    /// Bytes of ring consumed since the start.
+    /// Position up to which the ring was consumed, bytes.
     pub fn position(&self) -> u64 {
         self.position.load(Relaxed)
     }
 
-    /// Credits stored by themselves since [`Self::reset`].
+    /// How often credit was stored into the `CREDIT` word since [`Self::reset`].
     pub fn credits(&self) -> u64 {
         self.credits.load(Relaxed).into()
     }
 
-    /// Units of the stream that were taken.
+    /// Stream offset of the next byte that the program receives.
     pub fn units(&self) -> u64 {
         self.units.load(Relaxed).wrapping_add(self.taken.load(Relaxed))
     }
 
-    /// Like [`Self::cursor`], for threads without the lock. `None` if the front moves all the time.
+    /// Like [`Self::cursor`], for threads without the lock. `None` if another thread consumed during each attempt.
     pub fn glance(&self) -> Option<Cursor> {
         for _ in 0..GLANCES {
             let expected = self.expected.load(Acquire);
@@ -357,7 +361,7 @@ impl Consumer {
         None
     }
 
-    /// A cursor at the front, to look further without consuming. The caller holds the lock.
+    /// A cursor at the front, to read ahead without consuming. The caller holds the lock of receiving.
     pub fn cursor(&self) -> Cursor {
         Cursor {
             position: self.position.load(Relaxed),
@@ -375,7 +379,7 @@ impl Consumer {
         }
     }
 
-    /// Bytes of the stream of the front record that were already taken.
+    /// Bytes of the stream that were taken of the front record.
     pub fn taken(&self) -> usize {
         usize::try_from(self.taken.load(Relaxed)).unwrap_or(usize::MAX)
     }

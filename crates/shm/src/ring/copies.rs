@@ -1,5 +1,5 @@
-//! Copies of the state of a ring's ends, for whoever works on a ring in a program's stead: believed as far as they can be, and stored
-//! back.
+//! Checked copies of the state of a ring's ends, for the daemon's engine, which works on a ring in a program's stead: it copies
+//! the state out of memory that the program can write, works on the copy, and stores the result back.
 
 use super::producer::GROW_REQUESTED;
 use super::{Consumer, Producer};
@@ -10,9 +10,9 @@ use crosslane_wire::record::{FLAG_GROW, Header, Kind, is_open, mark};
 use crosslane_wire::segment::{LINE, RING_MIN};
 
 impl Consumer {
-    /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring
-    /// number `generation`, with at most `ring_max` bytes and this key, it is in the middle of a change, or what comes next
-    /// is not payload in the ring. What the copy does stays within those.
+    /// A checked copy of this state, which another process may have overwritten. `None` if it cannot belong to ring number
+    /// `generation` with at most `ring_max` bytes and this key, if somebody is changing it, or if the next bytes of the stream
+    /// are not payload of a closed Data record. The copy never touches memory outside such a ring.
     pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
         let cursor = self.glance()?.checked(ring_max, key)?;
         let (word, taken) = (self.word.load(Relaxed), self.taken.load(Relaxed));
@@ -48,15 +48,15 @@ impl Consumer {
         Some(copy)
     }
 
-    /// Takes over what credit has left according to `of`, the state that this is a copy of: the sender of the other
-    /// direction may have let some ride.
+    /// Reads again how much credit was given, from `of`, the state that this is a copy of: the sender of the other direction
+    /// may have piggybacked some meanwhile.
     pub fn heed(&self, of: &Self) {
         self.given.store(of.given.load(Acquire), Relaxed);
         self.seen_given.store(self.given(), Relaxed);
     }
 
-    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of, but for credit, which the
-    /// sender of the other direction may be changing: that is given back by [`Self::give_credit`] of `to`, after this.
+    /// Stores what has changed since [`Self::checked`] into `to`, the state that this is a copy of. Credit is left out, since
+    /// the sender of the other direction may be changing it: call [`Self::give_credit`] of `to` after this.
     pub fn publish(&self, to: &Self) {
         to.expected.store(0, Relaxed);
         fence(Release);
@@ -81,9 +81,9 @@ impl Consumer {
 }
 
 impl Producer {
-    /// A copy of this state, which another process may have filled with anything: `None` if it cannot be that of ring
-    /// number `generation`, with at most `ring_max` bytes and this key, or its last record is open. What the copy does stays
-    /// within those.
+    /// A checked copy of this state, which another process may have overwritten. `None` if it cannot belong to ring number
+    /// `generation` with at most `ring_max` bytes and this key, or if its last record is open. The copy never touches memory
+    /// outside such a ring.
     pub fn checked(&self, generation: u32, ring_max: u64, key: u64) -> Option<Self> {
         let word = |word: &AtomicU64| word.load(Relaxed);
         let (position, offset, cap) = (word(&self.position), word(&self.offset), word(&self.cap));
@@ -114,7 +114,7 @@ impl Producer {
         Some(copy)
     }
 
-    /// Stores what has changed since [`Self::checked`] into the state that this is a copy of.
+    /// Stores what has changed since [`Self::checked`] into `to`, the state that this is a copy of.
     pub fn publish(&self, to: &Self) {
         let words = [
             (&self.cap, &to.cap),

@@ -25,29 +25,29 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 use crosslane_wire::segment::{CREDIT, LINE, RING_MIN, WANT_DATA, WANT_ROOM};
 
-/// What a producer hears of the other direction of its channel, and tells it. Any view of the peer's words will do if
-/// nothing is to ride.
+/// Where a producer learns its peer's credit, and how it piggybacks its own side's credit. A plain view of the words that the
+/// peer stores is enough where nothing is piggybacked: only [`Self::stored`] has no default.
 pub trait Credits {
-    /// The peer's credit word. It may be a lie.
+    /// The peer's `CREDIT` word, a position in bytes; unchecked.
     fn stored(&self) -> u64;
 
-    /// The highest credit that rode on the peer's records, in the channel of this generation; 0 if none. It may be a lie.
+    /// The highest credit that the peer piggybacked in this generation, a position in bytes; 0 if none. Unchecked.
     fn ridden(&self, _generation: u32) -> u64 {
         0
     }
 
-    /// Whether the peer is awake and takes bytes that are appended to a record: then small sends may be gathered.
+    /// Whether small sends may be appended to an open record: the peer is awake, so it will look at the record again.
     fn gathers(&self) -> bool {
         false
     }
 
-    /// Whether the next record is to take credit along.
+    /// Whether the next record should carry credit.
     fn is_offered(&self) -> bool {
         false
     }
 
-    /// If [`Self::is_offered`], the credit that is to ride on the record that ends at position `end` of the ring of this
-    /// generation; it counts as given from now on.
+    /// Called if [`Self::is_offered`]: the credit to store into the record that ends at position `end` of ring `generation`.
+    /// From here on that credit counts as given.
     fn ride(&self, _generation: u32, _end: u64) -> Option<u64> {
         None
     }
@@ -60,14 +60,14 @@ impl<T: Load> Credits for T {
     }
 }
 
-/// The other direction of a channel between two ends that let credit ride.
+/// The [`Credits`] of a channel between two ends that piggyback credit.
 #[derive(Debug)]
 pub struct Duplex<'a, L> {
-    /// The words that the peer keeps for us.
+    /// The words that the peer stores into our segment.
     pub words: &'a L,
-    /// Our state of the other direction.
+    /// Our receiving state, of the other direction.
     pub consumer: &'a Consumer,
-    /// Whether the peer takes credit that rides.
+    /// Whether the peer reads piggybacked credit.
     pub rides: bool,
 }
 
@@ -97,44 +97,45 @@ impl<L: Load> Credits for Duplex<'_, L> {
     }
 }
 
-/// Number of no ring: greater than any.
+/// A generation that no ring has.
 pub(super) const NO_RING: u32 = u32::MAX;
 
-/// The word of what was given. Never more than a ring behind what was consumed, so a part of the count is enough.
+/// Generation and position in one word: generation << 32 | position in lines, modulo 2^32. The lower half is enough, since
+/// credit is never more than a ring behind what was consumed.
 pub(super) fn tagged(generation: u32, position: u64) -> u64 {
     u64::from(generation) << 32 | u64::from(lines(position))
 }
 
-/// Lines up to `position`, without the upper bits.
+/// `position` in lines, modulo 2^32.
 fn lines(position: u64) -> u32 {
     low(position / LINE)
 }
 
-/// The lower half.
+/// The lower 32 bits.
 fn low(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
 }
 
-/// The place so many lines from the start that is at or before `position`, and less than 2^32 lines.
+/// The inverse of [`lines`]: the last position, at or before `position`, that is `so_many` lines modulo 2^32.
 fn before(position: u64, so_many: u32) -> u64 {
     position.saturating_sub(u64::from(lines(position).wrapping_sub(so_many)) * LINE)
 }
 
 impl Consumer {
-    /// Credit that has left by any way. The caller has the lock of receiving.
+    /// The position up to which we gave credit, by the word or piggybacked. The caller has the lock of receiving.
     #[inline]
     pub(super) fn given(&self) -> u64 {
         before(self.position.load(Relaxed), low(self.given.load(Acquire)))
     }
 
-    /// Credit that the peer surely knows of, with `position` consumed.
+    /// The position up to which the peer surely knows our credit; `position` is what we consumed.
     #[inline]
     fn sure(&self, position: u64) -> u64 {
         before(position, self.sure.load(Relaxed))
     }
 
-    /// Gives back credit if a quarter of the ring is due, or anything at all if `all`. Returns whether it did: then
-    /// a peer that sleeps for room must be rung.
+    /// Stores the `CREDIT` word if a quarter of the ring is due; with `all`, if anything is. Returns whether it did: then the
+    /// caller must wake a peer that sleeps for room.
     #[inline]
     pub fn give_credit(&self, peer: &impl Store, all: bool) -> bool {
         let position = self.position.load(Relaxed);
@@ -151,14 +152,15 @@ impl Consumer {
         true
     }
 
-    /// As [`Self::give_credit`] of a quarter of the ring, where credit may ride: what has surely arrived that way is not
-    /// due, and an eighth is left for the next record to take along. `words` is what the peer keeps for us.
+    /// [`Self::give_credit`] where credit may be piggybacked: stores the `CREDIT` word if a quarter of the ring is due that the
+    /// peer does not surely know of, else asks our sender to piggyback once an eighth is due. `words` are those that the peer
+    /// stores into our segment.
     #[inline]
     pub fn give_or_offer(&self, peer: &impl Store, words: &impl Load) -> bool {
         self.position.load(Relaxed) >= self.due_at.load(Relaxed) && self.give_due(peer, words)
     }
 
-    /// As [`Self::give_or_offer`], and decides when to look at it again: before that, nothing can be due.
+    /// The slow part of [`Self::give_or_offer`]: also computes the position before which nothing can be due again.
     #[inline(never)]
     fn give_due(&self, peer: &impl Store, words: &impl Load) -> bool {
         let gave = self.give_or_offer_now(peer, words);
@@ -183,11 +185,11 @@ impl Consumer {
         false
     }
 
-    /// What rode is sure if it was consumed, and nobody sleeps for room: whoever goes to sleep for it later looks at
-    /// what rode in once more, behind a full fence.
+    /// Counts piggybacked credit as sure if the peer has acknowledged it and does not sleep for room. A peer that goes to sleep
+    /// for room after this check reads piggybacked credit once more behind its own full fence, so it misses none.
     #[cold]
     fn count_rides(&self, peer: &impl Store, words: &impl Load) {
-        // Cleared with each credit that is stored by itself, so it is never more than a ring behind.
+        // `give_credit` clears it, so it is never more than a ring behind.
         let asked = self.asked.load(Acquire);
         if asked != 0
             && asked >> 32 == u64::from(self.generation.load(Relaxed))
@@ -201,8 +203,8 @@ impl Consumer {
         }
     }
 
-    /// The next record that has room is to take credit along: enough is due, or the peer's took much, whose arrival it
-    /// wants to know of.
+    /// Asks our sender to piggyback credit on its next record that has a free word: because enough is due, or to acknowledge
+    /// the peer's piggybacked credit.
     #[inline]
     pub(super) fn offer(&self) {
         if self.offered.load(Relaxed) == 0 {
@@ -210,8 +212,9 @@ impl Consumer {
         }
     }
 
-    /// What may ride on a record of this generation that ends at `end`. The caller has the lock of sending: another
-    /// thread may be receiving, or going on to the next ring, which this tells by the tag.
+    /// The credit to store into our record that ends at position `end` of ring `generation`; `None` if nothing is due. The
+    /// caller has the lock of sending only: another thread may consume meanwhile, or move receiving to the next ring, which
+    /// shows in the tag of `given`.
     #[inline]
     fn ride(&self, generation: u32, end: u64) -> Option<u64> {
         let given = self.given.load(Acquire);
@@ -224,7 +227,7 @@ impl Consumer {
         let base = self.asked_last.load(Relaxed);
         let asks = u64::from(low(wanted).wrapping_sub(base)) * LINE >= self.step();
         if asks {
-            // First where it rides, then that it does: so the place is never taken for that of an earlier ride.
+            // First the place, then that an acknowledgement is asked for: no reader pairs the new request with an older place.
             self.rode_at.store(end, Relaxed);
         }
         self.given.compare_exchange(given, wanted, AcqRel, Relaxed).ok()?;
@@ -236,13 +239,13 @@ impl Consumer {
         Some(position)
     }
 
-    /// Bytes of ring from which on credit that rides asks for an answer.
+    /// Growth of piggybacked credit, bytes, from which on the peer acknowledges it.
     #[inline]
     pub(super) fn step(&self) -> u64 {
         RING_MIN.min(self.ring_max.load(Relaxed)) / 8
     }
 
-    /// What rode in, if receiving goes by the ring of this generation.
+    /// The highest credit piggybacked on records of ring `generation`; 0 if receiving is in another one.
     #[inline]
     fn ridden(&self, generation: u32) -> u64 {
         let before = self.generation.load(Acquire);

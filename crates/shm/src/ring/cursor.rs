@@ -17,20 +17,20 @@ pub struct Cursor {
     pub(super) ring_max: u64,
     pub(super) key: u64,
     pub(super) units: u64,
-    /// Bytes of the stream of the record here that were taken, or passed while it was open.
+    /// Bytes of the stream that were taken of the record here, or passed while it was open.
     pub(super) taken: u64,
-    /// Bytes of the stream come before the record here that are not in the ring.
+    /// Announced bytes, which are not in the ring, come before the record here: the cursor cannot go on.
     pub(super) gap: bool,
-    /// Bytes of `units` that do not count if the source has taken them back by the verdict `doubt`.
+    /// Bytes, included in `units`, that are void if the source's `VERDICT` is `doubt`.
     pub(super) pending: u64,
     pub(super) doubt: u64,
-    /// What would say that all was written that is offered here; 0 if nothing is.
+    /// The largest `WR_DONE` that the far side may store for what is offered here; 0 if nothing is.
     pub(super) apart: u64,
     pub(super) generation: u32,
 }
 
 impl Cursor {
-    /// At the start of a fresh ring, behind so many `units` of the stream.
+    /// At the start of a fresh ring of at most `ring_max` bytes, whose first byte has stream offset `units`.
     pub fn fresh(ring_max: u64, key: u64, units: u64) -> Self {
         Self {
             position: 0,
@@ -48,21 +48,22 @@ impl Cursor {
         }
     }
 
-    /// The same place in the stream's ring of this number.
+    /// The same place, in ring number `generation` of the stream.
     pub fn of_generation(self, generation: u32) -> Self {
         Self { generation, ..self }
     }
 
-    /// A place that another process stored, if it can be one in a ring of `ring_max` bytes with this key.
+    /// Checks a cursor that another process stored: `None` if no ring of at most `ring_max` bytes can have it. The result uses
+    /// `ring_max` and `key` as given here.
     pub fn checked(self, ring_max: u64, key: u64) -> Option<Self> {
         let cap_ok = self.cap.is_power_of_two() && self.cap <= ring_max && self.cap >= RING_MIN.min(ring_max);
         let place_ok = self.offset < self.cap && self.offset.is_multiple_of(LINE);
         (cap_ok && place_ok && self.position < u64::MAX / 2).then_some(Self { ring_max, key, ..self })
     }
 
-    /// Units of the stream up to the end of what has arrived here: walks over the records that lie in the ring, at most
-    /// once round. A record that cannot be ends it, and so does what is announced, unless all that was announced so far is
-    /// taken back. What was written into offered memory has arrived too.
+    /// Stream offset up to which the stream has arrived: walks over the records in the ring, at most once round, and stops at
+    /// one that is malformed and at an announcement, unless the source took all announcements back. Counts what the far side
+    /// wrote into offered memory.
     pub fn arrived(mut self, ring: &impl Load) -> u64 {
         let start = self.position;
         if self.pending > 0 && ring.load_u64(SRC_OFF) != 0 && ring.load_u64(VERDICT) == self.doubt {
@@ -78,7 +79,7 @@ impl Cursor {
         self.units().saturating_add(self.landed(ring))
     }
 
-    /// Bytes that were written into what is offered.
+    /// Bytes that the far side says, in `WR_DONE`, it has written into offered memory.
     fn landed(&self, ring: &impl Load) -> u64 {
         let sequence = sequence_of(self.apart);
         let most = bytes_of(self.apart, sequence).unwrap_or(0);
@@ -86,23 +87,24 @@ impl Cursor {
         if sequence != 0 && said <= most { said.into() } else { 0 }
     }
 
-    /// Units of the stream from its start to here, with what was taken of the record here.
+    /// Stream offset of this place, with what was taken of the record here.
     pub fn units(&self) -> u64 {
         self.units.saturating_add(self.taken)
     }
 
-    /// Bytes of the stream of the record here that were taken, or passed.
+    /// Bytes of the stream that were taken of the record here, or passed.
     pub fn taken(&self) -> usize {
         usize::try_from(self.taken).unwrap_or(usize::MAX)
     }
 
-    /// Moves over so many bytes of the record here, fewer than are left of it.
+    /// Moves over `count` bytes of the record here, fewer than are left of it.
     pub fn take(&mut self, count: usize) {
         self.taken = self.taken.saturating_add(count as u64);
     }
 
-    /// What of the record here, which [`Self::look`] returned, lies before unit `limit` of the stream, if it begins there:
-    /// one that was open when units were counted has become longer since. Any other lies on one side of the limit.
+    /// Cuts the record here (`header`, from [`Self::look`]) off at stream offset `limit`; `None` if nothing of it lies before
+    /// that. Only a record that was open can lie on both sides: its sender appended to it after the daemons had counted what
+    /// had arrived.
     pub fn clip(&self, header: Header, limit: u64) -> Option<Header> {
         let before = limit.checked_sub(self.units)?;
         if units(header.kind, header.len) <= before {
@@ -112,12 +114,13 @@ impl Cursor {
         (header.was_open() && before > 0).then_some(Header { len, flags: FLAG_GATHERED, ..header })
     }
 
-    /// The same place, as if nothing came before it that is not in the ring.
+    /// The same place, as if the announced bytes before it had been received.
     pub fn past_gap(self) -> Self {
         Self { gap: false, ..self }
     }
 
-    /// Whether a record lies here, or behind others, that is more than an announcement; at most once round.
+    /// Whether the ring holds, here or farther on, a record that is neither filler nor an announcement without bytes of its
+    /// own. Walks at most once round.
     pub fn has_more(self, ring: &impl Load) -> bool {
         let (start, mut at) = (self.position, self.past_gap());
         while at.position.wrapping_sub(start) < at.cap {
@@ -132,17 +135,17 @@ impl Cursor {
         false
     }
 
-    /// Number of the ring that this is a place in.
+    /// Number of the ring that this place is in.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Bytes of ring from the start to here.
+    /// Position of this place, bytes.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The stamp of the record here; 0 if it has none or has not arrived. It may be a lie.
+    /// The time stamp of the record here, unchecked; 0 if it has none or has not arrived.
     pub fn stamp(&self, ring: &impl Load) -> u32 {
         match place(ring.len(), self.offset, LINE) {
             Ok(at) if ring.load_u64(at) == mark(self.key, self.position) => stamp(ring.load_u64(at + 8)),
@@ -150,8 +153,8 @@ impl Cursor {
         }
     }
 
-    /// The record here, checked, if it has arrived and there is more of it than was taken, and nothing comes before it
-    /// that is not in the ring.
+    /// The next record, from here on, that has arrived and has bytes left (or never had any), checked. `None` if there is none,
+    /// or if announced bytes come before it.
     pub fn look(&mut self, ring: &impl Load) -> Result<Option<Header>, Violation> {
         loop {
             if self.gap || ring.load_u64(self.place(ring)?) != mark(self.key, self.position) {
@@ -168,7 +171,7 @@ impl Cursor {
         }
     }
 
-    /// The word of the record here, whose mark was seen.
+    /// Reads and checks the header word of the record here, whose mark the caller has seen.
     #[inline(always)]
     pub(super) fn check(&self, ring: &impl Load) -> Result<Header, Violation> {
         let word = ring.load_u64(self.place(ring)? + 8);
@@ -180,7 +183,7 @@ impl Cursor {
         Ok(header)
     }
 
-    /// Where it lies in the segment.
+    /// The byte of the segment at which this place lies.
     #[inline]
     fn place(&self, ring: &impl Load) -> Result<usize, Violation> {
         place(ring.len(), self.offset, LINE)
@@ -191,8 +194,8 @@ impl Cursor {
         self.cap
     }
 
-    /// Copies bytes of the stream out of the record here, which [`Self::look`] returned, from byte `skip` on, to memory of the
-    /// program's, which may not be there.
+    /// Copies bytes of the stream from the record here (`header`, from [`Self::look`]), from its byte `skip` on, into the
+    /// program's memory `target`. An unmapped page of `target` is a [`Fault`], not a crash.
     pub fn read_guarded(
         &self,
         ring: &impl Load,
@@ -205,8 +208,8 @@ impl Cursor {
         Ok(ring.read_guarded(begin + usize::try_from(skipped).unwrap_or(0), target))
     }
 
-    /// Moves behind the record here, which [`Self::look`] returned, or to the end of what it has so far if it is open. What
-    /// it announces comes before the next one.
+    /// Moves behind the record here (`header`, from [`Self::look`]); if it is open, to the end of what it has so far. After a
+    /// SrcAvail a gap lies before the next record.
     pub fn pass(&mut self, header: Header) {
         self.taken = if header.is_open() { header.len.into() } else { 0 };
         if header.is_open() {

@@ -1,10 +1,11 @@
-//! Open records: small sends that find the receiver awake and surely behind are appended to the last record, instead of a
-//! line each.
+//! Open records: the sender appends a small send to its last record, in place of a record (a cache line) of its own, if the
+//! receiver is awake and behind.
 //!
-//! The sender stores the bytes, then the record's word with the new length. Whatever comes next closes it first: the word
-//! once more, with another flag. A receiver that has taken all of an open record looks at its word again: there is more of
-//! it, or it is closed and the next record follows, or it waits as for a record. So that the receiver is behind is a guess
-//! that only says whether appending pays.
+//! To append, the sender stores the bytes, then the record's header word with the new length. Before it writes the next
+//! record it closes the open one: it stores the header word with `FLAG_GATHERED` in place of `FLAG_OPEN`. A receiver that has
+//! taken all of an open record reads the header word again: the record has become longer, or is closed and the next record
+//! follows, or neither, and the receiver waits as for a record. Whether the receiver is behind is a guess from its credit:
+//! a wrong one costs time only.
 
 use super::producer::NO_STAMP;
 use super::unfinished::Begin;
@@ -15,26 +16,26 @@ use core::sync::atomic::Ordering::Relaxed;
 use crosslane_wire::record::{HEADER, Header, Kind, LONGEST_OPEN, closed, is_open, length, span};
 use crosslane_wire::segment::LINE;
 
-/// Longest send that is gathered, bytes: from there on a line more or less makes no difference.
+/// Longest send that is appended, bytes: for a longer one a cache line more makes no difference.
 pub(super) const GATHERED: u64 = 128;
-/// A receiver withholds less than a quarter of a ring of credit. If this much more is out, it is behind, bytes.
+/// A receiver withholds credit for less than a quarter of the ring. One that withholds this many bytes more is behind.
 const BEHIND: u64 = 32 * LINE;
 
 impl Producer {
-    /// Whether the receiver is surely behind, by the credit that was looked at last.
+    /// Whether the receiver is behind, by the credit that was read last.
     #[inline]
     pub(super) fn is_behind(&self) -> bool {
         self.position().wrapping_sub(self.credit.load(Relaxed)) >= self.cap() / 4 + BEHIND
     }
 
-    /// Whether a small send to a receiver that seemed behind is appended, or left open for the next one.
+    /// Whether to append a small send, or to leave its record open for the next one. Reads the credit anew.
     pub(super) fn may_gather(&self, credits: &impl Credits) -> Result<bool, Violation> {
         self.reload_credit(credits)?;
         Ok(self.is_behind() && self.stamping.load(Relaxed) == NO_STAMP && credits.gathers())
     }
 
-    /// Appends `len` bytes to the last record, if that is open and there is room; else nothing: `Ok(false)`. `fill` stores them
-    /// at an offset of the segment, or fails: then nothing is appended.
+    /// Appends `len` bytes to the last record; `fill` stores them at a byte of the segment. `Ok(false)`: that record is not
+    /// open, or there is no room. Nothing is appended then, nor if `fill` fails.
     #[inline]
     pub(super) fn append<F>(
         &self,
@@ -70,7 +71,7 @@ impl Producer {
         Ok(Ok(true))
     }
 
-    /// Where the open record begins, whose word is `word`.
+    /// Where the open record with header word `word` begins.
     fn begin_of_open(&self, word: u64) -> Begin {
         let taken = span(length(word));
         Begin {
@@ -81,8 +82,8 @@ impl Producer {
         }
     }
 
-    /// Nothing more is appended to the last record: before the next one, and before bytes that go by another way than the
-    /// ring.
+    /// Closes the last record if it is open. To be called before the next record, and before bytes of the stream that go
+    /// outside the ring.
     #[inline]
     pub fn close(&self, ring: &impl Store) -> Result<(), Violation> {
         match self.open.load(Relaxed) {
@@ -104,13 +105,13 @@ impl Producer {
 }
 
 impl Consumer {
-    /// Whether the record at the front was open when it was looked at last.
+    /// Whether the front record was open when its header word was read last.
     #[inline]
     pub fn is_open(&self) -> bool {
         is_open(self.word.load(Relaxed))
     }
 
-    /// Whether the open record at the front, whose word was `word`, has more than was taken, or is closed.
+    /// Whether the open front record, whose header word was `word`, has bytes that were not taken, or was closed.
     #[inline]
     pub(super) fn has_more(&self, ring: &impl Load, word: u64) -> bool {
         let Ok(at) = place(ring.len(), self.offset.load(Relaxed), LINE) else { return true };
@@ -118,8 +119,8 @@ impl Consumer {
         self.taken.load(Relaxed) < length(word) || length(now) != length(word) || !is_open(now)
     }
 
-    /// Looks at the word of an open record again, all of which was taken, and consumes the record if it is closed.
-    /// Whether anything changed that is to be believed.
+    /// Reads the header word of the open front record again, all of which was taken, and consumes the record if it was closed.
+    /// Whether the word changed and `believed` returns `true`.
     #[inline(never)]
     pub(super) fn look_again(
         &self,
@@ -131,7 +132,7 @@ impl Consumer {
         let word = ring.load_u64(place(ring.len(), cursor.offset, LINE)? + 8);
         let header = before.reread(word, cursor.cap.saturating_sub(cursor.offset));
         let is_same = header.as_ref().is_ok_and(|header| header.len == before.len && header.is_open());
-        // In a ring that is no longer read there may be anything here.
+        // A ring that the stream has left may hold anything here.
         if is_same || !believed() {
             return Ok(false);
         }
@@ -144,8 +145,8 @@ impl Consumer {
         Ok(true)
     }
 
-    /// With the lock of receiving: of the front record, if it was open when the stream's units were counted, what lies
-    /// behind unit `limit` does not count.
+    /// Cuts an open front record off at stream offset `limit`, up to which the daemons have counted what arrived: the sender
+    /// sends the rest again in the next ring. The caller has the lock of receiving.
     pub fn clip(&self, limit: u64) -> Result<(), Violation> {
         let word = self.word.load(Relaxed);
         if word == 0 {

@@ -13,29 +13,29 @@ use crosslane_wire::record::{
 use crosslane_wire::segment::LINE;
 use crosslane_wire::zcopy::DESCRIPTOR;
 
-/// Length up to which a ring that was found full grows by itself, bytes. It and the buffers of both programs stay in
-/// the caches of two processors; a longer ring costs both of them trips to farther memory, and is only worth it
-/// when a reader does not come for its bytes in time: see [`Producer::request_grow`].
+/// Ring length, bytes, up to which a producer that finds the ring full doubles it without being asked. Rings up to this length
+/// stay in the caches of both processors together with the programs' buffers. A longer one costs both sides cache misses; it
+/// pays only if the reader is late: see [`Producer::request_grow`].
 pub const EASY: u64 = 1 << 20;
 
-/// Most bytes of the stream that an announcement carries: as many as keep it a record without a line for its header alone.
+/// Most bytes of the stream that an announcement record carries. With more, its header would take a cache line of its own.
 pub const ANNOUNCED: usize = 968;
 
-/// How much a longer ring is wanted: not at all, because it was full, because it was full and stayed so.
+/// Values of [`Producer::demand`]: no push found the ring full; one did; the ring stayed full although the sender waited.
 pub(super) const CONTENT: u32 = 0;
 pub(super) const FULL: u32 = 1;
 pub(super) const GROW_REQUESTED: u32 = 2;
 
-/// What records are stamped with: nothing, the time when they are written, else this stamp.
+/// Values of [`Producer::stamping`]: no stamp; the time at which the record is written. Any other value is itself the stamp.
 pub(super) const NO_STAMP: u32 = 0;
 const OWN_TIME: u32 = u32::MAX;
 
-/// A place for the payload of a record.
+/// A free place for the payload of the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where in the segment it begins.
+    /// Byte of the segment at which the payload begins.
     pub at: usize,
-    /// Bytes.
+    /// Length of the payload, bytes.
     pub len: usize,
 }
 
@@ -46,25 +46,26 @@ pub struct Producer {
     pub(super) position: AtomicU64,
     pub(super) offset: AtomicU64,
     pub(super) cap: AtomicU64,
-    /// What came back by either way.
+    /// Position up to which the peer has given credit, by the `CREDIT` word or piggybacked.
     pub(super) credit: AtomicU64,
     pub(super) ring_max: AtomicU64,
     pub(super) key: AtomicU64,
-    /// Position of the last jump: until the far side has consumed up to here, only the new half may be used.
+    /// Position behind the last `GROW` record that did not end at the ring's end: until the peer has given credit up to here,
+    /// only the new half of the ring may be used.
     pub(super) barrier: AtomicU64,
     /// [`CONTENT`], [`FULL`] or [`GROW_REQUESTED`].
     pub(super) demand: AtomicU32,
     /// [`NO_STAMP`], [`OWN_TIME`], or somebody else's stamp.
     pub(super) stamping: AtomicU32,
-    /// Units of the stream up to `position`.
+    /// Stream offset at `position`.
     pub(super) units: AtomicU64,
-    /// The peer's credit word when it was looked at last.
+    /// The peer's `CREDIT` word when it was read last.
     pub(super) stored: AtomicU64,
-    /// The word of the last record if more may be appended to it, else 0. It does not end where the ring does.
+    /// The header word of the last record if more may be appended to it, else 0. Such a record never ends at the ring's end.
     pub(super) open: AtomicU64,
-    /// Records that took credit along since [`Self::reset`].
+    /// Number of records that carried credit since [`Self::reset`].
     pub(super) rides: AtomicU64,
-    /// Which of the stream's rings this is.
+    /// Which of the stream's rings this is: 0 for the first circuit, one more for each that the stream moved to.
     pub(super) generation: AtomicU32,
     pub(super) note: Note,
 }
@@ -72,14 +73,14 @@ pub struct Producer {
 const _: () = assert!(size_of::<Producer>() == 192);
 
 impl Producer {
-    /// Begins a new ring with mark key `key`, `cap` bytes of which are used at first, `ring_max` at most (powers of
-    /// two, checked by the caller). Both ends must say the same.
+    /// Begins the first ring of a stream: `cap` bytes long at first, `ring_max` at most (powers of two, checked by the caller),
+    /// with mark key `key`. The peer's [`Consumer`](super::Consumer) must begin with the same values.
     pub fn reset(&self, cap: u64, ring_max: u64, key: u64) {
         self.rides.store(0, Relaxed);
         self.resume(0, cap, ring_max, key, 0);
     }
 
-    /// As [`Self::reset`], for a stream that goes on in ring number `generation` after so many `units` were sent.
+    /// As [`Self::reset`], for a stream that moved: ring number `generation`, whose first byte has stream offset `units`.
     pub fn resume(&self, generation: u32, cap: u64, ring_max: u64, key: u64, units: u64) {
         self.note.take_back();
         for (word, value) in [
@@ -101,46 +102,46 @@ impl Producer {
         self.generation.store(generation, Release);
     }
 
-    /// Number of the ring that is filled.
+    /// Number of the ring that we fill.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
     }
 
-    /// Whether records carry the time from here on.
+    /// From the next record on, stamps each with the time at which it is written if `wanted`, else with nothing.
     #[inline]
     pub fn stamp(&self, wanted: bool) {
         self.stamping.store(if wanted { OWN_TIME } else { NO_STAMP }, Relaxed);
     }
 
-    /// Records carry this stamp from here on, as a host between passes it on.
+    /// From the next record on, stamps each with `stamp`: a pump passes the stamp of the record on that it copies.
     #[inline]
     pub fn stamp_as(&self, stamp: u32) {
         self.stamping.store(stamp, Relaxed);
     }
 
-    /// Bytes of ring ever used.
+    /// Position behind the last record, bytes.
     pub fn position(&self) -> u64 {
         self.position.load(Relaxed)
     }
 
-    /// Units of the stream that were ever sent.
+    /// Stream offset behind the last record.
     pub fn units(&self) -> u64 {
         self.units.load(Relaxed)
     }
 
-    /// Records that took credit along since [`Self::reset`].
+    /// Number of records that carried credit since [`Self::reset`].
     pub fn rides(&self) -> u64 {
         self.rides.load(Relaxed)
     }
 
-    /// Bytes of the ring in use at present.
+    /// Present length of the ring, bytes.
     pub fn cap(&self) -> u64 {
         self.cap.load(Relaxed)
     }
 
-    /// Where the payload of the next record would lie, of `left` bytes, at least one, that are to be sent; `None` if there
-    /// is no room. The ring may become longer by this. What was offered is taken by [`Self::commit`].
+    /// Finds room for the next record, of as many of `left` bytes (at least one) as fit; `None` if there is no room. May double
+    /// the ring. The caller stores the payload into the offered place and calls [`Self::commit`].
     #[inline]
     pub fn offer(
         &self,
@@ -150,7 +151,7 @@ impl Producer {
         cpu: u16,
     ) -> Result<Option<Offer>, Violation> {
         let wanted = span((left as u64).min(MAX_PAYLOAD)) + LINE;
-        // A ring doubles a few times at most.
+        // Each round but the last doubles the ring.
         for _ in 0..u64::BITS {
             let whole = self.room(credits, wanted)?;
             let room = whole.saturating_sub(LINE);
@@ -176,7 +177,7 @@ impl Producer {
         Err(Violation::state("room in the ring"))
     }
 
-    /// Pushes the record of what [`Self::offer`] offered last, whose payload lies there already.
+    /// Publishes the record whose payload the caller has stored into `offer`, the last one that [`Self::offer`] returned.
     pub fn commit(
         &self,
         ring: &impl Store,
@@ -188,8 +189,8 @@ impl Producer {
         self.put(ring, credits, (kind, false), offer.len as u64, cpu, |_| {})
     }
 
-    /// Pushes one whole message as one record, or nothing if there is no room for it now: `Ok(false)`.
-    /// A message longer than [`MAX_PACKET`] is the caller's mistake and panics.
+    /// Pushes `bytes` as one record. `Ok(false)`: there is no room for all of it now, and nothing was pushed.
+    /// Panics if it is longer than [`MAX_PACKET`].
     pub fn push_message(
         &self,
         ring: &impl Store,
@@ -203,7 +204,7 @@ impl Producer {
         let filler = if to_end < whole { to_end } else { 0 };
         let wanted = whole + filler + LINE;
         if self.room(credits, wanted)? < wanted {
-            // Nobody waits for room for a message, so nobody would press.
+            // No thread waits for room for a message, so none would request growth later.
             self.request_grow();
             return Ok(false);
         }
@@ -214,8 +215,8 @@ impl Producer {
         Ok(true)
     }
 
-    /// Pushes one whole record of a kind that has a descriptor in front of its bytes; at most [`ANNOUNCED`] of them.
-    /// `Ok(false)`: there is no room for it now.
+    /// Pushes one announcement (SrcAvail, SinkAvail): `descriptor`, then `bytes` of the stream, at most [`ANNOUNCED`].
+    /// `Ok(false)`: there is no room for it now, and nothing was pushed.
     pub fn push_announcement(
         &self,
         ring: &impl Store,
@@ -244,17 +245,17 @@ impl Producer {
         Ok(true)
     }
 
-    /// So many bytes behind what was pushed come by another way.
+    /// Adds `bytes` to the stream offset: they follow what was pushed, outside the ring.
     pub fn count(&self, bytes: u64) {
         self.units.store(self.units().saturating_add(bytes), Relaxed);
     }
 
-    /// So many of them do not.
+    /// Takes `bytes` of [`Self::count`] back: they will go through the ring.
     pub fn discount(&self, bytes: u64) {
         self.units.store(self.units().saturating_sub(bytes), Relaxed);
     }
 
-    /// Pushes a record without payload, for which a line is always kept back. `false` if even that is gone.
+    /// Pushes a record without payload, into the line that all other pushes leave free. `false` if even that is used.
     pub fn push_control(
         &self,
         ring: &impl Store,
@@ -269,7 +270,8 @@ impl Producer {
         Ok(true)
     }
 
-    /// Writes a record, growing or wrapping if it ends where the ring does. `fill` stores the payload at an offset.
+    /// Writes a record that fits, with `fill` storing its payload at a byte of the segment. If it ends at the ring's end, the
+    /// ring doubles or the next record begins at offset 0.
     #[inline]
     fn put(
         &self,
@@ -287,7 +289,7 @@ impl Producer {
         Ok(())
     }
 
-    /// As [`Self::put`] with a `fill` that may fail: then nothing is written.
+    /// As [`Self::put`] with a `fill` that may fail: then no record is written. With `gathers` the record stays open.
     #[inline]
     pub(super) fn put_by<F>(
         &self,
@@ -316,8 +318,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Stores credit into the record that is written next, at `begin` in the segment, if any is to ride and there is a place
-    /// for it. The record ends at position `after`.
+    /// Piggybacks credit on the record that is being written, if any is due and the record has a free word behind its payload.
+    /// The record begins at byte `begin` of the segment and ends at position `after`.
     #[cold]
     #[inline(never)]
     fn load_credit(
@@ -337,7 +339,7 @@ impl Producer {
         }
     }
 
-    /// Stores payload, word, mark, in that order (law 4), and moves on.
+    /// Closes an open record, stores payload, header word and mark, in that order (law 4), and moves the state behind them.
     #[inline]
     fn write<F>(
         &self,
@@ -366,7 +368,7 @@ impl Producer {
             OWN_TIME => stamped(word, clock::now()),
             stamp => stamped(word, stamp.into()),
         };
-        // Not between the stores to the ring: a receiver that looks at their line all the time would take it away in between.
+        // Before the stores to the ring, not between them: a receiver that polls their cache line would take it away meanwhile.
         self.note.take(begin, word);
         self.show(ring, at, word, begin.position);
         self.pass(header, begin);
@@ -388,7 +390,7 @@ impl Producer {
         }
     }
 
-    /// The ring is twice as long behind a record that ends at place `end` and position `after`.
+    /// Doubles the ring behind a `GROW` record that ends at ring offset `end` and position `after`.
     pub(super) fn lengthen(&self, cap: u64, end: u64, after: u64) {
         self.cap.store(cap.wrapping_mul(2), Relaxed);
         if end != cap || self.credit.load(Relaxed) < self.barrier.load(Relaxed) {

@@ -1,5 +1,4 @@
-//! Payload into the ring, as records: of our own memory, of what arrived in another ring, and of a program's memory, which may not
-//! be there.
+//! Pushing payload as records: from our own memory, from another ring, or from a program's memory, whose pages may be unmapped.
 
 use super::open::GATHERED;
 use super::{Credits, Producer, Violation};
@@ -11,8 +10,8 @@ use core::ops::Range;
 use crosslane_wire::record::Kind;
 
 impl Producer {
-    /// Pushes as much of `bytes` as there is room for, as records of `kind`, and returns how many bytes that was.
-    /// A line is always kept back for [`Self::push_control`].
+    /// Pushes as many of `bytes` as there is room for, as records of `kind`, and returns how many. Leaves one line free for
+    /// [`Self::push_control`].
     pub fn push(
         &self,
         ring: &impl Store,
@@ -28,8 +27,8 @@ impl Producer {
         Ok(pushed)
     }
 
-    /// As [`Self::push`] of memory of the program's, which may not be there. Of a record whose bytes are not all there nothing
-    /// is pushed; if it is the first one, [`Fault`] tells.
+    /// As [`Self::push`] of a program's memory, whose pages may be unmapped. A record of which a page is missing is not pushed:
+    /// the call returns the bytes of the records before it, or [`Fault`] if it is the first.
     #[inline]
     pub fn push_guarded(
         &self,
@@ -43,7 +42,7 @@ impl Producer {
         self.push_by(ring, credits, kind, bytes.len(), cpu, fill)
     }
 
-    /// Pushes as much of `len` bytes as there is room for; `fill` copies a part of them to an offset of the segment, or fails.
+    /// Pushes as many of `len` bytes as there is room for; `fill` copies a range of them to a byte of the segment, or fails.
     #[inline]
     fn push_by<F>(
         &self,
@@ -55,7 +54,7 @@ impl Producer {
         fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
     ) -> Result<Result<usize, F>, Violation> {
         if len == 0 {
-            // Of nothing it does not count where it begins.
+            // An empty buffer may be at any address, mapped or not.
             return Ok(Ok(0));
         }
         if len as u64 <= GATHERED && self.is_behind() && kind == Kind::Data {
@@ -64,7 +63,8 @@ impl Producer {
         self.push_parts(ring, credits, (kind, false), len, cpu, fill)
     }
 
-    /// As [`Self::push`] of a small send to a receiver that is behind, as far as is known.
+    /// As [`Self::push`] of at most [`GATHERED`] bytes to a receiver that seems to be behind: appends them to the open record,
+    /// or begins one.
     #[inline(never)]
     fn push_behind<F>(
         &self,
@@ -85,7 +85,7 @@ impl Producer {
         self.push_parts(ring, credits, (Kind::Data, gathers), len, cpu, fill)
     }
 
-    /// As [`Self::push`] of the `len` bytes at `from_offset` of what has arrived in another ring.
+    /// As [`Self::push`] of the `len` bytes from byte `from_offset` of another segment on, in whose ring they arrived.
     pub fn forward(
         &self,
         ring: &Outbound,
@@ -101,8 +101,8 @@ impl Producer {
         Ok(pushed)
     }
 
-    /// Pushes records for as much of `len` bytes as there is room for, which stay open if `gathers`; `fill` copies a part
-    /// of them to an offset of the segment, or fails: what was pushed before counts.
+    /// Pushes records of up to [`MAX_PAYLOAD`](crosslane_wire::record::MAX_PAYLOAD) bytes each for as many of `len` bytes as
+    /// there is room for; with `gathers` the last one stays open. If `fill` fails, the records before that one stay pushed.
     #[inline]
     fn push_parts<F>(
         &self,

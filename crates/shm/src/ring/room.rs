@@ -1,4 +1,4 @@
-//! Room in a ring, as its producer knows it: credit that came back, and when the ring becomes longer.
+//! How much room the producer has, from the credit that its peer gave, and when the producer doubles the ring.
 
 use super::producer::{FULL, GROW_REQUESTED};
 use super::{Credits, EASY, Producer, Violation};
@@ -6,29 +6,28 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use crosslane_wire::record::{MAX_PAYLOAD, payload_of};
 
 impl Producer {
-    /// Lets the ring become at most `ring_max` bytes long from here on; not more than [`Self::reset`] said.
+    /// Limits the ring to `ring_max` bytes from here on, but not below its present length; at most what [`Self::reset`] said.
     pub fn limit(&self, ring_max: u64) {
         self.ring_max.store(ring_max.max(self.cap()), Relaxed);
     }
 
-    /// Whether the ring can still become longer.
+    /// Whether the ring is shorter than its limit.
     pub fn may_grow(&self) -> bool {
         self.cap() < self.ring_max.load(Relaxed)
     }
 
-    /// Whether a ring that is full could still become longer by [`Self::request_grow`]: it is [`EASY`] or more. Worth a short
-    /// wait for the reader first.
+    /// Whether the last push found the ring full and only [`Self::request_grow`] would lengthen it: it has [`EASY`] bytes or
+    /// more and is below its limit. The caller should wait shortly for the reader before it requests growth.
     pub fn can_grow(&self) -> bool {
         self.cap() >= EASY && self.may_grow() && self.demand.load(Relaxed) == FULL
     }
 
-    /// Whether the last push found no room though the ring is `len` bytes long, all that there is.
+    /// Whether the last push found the ring full although it is at least `len` bytes long; `len` is all that its segment holds.
     pub fn was_full_at(&self, len: u64) -> bool {
         self.cap() >= len && self.demand.load(Relaxed) == FULL
     }
 
-    /// The reader was waited for in vain: let the ring become twice as long with the next push that finds it full.
-    /// Needs no lock.
+    /// The sender has waited for the reader in vain: the next push that finds the ring full doubles it. Needs no lock.
     pub fn request_grow(&self) {
         self.demand.store(GROW_REQUESTED, Relaxed);
     }
@@ -37,20 +36,20 @@ impl Producer {
         self.demand.fetch_max(FULL, Relaxed);
     }
 
-    /// Whether the ring may grow with the record that is written next.
+    /// Whether the next record may double the ring: a push found it full (below [`EASY`] bytes), or growth was requested.
     pub(super) fn grows_now(&self) -> bool {
         let least = if self.cap() < EASY { FULL } else { GROW_REQUESTED };
         self.demand.load(Relaxed) >= least && self.may_grow()
     }
 
-    /// Bytes of ring that were pushed and not yet consumed, as far as returned credits tell. Needs no lock.
+    /// Bytes of ring that were pushed and for which the peer has not given credit. Needs no lock.
     pub fn unconfirmed(&self, credits: &impl Credits) -> Result<u64, Violation> {
         let got = self.look_at_credit(credits)?;
         Ok(self.position().saturating_sub(self.credit.fetch_max(got, Relaxed).max(got)))
     }
 
-    /// Bytes of ring that may be used, as far as that can be told while another thread is sending. Changes nothing;
-    /// a lie of the peer's is left for the sender to find.
+    /// An estimate of [`Self::room`] without the lock, while another thread may be sending. Changes nothing and does not check
+    /// the peer's credit: the next sender does.
     #[inline]
     pub fn glance(&self, credits: &impl Credits, wanted: u64) -> u64 {
         let (position, credit) = (self.position.load(Acquire), self.credit.load(Relaxed));
@@ -61,7 +60,7 @@ impl Producer {
         self.room_at(position, credits.stored().max(credits.ridden(self.generation())).max(credit))
     }
 
-    /// Bytes of ring that may be used now. Looks at the peer's credit only if less than `wanted` is known of.
+    /// Bytes of ring that are free. Reads the peer's credit only if less than `wanted` bytes are known to be free.
     pub fn room(&self, credits: &impl Credits, wanted: u64) -> Result<u64, Violation> {
         let known = self.known_room();
         if known >= wanted {
@@ -76,7 +75,7 @@ impl Producer {
         self.room_at(self.position(), self.credit.load(Relaxed))
     }
 
-    /// Room with so much sent and so much of it given back. Saturates where a thread without the lock sees a mixture.
+    /// Free bytes of ring at `position` with this `credit`. Saturates: without the lock the two may be of different moments.
     #[inline]
     fn room_at(&self, position: u64, credit: u64) -> u64 {
         let (cap, barrier) = (self.cap(), self.barrier.load(Relaxed));
@@ -96,8 +95,8 @@ impl Producer {
         Ok(())
     }
 
-    /// What came back by either way, checked. In this order an honest peer's credit passes even while another thread
-    /// sends.
+    /// The peer's credit, stored or piggybacked, whichever is higher, after checking it. Reads the credit before our own
+    /// position, so that an honest peer's credit passes while another thread sends.
     fn look_at_credit(&self, credits: &impl Credits) -> Result<u64, Violation> {
         let least = self.stored.load(Relaxed);
         let (stored, ridden) = (credits.stored(), credits.ridden(self.generation()));
@@ -111,13 +110,13 @@ impl Producer {
         Ok(got)
     }
 
-    /// Bytes from the place of the next record to the ring's end.
+    /// Bytes from the next record's offset to the ring's present end.
     #[inline]
     pub(super) fn to_end(&self) -> u64 {
         self.cap().saturating_sub(self.offset.load(Relaxed))
     }
 
-    /// Payload of the longest record that fits `room` and the way to the ring's end.
+    /// Payload bytes of the longest record that fits both `room` and the bytes to the ring's end.
     pub(super) fn fitting(&self, room: u64) -> usize {
         let to_end = self.to_end();
         usize::try_from(payload_of(room.min(to_end)).min(MAX_PAYLOAD)).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Payload out of the ring: into our own memory, and into a program's, which may not be there.
+//! Copying payload out of the ring: into our own memory, or into a program's, whose pages may be unmapped.
 
 use super::{Consumer, Head, Violation};
 use crate::Load;
@@ -7,8 +7,8 @@ use crate::guarded::Fault;
 use core::sync::atomic::Ordering::Relaxed;
 
 impl Consumer {
-    /// Copies the next bytes of the front record's payload and returns how many; consumes the record with its last
-    /// byte. The caller has seen it by [`Self::head`].
+    /// Copies the next bytes of the front record into `target` and returns how many, 0 if no record has arrived; consumes the
+    /// record with its last byte.
     #[inline]
     pub fn take(&self, ring: &impl Load, target: &mut [u8]) -> Result<usize, Violation> {
         let Some(head) = self.head(ring)? else { return Ok(0) };
@@ -18,8 +18,8 @@ impl Consumer {
         Ok(count)
     }
 
-    /// As [`Self::take`] into memory of the program's, which may not be there, of the front record for which [`Self::head`] has
-    /// just returned `head`. After a [`Fault`] nothing was taken.
+    /// As [`Self::take`] into a program's memory, whose pages may be unmapped: after a [`Fault`] nothing was taken. `head` is
+    /// what [`Self::head`] has just returned.
     #[inline]
     pub fn take_guarded(
         &self,
@@ -38,7 +38,7 @@ impl Consumer {
         Ok(Ok(count))
     }
 
-    /// The last `count` bytes that were taken of the front record, of which some are left, were not.
+    /// Puts the last `count` bytes that were taken back into the front record, which must not be consumed yet.
     #[cold]
     pub fn untake(&self, count: usize) {
         self.taken.store(self.taken.load(Relaxed).saturating_sub(count as u64), Relaxed);

@@ -1,11 +1,13 @@
-//! What a sender leaves that is killed in the middle of showing a record: whoever takes the lock over from it finishes that.
+//! Recovery from a sender that was killed while it published a record: the process that takes the sending lock over finishes
+//! the record.
 //!
-//! Just before a record shows, the sender notes its word and where it begins, and takes the note back when its own state is
-//! behind the record. Everything in between follows from the note and can be done twice: the receiver may have taken the
-//! record already, but nobody else has sent since. A sender that is killed earlier has sent nothing of it.
+//! After the payload and before the header word the sender writes a *note* into its state: the header word and where the record
+//! begins. It clears the note when its state is behind the record. All stores in between follow from the note and may be done
+//! twice: the receiver may have consumed the record already, but nobody else has sent since. A sender that was killed before
+//! it wrote the note has published nothing of the record.
 //!
-//! The one who was killed may have done its stores up to any of them, in the order of its program: so nothing but the compiler
-//! is to be kept from changing that order.
+//! A killed process has done its stores in program order, up to some store. Only the compiler must be kept from reordering
+//! them; so there are compiler fences here and no others.
 
 use super::{Producer, Violation, place};
 use crate::Store;
@@ -13,29 +15,29 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence};
 use crosslane_wire::record::{FLAG_GROW, Header, mark, units};
 
-/// A record that is being shown; in the state of the producing end.
+/// The record that is being published; a part of the producer's state.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct Note {
-    /// Its word; 0: there is none.
+    /// The record's header word; 0: no record is being published.
     word: AtomicU64,
     position: AtomicU64,
     offset: AtomicU64,
     units: AtomicU64,
-    /// Bytes of the ring in use before it.
+    /// Length of the ring before the record, bytes.
     cap: AtomicU64,
 }
 
 /// Where a record begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
-    /// Bytes of ring ever used before it.
+    /// Position, bytes.
     pub(super) position: u64,
-    /// Its place in the ring.
+    /// Offset in the ring, bytes.
     pub(super) offset: u64,
-    /// Units of the stream before it.
+    /// Stream offset.
     pub(super) units: u64,
-    /// Bytes of the ring in use before it.
+    /// Length of the ring before the record, bytes.
     pub(super) cap: u64,
 }
 
@@ -66,21 +68,21 @@ impl Note {
 }
 
 impl Producer {
-    /// Whether a sender was killed in the middle of showing a record. With the lock.
+    /// Whether a sender was killed while it published a record. The caller has the lock of sending.
     #[inline(always)]
     pub fn is_unfinished(&self) -> bool {
         self.note.word.load(Relaxed) != 0
     }
 
-    /// With the lock: shows what a sender that was killed was about to show, if there is anything. `ring` is the one that is
-    /// filled.
+    /// Publishes the record that a killed sender had begun to publish, if there is one. The caller has the lock of sending;
+    /// `ring` is the segment that this producer fills.
     #[cold]
     pub fn finish(&self, ring: &impl Store) -> Result<(), Violation> {
         let (word, begin) = (self.note.word.load(Relaxed), self.note.begin());
         if word == 0 {
             return Ok(());
         }
-        // Whoever has the end may have written anything there.
+        // Any process that holds the end may have overwritten the note.
         let header = Header::from_word(word, begin.cap.saturating_sub(begin.offset))?;
         let at = place(ring.len(), begin.offset, header.span())?;
         self.show(ring, at, word, begin.position);
@@ -90,7 +92,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Stores word and mark of a record whose payload lies there, in that order (law 4).
+    /// Stores header word and mark, in that order (law 4), of the record at byte `at` of the segment, whose payload is stored.
     #[inline(always)]
     pub(super) fn show(&self, ring: &impl Store, at: usize, word: u64, position: u64) {
         ring.store_u64(at + 8, word);
@@ -99,7 +101,7 @@ impl Producer {
         compiler_fence(SeqCst);
     }
 
-    /// Goes on behind a record that shows.
+    /// Moves the state behind the record that begins at `begin`, which is published.
     #[inline(always)]
     pub(super) fn pass(&self, header: Header, begin: Begin) {
         let (end, after) =
