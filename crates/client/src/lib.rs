@@ -8,6 +8,7 @@
 
 pub mod buffers;
 pub mod end;
+pub mod link;
 pub mod offload;
 pub mod preload;
 pub mod segments;

@@ -26,9 +26,10 @@ pub use crosslane_client::buffers::{Buffer, OpenBuffer};
 pub use crosslane_client::end::chosen::Statistics;
 
 use crate::attachment::Attachment;
-use crate::wait::{Limit, Patience, Spinner, tid, time_left};
+use crate::wait::{Limit, Patience, most_spinners, tid, time_left};
 use crate::wakers::Wakers;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::link::{Spinner, WaitFor};
 use crosslane_client::{End, Failure, Transferred, offload};
 use crosslane_shm::shared_bytes::Part;
 use crosslane_shm::state::Chooser;
@@ -45,16 +46,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zcopy::Posts;
-
-/// What is waited for; an error or the end counts as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitFor {
-    Data,
-    Room,
-    Either,
-    /// What was posted: enough of it is fetched, or can be sent by the ring.
-    Posted,
-}
 
 /// An ordered stream of bytes to another program. Closed when dropped: what was sent is still delivered.
 ///
@@ -318,7 +309,8 @@ impl Stream {
     /// The ring is as long as stays in the caches, and full: whether a reader makes room within the time of a spin.
     fn reader_comes(&self) -> bool {
         let ns = self.spin_ns(&self.end.shared().sending.budget);
-        Spinner::among(ns).is_some_and(|_spinner| self.end.spin(ns, || self.end.has_credit()))
+        Spinner::among(ns, most_spinners())
+            .is_some_and(|_spinner| self.end.spin(ns, || self.end.has_credit()))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crosslane_shm::wake::Receiver;
 use crosslane_wire::WaiterId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
@@ -27,42 +27,16 @@ pub(crate) fn tid() -> u32 {
 
 /// Threads of this process that may spin at a time: half as many as it may use processors. One that is bound to a single
 /// processor may, since whom it waits for has another one, or is seen to share it.
-fn most_spinners() -> usize {
-    static MOST: OnceLock<usize> = OnceLock::new();
+pub(crate) fn most_spinners() -> u32 {
+    static MOST: OnceLock<u32> = OnceLock::new();
     let usable = || std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
-    *MOST.get_or_init(|| (usable() / 2).max(1))
+    *MOST.get_or_init(|| u32::try_from(usable() / 2).unwrap_or(u32::MAX).max(1))
 }
 
 /// Whether this machine has only one processor, so that nobody runs while somebody spins.
 pub(crate) fn has_one_processor() -> bool {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
     online.is_ok_and(|online| !online.contains(['-', ',']))
-}
-
-/// Threads of this process that spin now.
-static SPINNERS: AtomicUsize = AtomicUsize::new(0);
-
-/// The right to spin.
-#[derive(Debug)]
-pub(crate) struct Spinner(());
-
-impl Spinner {
-    /// `None` if too many spin already, or if there is no time (`ns` is 0) to spin.
-    #[inline]
-    pub(crate) fn among(ns: u32) -> Option<Self> {
-        if ns == 0 {
-            return None;
-        }
-        let before = SPINNERS.fetch_add(1, Relaxed);
-        let spinner = Self(());
-        (before < most_spinners()).then_some(spinner)
-    }
-}
-
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        SPINNERS.fetch_sub(1, Relaxed);
-    }
 }
 
 /// An event between threads of this process: readable once it was rung.

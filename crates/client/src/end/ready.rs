@@ -182,23 +182,23 @@ impl End {
     pub fn want_data(&self, waiter: WaiterId) -> bool {
         // What has to be sent again first waits for room, whoever waits for an answer to it.
         let room = !self.is_steady() && self.owes();
-        self.want(WANT_DATA, &self.shared().waiting.data, waiter) & (!room || self.want_room(waiter))
+        self.request(WANT_DATA, &self.shared().waiting.data, waiter) & (!room || self.want_room(waiter))
     }
 
     /// Asks the far side to ring `waiter` when there is room; like [`Self::want_data`].
     pub fn want_room(&self, waiter: WaiterId) -> bool {
-        self.want(WANT_ROOM, &self.shared().waiting.room, waiter)
+        self.request(WANT_ROOM, &self.shared().waiting.room, waiter)
     }
 
     /// `waiter` is awake again.
     pub fn unwant_data(&self, waiter: WaiterId) {
-        self.unwant(WANT_DATA, &self.shared().waiting.data, waiter);
+        self.withdraw_request(WANT_DATA, &self.shared().waiting.data, waiter);
         self.unwant_room(waiter);
     }
 
     /// `waiter` is awake again.
     pub fn unwant_room(&self, waiter: WaiterId) {
-        self.unwant(WANT_ROOM, &self.shared().waiting.room, waiter);
+        self.withdraw_request(WANT_ROOM, &self.shared().waiting.room, waiter);
     }
 
     /// Frees a request of a waiter that no longer exists.
@@ -207,7 +207,7 @@ impl End {
         self.shared().waiting.room.store(0, Relaxed);
     }
 
-    fn want(&self, word: usize, owner: &core::sync::atomic::AtomicU32, waiter: WaiterId) -> bool {
+    fn request(&self, word: usize, owner: &core::sync::atomic::AtomicU32, waiter: WaiterId) -> bool {
         let taken = owner.compare_exchange(0, waiter.0, Acquire, Acquire);
         if taken.is_err_and(|present| present != waiter.0) {
             return false;
@@ -219,7 +219,7 @@ impl End {
         true
     }
 
-    fn unwant(&self, word: usize, owner: &core::sync::atomic::AtomicU32, waiter: WaiterId) {
+    fn withdraw_request(&self, word: usize, owner: &core::sync::atomic::AtomicU32, waiter: WaiterId) {
         if owner.load(Relaxed) == waiter.0 {
             self.generations.newest().segments.outbound.store_u64(word, 0);
             owner.store(0, Release);

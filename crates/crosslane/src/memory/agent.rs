@@ -8,10 +8,10 @@ use super::regions::Regions;
 use crate::attachment::Attachment;
 use crate::fabric::Listener;
 use crate::stream;
-use crate::wait::{Event, Spinner, Waiter};
+use crate::wait::{Event, Waiter, most_spinners};
 use core::sync::atomic::Ordering;
+use crosslane_client::link::{Requests, Spinner, WaitFor};
 use crosslane_client::session::SessionError;
-use crosslane_shm::arm::Armed;
 use crosslane_shm::wait::{Budget, spin};
 use crosslane_wire::access::PIECE;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -155,7 +155,7 @@ impl Agent {
     fn rest(&mut self) -> bool {
         let limit = self.tie.attachment.spin_ns();
         let ns = if self.connections.is_empty() { 0 } else { self.budget.ns(limit) };
-        if let Some(_spinner) = Spinner::among(ns)
+        if let Some(_spinner) = Spinner::among(ns, most_spinners())
             && spin(ns, || self.is_ready())
         {
             self.budget.spun(limit);
@@ -174,15 +174,14 @@ impl Agent {
     /// Asks all requesters to ring, looks once more, sleeps.
     fn sleep(&mut self) -> bool {
         let id = self.tie.waiter.id();
-        let mut requests = Armed::NOTHING;
+        let mut requests = Requests::default();
         for connection in self.connections.values() {
             if let Some(what) = connection.wants(&self.owner) {
-                connection.stream().arm(what, id);
-                requests.arm(connection.stream().in_flight_ns(), Instant::now);
+                requests.ask(connection.stream().end(), what, id);
             }
         }
         let goes_on = loop {
-            let next = requests.next_sleep(Instant::now);
+            let next = requests.next_sleep();
             let timeout = match self.is_ready() {
                 true => Some(Duration::ZERO),
                 false => next.limit(self.deaf.then_some(AGAIN)),
@@ -193,7 +192,7 @@ impl Agent {
             }
         };
         for connection in self.connections.values() {
-            connection.stream().disarm(id);
+            connection.stream().end().unwant(WaitFor::Either, id);
         }
         goes_on
     }

@@ -7,8 +7,9 @@ use super::notices::{Notice, Notices};
 use super::regions::{Access, Opened, Regions};
 use crate::error::Error;
 use crate::outbox::{Outbox, arrived};
-use crate::stream::{Stream, WaitFor};
+use crate::stream::Stream;
 use core::sync::atomic::AtomicU32;
+use crosslane_client::link::WaitFor;
 use crosslane_wire::access::{ANSWER, Answer, COMMAND, Command, Denial, HANDSHAKE, PIECE, Place};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -126,12 +127,7 @@ impl Connection {
     /// What the agent must wait for, before it sleeps.
     pub(super) fn wants(&self, owner: &Owner) -> Option<WaitFor> {
         let room = !self.outbox.is_empty() || !self.gets.is_empty();
-        match (self.reads(owner), room) {
-            (true, true) => Some(WaitFor::Either),
-            (true, false) => Some(WaitFor::Data),
-            (false, true) => Some(WaitFor::Room),
-            (false, false) => None,
-        }
+        WaitFor::of(self.reads(owner), room)
     }
 
     /// Whether a turn would do something.

@@ -2,8 +2,9 @@
 
 use super::{Completion, Member, Way, here};
 use crate::error::Error;
-use crate::stream::{Stream, WaitFor};
+use crate::stream::Stream;
 use crosslane_client::end::flight::Aloft;
+use crosslane_client::link::WaitFor;
 use crosslane_client::{Failure, Transferred};
 use std::collections::VecDeque;
 use std::io::IoSlice;

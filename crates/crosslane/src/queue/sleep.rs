@@ -2,9 +2,9 @@
 
 use crate::attachment::Attachment;
 use crate::error::Error;
-use crate::stream::{Stream, WaitFor};
+use crate::stream::Stream;
 use crate::wait::{Waiter, time_left};
-use crosslane_shm::arm::Armed;
+use crosslane_client::link::{Requests, WaitFor};
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ pub(super) struct Sleep {
     /// Streams whose far sides were asked to ring, and for what.
     armed: Vec<Option<WaitFor>>,
     /// What was asked for last, of all streams.
-    requests: Armed<Instant>,
+    requests: Requests,
     /// The requests stand: only the timer was heard since they were made, because they are not under way any more.
     stands: bool,
     hears_engine: bool,
@@ -84,7 +84,7 @@ impl Sleep {
             timer,
             due: None,
             armed: Vec::new(),
-            requests: Armed::NOTHING,
+            requests: Requests::default(),
             stands: false,
             hears_engine: false,
         })
@@ -118,35 +118,27 @@ impl Sleep {
 
     /// Asks the far side of a stream to ring for what is waited for.
     pub(super) fn arm(&mut self, member: usize, stream: &Stream, data: bool, room: bool) {
-        let what = match (data, room) {
-            (true, true) => WaitFor::Either,
-            (true, false) => WaitFor::Data,
-            (false, true) => WaitFor::Room,
-            (false, false) => return,
-        };
+        let Some(what) = WaitFor::of(data, room) else { return };
         let Some(id) = self.waiter.as_ref().map(Waiter::id) else { return };
         if self.stands && self.armed[member] == Some(what) {
             return;
         }
         self.armed[member] = Some(what);
-        if !stream.arm(what, id) {
+        if !self.requests.ask(stream.end(), what, id) {
             self.tick();
         }
-        self.requests.arm(stream.in_flight_ns(), Instant::now);
     }
 
     /// All that wants to be is armed. Wakes us for another look when that is not under way any more; to be followed by a look.
     pub(super) fn is_armed(&mut self) {
-        if let Some(bound) = self.requests.next_sleep(Instant::now).bound() {
+        if let Some(bound) = self.requests.next_sleep().bound() {
             self.wake_in(bound);
         }
     }
 
     pub(super) fn disarm(&mut self, member: usize, stream: &Stream) {
-        if self.armed[member].take().is_some()
-            && let Some(waiter) = &self.waiter
-        {
-            stream.disarm(waiter.id());
+        if let (Some(what), Some(waiter)) = (self.armed[member].take(), &self.waiter) {
+            stream.end().unwant(what, waiter.id());
         }
     }
 
@@ -186,7 +178,7 @@ impl Sleep {
         };
         let mut heard = Heard { any: !events.is_empty(), ..Heard::default() };
         let only_timer = heard.any && events.iter().all(|event| { event.data }.u64() == TIMER);
-        heard.landed = only_timer && self.requests.is_under_way();
+        heard.landed = only_timer && self.requests.are_under_way();
         self.stands = heard.landed;
         for event in events {
             match { event.data }.u64() {

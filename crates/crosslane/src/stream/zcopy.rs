@@ -1,7 +1,7 @@
 //! Zero copy for programs that are written for it: buffers that the far end copies out of by itself, and memory that its
 //! answer is written into.
 
-use super::{Stream, WaitFor};
+use super::Stream;
 use crate::error::Error;
 use crate::wait::{Patience, tid};
 use core::sync::atomic::AtomicUsize;
@@ -10,6 +10,7 @@ use crosslane_client::Failure;
 use crosslane_client::buffers::{Buffer, Landing, OpenBuffer, locate_bytes};
 use crosslane_client::end::zcopy::announce::{Announcement, Attempt, Behind, Stand};
 use crosslane_client::end::zcopy::offer::REQUEST_MAX;
+use crosslane_client::link::WaitFor;
 use crosslane_stream::zcopy::PIPELINE;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -147,7 +148,7 @@ impl Stream {
             }
             let (until, stalled) = (patience.end(), Instant::now() + STALL);
             let deadline = until.map_or(stalled, |until| until.min(stalled));
-            self.wait(WaitFor::Posted, Some(deadline))?;
+            self.wait(self.posted(), Some(deadline))?;
             if Instant::now() < deadline {
                 continue;
             }
@@ -230,20 +231,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Asks for a wake when as much of what was posted is fetched as [`Self::has_post_news`] waits for.
-    pub(super) fn want_posted(&self) {
-        if let Some(awaited) = self.posts.lock().awaited() {
-            self.end.want_fetched(&awaited);
-        }
-    }
-
-    /// Whether there is something to do for what was posted: enough of it is fetched, or there is room in the ring.
-    pub(super) fn has_post_news(&self) -> bool {
-        let queues = self.posts.lock();
-        match queues.awaited() {
-            Some(awaited) => self.end.is_answered(&awaited),
-            None => queues.open.is_empty() || self.end.has_room(tid()),
-        }
+    /// What is worth waking up for: enough of what was posted is fetched, or can be sent by the ring.
+    fn posted(&self) -> WaitFor {
+        self.posts.lock().awaited().map_or(WaitFor::Room, WaitFor::Posted)
     }
 
     /// Sends `request` and receives what comes next into `answer`, from its start on; returns how many bytes that was. If

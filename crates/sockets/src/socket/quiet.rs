@@ -3,12 +3,12 @@
 use crate::daemon::process;
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::table::Held;
-use crate::kernel::{program, real, sockopt, thread};
+use crate::kernel::{program, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::link::kernel;
 use crosslane_client::shared::UNHEARD_TOLD;
 use crosslane_shm::carrier;
-use crosslane_stream::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::BorrowedFd;
 
@@ -52,37 +52,16 @@ pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
 
 /// The kernel's news of a quiet socket: FIN, RST, or bytes that should not be there.
 pub fn news(fd: c_int, end: &Held, told: PollFlags) {
-    let (status, fd) = (&end.shared().status, end.fd(fd).unwrap_or(fd));
-    // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
-    if told.contains(PollFlags::ERR) {
-        match sockopt::number(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
-            Some(0) | None => {}
-            // The kernel has it so behind a FIN, which on its way is slower than the end that the ring tells.
-            Some(libc::ECONNRESET) if end.has_end() => drop(end.break_off(libc::EPIPE)),
-            Some(errno) => drop(end.break_off(errno)),
-        }
-    }
-    // Of a receiving side that travels by TCP and is shut, the kernel says the same.
-    let ours = end.rx() == Direction::Tcp && status.read_shut.load(Relaxed) != 0;
-    if told.contains(PollFlags::HUP) || told.contains(PollFlags::RDHUP) && !ours {
-        end.note_fin(|| {
-            carrier::heard_before(|info, len| {
-                // SAFETY: `len` bytes that may be written.
-                unsafe {
-                    real::getsockopt(
-                        fd,
-                        libc::IPPROTO_TCP,
-                        libc::TCP_INFO,
-                        core::ptr::from_mut(info).cast(),
-                        len,
-                    ) == 0
-                }
-            })
-        });
-    }
-    if told.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
-        stray_bytes(fd, end);
-    }
+    let fd = end.fd(fd).unwrap_or(fd);
+    let heard_before = || {
+        carrier::heard_before(|info, len| {
+            let info = core::ptr::from_mut(info).cast();
+            // SAFETY: `len` bytes that may be written.
+            unsafe { real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info, len) == 0 }
+        })
+    };
+    // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
+    kernel::news(end, thread::tid(), unsafe { BorrowedFd::borrow_raw(fd) }, told, heard_before);
 }
 
 /// What `poll` said of the daemon's session.
@@ -98,26 +77,5 @@ pub fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
 pub fn polled(fd: c_int, end: &Held) -> PollFd<'static> {
     let fd = end.fd(fd).unwrap_or(fd);
     // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
-    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, events(end))
-}
-
-/// What the quiet socket can still tell: after the FIN, only a reset.
-pub fn events(end: &Held) -> PollFlags {
-    let fin = end.shared().status.fin.load(Relaxed) != 0;
-    if fin { PollFlags::empty() } else { PollFlags::IN | PollFlags::RDHUP }
-}
-
-/// Bytes on the quiet socket have no place in the order of the stream: somebody wrote past us. Never guess.
-fn stray_bytes(fd: c_int, end: &Held) {
-    end.refresh(thread::tid());
-    if end.rx() == Direction::Tcp {
-        return;
-    }
-    let mut count: c_int = 0;
-    // SAFETY: FIONREAD stores one int.
-    let known = unsafe { real::ioctl(fd, libc::FIONREAD, (&raw mut count).cast()) } == 0;
-    if known && count > 0 {
-        let text = format!("{count} stray bytes on the quiet connection: written past the library");
-        end.give_up(&text);
-    }
+    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, kernel::events(end))
 }

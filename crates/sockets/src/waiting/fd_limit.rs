@@ -9,6 +9,7 @@ use crate::kernel::{program, real, thread};
 use crate::socket::quiet;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use crosslane_client::link::kernel;
 use crosslane_shm::lock::Lock;
 use libc::epoll_event;
 use rustix::event::{PollFlags, Timespec};
@@ -87,7 +88,7 @@ fn wait_in(
     let ms = timeout.map_or(-1, |time| {
         c_int::try_from(time.tv_sec * 1000 + (time.tv_nsec + 999_999) / 1_000_000).unwrap_or(c_int::MAX)
     });
-    let asked = u32::from(quiet::events(end).bits()) | libc::EPOLLET.unsigned_abs();
+    let asked = u32::from(kernel::events(end).bits()) | libc::EPOLLET.unsigned_abs();
     control(set, libc::EPOLL_CTL_ADD, fd, asked, QUIET);
     control(set, libc::EPOLL_CTL_ADD, waiter.fd, libc::EPOLLIN.unsigned_abs(), WAKE);
     let daemon = watch::present();

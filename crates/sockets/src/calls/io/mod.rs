@@ -169,7 +169,7 @@ fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(),
 fn reader_comes(end: &Held) -> bool {
     let _span = account::sending(Function::WaitSpace);
     let ns = wait::spin_ns(end, &end.shared().sending.budget);
-    wait::Spinner::among(ns).is_some_and(|_spinner| end.spin(ns, || end.has_credit()))
+    wait::spinner(ns).is_some_and(|_spinner| end.spin(ns, || end.has_credit()))
 }
 
 /// Rings the far waiter, if there is one to be rung.

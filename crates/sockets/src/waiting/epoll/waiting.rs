@@ -6,7 +6,7 @@ use super::set::{Set, State};
 use crate::daemon::{process, watch};
 use crate::kernel::{program, real, thread};
 use crate::waiting::limit::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout};
-use crate::waiting::wait::Spinner;
+use crate::waiting::wait;
 use core::ffi::c_int;
 use crosslane_client::apart;
 use crosslane_shm::clock::Moment;
@@ -169,7 +169,7 @@ fn last_look(set: &'static Set, call: Call, events: &mut Events, tid: u32) -> Re
 /// Looks at the rings for a bounded time, and at the kernel each 10 us. Whether it found something.
 fn spin(set: &'static Set, call: Call, events: &mut Events, limit: Limit, tid: u32) -> Result<bool, c_int> {
     let (ns, rounds) = set.with(|state| (spin_ns(state), (32 / state.len().max(1)).max(1))).unwrap_or((0, 1));
-    let Some(_spinner) = Spinner::among(ns) else { return Ok(false) };
+    let Some(_spinner) = wait::spinner(ns) else { return Ok(false) };
     let is_pumped = |state: &mut State| state.last().is_some_and(|end| end.relayed().is_some());
     let yields = set.with(|state| is_pumped(state)).unwrap_or(false);
     let start = Instant::now();

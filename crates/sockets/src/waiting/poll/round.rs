@@ -13,7 +13,8 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::Ready;
-use crosslane_shm::arm::{Armed, NextSleep};
+use crosslane_client::link::{Requests, WaitFor};
+use crosslane_shm::arm::NextSleep;
 use crosslane_shm::clock::Moment;
 use crosslane_shm::wait::{Budget, let_others_run};
 use crosslane_stream::Direction;
@@ -62,7 +63,7 @@ pub struct Round<'a> {
     /// Places of the kernel's own descriptors that were closed since.
     closed: Vec<usize>,
     /// What the rings were asked for before this sleep.
-    armed: Armed<Instant>,
+    armed: Requests,
     /// How long the epoll sets among the descriptors may sleep, when the kernel was last asked.
     sets_next: NextSleep,
 }
@@ -81,7 +82,7 @@ impl<'a> Round<'a> {
             daemon: None,
             begun: false,
             closed: Vec::new(),
-            armed: Armed::NOTHING,
+            armed: Requests::default(),
             sets_next: NextSleep::Unbounded,
         };
         let mut count = 0;
@@ -273,7 +274,7 @@ impl<'a> Round<'a> {
     /// Looks at the rings for a bounded time. Whether it found something.
     fn spin(&mut self, limit: Limit) -> Result<bool, c_int> {
         let ns = self.spin_ns();
-        let Some(_spinner) = wait::Spinner::among(ns) else { return Ok(false) };
+        let Some(_spinner) = wait::spinner(ns) else { return Ok(false) };
         let yields = self.watches().any(|watch| watch.held.relayed().is_some());
         let start = Instant::now();
         let mut asked = start;
@@ -346,7 +347,7 @@ impl<'a> Round<'a> {
     /// Sleeps when all is armed, for at most `cap`; while a request may still be under way only until it is not, and looks again.
     fn doze(&mut self, limit: Limit, cap: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
         loop {
-            let next = self.armed.next_sleep(Instant::now);
+            let next = self.armed.next_sleep();
             let ready = self.rings_ready();
             let timeout = if ready { Some(Duration::ZERO) } else { limit.left(next.limit(cap)) };
             self.ask_kernel(timeout, mask)?;
@@ -366,23 +367,19 @@ impl<'a> Round<'a> {
     fn arm(&mut self, waiter: Option<Waiter>) -> bool {
         let at = self.fds.len();
         self.kernel[at] = pollfd { fd: waiter.map_or(-1, |waiter| waiter.fd), events: POLLIN, revents: 0 };
-        let mut armed = true;
-        let mut requests = Armed::NOTHING;
+        let mut requests = Requests::default();
         for watch in self.watches() {
             let asked = self.fds[watch.at].events & watch.rings;
             watch.held.shared().counters.sleeps.fetch_add(1, Relaxed);
             wait::make_good(&watch.held);
             let (data, room) = (asked & RECEIVING != 0, asked & SENDING != 0);
-            armed &= match waiter {
-                Some(waiter) => {
-                    (!data || watch.held.want_data(waiter.id)) & (!room || watch.held.want_room(waiter.id))
-                }
-                None => !data && !room,
-            };
-            if data || room {
-                requests.arm(watch.held.in_flight_ns(), Instant::now);
+            match (WaitFor::of(data, room), waiter) {
+                (Some(what), Some(waiter)) => drop(requests.ask(&watch.held, what, waiter.id)),
+                (Some(_), None) => requests.miss(),
+                (None, _) => {}
             }
         }
+        let mut armed = requests.are_all();
         self.armed = requests;
         if self.sets {
             for asked in self.fds.iter() {
@@ -403,8 +400,7 @@ impl<'a> Round<'a> {
     fn disarm(&mut self, waiter: Option<Waiter>) {
         let Some(waiter) = waiter else { return };
         for watch in self.watches() {
-            watch.held.unwant_data(waiter.id);
-            watch.held.unwant_room(waiter.id);
+            watch.held.unwant(WaitFor::Either, waiter.id);
             waiters::left(&watch.held);
         }
         let at = self.fds.len();

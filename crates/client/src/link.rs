@@ -1,0 +1,22 @@
+//! What links a program to its daemon and has it wait: once, for the preload library, native streams, queues and the agent of one-sided access.
+//!
+//! ```text
+//!   operation:  Send, Receive   --try_advance-->  done, or pending on an Interest
+//!                                                    |
+//!   wait:       spin -> arm the far side -> look once more -> sleep -> disarm
+//!                                                    |
+//!   Sleeper:    how this program blocks on descriptors, what a signal does to a call, where its wake events are kept
+//! ```
+//! [`interest`] says what may be waited for and whether it has come; [`wait()`] waits for one end, [`Requests`] arms several ends for
+//! one sleeper; [`kernel`] is what the kernel's connection tells of the far program. A program's own part is its [`Sleeper`].
+
+pub mod interest;
+pub mod kernel;
+mod requests;
+mod spin;
+mod wait;
+
+pub use interest::WaitFor;
+pub use requests::Requests;
+pub use spin::Spinner;
+pub use wait::{BLIND, Sleeper, wait};
