@@ -1,9 +1,10 @@
 //! Fabric addresses: the host id is the last part of the address.
 
 use crosslane_fabric::HOST_MAX;
-use crosslane_wire::{HostId, Tuple};
+pub use crosslane_policy::tuple::plain;
+use crosslane_wire::HostId;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Reads `ADDRESS/BITS`, or an address alone for a single host. Bits of the host do not count.
 pub fn network(text: &str) -> Result<IpNet, String> {
@@ -104,16 +105,6 @@ impl Addresses {
     pub fn is_mine(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.host_of(address) == Some(self.me)
     }
-}
-
-/// An IPv4-mapped IPv6 address as the IPv4 address that it means; flow label and scope dropped.
-pub fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// Both addresses of a connection in the form that circuits are keyed by.
-pub fn plain_tuple(tuple: Tuple) -> Tuple {
-    Tuple { client: plain(tuple.client), server: plain(tuple.server) }
 }
 
 #[cfg(test)]

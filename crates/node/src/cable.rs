@@ -7,17 +7,14 @@
 
 mod buffers;
 mod life;
-mod standing;
 mod wakers;
 
-pub use standing::Standing;
 pub use wakers::Wakers;
 
 use crate::channel::{Channel, Sent};
 use crate::config::PortConfig;
 use crate::waiting::Limits;
 use crate::window::Window;
-use crosslane_fabric::Damping;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, CableSetup, State};
 use crosslane_port::{Mapped, PortError};
@@ -122,10 +119,6 @@ pub struct Cable {
     pub outgrown: VecDeque<CircuitId>,
     /// Buffers that the peer was asked for in this epoch and has not answered.
     pub asked: usize,
-    /// Its losses.
-    pub damping: Damping,
-    /// Whether it is used.
-    pub standing: Standing,
     port: Box<Mapped>,
     setup: CableSetup,
     window: Window,
@@ -169,8 +162,6 @@ impl Cable {
             wakers: Wakers::default(),
             outgrown: VecDeque::new(),
             asked: 0,
-            damping: Damping::default(),
-            standing: Standing::default(),
             last_peer: None,
             setup: CableSetup::new(host, config.window, Epoch(0)),
             window: Window::new(circuits(config.window), config.window),

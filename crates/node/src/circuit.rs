@@ -8,7 +8,8 @@ use crate::quota::Purpose;
 use crate::random;
 use crate::session::SessionId;
 use crate::source::source_of;
-use crosslane_fabric::circuit::{Output, Role, Scope, State};
+use crosslane_fabric::circuit::{Role, Scope, State};
+use crosslane_policy::Output;
 use crosslane_shm::Segment;
 use crosslane_shm::mem::new_segment;
 use crosslane_wire::local::Plain;
@@ -104,38 +105,45 @@ impl Host {
         }
     }
 
-    /// Does what the circuits' state machine wants.
+    /// Does what the policy wants.
     pub fn run_circuits(&mut self) {
-        while let Some(output) = self.policy.circuits.poll_output() {
-            match output {
-                Output::Send { port, message } => {
-                    if let Some(cable) = self.cable(port) {
-                        cable.send(&message);
-                    }
+        loop {
+            let now = self.now;
+            let (policy, mut provider) = self.split();
+            let Some(output) = policy.poll_output(now, &mut provider) else { return };
+            self.execute(output);
+        }
+    }
+
+    fn execute(&mut self, output: Output) {
+        match output {
+            Output::Send { port, message } => {
+                if let Some(cable) = self.cable(port) {
+                    cable.send(&message);
                 }
-                Output::Opened { circuit, segment, key } => self.opened(circuit, segment, key),
-                Output::Moving { circuit } => self.moving(circuit),
-                Output::Seek { circuit } => self.seek(circuit),
-                Output::Resumed { circuit, segment, key, arrived } => {
-                    self.resumed(circuit, segment, key, arrived)
-                }
-                Output::Arrived { circuit, units } => self.arrived_there(circuit, units),
-                Output::Freed { channel, port, epoch } => self.free_memory(channel, port, epoch),
-                Output::Passed { transit, segment, key, arrived, pumps } => {
-                    self.passed(transit, (segment, key), arrived, pumps)
-                }
-                Output::Drain { transit, side } => self.drain(transit, side),
-                Output::Stop { transit } => self.stop_transit(transit),
-                Output::Failed { circuit, channel, why } => self.failed(circuit, channel, why),
-                Output::Died { circuit, .. } => self.wake_holders(circuit),
-                Output::Doubt { circuit } => {
-                    self.note_closed(circuit);
-                    self.doubt(circuit);
-                }
-                Output::Prove { circuit } => self.prove(circuit),
-                Output::Proven { circuit, is_so } => self.proven(circuit, is_so),
-                Output::Free { circuit, .. } => self.free(circuit),
             }
+            Output::BreakOff { port, death, why } => {
+                if let Some(cable) = self.cable(port) {
+                    cable.break_off(death, why);
+                }
+            }
+            Output::Granted { circuit } => self.granted(circuit),
+            Output::Refused { circuit, why } => self.answer_dial(circuit, why),
+            Output::Unusable { circuit, why } => self.unusable(circuit, why),
+            Output::Moving { circuit } => self.moving(circuit),
+            Output::GoesOn { circuit, arrived } => self.goes_on(circuit, arrived),
+            Output::Freed { channel, port, epoch } => self.free_memory(channel, port, epoch),
+            Output::Drain { transit, side } => self.drain(transit, side),
+            Output::Stop { transit } => self.stop_transit(transit),
+            Output::Died { circuit, .. } => self.wake_holders(circuit),
+            Output::FarClosed { circuit } => {
+                self.note_closed(circuit);
+                self.doubt(circuit);
+            }
+            Output::Prove { circuit } => self.prove(circuit),
+            Output::Proven { circuit, is_so } => self.proven(circuit, is_so),
+            Output::Free { circuit } => self.free(circuit),
+            Output::Notice(notice) => self.say_notice(notice),
         }
     }
 
@@ -190,16 +198,16 @@ impl Host {
         socket: Cookie,
         scope: Scope,
     ) -> Result<(), Plain> {
-        let accepter = self.check_listener(&tuple, scope).map_err(Plain::Refused)?;
+        let accepter = self.hearing().check_listener(&tuple, scope).map_err(Plain::Refused)?;
         let ring_max = self.config.ring_max;
         let payer = self.payer_of(session).ok_or(Plain::System)?;
         self.check_accepter(accepter).map_err(Plain::Refused)?;
-        let end = |host: &mut Self, pending| {
-            let segments = host.charge_segments(payer, segment_len(ring_max), Purpose::New)?;
-            Ok((host.charge_end(payer, pending)?, segments))
+        let mut end = |pending| {
+            let segments = self.charge_segments(payer, segment_len(ring_max), Purpose::New)?;
+            Ok((self.charge_end(payer, pending)?, segments))
         };
-        let (client_end, client_segments) = end(self, false).map_err(Plain::Refused)?;
-        let (server_end, server_segments) = end(self, true).map_err(Plain::Refused)?;
+        let (client_end, client_segments) = end(false).map_err(Plain::Refused)?;
+        let (server_end, server_segments) = end(true).map_err(Plain::Refused)?;
         let len = segment_len(ring_max);
         let segment = || {
             let memory = new_segment("crosslane-segment", len).map_err(|_| Plain::System)?;

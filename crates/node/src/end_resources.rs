@@ -108,18 +108,12 @@ pub struct EndResources {
     pub charges: Vec<Charge>,
     /// Segments of the circuit that is being asked for.
     pub attempt: Option<Segments>,
-    /// Ports whose paths were tried for the circuit that is being asked for.
-    pub tried: Vec<PortId>,
-    /// Bytes of the ring that was refused last for the circuit that is being sought: the next one is shorter.
-    pub refused: Option<u64>,
     /// How often the stream moved for a longer ring.
     pub growths: u8,
     /// Bytes of the ring that it had when it did so last.
     pub grew_from: u64,
     /// Whether the stream waits for room for a longer ring.
     pub outgrown: bool,
-    /// Until when the program waits for it.
-    pub deadline: Duration,
 }
 
 impl EndResources {
@@ -145,12 +139,9 @@ impl EndResources {
             payer,
             charges,
             attempt: None,
-            tried: Vec::new(),
-            refused: None,
             growths: 0,
             grew_from: 0,
             outgrown: false,
-            deadline: Duration::ZERO,
         }
     }
 

@@ -143,9 +143,7 @@ impl Engine {
         moved |= host.hear_neighbours();
         host.cables.iter_mut().for_each(Cable::disarm);
         let now = host.now;
-        host.policy.circuits.handle_time(now);
-        host.policy.links.handle_time(now);
-        host.tend_ways();
+        host.policy.handle_time(now);
         host.run_circuits();
         host.expire_waiting();
         host.wake_rested();

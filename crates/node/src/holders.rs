@@ -1,10 +1,10 @@
 //! The sessions that an end was given to: who gets its segments, sees its status word, and is woken.
 
-use crate::host::Host;
+use crate::host::{Host, Provider};
 use crate::proof::Cookie;
 use crate::session::SessionId;
 use crate::status_page::status_of;
-use crosslane_fabric::circuit::Role;
+use crosslane_fabric::circuit::{End, Role};
 use crosslane_wire::CircuitId;
 use crosslane_wire::local::{HOLD_MAX, Plain, Reply};
 use std::os::fd::AsFd;
@@ -139,18 +139,9 @@ impl Host {
 
     /// Programs that hold the end see how it is.
     pub(crate) fn show_life(&mut self, circuit: CircuitId) {
-        let (Some(resources), Some(end)) = (self.resources.get(&circuit), self.policy.circuits.get(circuit))
-        else {
-            return;
-        };
-        let word = status_of(end, resources.published);
-        if let Some(engines) = &self.offload {
-            engines.show(circuit, word);
-        }
-        for (session, status) in &resources.holders {
-            if let Some(page) = self.sessions.get(session).and_then(|session| session.status_page.as_ref()) {
-                page.set(*status, word);
-            }
+        let (policy, provider) = self.split();
+        if let Some(end) = policy.circuits.get(circuit) {
+            provider.show_life(circuit, end);
         }
     }
 
@@ -161,6 +152,22 @@ impl Host {
         let holders: Vec<SessionId> = resources.holders.iter().map(|(holder, _)| *holder).collect();
         for session in holders {
             self.wake_program(session);
+        }
+    }
+}
+
+impl Provider<'_> {
+    /// Programs that hold the end, which is in this state, see how it is.
+    pub(crate) fn show_life(&self, circuit: CircuitId, end: &End) {
+        let Some(resources) = self.resources.get(&circuit) else { return };
+        let word = status_of(end, resources.published);
+        if let Some(engines) = self.offload {
+            engines.show(circuit, word);
+        }
+        for (session, status) in &resources.holders {
+            if let Some(page) = self.sessions.get(session).and_then(|session| session.status_page.as_ref()) {
+                page.set(*status, word);
+            }
         }
     }
 }

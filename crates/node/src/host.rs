@@ -35,14 +35,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 mod accept;
 mod buffer;
 mod ends;
+mod hearing;
 mod ip;
 mod offload;
+mod provider;
 mod proving;
 mod quota;
 mod snapshot;
 mod texts;
 
-pub(crate) use quota::Carved;
+pub(crate) use provider::{Answer, Attempt, Provider};
+pub(crate) use quota::{Carved, not_there, refusal_of};
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.
@@ -110,16 +113,8 @@ pub struct Host {
     pub unwatched: Vec<(SessionId, Arc<Foreign>)>,
     /// Ends that perhaps nobody holds.
     pub doubts: Doubts,
-    /// Neighbours that did not answer in time, each with the channel that it owes an answer for, and since when.
-    pub late: HashMap<PortId, (ChannelId, Duration)>,
     /// When all ends are looked at next, in doubt or not.
     pub sweep_at: Duration,
-    /// When ways are looked at, and streams taken to shorter ones, if links have changed.
-    pub shorten_at: Option<Duration>,
-    /// When neighbours are asked whether they are there, if anything leans on them.
-    pub ask_at: Duration,
-    /// Whether there are circuits of more than one cable here.
-    pub leaning: bool,
     /// IP, with its interface.
     pub ip: Ip,
     /// What the kernel knows of the sockets of the daemon's own network namespace.
@@ -156,6 +151,7 @@ impl Host {
         let me = config.addresses.me;
         let limits = Limits { pending: PENDING_MAX, patience: config.resume };
         let mut policy = Policy::new(me, incarnation(), limits);
+        policy.report_reach();
         if config.one_way {
             policy.links.go_one_way(cables.iter().filter(|cable| cable.config.listens).map(|cable| cable.id));
         }
@@ -199,10 +195,6 @@ impl Host {
             emptied: Vec::new(),
             unwatched: Vec::new(),
             doubts: Doubts::default(),
-            late: HashMap::new(),
-            shorten_at: None,
-            ask_at: Duration::ZERO,
-            leaning: false,
             sweep_at: crate::doubt::SWEEP,
             ip: Ip::new(tun),
             sockets,
@@ -228,11 +220,6 @@ impl Host {
         self.signing = (keys.signs(), keys.checks());
         self.refused_records = 0;
         self.policy.links.use_keys(Box::new(keys));
-    }
-
-    /// Whether streams go on over other circuits when theirs is lost.
-    pub(crate) fn resumes(&self) -> bool {
-        !self.config.resume.is_zero()
     }
 
     /// This host's id.
@@ -313,15 +300,7 @@ impl Host {
 
     /// A number for a new waiter.
     pub fn new_waiter(&mut self) -> WaiterId {
-        loop {
-            self.last_waiter = self.last_waiter.wrapping_add(1);
-            let waiter = WaiterId(self.last_waiter);
-            let taken = self.waiters.contains_key(&waiter)
-                || self.transit_circuits.values().any(|transit_circuit| transit_circuit.waiter == waiter);
-            if self.last_waiter != 0 && !taken {
-                return waiter;
-            }
-        }
+        self.provider().new_waiter()
     }
 
     /// What a session is told at its handshake, which shows this ticket from now on.
@@ -347,16 +326,14 @@ impl Host {
         match event {
             CableEvent::Up(agreement) => {
                 tracing::info!(port = %name, peer = %agreement.peer, epoch = %agreement.epoch, "cable is up");
-                self.cable_up(port, agreement.peer);
+                self.policy.handle_cable_up(port, agreement, self.now);
             }
             CableEvent::Down(death, why) => {
                 tracing::warn!(port = %name, %why, "cable is down");
                 if death == Death::Violation {
                     self.counters.violations += 1;
                 }
-                let neighbour = self.cable(port).and_then(|cable| cable.last_peer()).unwrap_or_default();
-                self.cable_down(port);
-                self.policy.circuits.handle_link_down(port, neighbour, death);
+                self.policy.handle_cable_down(port, death, self.now);
                 self.fail_wakers(port);
                 self.fail_buffers(port);
             }
@@ -373,19 +350,10 @@ impl Host {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
         let sweep = (!self.resources.is_empty()).then_some(self.sweep_at);
         let waiting = [self.waiting_deadline(), self.accounts.deadline()].into_iter().flatten().min();
-        let links = Some(self.policy.links.poll_deadline());
-        [
-            cables,
-            sweep,
-            waiting,
-            links,
-            self.doubts.deadline(),
-            self.policy.circuits.poll_deadline(),
-            self.ways_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        [cables, sweep, waiting, self.doubts.deadline(), self.policy.poll_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

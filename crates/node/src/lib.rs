@@ -65,7 +65,6 @@ pub mod transit;
 pub mod tun;
 pub mod waiting;
 pub mod waker;
-pub mod ways;
 pub mod window;
 
 pub use daemon::{Arguments, run};

@@ -1,10 +1,8 @@
 //! What the neighbours' daemons say, and what is owed to them.
 
-use crate::answer::Asked;
 use crate::echo::Probe;
 use crate::host::Host;
-use crosslane_fabric::channel::Contradiction;
-use crosslane_fabric::circuit::Death;
+use crosslane_policy::Notice;
 use crosslane_wire::PortId;
 use crosslane_wire::control::Control;
 use std::time::Duration;
@@ -43,7 +41,6 @@ impl Host {
                 if talk > TALK {
                     cable.rest(self.now);
                 }
-                self.heard_from(port);
                 self.handle_message(port, message);
             }
             self.buffer = buffer;
@@ -55,19 +52,14 @@ impl Host {
     pub fn tell_neighbours(&mut self) {
         for cable in &mut self.cables {
             while cable.has_room() {
-                let Some(records) = self.policy.links.poll_output(cable.id) else { break };
-                cable.send(&Control::LinkStates(records));
+                let Some(records) = self.policy.poll_link_states(cable.id) else { break };
+                cable.send(&records);
             }
             cable.flush();
         }
         self.send_owed_wakes();
         self.charge_neighbours();
-        while let Some(host) = self.policy.links.poll_new_life() {
-            self.policy.circuits.handle_new_life(host);
-        }
-        if self.policy.links.may_have_changed() {
-            self.ways_may_have_changed();
-        }
+        self.policy.follow_links(self.now);
         if !self.policy.links.refused().is_empty() {
             self.note_refused_records();
         }
@@ -88,63 +80,54 @@ impl Host {
     }
 
     fn handle_message(&mut self, port: PortId, message: Control) {
-        match message {
-            Control::LinkStates(records) => {
-                if let Err(error) = self.policy.links.handle_link_states(port, records) {
-                    self.distrust(port, error.to_string());
-                }
-            }
-            Control::Open { channel, tuple, stream, segment, key, passed, pumps, route, resume } => {
-                let asked = Asked { channel, tuple, stream, segment, key, passed, pumps, resume };
-                self.handle_open(port, &asked, route);
-            }
-            Control::Opened { .. }
-            | Control::Arrived { .. }
-            | Control::Refused { .. }
-            | Control::Prove { .. }
-            | Control::Proven { .. }
-            | Control::Closed { .. } => {
-                let outcome = self.policy.circuits.handle_message(port, message);
-                self.note_contradiction(port, outcome);
-            }
-            Control::WantWaker { channel, waiter } => self.handle_want_waker(port, channel, waiter),
-            Control::Waker { channel, waiter, doorbell } => {
+        let now = self.now;
+        let (policy, mut provider) = self.split();
+        match policy.handle_message(port, message, now, &mut provider) {
+            Some(Control::WantWaker { channel, waiter }) => self.handle_want_waker(port, channel, waiter),
+            Some(Control::Waker { channel, waiter, doorbell }) => {
                 self.handle_waker(port, (channel, waiter), doorbell);
             }
-            Control::Wake { channel, waiter } => self.handle_ring(port, channel, waiter),
-            Control::ImportBuffer { channel, buffer } => self.handle_import_buffer(port, channel, buffer),
-            Control::Buffer { channel, buffer, handed } => {
+            Some(Control::Wake { channel, waiter }) => self.handle_ring(port, channel, waiter),
+            Some(Control::ImportBuffer { channel, buffer }) => {
+                self.handle_import_buffer(port, channel, buffer);
+            }
+            Some(Control::Buffer { channel, buffer, handed }) => {
                 self.handle_buffer(port, channel, buffer, handed);
             }
-            Control::Echo { from, to, token, ttl, stamp, reply } => {
+            Some(Control::Echo { from, to, token, ttl, stamp, reply }) => {
                 self.handle_echo(port, Probe { from, to, token, ttl, stamp, reply });
             }
-            Control::Alive { reply: false } => {
-                if let Some(cable) = self.cable(port) {
-                    cable.send(&Control::Alive { reply: true });
-                }
-            }
-            Control::Alive { reply: true } => {}
-            Control::Goodbye => {
-                if let Some(cable) = self.cable(port) {
-                    cable.break_off(Death::Shutdown, "the neighbour shuts down".to_owned());
-                }
-            }
+            _ => {}
         }
         self.run_circuits();
     }
 
-    /// The neighbour contradicts what was before: that circuit is left as it is, and it is counted.
-    fn note_contradiction(&mut self, port: PortId, outcome: Result<(), Contradiction>) {
-        if let Err(error) = outcome {
-            self.counters.violations += 1;
-            tracing::warn!(port = port.0, %error, "neighbour breaks the protocol");
-        }
-    }
-
-    fn distrust(&mut self, port: PortId, why: String) {
-        if let Some(cable) = self.cable(port) {
-            cable.break_off(Death::Violation, why);
+    /// Tells people what the policy has to say.
+    pub(crate) fn say_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Held { port, hold } => {
+                let hold_ms = hold.as_millis();
+                tracing::info!(port = port.0, hold_ms, "cable flaps; it is used once it has stayed up");
+            }
+            Notice::Used { .. } => {}
+            Notice::Silent { port, peer } => {
+                tracing::warn!(port = port.0, %peer, "the neighbour does not answer; streams through it take other ways");
+            }
+            Notice::Answers { port, peer } => {
+                tracing::info!(port = port.0, %peer, "the neighbour answers again");
+            }
+            Notice::InReach { hosts, duplicate_id } => {
+                let hosts: Vec<u16> = hosts.into_iter().map(|host| host.0).collect();
+                tracing::info!(?hosts, "hosts in reach");
+                if duplicate_id {
+                    tracing::error!(host = %self.me(), "another host in the network has our id: give each its own");
+                }
+            }
+            // That circuit is left as it is, and it is counted.
+            Notice::Contradiction { port, why } => {
+                self.counters.violations += 1;
+                tracing::warn!(port = port.0, error = %why, "neighbour breaks the protocol");
+            }
         }
     }
 }

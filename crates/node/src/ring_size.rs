@@ -7,14 +7,13 @@
 //! there is room for none it waits until some is given back.
 
 use crate::cable::Cable;
-use crate::dial::Attempt;
-use crate::host::Host;
+use crate::host::{Attempt, Host, Provider};
 use crate::quota::{Payer, Purpose};
 use crosslane_fabric::circuit::{Death, Path, State};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::{RING_MIN, segment_len};
-use crosslane_wire::{CircuitId, HostId, PortId};
+use crosslane_wire::{CircuitId, PortId};
 
 /// So many streams with long rings have room in what a window has for circuits.
 const LONG_STREAMS: u64 = 8;
@@ -53,7 +52,7 @@ fn has_room(cable: &Cable, ring: u64, kept: u64) -> bool {
     segment_len(ring).saturating_add(kept) <= free
 }
 
-impl Host {
+impl Provider<'_> {
     /// Bytes of the longest ring that a stream gets at this port.
     pub(crate) fn long_ring(&mut self, port: PortId) -> u64 {
         let ring_max = self.config.ring_max;
@@ -97,19 +96,20 @@ impl Host {
     pub(crate) fn longest_attempt(
         &mut self,
         path: Path,
-        route: &[HostId],
         (payer, purpose): (Payer, Purpose),
         mut ring: u64,
     ) -> Result<Attempt, Plain> {
         let short = self.short_ring(path);
         loop {
-            match self.attempt(path, route.to_vec(), payer, purpose, ring) {
+            match self.attempt_ring(path, payer, purpose, ring) {
                 Err(Plain::Refused(Refusal::NoMemory | Refusal::Quota)) if ring > short => ring /= 2,
                 outcome => return outcome,
             }
         }
     }
+}
 
+impl Host {
     /// `Grow`: the stream outgrew its segment. It moves to a longer one, or is noted until there is room for one.
     pub(crate) fn grow(&mut self, circuit: CircuitId, token: u64, generation: u32) {
         let Some(end) = self.policy.circuits.get(circuit).filter(|end| end.generation == generation) else {
@@ -131,14 +131,14 @@ impl Host {
         {
             return;
         }
-        let Some(port) = self.port_of(circuit) else { return };
+        let Some(port) = self.policy.port_of(circuit) else { return };
         let Some(resources) = self.resources.get(&circuit).filter(|resources| resources.growths < GROWTHS)
         else {
             return;
         };
         let newest = resources.segments.back().filter(|newest| newest.way.grows);
         let Some(ring) = newest.map(|newest| newest.ring_max) else { return };
-        let has_room = ring > tried && self.ring_above(port, ring).is_some();
+        let has_room = ring > tried && self.provider().ring_above(port, ring).is_some();
         let Some(resources) = self.resources.get_mut(&circuit) else { return };
         if has_room {
             (resources.growths, resources.grew_from) = (resources.growths + 1, ring);

@@ -6,21 +6,19 @@ mod shared;
 
 pub use shared::{OwedWake, PassedAsk};
 
-use crate::answer::{Asked, path_of, refusal_of};
 use crate::cable::Cable;
-use crate::dial::{DIAL_TIMEOUT, not_there};
-use crate::host::{Carved, Host};
+use crate::host::{Carved, Host, Provider, not_there, refusal_of};
 use crate::pump::{Command, Leg, Pumps, Report};
 use crate::quota::{Charge, Kind, Payer, Purpose};
 use crate::random;
-use crosslane_fabric::circuit::Path;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
+use crosslane_policy::{Asked, Prepared, Ring};
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_shm::{Inbound, Outbound, Segment};
-use crosslane_wire::control::{Closing, Control, MAX_HOPS, Refusal};
+use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{ChannelId, HostId, PortId, SegmentRange, TransitId, WaiterId};
+use crosslane_wire::{ChannelId, PortId, SegmentRange, TransitId, WaiterId};
 
 /// Most reports of pumps that are heard in one turn: a program that is rung at each record must not keep the others
 /// waiting.
@@ -37,8 +35,8 @@ pub struct TransitCircuit {
     pub waiter: WaiterId,
     carried: Carried,
     ring_max: u64,
-    /// How it is closed if it cannot be made.
-    late: Closing,
+    /// Whether it is of a stream that goes on.
+    moves: bool,
     /// What the neighbour before pays for it.
     _charges: Vec<Charge>,
 }
@@ -86,14 +84,16 @@ struct Opening {
     tx_key: u64,
 }
 
-/// What was made for a circuit before the host behind is asked: our ranges of both windows, each with what is paid for it, the
-/// key of the ring behind, and how many hosts have pumped so far, this one included.
-struct Made {
+/// What was made for a circuit before the host behind is asked: our ranges of both windows, each with what is paid for it.
+pub(crate) struct Made {
     carried: Carried,
     before: Option<(SegmentRange, Charge)>,
     behind: (SegmentRange, Charge),
-    key: u64,
-    pumps: u8,
+    /// Bytes of its segments.
+    len: u64,
+    /// Whether it is of a stream that goes on.
+    moves: bool,
+    charges: Vec<Charge>,
 }
 
 /// A question of a pump's: how is this waiter of the neighbour's rung?
@@ -108,192 +108,6 @@ pub struct PumpAsks {
 }
 
 impl Host {
-    /// A neighbour asks for a circuit through this host, along `route`.
-    pub(crate) fn pass_on(
-        &mut self,
-        port: PortId,
-        asked: &Asked,
-        mut route: Vec<HostId>,
-    ) -> Result<(), Refusal> {
-        let agreement = self.check_segment(port, asked.segment)?;
-        let before = path_of(port, &agreement, asked)?;
-        // One that goes in circles would take memory of each host again and again: the first to see itself ahead refuses.
-        let cables = usize::from(before.hops) + route.len();
-        if cables > MAX_HOPS.into() || route.contains(&self.me()) {
-            return Err(Refusal::Protocol);
-        }
-        let next = route.remove(0);
-        let onward =
-            self.policy.links.port_to(next).filter(|onward| *onward != port).ok_or(Refusal::NoRoute)?;
-        let payer = Payer::Neighbour(port);
-        let purpose = if asked.resume.is_some() { Purpose::PassingMove } else { Purpose::Passing };
-        let charges = [(Kind::Transits, 1), (Kind::Mappings, MAPPINGS), (Kind::Descriptors, 1)]
-            .into_iter()
-            .map(|(kind, amount)| self.charge_or_refuse(payer, kind, amount, purpose))
-            .collect::<Result<Vec<_>, _>>()?;
-        let epoch = self.cable(onward).and_then(|cable| Some(cable.agreement()?.epoch));
-        let behind =
-            Path { port: onward, epoch: epoch.ok_or(Refusal::NoRoute)?, hops: before.hops, pumps: 0 };
-        let cable = self.cable(port).ok_or(Refusal::NoRoute)?;
-        let segment = cable.carve_outbound(asked.segment).map_err(|error| not_there(&error))?;
-        let made = if self.can_share([port, onward]) {
-            self.share(onward, &segment, (payer, purpose), asked)?
-        } else {
-            self.prepare_pump([port, onward], &segment, (payer, purpose), asked)?
-        };
-        let late = if asked.resume.is_some() { Closing::Lost } else { Closing::Abort };
-        let (transit, channels) =
-            self.policy.circuits.transit(before, asked.channel, behind, (self.now + DIAL_TIMEOUT, late));
-        if let Some(before) = made.before {
-            self.memory.insert(channels[BEFORE], before);
-        }
-        let range_behind = made.behind.0;
-        self.memory.insert(channels[BEHIND], made.behind);
-        let transit_circuit = TransitCircuit {
-            ports: [port, onward],
-            waiter: self.new_waiter(),
-            carried: made.carried,
-            ring_max: asked.segment.len - segment_len(0),
-            late,
-            _charges: charges,
-        };
-        let open = Control::Open {
-            channel: channels[BEHIND],
-            tuple: asked.tuple,
-            stream: asked.stream,
-            segment: range_behind,
-            key: made.key,
-            passed: before.hops,
-            pumps: made.pumps,
-            route,
-            resume: asked.resume,
-        };
-        self.transit_circuits.insert(transit, transit_circuit);
-        self.leaning = true;
-        if let Some(cable) = self.cable(onward) {
-            cable.send(&open);
-        }
-        Ok(())
-    }
-
-    /// Memory of ours on both sides, for a pump between.
-    fn prepare_pump(
-        &mut self,
-        [port, onward]: [PortId; 2],
-        segment: &Segment,
-        (payer, purpose): (Payer, Purpose),
-        asked: &Asked,
-    ) -> Result<Made, Refusal> {
-        let len = asked.segment.len;
-        let outbound = Outbound::map(segment).map_err(|_| Refusal::NoMemory)?;
-        let (range, window, inbound) = self.carve_mapped(port, len, payer, purpose)?;
-        let (range_behind, window_behind, inbound_behind) =
-            match self.carve_mapped(onward, len, payer, purpose) {
-                Ok(carved) => carved,
-                Err(why) => {
-                    if let Some(cable) = self.cable(port) {
-                        cable.free_inbound(range);
-                    }
-                    return Err(why);
-                }
-            };
-        let inbound = [inbound, inbound_behind];
-        let rx_keys = [random::u64(), random::u64()];
-        let opening = Some(Opening { inbound, before: outbound, tx_key: asked.key });
-        let is_end = asked.pumps == 0;
-        Ok(Made {
-            carried: Carried::Pumped(Pumped { opening, range, rx_keys, is_end }),
-            before: Some((range, window)),
-            behind: (range_behind, window_behind),
-            key: rx_keys[BEHIND],
-            pumps: asked.pumps.saturating_add(1),
-        })
-    }
-
-    /// Memory for one side of a circuit in transit, of which the neighbour before has a share only: else it could use up
-    /// what belongs to a cable that is not its own.
-    fn carve_mapped(
-        &mut self,
-        port: PortId,
-        len: u64,
-        payer: Payer,
-        purpose: Purpose,
-    ) -> Result<(SegmentRange, Charge, Inbound), Refusal> {
-        let Carved { range, window, memory } = self.carve(port, len, payer, purpose).map_err(refusal_of)?;
-        match Inbound::map(&memory) {
-            Ok(mapped) => Ok((range, window, mapped)),
-            Err(_) => {
-                if let Some(cable) = self.cable(port) {
-                    cable.free_inbound(range);
-                }
-                Err(Refusal::NoMemory)
-            }
-        }
-    }
-
-    /// The far half of a circuit is there, behind which so many hosts pump: it is in use from now on.
-    pub(crate) fn passed(
-        &mut self,
-        transit: TransitId,
-        (segment, key): (SegmentRange, u64),
-        arrived: u64,
-        pumps: u8,
-    ) {
-        let begun = match self.transit_circuits.get(&transit).map(|circuit| &circuit.carried) {
-            Some(Carried::Shared(_)) => {
-                self.begin_sharing(transit, segment, key).map(|range| ((range, key), pumps))
-            }
-            Some(Carried::Pumped(_)) => self
-                .begin_pumping(transit, segment, (key, pumps == 0))
-                .map(|before| (before, pumps.saturating_add(1))),
-            None => Err(Plain::System),
-        };
-        match begun {
-            Ok((before, pumps)) => self.policy.circuits.pass(transit, before, arrived, pumps),
-            Err(_) => {
-                let circuit = self.transit_circuits.get(&transit);
-                let late = circuit.map_or(Closing::Abort, |circuit| circuit.late);
-                self.policy.circuits.break_transit(transit, late);
-            }
-        }
-    }
-
-    /// Has a circuit pumped: our memory for the host before, and its key. `is_end`: no other pump is behind.
-    fn begin_pumping(
-        &mut self,
-        transit: TransitId,
-        segment: SegmentRange,
-        (key, is_end): (u64, bool),
-    ) -> Result<(SegmentRange, u64), Plain> {
-        let transit_circuit = self.transit_circuits.get(&transit).ok_or(Plain::System)?;
-        let (port, ring_max) = (transit_circuit.ports[BEHIND], transit_circuit.ring_max);
-        let behind = self.outbound_of(port, segment, ring_max)?;
-        let behind = Outbound::map(&behind).map_err(|_| Plain::System)?;
-        let in_flight_ns = transit_in_flight_ns(self, transit);
-        let transit_circuit = self.transit_circuits.get_mut(&transit).ok_or(Plain::System)?;
-        let waiter = transit_circuit.waiter;
-        let Carried::Pumped(pumped) = &mut transit_circuit.carried else { return Err(Plain::System) };
-        let Opening { inbound: [in_before, in_behind], before, tx_key } =
-            pumped.opening.take().ok_or(Plain::System)?;
-        let (rx_keys, ends) = (pumped.rx_keys, [pumped.is_end, is_end]);
-        let answer = (pumped.range, rx_keys[BEFORE]);
-        let leg = |side: usize, inbound, outbound, tx_key| Leg {
-            inbound,
-            outbound,
-            ring_max,
-            rx_key: rx_keys[side],
-            tx_key,
-            is_end: ends[side],
-            in_flight_ns: in_flight_ns[side],
-        };
-        let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
-        self.pumps.command(Command::Add { transit, legs, waiter }).map_err(|error| {
-            tracing::warn!(port = port.0, %transit, %error, "circuit is not pumped");
-            Plain::System
-        })?;
-        Ok(answer)
-    }
-
     /// One side closed in order: what it wrote is pumped on, if it is not there already.
     pub(crate) fn drain(&mut self, transit: TransitId, side: usize) {
         match self.transit_circuits.get(&transit).map(|circuit| &circuit.carried) {
@@ -318,7 +132,7 @@ impl Host {
         let both = moved[BEFORE].wrapping_add(moved[BEHIND]);
         self.counters.transit_bytes = self.counters.transit_bytes.wrapping_add(both);
         for (port, (tx, rx)) in transit_circuit.traffic(moved) {
-            self.count_past(Some(port), tx, rx);
+            self.provider().count_past(Some(port), tx, rx);
         }
         if is_pumped {
             self.tell_pump(Command::Remove { transit });
@@ -343,7 +157,7 @@ impl Host {
                         .and_then(|transit_circuit| transit_circuit.ports.get(leg));
                     let port = port.map(|port| port.0);
                     tracing::warn!(port, %transit, leg, %why, "circuit in transit broken off: a side broke the protocol");
-                    self.policy.circuits.break_transit(transit, Closing::Abort);
+                    self.policy.break_transit(transit);
                 }
             }
             self.run_circuits();
@@ -397,10 +211,165 @@ impl Host {
     }
 }
 
-/// How long stores to the two neighbours of a circuit, and theirs after them, may be under way, ns.
-fn transit_in_flight_ns(host: &Host, transit: TransitId) -> [u32; 2] {
-    let in_flight_ns = |port: PortId| host.cables.get(usize::from(port.0)).map_or(0, Cable::in_flight_ns);
-    host.transit_circuits
-        .get(&transit)
-        .map_or([0; 2], |transit_circuit| transit_circuit.ports.map(in_flight_ns))
+impl Provider<'_> {
+    /// Memory for a circuit that passes through, for which the neighbour before pays.
+    pub(crate) fn make_transit(
+        &mut self,
+        ports: [PortId; 2],
+        asked: &Asked,
+    ) -> Result<Prepared<Made>, Refusal> {
+        let payer = Payer::Neighbour(ports[BEFORE]);
+        let purpose = Purpose::of_transit(asked.resume.is_some());
+        let charges = [(Kind::Transits, 1), (Kind::Mappings, MAPPINGS), (Kind::Descriptors, 1)]
+            .into_iter()
+            .map(|(kind, amount)| self.charge_or_refuse(payer, kind, amount, purpose))
+            .collect::<Result<Vec<_>, _>>()?;
+        let cable = self.cable(ports[BEFORE]).ok_or(Refusal::NoRoute)?;
+        let segment = cable.carve_outbound(asked.segment).map_err(|error| not_there(&error))?;
+        let mut prepared = if self.can_share(ports) {
+            self.share(ports[BEHIND], &segment, (payer, purpose), asked)?
+        } else {
+            self.prepare_pump(ports, &segment, (payer, purpose), asked)?
+        };
+        prepared.made.charges = charges;
+        Ok(prepared)
+    }
+
+    /// Keeps it.
+    pub(crate) fn enter_transit(
+        &mut self,
+        transit: TransitId,
+        ports: [PortId; 2],
+        channels: [ChannelId; 2],
+        made: Made,
+    ) {
+        if let Some(before) = made.before {
+            self.memory.insert(channels[BEFORE], before);
+        }
+        self.memory.insert(channels[BEHIND], made.behind);
+        let transit_circuit = TransitCircuit {
+            ports,
+            waiter: self.new_waiter(),
+            carried: made.carried,
+            ring_max: made.len - segment_len(0),
+            moves: made.moves,
+            _charges: made.charges,
+        };
+        self.transit_circuits.insert(transit, transit_circuit);
+    }
+
+    /// The far half of a circuit is there, behind which so many hosts pump: our ring for the host before, by whose channel it
+    /// comes, and how many pump from here on.
+    pub(crate) fn carry(
+        &mut self,
+        transit: TransitId,
+        before: ChannelId,
+        behind: Ring,
+        pumps: u8,
+    ) -> Result<(Ring, u8), Plain> {
+        match self.transit_circuits.get(&transit).map(|circuit| &circuit.carried) {
+            Some(Carried::Shared(_)) => Ok((self.begin_sharing(transit, before, behind)?, pumps)),
+            Some(Carried::Pumped(_)) => {
+                Ok((self.begin_pumping(transit, behind, pumps == 0)?, pumps.saturating_add(1)))
+            }
+            None => Err(Plain::System),
+        }
+    }
+
+    /// Memory of ours on both sides, for a pump between.
+    fn prepare_pump(
+        &mut self,
+        [port, onward]: [PortId; 2],
+        segment: &Segment,
+        (payer, purpose): (Payer, Purpose),
+        asked: &Asked,
+    ) -> Result<Prepared<Made>, Refusal> {
+        let len = asked.segment.len;
+        let outbound = Outbound::map(segment).map_err(|_| Refusal::NoMemory)?;
+        let (range, window, inbound) = self.carve_mapped(port, len, payer, purpose)?;
+        let (range_behind, window_behind, inbound_behind) =
+            match self.carve_mapped(onward, len, payer, purpose) {
+                Ok(carved) => carved,
+                Err(why) => {
+                    self.free_inbound(port, range);
+                    return Err(why);
+                }
+            };
+        let inbound = [inbound, inbound_behind];
+        let rx_keys = [random::u64(), random::u64()];
+        let opening = Some(Opening { inbound, before: outbound, tx_key: asked.key });
+        let is_end = asked.pumps == 0;
+        let key = rx_keys[BEHIND];
+        let made = Made {
+            carried: Carried::Pumped(Pumped { opening, range, rx_keys, is_end }),
+            before: Some((range, window)),
+            behind: (range_behind, window_behind),
+            len,
+            moves: asked.resume.is_some(),
+            charges: Vec::new(),
+        };
+        let pumps = asked.pumps.saturating_add(1);
+        Ok(Prepared { made, behind: Ring { segment: range_behind, key }, pumps })
+    }
+
+    /// Memory for one side of a circuit in transit, of which the neighbour before has a share only: else it could use up
+    /// what belongs to a cable that is not its own.
+    fn carve_mapped(
+        &mut self,
+        port: PortId,
+        len: u64,
+        payer: Payer,
+        purpose: Purpose,
+    ) -> Result<(SegmentRange, Charge, Inbound), Refusal> {
+        let Carved { range, window, memory } = self.carve(port, len, payer, purpose).map_err(refusal_of)?;
+        match Inbound::map(&memory) {
+            Ok(mapped) => Ok((range, window, mapped)),
+            Err(_) => {
+                self.free_inbound(port, range);
+                Err(Refusal::NoMemory)
+            }
+        }
+    }
+
+    /// Has a circuit pumped: our memory for the host before, and its key. `is_end`: no other pump is behind.
+    fn begin_pumping(
+        &mut self,
+        transit: TransitId,
+        Ring { segment, key }: Ring,
+        is_end: bool,
+    ) -> Result<Ring, Plain> {
+        let transit_circuit = self.transit_circuits.get(&transit).ok_or(Plain::System)?;
+        let (port, ring_max) = (transit_circuit.ports[BEHIND], transit_circuit.ring_max);
+        let behind = self.outbound_of(port, segment)?;
+        let behind = Outbound::map(&behind).map_err(|_| Plain::System)?;
+        let in_flight_ns = self.in_flight_ns(transit);
+        let transit_circuit = self.transit_circuits.get_mut(&transit).ok_or(Plain::System)?;
+        let waiter = transit_circuit.waiter;
+        let Carried::Pumped(pumped) = &mut transit_circuit.carried else { return Err(Plain::System) };
+        let Opening { inbound: [in_before, in_behind], before, tx_key } =
+            pumped.opening.take().ok_or(Plain::System)?;
+        let (rx_keys, ends) = (pumped.rx_keys, [pumped.is_end, is_end]);
+        let answer = Ring { segment: pumped.range, key: rx_keys[BEFORE] };
+        let leg = |side: usize, inbound, outbound, tx_key| Leg {
+            inbound,
+            outbound,
+            ring_max,
+            rx_key: rx_keys[side],
+            tx_key,
+            is_end: ends[side],
+            in_flight_ns: in_flight_ns[side],
+        };
+        let legs = [leg(BEFORE, in_before, before, tx_key), leg(BEHIND, in_behind, behind, key)];
+        self.pumps.command(Command::Add { transit, legs, waiter }).map_err(|error| {
+            tracing::warn!(port = port.0, %transit, %error, "circuit is not pumped");
+            Plain::System
+        })?;
+        Ok(answer)
+    }
+
+    /// How long stores to the two neighbours of a circuit, and theirs after them, may be under way, ns.
+    fn in_flight_ns(&self, transit: TransitId) -> [u32; 2] {
+        let of = |port: PortId| self.cables.get(usize::from(port.0)).map_or(0, Cable::in_flight_ns);
+        self.transit_circuits.get(&transit).map_or([0; 2], |transit_circuit| transit_circuit.ports.map(of))
+    }
 }

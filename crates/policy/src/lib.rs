@@ -1,9 +1,41 @@
-//! What a daemon decides about its neighbours, circuits and streams. The protocol underneath is `crosslane-fabric`'s.
+//! What a daemon decides about its neighbours, circuits and streams: which cables are used, which paths are tried, who is
+//! answered what, how streams go on over other circuits. The protocol underneath is `crosslane-fabric`'s.
+//!
+//! ```text
+//!   handle_cable_up, handle_message, dial, handle_time ... --> [Policy] --> poll_output, poll_deadline
+//!                                                                |  ^
+//!                                            an answer is needed v  | at once
+//!                                                             [Resources]: memory, quotas, who listens
+//! ```
+//! Nothing here has a clock, a thread, a socket, randomness or memory of its own: time is an argument, and what must be
+//! answered in the middle of a decision is asked of the caller's [`Resources`]. The daemon drives this machine, and so does
+//! the simulator (`tests/simulator`), with the same constants and the same code: decision 34.
+//!
+//! [`neighbour`] has the cables and what neighbours say, [`ways`] which cables lead anywhere, [`dial`] circuits that are
+//! asked for here, [`answer`] those that neighbours ask for, [`resume`] streams that move, [`transit`] circuits that pass
+//! through.
 #![forbid(unsafe_code)]
 
-use crosslane_fabric::circuit::Limits;
+pub mod answer;
+pub mod dial;
+pub mod neighbour;
+pub mod output;
+pub mod resources;
+pub mod resume;
+pub mod transit;
+pub mod tuple;
+pub mod ways;
+
+pub use answer::Asked;
+pub use dial::Dial;
+pub use output::{Notice, Output};
+pub use resources::{Prepared, Purpose, Resources, Ring, Size};
+
+use crosslane_fabric::circuit::{self, Limits};
 use crosslane_fabric::{Circuits, Links};
-use crosslane_wire::HostId;
+use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
 
 /// Everything that a host knows of the network and decides by.
 #[derive(Debug)]
@@ -12,11 +44,111 @@ pub struct Policy {
     pub links: Links,
     /// Ends of circuits, and circuits that pass through.
     pub circuits: Circuits,
+    me: HostId,
+    ports: BTreeMap<PortId, neighbour::Port>,
+    ways: ways::Ways,
+    ends: HashMap<CircuitId, EndState>,
+    transits: BTreeMap<TransitId, transit::State>,
+    outputs: VecDeque<Output>,
+}
+
+/// What is decided about one end by, besides its state in [`Circuits`].
+#[derive(Debug, Default)]
+struct EndState {
+    /// Ports whose paths were tried for the circuit that is being asked for.
+    tried: Vec<PortId>,
+    /// Until when a program waits for its connection.
+    deadline: Duration,
+    /// Bytes of the segment that was refused last for the circuit that is being sought: the next one is shorter.
+    refused: Option<u64>,
+    /// Bytes of the segment that the neighbour was offered last, and must allot.
+    len: u64,
+    /// The generation whose segments are there, and whose programs wait to hear what has arrived at the connecting side.
+    waiting: Option<u32>,
 }
 
 impl Policy {
     /// A host without cables and circuits. `incarnation`: see [`Links::new`].
     pub fn new(me: HostId, incarnation: u64, limits: Limits) -> Self {
-        Self { links: Links::new(me, incarnation), circuits: Circuits::new(limits) }
+        Self {
+            links: Links::new(me, incarnation),
+            circuits: Circuits::new(limits),
+            me,
+            ports: BTreeMap::new(),
+            ways: ways::Ways::default(),
+            ends: HashMap::new(),
+            transits: BTreeMap::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The time is `now`; what was due until then happens.
+    pub fn handle_time(&mut self, now: Duration) {
+        self.circuits.handle_time(now);
+        self.links.handle_time(now);
+        self.tend_ways(now);
+    }
+
+    /// When [`Self::handle_time`] shall be called next.
+    pub fn poll_deadline(&self) -> Option<Duration> {
+        [Some(self.links.poll_deadline()), self.circuits.poll_deadline(), self.ways_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What shall be done next, in this order; `resources` answer what must be known for it.
+    pub fn poll_output(&mut self, now: Duration, resources: &mut impl Resources) -> Option<Output> {
+        loop {
+            if let Some(output) = self.outputs.pop_front() {
+                return Some(output);
+            }
+            let wanted = self.circuits.poll_output()?;
+            self.run(wanted, now, resources);
+        }
+    }
+
+    /// Does what the circuits' state machine wants, as far as it can be done here.
+    fn run(&mut self, wanted: circuit::Output, now: Duration, resources: &mut impl Resources) {
+        use circuit::Output as Wanted;
+        match wanted {
+            Wanted::Send { port, message } => self.send(port, message),
+            Wanted::Opened { circuit, segment, key } => {
+                self.opened(circuit, Ring { segment, key }, resources)
+            }
+            Wanted::Failed { circuit, channel, why } => self.failed(circuit, channel, why, now, resources),
+            Wanted::Moving { circuit } => self.push(Output::Moving { circuit }),
+            Wanted::Seek { circuit } => self.seek(circuit, now, resources),
+            Wanted::Resumed { circuit, segment, key, arrived } => {
+                self.resumed(circuit, Ring { segment, key }, arrived, resources);
+            }
+            Wanted::Arrived { circuit, units } => self.arrived_there(circuit, units),
+            Wanted::Passed { transit, segment, key, arrived, pumps } => {
+                self.passed(transit, Ring { segment, key }, (arrived, pumps), resources);
+            }
+            Wanted::Drain { transit, side } => self.push(Output::Drain { transit, side }),
+            Wanted::Stop { transit } => {
+                self.transits.remove(&transit);
+                self.push(Output::Stop { transit });
+            }
+            Wanted::Died { circuit, death } => self.push(Output::Died { circuit, death }),
+            Wanted::Doubt { circuit } => self.push(Output::FarClosed { circuit }),
+            Wanted::Prove { circuit } => self.push(Output::Prove { circuit }),
+            Wanted::Proven { circuit, is_so } => self.push(Output::Proven { circuit, is_so }),
+            Wanted::Freed { channel, port, epoch } => self.push(Output::Freed { channel, port, epoch }),
+            Wanted::Free { circuit, .. } => {
+                self.ends.remove(&circuit);
+                self.push(Output::Free { circuit });
+            }
+        }
+    }
+
+    /// How many ends and circuits in transit something is decided about.
+    pub fn decided(&self) -> usize {
+        self.ends.len() + self.transits.len()
+    }
+
+    fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
     }
 }

@@ -1,8 +1,8 @@
 //! Ends of circuits: closed, counted, and let go.
 
-use super::Host;
+use super::{Host, Provider};
 use crate::end_resources::Segments;
-use crosslane_fabric::circuit::State;
+use crosslane_fabric::circuit::{End, State};
 use crosslane_wire::{ChannelId, CircuitId, Epoch, PortId};
 
 impl Host {
@@ -39,39 +39,7 @@ impl Host {
         } else {
             self.counters.streams_closed += 1;
         }
-        self.settle_port(circuit);
-    }
-
-    /// Adds what an end has moved by its newest circuit to the totals of that one's port.
-    fn settle_port(&mut self, circuit: CircuitId) {
-        self.copy_early(circuit);
-        let Some(resources) = self.resources.get_mut(&circuit) else { return };
-        let (port, (tx, rx)) = resources.port_traffic();
-        resources.before = (resources.before.0.wrapping_add(tx), resources.before.1.wrapping_add(rx));
-        self.count_past(port, tx, rx);
-    }
-
-    /// Payload that went over a port by circuits which are no more, bytes.
-    pub(crate) fn count_past(&mut self, port: Option<PortId>, tx: u64, rx: u64) {
-        if let Some(cable) = port.and_then(|port| self.cable(port)) {
-            let past = &mut cable.traffic;
-            past.past_tx_bytes = past.past_tx_bytes.wrapping_add(tx);
-            past.past_rx_bytes = past.past_rx_bytes.wrapping_add(rx);
-        }
-    }
-
-    /// The stream goes on by a circuit with these segments.
-    pub(crate) fn push_segments(&mut self, circuit: CircuitId, segments: Segments) {
-        self.settle_port(circuit);
-        if let Some(resources) = self.resources.get_mut(&circuit) {
-            resources.segments.push_back(segments);
-        }
-    }
-
-    /// The port that the end's circuit leaves by.
-    pub(crate) fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
-        let channel = self.policy.circuits.get(circuit)?.channel()?;
-        Some(self.policy.circuits.channel(channel)?.port)
+        self.provider().settle_port(circuit);
     }
 
     /// An end is gone.
@@ -92,6 +60,40 @@ impl Host {
         {
             cable.free_inbound(range);
             self.grow_next(port);
+        }
+    }
+}
+
+impl Provider<'_> {
+    /// The stream goes on by a circuit with these segments, which leaves by `port`.
+    pub(crate) fn push_segments(
+        &mut self,
+        (circuit, end): (CircuitId, &End),
+        port: PortId,
+        segments: Segments,
+    ) {
+        self.copy_early((circuit, end), Some(port));
+        self.settle_port(circuit);
+        if let Some(resources) = self.resources.get_mut(&circuit) {
+            resources.segments.push_back(segments);
+        }
+    }
+
+    /// Adds what an end has moved by its newest circuit to the totals of that one's port. It was copied for those who count
+    /// already.
+    pub(crate) fn settle_port(&mut self, circuit: CircuitId) {
+        let Some(resources) = self.resources.get_mut(&circuit) else { return };
+        let (port, (tx, rx)) = resources.port_traffic();
+        resources.before = (resources.before.0.wrapping_add(tx), resources.before.1.wrapping_add(rx));
+        self.count_past(port, tx, rx);
+    }
+
+    /// Payload that went over a port by circuits which are no more, bytes.
+    pub(crate) fn count_past(&mut self, port: Option<PortId>, tx: u64, rx: u64) {
+        if let Some(cable) = port.and_then(|port| self.cable(port)) {
+            let past = &mut cable.traffic;
+            past.past_tx_bytes = past.past_tx_bytes.wrapping_add(tx);
+            past.past_rx_bytes = past.past_rx_bytes.wrapping_add(rx);
         }
     }
 }

@@ -16,15 +16,10 @@
 use super::Host;
 use crate::proof::{Announcer, Cookie};
 use crate::session::{SessionId, Waiting};
-use crate::socket_table::{LOOPBACK, SocketTable, Taker};
+use crate::socket_table::SocketTable;
 use crosslane_fabric::circuit::{Death, Far, Role, Scope, State};
-use crosslane_wire::control::Refusal;
-use crosslane_wire::local::{self, Use};
-use crosslane_wire::{CircuitId, Tuple, rule};
+use crosslane_wire::{CircuitId, Tuple};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-
-/// Tables of other namespaces that are asked in turn until one answers.
-const TABLES: usize = 4;
 
 /// What is known of a pending end when its connection is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,48 +44,6 @@ pub(crate) enum Choice {
 }
 
 impl Host {
-    /// The user of the program that the kernel would give the connection which is about to be made, if its rules want
-    /// streams.
-    pub(crate) fn check_listener(&self, tuple: &Tuple, scope: Scope) -> Result<u32, Refusal> {
-        if !self.listeners.hears(tuple.server, scope) {
-            return Err(Refusal::NoListener);
-        }
-        let interface = self.interface_of(tuple);
-        let asked = |table: &SocketTable| table.taker(tuple.client, tuple.server, interface);
-        let taker = self.ask_kernel(scope, None, asked).ok_or(Refusal::NoListener)?;
-        match taker {
-            Taker::Listener(socket) => self.hearer(tuple.server, scope, socket),
-            // Whoever it is, it must take a stream.
-            Taker::OneOf(sockets) => {
-                let users = sockets.iter().map(|socket| self.hearer(tuple.server, scope, *socket));
-                let users = users.collect::<Result<Vec<u32>, Refusal>>()?;
-                users
-                    .first()
-                    .copied()
-                    .filter(|first| users.iter().all(|user| user == first))
-                    .ok_or(Refusal::NoListener)
-            }
-            Taker::Nobody => Err(Refusal::NoListener),
-            Taker::Taken => Err(Refusal::Protocol),
-        }
-    }
-
-    /// The user of a program that hears of connections to a listener's socket, and whose rules want streams.
-    fn hearer(&self, server: SocketAddr, scope: Scope, socket: Cookie) -> Result<u32, Refusal> {
-        let hearers = self.listeners.hearers(server, scope);
-        let of_socket = hearers.filter(|(_, cookie)| *cookie == socket).map(|(session, _)| session);
-        let mut heard = false;
-        for session in of_socket.filter_map(|id| self.sessions.get(&id)) {
-            heard = true;
-            let rules = &self.config.rules;
-            let decided = rule::decide(rules, local::Role::Server, &session.program, server);
-            if decided != Use::Tcp {
-                return Ok(session.uid);
-            }
-        }
-        Err(if heard { Refusal::Rule } else { Refusal::NoListener })
-    }
-
     /// Whether a socket of the daemon's own namespace may announce connections from this address: fabric addresses of
     /// others may be bound to by anybody (`IP_FREEBIND`), and mean nothing.
     pub(crate) fn is_own(&self, ip: IpAddr) -> bool {
@@ -173,7 +126,7 @@ impl Host {
         let Some(end) = self.policy.circuits.get(circuit) else { return false };
         let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
         let socket = |table: &SocketTable| table.accepting(server, client, interface);
-        let accepting = self.ask_kernel(end.scope, None, socket);
+        let accepting = self.hearing().ask_kernel(end.scope, None, socket);
         let Some(resources) = self.resources.get_mut(&circuit) else { return false };
         resources.accepting = resources.accepting.or(accepting);
         resources.accepting.is_some()
@@ -210,12 +163,6 @@ impl Host {
         for circuit in earlier {
             self.close_end(circuit, true);
         }
-    }
-
-    /// The interface by which a connection comes in, as the kernel numbers it; 0: any.
-    pub(crate) fn interface_of(&self, tuple: &Tuple) -> u32 {
-        let hosts = [tuple.client, tuple.server].map(|end| self.config.addresses.host_of(end.ip()));
-        if hosts.into_iter().flatten().all(|host| host == self.me()) { LOOPBACK } else { self.ip.interface() }
     }
 
     fn pending_of(&self, tuple: &Tuple, scope: Scope) -> impl Iterator<Item = CircuitId> + '_ {
@@ -277,7 +224,7 @@ impl Host {
         }
         let interface = self.interface_of(tuple);
         let connected = |table: &SocketTable| table.connected(tuple.client, tuple.server, interface);
-        self.ask_kernel(scope, Some(session), connected)
+        self.hearing().ask_kernel(scope, Some(session), connected)
     }
 
     /// Whether the socket that announced this end has the connection, or had it until it was closed.
@@ -288,22 +235,6 @@ impl Host {
         };
         let (Tuple { client, server }, interface) = (end.tuple, self.interface_of(&end.tuple));
         let connected = |table: &SocketTable| table.connected(client, server, interface);
-        self.ask_kernel(end.scope, None, connected) == Some(announced)
-    }
-
-    /// Asks the table of a network namespace: the daemon's own, or those that programs there handed over, `first` before
-    /// the others.
-    fn ask_kernel<T>(
-        &self,
-        scope: Scope,
-        first: Option<SessionId>,
-        ask: impl Fn(&SocketTable) -> Option<T>,
-    ) -> Option<T> {
-        if scope == Scope(0) {
-            return ask(&self.sockets);
-        }
-        let sessions = first.into_iter().chain(self.listeners.sessions_in(scope));
-        let shown = sessions.filter_map(|session| self.sessions.get(&session)?.table.as_ref());
-        shown.filter(|(of, _)| *of == scope).take(TABLES).find_map(|(_, table)| ask(table))
+        self.hearing().ask_kernel(end.scope, None, connected) == Some(announced)
     }
 }

@@ -1,6 +1,6 @@
 //! What the daemon charges to whom.
 
-use super::Host;
+use super::{Host, Provider};
 use crate::cable::Cable;
 use crate::quota::{Charge, Denied, Kind, May, Payer, Purpose};
 use crate::session::SessionId;
@@ -72,57 +72,6 @@ impl Host {
         self.accounts.check_accepter(uid, self.now)
     }
 
-    /// Inbound memory of a port.
-    pub(crate) fn carve(
-        &mut self,
-        port: PortId,
-        len: u64,
-        payer: Payer,
-        purpose: Purpose,
-    ) -> Result<Carved, Plain> {
-        let ((range, memory), window) =
-            self.allot(port, len, (payer, purpose), |cable| cable.carve_inbound(len))?;
-        Ok(Carved { range, window, memory })
-    }
-
-    /// A range of a port's inbound memory with a segment behind it that another neighbour gave.
-    pub(crate) fn pass_segment(
-        &mut self,
-        port: PortId,
-        segment: &Segment,
-        payer: Payer,
-        purpose: Purpose,
-    ) -> Result<(SegmentRange, Charge), Plain> {
-        self.allot(port, segment.info.len, (payer, purpose), |cable| cable.pass_inbound(segment))
-    }
-
-    /// `len` bytes of a port's window, which are charged before `give` gives them out.
-    fn allot<T>(
-        &mut self,
-        port: PortId,
-        len: u64,
-        (payer, purpose): (Payer, Purpose),
-        give: impl FnOnce(&mut Cable) -> Result<T, PortError>,
-    ) -> Result<(T, Charge), Plain> {
-        let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
-        let window =
-            self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
-        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
-        let given = give(cable).map_err(|error| no_segment(&error, !known))?;
-        Ok((given, window))
-    }
-
-    /// As [`Self::charge`], for those to whom a refusal is all the same.
-    pub(crate) fn charge_or_refuse(
-        &mut self,
-        payer: Payer,
-        kind: Kind,
-        amount: u64,
-        purpose: Purpose,
-    ) -> Result<Charge, Refusal> {
-        self.accounts.charge_or_refuse(payer, kind, amount, purpose, self.now)
-    }
-
     /// The user of a session has the end from now on: he pays for it, and it is pending no longer.
     pub(crate) fn pay_for(&mut self, session: SessionId, circuit: CircuitId) {
         let Some(payer) = self.payer_of(session) else { return };
@@ -173,6 +122,75 @@ impl Host {
                 self.touched.insert(id);
             }
         }
+    }
+}
+
+impl Provider<'_> {
+    /// Inbound memory of a port.
+    pub(crate) fn carve(
+        &mut self,
+        port: PortId,
+        len: u64,
+        payer: Payer,
+        purpose: Purpose,
+    ) -> Result<Carved, Plain> {
+        let ((range, memory), window) =
+            self.allot(port, len, (payer, purpose), |cable| cable.carve_inbound(len))?;
+        Ok(Carved { range, window, memory })
+    }
+
+    /// A range of a port's inbound memory with a segment behind it that another neighbour gave.
+    pub(crate) fn pass_segment(
+        &mut self,
+        port: PortId,
+        segment: &Segment,
+        payer: Payer,
+        purpose: Purpose,
+    ) -> Result<(SegmentRange, Charge), Plain> {
+        self.allot(port, segment.info.len, (payer, purpose), |cable| cable.pass_inbound(segment))
+    }
+
+    /// `len` bytes of a port's window, which are charged before `give` gives them out.
+    fn allot<T>(
+        &mut self,
+        port: PortId,
+        len: u64,
+        (payer, purpose): (Payer, Purpose),
+        give: impl FnOnce(&mut Cable) -> Result<T, PortError>,
+    ) -> Result<(T, Charge), Plain> {
+        let known = self.counters.has_plain(Plain::Refused(Refusal::NoMemory));
+        let window =
+            self.charge_or_refuse(payer, Kind::Window(port), len, purpose).map_err(Plain::Refused)?;
+        let cable = self.cable(port).ok_or(Plain::Refused(Refusal::NoRoute))?;
+        let given = give(cable).map_err(|error| no_segment(&error, !known))?;
+        Ok((given, window))
+    }
+
+    /// Charges, for those to whom a refusal is all the same.
+    pub(crate) fn charge_or_refuse(
+        &mut self,
+        payer: Payer,
+        kind: Kind,
+        amount: u64,
+        purpose: Purpose,
+    ) -> Result<Charge, Refusal> {
+        self.accounts.charge_or_refuse(payer, kind, amount, purpose, self.now)
+    }
+}
+
+/// What a neighbour is told of it.
+pub(crate) fn refusal_of(why: Plain) -> Refusal {
+    match why {
+        Plain::Refused(why) => why,
+        _ => Refusal::NoMemory,
+    }
+}
+
+/// What a segment is refused for that a neighbour named and that cannot be had.
+pub(crate) fn not_there(error: &PortError) -> Refusal {
+    match error {
+        PortError::Down => Refusal::NoRoute,
+        _ => Refusal::Protocol,
     }
 }
 

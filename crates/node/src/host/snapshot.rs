@@ -1,11 +1,11 @@
 //! What is copied for a snapshot, piece by piece, on the daemon's thread.
 
-use super::Host;
+use super::{Host, Provider};
 use crate::snapshot::collect::{Collector, Next, Through, circuit_row, port_row, worked};
 use crate::snapshot::{CircuitRow, Head, HostRow};
 use core::ops::Bound::{Excluded, Unbounded};
 use crosslane_fabric::circuit::End;
-use crosslane_wire::{CircuitId, HostId, TransitId};
+use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
 
 impl Host {
     /// Begins a snapshot: its head, with the counters as they are now.
@@ -42,12 +42,9 @@ impl Host {
     /// An end is about to be closed or to move on, which moves its counts to the totals: the snapshot that is being made has
     /// the totals already.
     pub(crate) fn copy_early(&mut self, circuit: CircuitId) {
-        if self.texts.collector().is_none_or(|collector| !collector.lacks(circuit)) {
-            return;
-        }
-        let row = self.policy.circuits.get(circuit).and_then(|end| self.row_of(circuit, end));
-        if let (Some(row), Some(collector)) = (row, self.texts.collector_mut()) {
-            collector.add_early(row);
+        let (policy, mut provider) = self.split();
+        if let Some(end) = policy.circuits.get(circuit) {
+            provider.copy_early((circuit, end), policy.port_of(circuit));
         }
     }
 
@@ -71,7 +68,7 @@ impl Host {
             namespaces: self.knows_namespaces(),
             signing: self.signing,
             refused: self.policy.links.refused().clone(),
-            ports: self.cables.iter().map(port_row).collect(),
+            ports: self.cables.iter().map(|cable| port_row(cable, self.policy.is_silent(cable.id))).collect(),
             counters: self.counters.clone(),
             offload: self.offload.as_ref().map(|engines| engines.tallies().map(worked).collect()),
             transits: self.transit_circuits.len(),
@@ -87,13 +84,25 @@ impl Host {
 
     fn row_of(&self, circuit: CircuitId, end: &End) -> Option<CircuitRow> {
         let resources = self.resources.get(&circuit)?;
-        Some(circuit_row(self.me(), circuit, end, resources, self.port_of(circuit)))
+        Some(circuit_row(self.me(), circuit, end, resources, self.policy.port_of(circuit)))
     }
 
     fn through(&self, transit: TransitId) -> Option<Through> {
         let transit_circuit = self.transit_circuits.get(&transit)?;
         let moved = transit_circuit.moved(transit, &self.pumps);
         Some(Through { by_port: transit_circuit.traffic(moved), bytes: moved[0].wrapping_add(moved[1]) })
+    }
+}
+
+impl Provider<'_> {
+    /// Copies the row of an end that changes before its turn comes, for those who count; it leaves by `port`.
+    pub(crate) fn copy_early(&mut self, (circuit, end): (CircuitId, &End), port: Option<PortId>) {
+        let Some(collector) = self.texts.collector_mut().filter(|collector| collector.lacks(circuit)) else {
+            return;
+        };
+        if let Some(resources) = self.resources.get(&circuit) {
+            collector.add_early(circuit_row(self.config.addresses.me, circuit, end, resources, port));
+        }
     }
 }
 

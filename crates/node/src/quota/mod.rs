@@ -132,6 +132,19 @@ pub enum Purpose {
 }
 
 impl Purpose {
+    /// For an end of this host.
+    pub fn of_end(purpose: crosslane_policy::Purpose) -> Self {
+        match purpose {
+            crosslane_policy::Purpose::New => Self::New,
+            crosslane_policy::Purpose::Move => Self::Move,
+        }
+    }
+
+    /// For a circuit that passes through, new or of a stream that goes on.
+    pub fn of_transit(moves: bool) -> Self {
+        if moves { Self::PassingMove } else { Self::Passing }
+    }
+
     /// Whether a stream that was there before needs it to go on.
     pub fn is_move(self) -> bool {
         matches!(self, Self::Move | Self::PassingMove)

@@ -275,7 +275,7 @@ fn session_row(session: &Session) -> SessionRow {
     }
 }
 
-pub(crate) fn port_row(cable: &Cable) -> PortRow {
+pub(crate) fn port_row(cable: &Cable, silent: bool) -> PortRow {
     PortRow {
         id: cable.id,
         name: cable.config.name.clone(),
@@ -285,7 +285,7 @@ pub(crate) fn port_row(cable: &Cable) -> PortRow {
         peer: cable.agreement().map(|agreement| agreement.peer),
         window: (cable.window().bytes(), cable.window().used_bytes()),
         traffic: cable.traffic,
-        silent: cable.standing.silent,
+        silent,
     }
 }
 

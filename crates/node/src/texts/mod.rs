@@ -96,6 +96,7 @@ impl Texts {
     }
 
     /// The snapshot that is being made.
+    #[cfg(test)]
     pub(crate) fn collector(&self) -> Option<&Collector> {
         self.collector.as_ref()
     }

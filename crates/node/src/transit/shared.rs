@@ -10,17 +10,17 @@
 //! What stays here are a range of each window, as with a pump, and a mapping of both segments, to count what goes by.
 
 use super::meter::Meter;
-use super::{BEFORE, Carried, Made, TransitCircuit};
-use crate::answer::Asked;
-use crate::host::Host;
+use super::{Carried, Made, TransitCircuit};
+use crate::host::{Host, Provider, refusal_of};
 use crate::quota::{Payer, Purpose};
 use core::ops::Bound::Included;
+use crosslane_policy::{Asked, Prepared, Ring};
 use crosslane_shm::wake::Waker;
 use crosslane_shm::{Inbound, Segment};
-use crosslane_wire::control::{Closing, Control, Refusal};
+use crosslane_wire::control::{Control, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{ChannelId, PortId, SegmentRange, TransitId, WaiterId};
+use crosslane_wire::{ChannelId, PortId, TransitId, WaiterId};
 
 /// Questions for wakers that one neighbour may have passed on to another one and not answered.
 const ASKS_MAX: usize = 64;
@@ -86,7 +86,7 @@ fn first_of(port: PortId) -> OwedWake {
     OwedWake { port, transit: TransitId(0), side: 0, waiter: WaiterId(0) }
 }
 
-impl Host {
+impl Provider<'_> {
     /// Whether what one of these neighbours gives can be handed on to the other.
     pub(super) fn can_share(&mut self, ports: [PortId; 2]) -> bool {
         !self.config.pump
@@ -100,26 +100,28 @@ impl Host {
         segment: &Segment,
         (payer, purpose): (Payer, Purpose),
         asked: &Asked,
-    ) -> Result<Made, Refusal> {
+    ) -> Result<Prepared<Made>, Refusal> {
         let ring_max = segment.info.len - segment_len(0);
         let before = Some(Measured::new(segment, ring_max, asked.key)?);
-        let behind = self.pass_segment(onward, segment, payer, purpose).map_err(crate::answer::refusal_of)?;
+        let behind = self.pass_segment(onward, segment, payer, purpose).map_err(refusal_of)?;
         let carried = Carried::Shared(SharedSegments { before, behind: None });
-        Ok(Made { carried, before: None, behind, key: asked.key, pumps: asked.pumps })
+        let (len, moves) = (segment.info.len, asked.resume.is_some());
+        let ring = Ring { segment: behind.0, key: asked.key };
+        let made = Made { carried, before: None, behind, len, moves, charges: Vec::new() };
+        Ok(Prepared { made, behind: ring, pumps: asked.pumps })
     }
 
-    /// The far half is there: its segment is handed on to the host before.
+    /// The far half is there: its segment is handed on to the host before, by this channel.
     pub(super) fn begin_sharing(
         &mut self,
         transit: TransitId,
-        segment: SegmentRange,
-        key: u64,
-    ) -> Result<SegmentRange, Plain> {
+        channel: ChannelId,
+        Ring { segment, key }: Ring,
+    ) -> Result<Ring, Plain> {
         let circuit = self.transit_circuits.get(&transit).ok_or(Plain::System)?;
         let ([port, onward], ring_max) = (circuit.ports, circuit.ring_max);
-        let purpose = if circuit.late == Closing::Lost { Purpose::PassingMove } else { Purpose::Passing };
-        let channel = self.policy.circuits.channel_of(transit, BEFORE).ok_or(Plain::System)?;
-        let given = self.outbound_of(onward, segment, ring_max)?;
+        let purpose = Purpose::of_transit(circuit.moves);
+        let given = self.outbound_of(onward, segment)?;
         let measured = Measured::new(&given, ring_max, key).map_err(Plain::Refused)?;
         let (range, window) = self.pass_segment(port, &given, Payer::Neighbour(port), purpose)?;
         self.memory.insert(channel, (range, window));
@@ -128,9 +130,11 @@ impl Host {
         {
             shared.behind = Some(measured);
         }
-        Ok(range)
+        Ok(Ring { segment: range, key })
     }
+}
 
+impl Host {
     /// The port on the other side of a circuit whose segments were handed on.
     fn opposite(&self, transit: TransitId, side: usize) -> Option<PortId> {
         let circuit = self.transit_circuits.get(&transit)?;

@@ -36,23 +36,24 @@ impl World {
     /// Nothing is left of streams that are over.
     fn check_leaks(&mut self) {
         for host in 0..self.hosts.len() {
-            let here = &self.hosts[host];
+            let (here, policy) = (&self.hosts[host], &self.policies[host]);
             let rings: usize = here.ports.iter().map(|port| port.window.len()).sum();
             let left = [
-                here.circuits.iter().count(),
-                here.circuits.pending(),
-                here.circuits.channel_count(),
-                here.circuits.transits().count(),
+                policy.circuits.iter().count(),
+                policy.circuits.pending(),
+                policy.circuits.channel_count(),
+                policy.circuits.transits().count(),
                 here.parts.len(),
                 here.memory.len(),
                 here.passages.len(),
                 rings,
+                policy.decided(),
             ];
-            if here.alive && left != [0; 8] {
+            if here.alive && left != [0; 9] {
                 self.fail(format!(
-                    "host {host} has [ends, pending, channels, transits, parts, segments, passages, rings] {left:?}: \
+                    "host {host} has [ends, pending, channels, transits, parts, segments, passages, rings, decided] {left:?}: \
                      {:?}",
-                    self.hosts[host].circuits
+                    self.policies[host].circuits
                 ));
             }
         }
@@ -65,7 +66,7 @@ impl World {
                 continue;
             }
             let known: BTreeMap<HostId, u8> =
-                self.hosts[host].links.hosts().map(|(host, way)| (host, way.hops)).collect();
+                self.policies[host].links.hosts().map(|(host, way)| (host, way.hops)).collect();
             let truth = self.distances(host);
             if known != truth {
                 self.fail(format!("host {host} knows ways {known:?}, and there are {truth:?}"));

@@ -4,12 +4,13 @@
 //! Every segment is a ring of its own, and none is used for another one later.
 
 use crate::world::World;
+use crosslane_wire::segment::{RING_MIN, segment_len};
 use crosslane_wire::{SegmentRange, TransitId};
 use std::collections::VecDeque;
 
 /// Units that a ring holds.
 pub(crate) const RING: u64 = 8;
-const SEGMENT: u64 = 4096;
+const SEGMENT: u64 = segment_len(RING_MIN);
 
 /// A byte of a stream, so to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(crate) enum Actor {
 /// One segment.
 #[derive(Debug)]
 pub(crate) struct Ring {
+    /// The host and the port in whose inbound memory it lies.
+    pub(crate) home: (usize, usize),
     units: VecDeque<Unit>,
     /// Units that were ever written.
     pub(crate) written: u64,
@@ -49,6 +52,21 @@ pub(crate) struct Ring {
     pub(crate) writer: Actor,
 }
 
+impl Ring {
+    /// A fresh one in the inbound memory of a host's port.
+    pub(crate) fn new(home: (usize, usize)) -> Self {
+        Self {
+            home,
+            units: VecDeque::new(),
+            written: 0,
+            landed: 0,
+            freed: false,
+            reader: Actor::Nobody,
+            writer: Actor::Nobody,
+        }
+    }
+}
+
 /// Where a ring lies.
 pub(crate) fn range_of(ring: usize) -> SegmentRange {
     SegmentRange { offset: u64::try_from(ring + 1).unwrap() * SEGMENT, len: SEGMENT }
@@ -56,30 +74,10 @@ pub(crate) fn range_of(ring: usize) -> SegmentRange {
 
 /// The ring that lies there.
 pub(crate) fn ring_at(range: SegmentRange) -> usize {
-    usize::try_from(range.offset / SEGMENT).unwrap() - 1
+    usize::try_from(range.offset / SEGMENT).unwrap_or(usize::MAX).wrapping_sub(1)
 }
 
 impl World {
-    /// A new ring in a port's window, if there is room.
-    pub(crate) fn carve(&mut self, host: usize, port: usize) -> Option<usize> {
-        let port = &mut self.hosts[host].ports[port];
-        port.up?;
-        if port.window.len() >= port.room {
-            return None;
-        }
-        let ring = self.rings.len();
-        port.window.insert(ring);
-        self.rings.push(Ring {
-            units: VecDeque::new(),
-            written: 0,
-            landed: 0,
-            freed: false,
-            reader: Actor::Nobody,
-            writer: Actor::Nobody,
-        });
-        Some(ring)
-    }
-
     /// Gives a ring back to the window that it was carved from.
     pub(crate) fn give_back(&mut self, host: usize, port: usize, ring: usize) {
         if !self.hosts[host].ports[port].window.remove(&ring) {

@@ -6,6 +6,7 @@ use crate::network::Cable;
 use crate::program::{Program, Stream};
 use crate::random::Random;
 use crate::schedule::Fault;
+use crosslane_policy::Policy;
 use crosslane_wire::control::{Control, LinkState};
 use crosslane_wire::{CircuitId, TransitId};
 use std::cmp::Reverse;
@@ -27,8 +28,8 @@ pub(crate) enum Event {
     Turn(usize, u32),
     /// A host's pump moves units.
     Pump(usize, u32, TransitId),
-    /// A program of a host accepts the connection of a stream.
-    Accept(usize, u32, usize),
+    /// A program of a host accepts the connection of a stream, whose end must be known until this time.
+    Accept(usize, u32, usize, Duration),
     /// A host looks whether anybody holds an end.
     Doubt(usize, u32, CircuitId),
     /// A program has closed its end, or broken it off.
@@ -79,8 +80,14 @@ pub(crate) struct World {
     pub(crate) now: Duration,
     /// Chance.
     pub(crate) random: Random,
+    /// Secrets of streams.
+    pub(crate) secrets: Random,
+    /// Those that have got memory, and are woken next.
+    pub(crate) woken: Vec<Actor>,
     /// All hosts, also those that are not there.
     pub(crate) hosts: Vec<Host>,
+    /// What each of them decides by.
+    pub(crate) policies: Vec<Policy>,
     /// All cables, also those that are not plugged in.
     pub(crate) cables: Vec<Cable>,
     /// All segments.
@@ -113,8 +120,11 @@ impl World {
     pub(crate) fn new(random: Random, aloud: bool) -> Self {
         Self {
             now: Duration::ZERO,
+            secrets: Random::new(random.clone().next()),
             random,
+            woken: vec![],
             hosts: vec![],
+            policies: vec![],
             cables: vec![],
             rings: vec![],
             programs: vec![],
@@ -203,7 +213,7 @@ impl World {
             Event::Tick(host, life)
             | Event::Turn(host, life)
             | Event::Pump(host, life, _)
-            | Event::Accept(host, life, _)
+            | Event::Accept(host, life, ..)
             | Event::Doubt(host, life, _)
             | Event::Close(host, life, ..) => {
                 if self.hosts[host].life != life {
@@ -223,19 +233,20 @@ impl World {
 
     /// A host that runs does what an event means.
     pub(crate) fn host_turn(&mut self, host: usize, event: Event) {
-        self.let_links_know_the_time(host);
+        let before = self.policies[host].links.own_number();
         if let Event::Pump(_, _, transit) = event {
             let dry = self.pump(host, transit);
             if dry == [false; 2] {
                 return;
             }
-            self.hosts[host].circuits.handle_time(self.now);
+            self.let_policy_know_the_time(host);
             self.drained(host, transit, dry);
         } else {
-            self.hosts[host].circuits.handle_time(self.now);
+            self.let_policy_know_the_time(host);
             self.daemon_turn(host, event);
         }
-        self.run_circuits(host);
+        self.run_policy(host);
+        self.count_versions(host, before);
         self.plan_tick(host);
     }
 
@@ -246,7 +257,7 @@ impl World {
             Event::Deliver(cable, side, epoch, message) => self.deliver(cable, side, epoch, message),
             Event::Tick(..) => self.tick(host),
             Event::Turn(..) => self.tell_neighbours(host),
-            Event::Accept(_, _, stream) => self.accept(host, stream),
+            Event::Accept(_, _, stream, until) => self.accept(host, stream, until),
             Event::Doubt(_, _, circuit) => self.look_into(host, circuit),
             Event::Close(_, _, circuit, abort) => self.close_end(host, circuit, abort),
             Event::Pump(..) | Event::Program(_) | Event::Connect(_) | Event::Fault(_) => {}

@@ -110,9 +110,7 @@ impl World {
             self.cable_down(host, port);
         }
         let peer = self.hosts[self.cables[cable].ends[1 - side].0].id;
-        self.hosts[host].ports[port].up = Some(Epoch(epoch));
-        self.hosts[host].ports[port].peer = peer;
-        self.cable_up(host, port);
+        self.cable_up(host, port, peer, Epoch(epoch));
         for (sent, message) in std::mem::take(&mut self.cables[cable].early[side]) {
             if sent == epoch {
                 self.hear(host, port, *message);

@@ -1,11 +1,10 @@
 //! What is done to a network: its form, and the faults that a seed brings about.
 
-use crate::host::Host;
+use crate::host::ROOM;
 use crate::network::Cable;
 use crate::program::{Outcome, Stream};
 use crate::random::Random;
 use crate::world::{Event, World};
-use crosslane_wire::HostId;
 use std::time::Duration;
 
 /// The form of a network.
@@ -63,8 +62,8 @@ impl World {
             (ports[a], ports[b]) = (ports[a] + 1, ports[b] + 1);
             world.lay(ends);
         }
-        for (host, ports) in ports.into_iter().enumerate() {
-            world.hosts.push(Host::new(HostId(u16::try_from(host + 1).unwrap()), ports));
+        for ports in ports {
+            world.add_host(ports);
         }
         for cable in 0..world.cables.len() {
             world.plug(cable);
@@ -93,7 +92,7 @@ impl World {
             Fault::Freeze(host) => self.hosts[host].frozen = self.hosts[host].alive,
             Fault::Thaw(host) => self.thaw(host),
             Fault::Squeeze(host) => self.set_room(host, 2),
-            Fault::Release(host) => self.set_room(host, 256),
+            Fault::Release(host) => self.set_room(host, ROOM),
             Fault::Join(cable, host, first) => {
                 self.cut(cable);
                 self.plug(first);
@@ -105,7 +104,7 @@ impl World {
             Fault::Peace(mend) => {
                 for host in 0..self.hosts.len() {
                     self.thaw(host);
-                    self.set_room(host, 256);
+                    self.set_room(host, ROOM);
                     self.boot(host);
                 }
                 if mend {
@@ -158,7 +157,7 @@ impl World {
         let clock_is_wrong = self.random.once_in(4);
         let life = if clock_is_wrong { 1 } else { u64::from(self.hosts[host].life) + 2 };
         let incarnation = (life << 20) + self.random.next() % (1 << 20);
-        self.hosts[host].start(incarnation);
+        self.start(host, incarnation);
         for cable in self.cables_of(host) {
             self.mend(cable);
         }
@@ -238,7 +237,7 @@ impl World {
     /// The ring is opened, a host put in, and the ring closed.
     fn plan_join(&mut self, time: Duration) {
         let host = self.hosts.len();
-        self.hosts.push(Host::new(HostId(u16::try_from(host + 1).unwrap()), 2));
+        self.add_host(2);
         let cable = self.random.below(self.cables.len());
         let [left, right] = self.cables[cable].ends;
         let first = self.lay([left, (host, 0)]);

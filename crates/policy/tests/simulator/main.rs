@@ -2,21 +2,22 @@
 //! everything that can happen to cables and hosts. A seed decides everything, so whatever fails comes again:
 //!
 //! ```text
-//! CROSSLANE_SEED=17 cargo test -p crosslane-fabric --test simulator replay -- --nocapture
-//! CROSSLANE_SCHEDULES=100000 cargo test -p crosslane-fabric --test simulator streams -- --nocapture   # else 10,000
+//! CROSSLANE_SEED=17 cargo test -p crosslane-policy --test simulator replay -- --nocapture
+//! CROSSLANE_SCHEDULES=100000 cargo test -p crosslane-policy --test simulator streams -- --nocapture   # else 10,000
 //! ```
 
 mod check;
-mod dial;
+mod connection;
+mod ends;
 mod host;
 mod hostile;
 mod memory;
 mod network;
 mod program;
+mod pump;
 mod random;
-mod resume;
+mod resources;
 mod schedule;
-mod transit;
 mod world;
 
 use random::Random;
@@ -28,7 +29,7 @@ use world::{Counts, Event, World};
 /// Hosts of a schedule.
 const HOSTS: usize = 64;
 
-const REPLAY: &str = "cargo test -p crosslane-fabric --test simulator replay -- --nocapture";
+const REPLAY: &str = "cargo test -p crosslane-policy --test simulator replay -- --nocapture";
 
 /// Everything that a seed stands for.
 fn schedule(seed: u64, hosts: usize, aloud: bool) -> World {

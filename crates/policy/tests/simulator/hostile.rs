@@ -53,7 +53,7 @@ impl World {
     pub(crate) fn give_keys(&mut self) {
         for host in 0..self.hosts.len() {
             let keys = SimKeys(self.hosts[host].id);
-            self.hosts[host].links.use_keys(Box::new(keys));
+            self.policies[host].links.use_keys(Box::new(keys));
             self.counts.versions += 1;
             self.turn_soon(host);
         }
@@ -91,7 +91,7 @@ impl World {
         }
         let victim = (host + 1 + self.random.below(IDS - 1)) % IDS;
         let origin = HostId(u16::try_from(victim + 1).unwrap());
-        let (number, sequence) = self.hosts.get(victim).map_or((0, 0), |there| there.links.own_number());
+        let (number, sequence) = self.policies.get(victim).map_or((0, 0), |there| there.links.own_number());
         let incarnation = match self.random.below(6) {
             0 => u64::MAX,
             1 => number.wrapping_add((1 << 63) - 1),
@@ -121,7 +121,7 @@ impl World {
     /// Nobody remembers a host that is not there.
     pub(crate) fn check_forgotten(&mut self) {
         let most = self.hosts.len();
-        let known: Vec<usize> = self.hosts.iter().map(|host| host.links.known()).collect();
+        let known: Vec<usize> = self.policies.iter().map(|host| host.links.known()).collect();
         if known.iter().any(|known| *known > most) {
             self.fail(format!("{most} hosts, and records known are {known:?}"));
         }

@@ -1,10 +1,10 @@
 //! Programs at the two ends of streams: they send numbered units, and check those that they get. The rules are those
 //! that decision 11 sets for the library in a program.
 
-use crate::dial::tuple_of;
+use crate::ends::{Life, Next, Segments};
 use crate::memory::{Actor, Unit};
-use crate::resume::{Life, Next, Segments};
 use crate::world::{Event, World};
+use crosslane_policy::Dial;
 use crosslane_wire::CircuitId;
 use crosslane_wire::control::ARRIVED_ALL;
 use std::collections::VecDeque;
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Units that a program can keep until they have landed.
 const RETENTION: u64 = 32;
+/// One program in so many must not wait for its connection.
+const HURRIED: usize = 4;
 
 /// A stream between two hosts.
 #[derive(Clone, Debug)]
@@ -100,10 +102,14 @@ impl World {
             return;
         }
         let program = self.program(stream, 0, from, CircuitId(0));
-        let (secret, to) = (u64::try_from(stream + 1).unwrap(), self.hosts[to].id);
-        if self.dial(from, tuple_of(stream), secret, to, program).is_none() {
+        let hurried = stream.is_multiple_of(HURRIED);
+        let (dial, now) = (Dial { tuple: self.tuple_of(stream), host: self.hosts[to].id, hurried }, self.now);
+        let (policy, mut resources) = self.split(from);
+        if policy.dial(dial, ((), program), now, &mut resources).is_err() {
             self.refused(program);
         }
+        self.run_policy(from);
+        self.plan_tick(from);
     }
 
     /// A program that accepted a connection.

@@ -1,0 +1,256 @@
+//! Circuits over cables that programs here ask for: what is asked of a neighbour, and what comes of it. What a neighbour asks
+//! is in [`crate::answer`].
+//!
+//! ```text
+//!   opener                                   answerer
+//!   allots a segment, Open ------------------> is there a listener? allots a segment, keeps a pending end
+//!   carves the far segment  <---------- Opened
+//!   Granted: the program has its stream      ... the program accepts the connection
+//! ```
+//! Hosts between pass both on ([`crate::transit`]). Streams that go on over another circuit: [`crate::resume`].
+
+use crate::resources::{Purpose, Resources, Ring, Size};
+use crate::{EndState, Output, Policy};
+use crosslane_fabric::channel;
+use crosslane_fabric::circuit::Path;
+use crosslane_wire::control::{Control, Refusal, Resumption};
+use crosslane_wire::local::Plain;
+use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, Tuple};
+use std::time::Duration;
+
+/// How long a neighbour may take to answer `Open` for a program that waits for its connection. On a busy machine its
+/// daemon may have to wait for a processor; and the program wins nothing by going on earlier, since the connection's SYN
+/// takes the same way. But its other threads cannot ask us meanwhile.
+pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_millis(500);
+/// The same for a program that must not wait (`O_NONBLOCK`). A daemon that runs answers in 0.1 ms.
+const PROMPT_ANSWER: Duration = Duration::from_millis(100);
+
+/// What a program asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Dial {
+    /// The connection.
+    pub tuple: Tuple,
+    /// The host that it leads to.
+    pub host: HostId,
+    /// Whether the program must not wait.
+    pub hurried: bool,
+}
+
+/// A path that is about to be asked for, with the memory of its first channel.
+pub(crate) struct Attempt<T> {
+    path: Path,
+    route: Vec<HostId>,
+    memory: T,
+    ring: Ring,
+}
+
+impl Policy {
+    /// Asks a neighbour for a program; [`Output::Granted`], [`Output::Refused`] or [`Output::Unusable`] follows.
+    ///
+    /// # Errors
+    /// There is no path, or no memory for the first channel.
+    pub fn dial<R: Resources>(
+        &mut self,
+        Dial { tuple, host, hurried }: Dial,
+        (payer, end): (R::Payer, R::End),
+        now: Duration,
+        resources: &mut R,
+    ) -> Result<CircuitId, Plain> {
+        let (path, route) = self.path_to(host, &[], now).map_err(Plain::Refused)?;
+        let deadline = now + if hurried { PROMPT_ANSWER } else { DIAL_TIMEOUT };
+        let attempt = attempt((path, route), payer, (Purpose::New, Size::Ample), resources)?;
+        let stream = resources.random().max(1);
+        let (circuit, channel) = self.circuits.dial(tuple, stream, host, path, deadline);
+        self.ends.insert(circuit, EndState { tried: vec![path.port], deadline, ..EndState::default() });
+        resources.begin(circuit, end);
+        self.ask_for((circuit, channel), attempt, None, resources);
+        Ok(circuit)
+    }
+
+    /// The shortest path to a host that does not begin with one of these ports. A neighbour that owes an answer for
+    /// too long is not asked.
+    pub(crate) fn path_to(
+        &mut self,
+        host: HostId,
+        tried: &[PortId],
+        now: Duration,
+    ) -> Result<(Path, Vec<HostId>), Refusal> {
+        let paths: Vec<_> = self.links.paths(host).collect();
+        let mut why = Refusal::NoRoute;
+        for (way, route) in paths {
+            if tried.contains(&way.port) {
+                continue;
+            }
+            if self.is_late(way.port, now) {
+                why = Refusal::Timeout;
+                continue;
+            }
+            if let Some(agreement) = self.agreement(way.port) {
+                let epoch = agreement.epoch;
+                return Ok((Path { port: way.port, epoch, hops: way.hops, pumps: 0 }, route));
+            }
+        }
+        Err(why)
+    }
+
+    /// Sends `Open` for an end's new channel.
+    pub(crate) fn ask_for<R: Resources>(
+        &mut self,
+        (circuit, channel): (CircuitId, ChannelId),
+        attempt: Attempt<R::Attempt>,
+        resume: Option<Resumption>,
+        resources: &mut R,
+    ) {
+        let Attempt { path, route, memory, ring: Ring { segment, key } } = attempt;
+        resources.keep_attempt(circuit, channel, resume.map_or(0, |resume| resume.generation), memory);
+        self.ways.leaning |= path.hops > 1;
+        if let Some(state) = self.ends.get_mut(&circuit) {
+            state.len = segment.len;
+        }
+        let Some((tuple, stream)) = self.circuits.get(circuit).map(|end| (end.tuple, end.stream)) else {
+            return;
+        };
+        let open = Control::Open { channel, tuple, stream, segment, key, passed: 0, pumps: 0, route, resume };
+        self.send(path.port, open);
+    }
+
+    /// A circuit that was asked for will not be: another path is tried, if there is one and time for it.
+    pub(crate) fn failed(
+        &mut self,
+        circuit: CircuitId,
+        channel: ChannelId,
+        why: Refusal,
+        now: Duration,
+        resources: &mut impl Resources,
+    ) {
+        if why == Refusal::Timeout {
+            self.note_late(channel, now);
+        }
+        resources.forget_attempt(circuit);
+        if self.circuits.get(circuit).is_some_and(|end| end.moving.is_some()) {
+            return self.try_failed(circuit, why);
+        }
+        if matches!(why, Refusal::NoMemory | Refusal::NoRoute | Refusal::Quota)
+            && self.try_another(circuit, now, resources).is_some()
+        {
+            return;
+        }
+        self.push(Output::Refused { circuit, why });
+        self.circuits.give_up(circuit);
+    }
+
+    /// Another path, or if there is none the same ones with short rings, unless what was refused was that.
+    fn try_another(
+        &mut self,
+        circuit: CircuitId,
+        now: Duration,
+        resources: &mut impl Resources,
+    ) -> Option<()> {
+        let host = self.circuits.get(circuit)?.far_host();
+        let state = self.ends.get(&circuit).filter(|state| state.deadline > now)?;
+        let (tried, deadline, refused) = (state.tried.clone(), state.deadline, state.len);
+        let found = self.path_to(host, &tried, now).or_else(|_| self.path_to(host, &[], now)).ok()?;
+        let payer = resources.payer(circuit)?;
+        let attempt = attempt(found, payer, (Purpose::New, Size::Short), resources).ok()?;
+        if tried.contains(&attempt.path.port) && refused <= attempt.ring.segment.len {
+            attempt.forgo(resources);
+            return None;
+        }
+        self.circuits.rename(circuit, resources.random().max(1));
+        let path = attempt.path;
+        let Some((channel, _)) = self.circuits.redial(circuit, path, deadline) else {
+            attempt.forgo(resources);
+            return None;
+        };
+        self.ends.get_mut(&circuit)?.tried.push(path.port);
+        self.ask_for((circuit, channel), attempt, None, resources);
+        Some(())
+    }
+
+    /// The neighbour did not answer in time. What counts is the oldest answer that it owes.
+    fn note_late(&mut self, channel: ChannelId, now: Duration) {
+        if let Some(port) = self.circuits.channel(channel).map(|found| found.port)
+            && !self.owes(port)
+            && let Some(there) = self.ports.get_mut(&port)
+        {
+            there.late = Some((channel, now));
+        }
+    }
+
+    /// Whether the neighbour owes us an answer for so long that it does not run: nobody is kept waiting for it.
+    fn is_late(&self, port: PortId, now: Duration) -> bool {
+        let late = self.ports.get(&port).and_then(|there| there.late);
+        self.owes(port) && late.is_some_and(|(_, since)| now.saturating_sub(since) >= DIAL_TIMEOUT)
+    }
+
+    fn owes(&self, port: PortId) -> bool {
+        let late = self.ports.get(&port).and_then(|there| there.late);
+        let channel = late.and_then(|(channel, _)| self.circuits.channel(channel));
+        channel.is_some_and(|found| matches!(found.state, channel::State::Abandoned(_)))
+    }
+
+    /// A neighbour made the circuit that a program asked for.
+    pub(crate) fn opened(&mut self, circuit: CircuitId, ring: Ring, resources: &mut impl Resources) {
+        match self.complete(circuit, ring, (0, 0), resources) {
+            Ok(()) => self.push(Output::Granted { circuit }),
+            // The cable went down after the answer had come: as if it had gone down before.
+            Err(Plain::Refused(Refusal::NoRoute)) => self.circuits.unopen(circuit),
+            Err(why) => self.push(Output::Unusable { circuit, why }),
+        }
+    }
+
+    /// Completes the segments of the circuit that was asked for with what the neighbour said. `arrived`: units that had arrived
+    /// here before, and at the far end.
+    pub(crate) fn complete(
+        &mut self,
+        circuit: CircuitId,
+        ring: Ring,
+        arrived: (u64, u64),
+        resources: &mut impl Resources,
+    ) -> Result<(), Plain> {
+        let port = self.port_of(circuit).ok_or(Plain::System)?;
+        let len = self.ends.get(&circuit).ok_or(Plain::System)?.len;
+        self.check_allotted(port, ring, len).map_err(Plain::Refused)?;
+        let end = self.circuits.get(circuit).ok_or(Plain::System)?;
+        resources.complete((circuit, end), port, ring, arrived)
+    }
+
+    /// The port that the end's circuit leaves by.
+    pub fn port_of(&self, circuit: CircuitId) -> Option<PortId> {
+        let channel = self.circuits.get(circuit)?.channel()?;
+        Some(self.circuits.channel(channel)?.port)
+    }
+
+    /// Checks the segment that a neighbour allotted for a circuit that it was asked for.
+    pub(crate) fn check_allotted(&mut self, port: PortId, ring: Ring, len: u64) -> Result<(), Refusal> {
+        let window = self.agreement(port).ok_or(Refusal::NoRoute)?.peer_window;
+        if ring.segment.len != len || !ring.segment.fits(window) {
+            self.contradiction(port, "neighbour allotted a segment that cannot be".to_owned());
+            return Err(Refusal::Protocol);
+        }
+        Ok(())
+    }
+}
+
+impl<T> Attempt<T> {
+    /// The path.
+    pub(crate) fn path(&self) -> Path {
+        self.path
+    }
+
+    /// It is not made.
+    pub(crate) fn forgo<R: Resources<Attempt = T>>(self, resources: &mut R) {
+        resources.drop_attempt(self.path.port, self.memory);
+    }
+}
+
+/// Memory for the first channel of a path.
+pub(crate) fn attempt<R: Resources>(
+    (path, route): (Path, Vec<HostId>),
+    payer: R::Payer,
+    (purpose, size): (Purpose, Size),
+    resources: &mut R,
+) -> Result<Attempt<R::Attempt>, Plain> {
+    let (memory, ring) = resources.attempt(payer, path, purpose, size)?;
+    Ok(Attempt { path, route, memory, ring })
+}
