@@ -12,8 +12,8 @@ use rustix::thread::futex;
 use shared::busy;
 use std::time::Instant;
 
-/// A lock of one process: spins briefly, then sleeps in the kernel, and notices a holder that ended. 0 = free, otherwise the
-/// holder's thread id, with the top bit set if somebody waits.
+/// A lock among the threads of one process. Taking it spins briefly, then sleeps in the kernel; it frees the lock of a thread that
+/// has ended. The word is 0 if free, else the holder's thread id, with the top bit set if another thread waits.
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU32);
 
@@ -50,7 +50,7 @@ impl Lock {
         self.0.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed).ok().map(|_| Guard(self))
     }
 
-    /// As [`Self::lock`], but waits for [`LOCK_TIMEOUT`] at most, or until a signal comes; [`take_busy`] tells.
+    /// As [`Self::lock`], but waits for [`LOCK_TIMEOUT`] at most, or until a signal comes; [`take_busy`] says which.
     pub fn lock_soon(&self, tid: u32) -> Result<Guard<'_>, NotTaken> {
         let (until, mut mine) = (Instant::now() + LOCK_TIMEOUT, tid);
         loop {
@@ -138,7 +138,7 @@ impl Lock {
     }
 }
 
-/// A value of this process that a lock guards, also against signal handlers of the thread that has it.
+/// A value that a lock guards, also against signal handlers of the thread that holds the lock.
 #[derive(Debug)]
 pub struct Locked<T> {
     lock: Lock,
@@ -154,19 +154,19 @@ impl<T> Locked<T> {
         Self { lock: Lock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Does `work` with the value; fails only if this very thread is at it already.
+    /// Does `work` with the value; fails only if this very thread holds the lock already.
     pub fn with<R>(&self, tid: u32, work: impl FnOnce(&mut T) -> R) -> Result<R, Reentered> {
         let _guard = self.lock.lock(tid)?;
         // SAFETY: the lock is held until the end of this function.
         Ok(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// Keeps all others away from the value.
+    /// Takes the lock without touching the value.
     pub fn hold(&self, tid: u32) -> Result<Guard<'_>, Reentered> {
         self.lock.lock(tid)
     }
 
-    /// In the child of a `fork` that was made with the lock [held](Self::hold): it is free here.
+    /// Frees the lock in the child of a `fork` during which the parent [held](Self::hold) it.
     pub fn reset(&self) {
         self.lock.reset();
     }

@@ -1,13 +1,13 @@
-//! The state of one end of a stream, shared by all processes that hold the end: a sealed memfd of its own. The program
-//! makes it, its daemon keeps it and gives it to whoever adopts the end, and nothing of another end is in it.
+//! The state of one end of a stream, which all processes that hold the end share: a sealed memfd for each end. The program
+//! creates it; its daemon keeps the descriptor and gives it to processes that adopt the end.
 //!
 //! ```text
 //!   program   State      mapped, survives fork; all processes that hold the end write it
 //!   daemon    StateView  a descriptor: read for display, mapped for a moment where the order of loads counts
 //!   engine    StateDesk  mapped while the engine works on the end's rings
 //! ```
-//! Every process that holds the end may write anything there at any time: nothing read there is an index, a length or an
-//! address before it was checked.
+//! Every process that holds the end may write anything there at any time: a reader checks each value before it uses it as an
+//! index, a length or an address.
 
 mod modes;
 
@@ -24,8 +24,8 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of the state of one end: one page.
 pub const LEN: u64 = 4096;
 
-/// What an end of a stream has moved, at the start of its state. Written by the program, read by its daemon, which
-/// believes it for display only.
+/// Counters of an end, at the start of its state. The program writes them; its daemon displays them and uses them for nothing
+/// else.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -41,39 +41,39 @@ pub struct Counters {
     pub refs: AtomicU32,
 }
 
-/// What the far end may still lack, units of the stream. Written by the sender.
+/// Stream offsets of what the far end may still lack. The sender writes them.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Units that were sent by earlier rings, or wait to be sent: nothing new is sent before all of them were sent in the
-    /// present one.
+    /// Stream offset up to which the sender had sent in earlier rings: it sends nothing new before the present ring has all up to
+    /// here.
     pub owed: AtomicU64,
-    /// Units of which the retention ring holds the payload: from here,
+    /// The retention ring holds the payload from this stream offset on,
     pub from: AtomicU64,
-    /// up to here.
+    /// up to this one.
     pub to: AtomicU64,
-    /// Bytes of the retention ring in use, a power of two: unit `u` lies at `u % cap`.
+    /// Present length of the retention ring, bytes, a power of two: stream offset `u` lies at byte `u % cap`.
     pub cap: AtomicU64,
-    /// Not 0: the retention ring is full, nobody took anything for a while, and it may become longer.
+    /// Not 0: the retention ring was full and the far end acknowledged nothing for a while; the next sender may lengthen it.
     pub grow_requested: AtomicU32,
-    /// The kind of the last record of the direction, if it was sent; else 0.
+    /// The kind of the record that ended the direction, if it was sent; else 0.
     pub turn: AtomicU32,
 }
 
-/// What a program had sent when it left its end.
+/// How far a program had sent when it left its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Which of the stream's rings it sent by last.
+    /// Number of the ring that it used last.
     pub generation: u32,
-    /// Units of the stream.
+    /// Stream offset behind the last byte that it sent.
     pub units: u64,
-    /// Whether some of them wait to be sent again.
+    /// Whether a part of that must be sent again in the present ring.
     pub owes: bool,
-    /// The units of which the retention ring holds the payload.
+    /// Stream offsets from and up to which the retention ring holds the payload.
     pub kept: (u64, u64),
-    /// Bytes of the retention ring in use.
+    /// Length of the retention ring, bytes.
     pub cap: u64,
-    /// The kind of the last record of the direction, if it was sent.
+    /// The kind of the record that ended the direction, if it was sent.
     pub turn: Option<Kind>,
 }
 
@@ -81,13 +81,13 @@ pub struct Sent {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Front {
-    /// What was moved.
+    /// Counters, for display.
     pub counters: Counters,
     /// The state of sending.
     pub producer: Producer,
     /// The state of receiving.
     pub consumer: Consumer,
-    /// What was sent and may be lacking.
+    /// What the far end may still lack.
     pub kept: Kept,
     /// How it was sent.
     pub sent: Modes,
@@ -166,8 +166,8 @@ impl EngineState {
     }
 }
 
-/// A daemon's hold on the state of an end, by a descriptor of kind `F`. It is not mapped but for a moment, since mappings
-/// are few: a daemon has thousands of ends.
+/// A daemon's descriptor, of type `F`, of the state of an end. The daemon maps it only for moments, since it has thousands of ends
+/// and a process may have few mappings.
 #[derive(Debug)]
 pub struct StateView<F = OwnedFd>(F);
 
@@ -216,19 +216,18 @@ impl<F: AsFd> StateView<F> {
         }
     }
 
-    /// Where the program reads next, at one moment: the number of the ring and the place in it.
-    /// Of a record that was taken in part, nothing counts as read. The program may have written anything there: see
-    /// [`Cursor::checked`]. `None` if no ring was begun, or the place changes all the time, or the program ended in
-    /// the middle of a change.
+    /// The place at which the program reads next, and the number of that ring. A record that the program has taken in part counts
+    /// as unread. Check the place by [`Cursor::checked`], since the program may have written anything there. `None` if no ring was
+    /// begun, if the place changed during each attempt, or if the program ended in the middle of a change.
     ///
-    /// A program that is about to consume one more record may give its room back meanwhile. So whoever counts what lies in
-    /// the ring looks here again afterwards, and counts again if the place has changed.
+    /// The program may consume another record meanwhile and give credit for it, and the far side may overwrite it. So after the
+    /// caller has counted what lies in the ring, it calls this again, and counts again if the place has changed.
     pub fn receiver(&self) -> Option<(u32, Cursor)> {
         let mapping = self.mapped()?;
         front(&mapping).consumer.glance().map(|cursor| (cursor.generation(), cursor))
     }
 
-    /// What the program has sent. It may have written anything there. `None` if it cannot be read.
+    /// How far the program has sent, unchecked: it may have written anything there. `None` if the memory cannot be read.
     pub fn sent(&self) -> Option<Sent> {
         let mapping = self.mapped()?;
         let front = front(&mapping);
@@ -245,12 +244,12 @@ impl<F: AsFd> StateView<F> {
         })
     }
 
-    /// Mapped for loads: where one word tells whether another counts, their order matters, and a `read` has none.
+    /// Maps the state for loads. `read` would not do: one word says whether another is valid, so the order of loads matters.
     fn mapped(&self) -> Option<Mapping> {
         Mapping::with(&self.0, LEN, ProtFlags::READ).ok()
     }
 
-    /// A copy of what is there, for display: words of different moments.
+    /// A copy of the state, for display: its words may be of different moments.
     fn copied(&self) -> Option<Front> {
         let mut bytes = [0; size_of::<Front>()];
         let read = rustix::io::pread(&self.0, &mut bytes, 0);

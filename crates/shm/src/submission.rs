@@ -1,15 +1,15 @@
-//! What a program and its daemon share where one hands transfers to the other: a slot for each transfer that is under
-//! way, and a bit for each slot that was filled since the daemon looked.
+//! The submission queue: memory by which a program hands transfers to its daemon's offload engine. It has a slot for each transfer
+//! under way, and a bit for each slot that the program filled since the daemon looked.
 //!
 //! ```text
 //!   program:  FREE --fill, submit--> READY ---cancel---> CANCELLED         (it has its buffer back)
 //!   daemon:                          READY --claim--> COPYING --commit--> COMMITTING --go on--> READY, or DONE
 //! ```
-//! A piece is copied between claim and commit and takes effect in ring and arena between commit and the next step. A
-//! program gets its buffer back by [`SubmissionQueue::cancel`] between two pieces, when it is told that all is done, or when the
-//! daemon can copy no more and did not come to commit ([`SubmissionQueue::revoke`]). Each change is a compare-exchange of one word
-//! that has the transfer's number in it, so whoever comes late changes nothing. All other words are plain, have one
-//! writer at a time, and the daemon believes none: it copies them once, and loses at most the transfer.
+//! The daemon copies a piece between claim and commit, and changes the ring's state between commit and the next step. The
+//! program gets its buffer back when the transfer is done; by [`SubmissionQueue::cancel`] between two pieces; or by
+//! [`SubmissionQueue::revoke`] after the daemon's threads have ended before a commit. Each step is a compare-exchange of one word
+//! that contains the transfer's number, so a late step of either side changes nothing. All other words are plain and have one
+//! writer at a time. The daemon trusts none: it copies each once, and a false one costs the program that transfer.
 
 use crate::MapError;
 use crate::mem::{Mapping, new_segment};
@@ -19,11 +19,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use rustix::thread::{Timespec, futex};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Transfers of one process under way at a time, each direction.
+/// Most transfers of one process under way at a time, in each direction.
 pub const SLOTS: usize = 1024;
-/// Places in the program's memory of one transfer.
+/// Most pieces of the program's memory in one transfer.
 pub const SPANS: usize = 30;
-/// Words of bits.
+/// Words of the bitmap of filled slots.
 const WORDS: usize = SLOTS / 64;
 /// Bytes of a submission queue.
 const LEN: u64 = (size_of::<Head>() + 2 * SLOTS * size_of::<Slot>()) as u64;
@@ -35,18 +35,18 @@ const COMMITTING: u32 = 3;
 const DONE: u32 = 4;
 const CANCELLED: u32 = 5;
 const PHASES: u32 = 8;
-/// Somebody sleeps on the slot.
+/// A thread of the program sleeps on the slot (`futex`).
 const ASLEEP: u32 = 1;
 /// The engine is to wake the program through its waker.
 const WAKER: u32 = 2;
-/// Transfers are told apart by this much of their number.
+/// Transfers' numbers are counted modulo this.
 const NUMBERS: u32 = 1 << 28;
-/// In the word of what was done: the bytes, above them the outcome, above that the transfer's number, so that what comes
-/// late is not taken for a later transfer's.
+/// Lowest bit of the outcome in a slot's `done` word: the bytes lie below it, the transfer's number above it, so that a late store
+/// is not taken for a later transfer's.
 const OUTCOME_AT: u32 = 33;
 const NUMBER_AT: u32 = 36;
 
-/// Which way bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the program into a ring.
@@ -58,12 +58,12 @@ pub enum Way {
 /// A transfer, as the program describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
-    /// The daemon's name for the stream's rings.
+    /// The daemon's number for the stream's rings.
     pub handle: u32,
-    /// The daemon's name for the registered buffer that all of `spans` lie in, at addresses from its start on; 0: they lie in
-    /// the program's memory.
+    /// The daemon's number for the registered buffer in which all of `spans` lie, as offsets from its start; 0: `spans` are
+    /// addresses in the program's memory.
     pub buffer: u32,
-    /// The program's buffer; those of no length end the list.
+    /// The pieces of the program's memory; one of length 0 ends the list.
     pub spans: [Span; SPANS],
     /// Last `WANT` value that was answered with a wake-up; if the far side's word differs, the transfer stops early, and the
     /// program wakes it.
@@ -74,41 +74,41 @@ pub struct Descriptor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Outcome {
-    /// All is done, or what could be in the time that the daemon waits; or a look by the program is due.
+    /// All bytes are moved, or as many as could be within the time that the daemon waits, or the program has to look at the stream.
     Done = 1,
-    /// The buffer is not there.
+    /// A page of the program's memory is not mapped.
     Fault = 2,
-    /// The daemon cannot do it: not this time.
+    /// The daemon cannot do this transfer now; a later one may succeed.
     Stale = 3,
-    /// The kernel does not let the daemon reach the program: never.
+    /// The kernel does not let the daemon reach the program's memory; no transfer will succeed.
     Refused = 4,
-    /// As [`Self::Done`], and room was given back to the far side, which may sleep for it.
+    /// As [`Self::Done`], and the daemon gave the far side credit: the program must wake it if it sleeps for room.
     Credited = 5,
 }
 
-/// What became of a wish to have a transfer back.
+/// Result of [`SubmissionQueue::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// The buffer is the program's again.
+    /// The transfer is cancelled: the daemon touches the buffer no more.
     Yes,
-    /// A piece is being moved now.
+    /// The daemon is moving a piece.
     Busy {
-        /// It has not come to taking effect.
+        /// It has not committed the piece.
         copying: bool,
     },
-    /// It ended by itself.
+    /// The transfer had ended before.
     Ended,
 }
 
-/// One transfer.
+/// The slot of one transfer.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 struct Slot {
-    /// Its number, and how it stands.
+    /// The transfer's number and its state (see the module).
     state: AtomicU32,
-    /// 1 once it has ended: what the program sleeps on.
+    /// 1 once the transfer has ended: the `futex` on which the program sleeps.
     ended: AtomicU32,
-    /// Whether somebody sleeps, and how: [`ASLEEP`], [`WAKER`].
+    /// How the program waits: 0 not at all, [`ASLEEP`], [`WAKER`].
     waited: AtomicU32,
     handle: AtomicU32,
     buffer: AtomicU32,
@@ -122,7 +122,7 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Side {
     filled: [AtomicU64; WORDS],
-    /// Not 0: the daemon's thread sleeps, and must be rung for.
+    /// Not 0: the daemon's thread sleeps, and the program must wake it after a submit.
     asleep: AtomicU32,
 }
 
@@ -136,7 +136,7 @@ struct Head {
 #[derive(Debug)]
 pub struct SubmissionQueue(Mapping);
 
-/// A transfer that the program handed over, or the daemon took.
+/// Names a transfer that the program has submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId {
     way: Way,
@@ -191,7 +191,8 @@ impl SubmissionQueue {
         state.compare_exchange(request.at(from), request.at(to), AcqRel, Acquire).is_ok()
     }
 
-    /// Program: hands a transfer over in a slot that no other thread uses. Whether the daemon's thread must be rung for.
+    /// Program: submits a transfer in slot `index`, which no other thread uses. Also returns whether the program must wake the
+    /// daemon's thread.
     pub fn submit(&self, way: Way, index: usize, descriptor: &Descriptor) -> (RequestId, bool) {
         let slot = self.slot(way, index);
         let number = (slot.state.load(Relaxed) / PHASES + 1) % NUMBERS;
@@ -236,14 +237,14 @@ impl SubmissionQueue {
         slot.ended.load(Acquire) != 0
     }
 
-    /// Program: the engine is to wake it when the transfer ends; whether it has ended already.
+    /// Program: asks the engine to wake it through its waker when the transfer ends. Returns whether it has ended already.
     pub fn want_waker(&self, request: RequestId) -> bool {
         let slot = self.slot(request.way, request.index);
         slot.waited.store(WAKER, SeqCst);
         slot.ended.load(SeqCst) != 0
     }
 
-    /// Program: bytes moved so far, and why it ended if it has.
+    /// Program: bytes moved so far, and the outcome if the transfer has ended.
     pub fn result(&self, request: RequestId) -> (u64, Option<Outcome>) {
         let word = self.slot(request.way, request.index).done.load(Acquire);
         if word >> NUMBER_AT != u64::from(request.number) {
@@ -260,7 +261,7 @@ impl SubmissionQueue {
         (word & ((1 << OUTCOME_AT) - 1), outcome)
     }
 
-    /// Program: wants its buffer back.
+    /// Program: cancels the transfer, to get its buffer back.
     pub fn cancel(&self, request: RequestId) -> Cancelled {
         if self.step(request, READY, CANCELLED) {
             return Cancelled::Yes;
@@ -275,7 +276,8 @@ impl SubmissionQueue {
         }
     }
 
-    /// Program: takes a piece back that was being copied. Only once nothing copies any more, nor can.
+    /// Program: cancels a transfer of which a piece was being copied. Only when the daemon cannot copy any more: its threads have
+    /// ended, or have lost access to this process.
     pub fn revoke(&self, request: RequestId) -> bool {
         self.step(request, COPYING, CANCELLED)
     }
@@ -298,13 +300,13 @@ impl SubmissionQueue {
         self.side(way).filled.iter().any(|word| word.load(Relaxed) != 0)
     }
 
-    /// Daemon: says that its thread is about to sleep, or awake. A look must follow the former.
+    /// Daemon: stores whether its thread is about to sleep. After `true` it must look at [`Self::filled`] once more.
     pub fn set_asleep(&self, way: Way, asleep: bool) {
         self.side(way).asleep.store(asleep.into(), Relaxed);
         fence(SeqCst);
     }
 
-    /// Daemon: what is in a slot that was filled, copied once; `None` if nothing is.
+    /// Daemon: copies the descriptor out of a filled slot, once; `None` if the slot holds no submitted transfer.
     pub fn take(&self, way: Way, index: usize) -> Option<(RequestId, Descriptor)> {
         let slot = self.slot(way, index);
         let state = slot.state.load(Acquire);

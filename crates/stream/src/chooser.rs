@@ -1,49 +1,50 @@
-//! Which way of moving data is best for sends of a size, found by measuring: whichever took least time for each byte in
-//! the runs of sends so far. Ways that lost are tried again ever more rarely.
+//! Chooses how to move sends of one size, by measuring: it uses the way that took the least time per byte in the runs of sends
+//! so far, and tries the other way again ever more rarely.
 //!
-//! Pure: who uses it measures the time. Threads share it; a number that is lost in a race costs a run, nothing else.
+//! Pure: the caller measures the time. Threads share one chooser without a lock; a lost update costs one run's measurement.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Sends in a row that go the same way and are measured together: at least so many,
+/// A run, sends in a row that go the same way and are measured together, has at least this many sends,
 pub const RUN: u32 = 8;
-/// and so many bytes, several times what a ring holds that its reader keeps up with.
+/// and at least this many bytes: several times what a ring holds.
 pub const RUN_BYTES: u64 = 8 << 20;
-/// Ways that are compared at most.
+/// Number of ways that are compared.
 pub const WAYS: usize = 2;
-/// Sizes are told apart by powers of two, from this one on.
+/// All sends below 2^SMALLEST bytes are one class; above, each power of two is a class of its own.
 const SMALLEST: u32 = 14;
 const CLASSES: usize = 12;
-/// Runs of each way before any is preferred.
+/// Runs of each way before the faster one is preferred.
 const FIRST: u32 = 3;
-/// Runs of the best way before another one is tried again; twice as many each time, up to the second number.
+/// Runs of the preferred way before the other one is tried again: the first number, then twice as many each time, up to the
+/// second number.
 const PAUSE: (u32, u32) = (64, 4096);
-/// The best run of a way counts for one part in so many less with each run.
+/// With each run of a way, its best measurement ages: its cost rises by one part in so many.
 const FORGET: u32 = 32;
-/// A way that is not used now must be better by one part in so many, so that noise changes nothing.
+/// The other way replaces the preferred one only if it costs less by one part in so many, so that noise changes nothing.
 const MARGIN: u32 = 16;
 
-/// What is known of one size.
+/// The measurements of one class of sizes.
 #[derive(Debug, Default)]
 struct Class {
-    /// Picoseconds for each byte in the best run, by way.
+    /// Cost of the best run of each way, picoseconds per byte.
     cost: [AtomicU32; WAYS],
     /// Runs of each way, up to [`FIRST`].
     runs: [AtomicU32; WAYS],
-    /// The way that is used.
+    /// The preferred way.
     best: AtomicU32,
-    /// Runs until the other way is tried again.
+    /// Runs left until the other way is tried again.
     left: AtomicU32,
-    /// How many those are each time.
+    /// Runs between the last two tries; doubles with each.
     pause: AtomicU32,
 }
 
-/// What is known of all sizes.
+/// The measurements of all classes of sizes.
 #[derive(Debug, Default)]
 pub struct Chooser([Class; CLASSES]);
 
 impl Chooser {
-    /// Knows nothing.
+    /// Without any measurement.
     pub const fn new() -> Self {
         Self(
             [const {
@@ -58,7 +59,7 @@ impl Chooser {
         )
     }
 
-    /// Whether sends of both lengths, bytes, are chosen for together.
+    /// Whether sends of `one` and of `other` bytes are in the same class.
     pub fn alike(one: usize, other: usize) -> bool {
         class_of(one) == class_of(other)
     }
@@ -94,7 +95,7 @@ impl Chooser {
 }
 
 impl Class {
-    /// The way that is used, after a look whether it should be another one.
+    /// The preferred way, after comparing the measurements.
     fn best(&self) -> usize {
         let used = self.best.load(Relaxed) as usize % WAYS;
         let cost = |way: usize| self.cost[way].load(Relaxed);

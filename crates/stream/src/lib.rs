@@ -1,5 +1,5 @@
-//! Ordered byte streams with the semantics of the Sockets Direct Protocol: which record may come when, and what it
-//! means. Pure: no clock, no memory, no thread; the same code runs in programs and in tests.
+//! Ordered byte streams with the semantics of the Sockets Direct Protocol: in which state of a direction its receiver accepts
+//! which record, and what that record does. Pure: no clock, no memory, no thread.
 //!
 //! ```text
 //!            one direction, as its receiver sees it
@@ -11,7 +11,7 @@
 //!   any of them --AbortConn--> Aborted                          connection reset
 //! ```
 //! Open: also SrcAvail and SinkAvail, which carry bytes as Data does, and announce memory besides: see [`zcopy`].
-//! The sending direction has the same states without `Handshake`: its handshake is sent when the end is made.
+//! The sending direction has the same states without `Handshake`: an end sends its handshake record when it is made.
 #![forbid(unsafe_code)]
 
 pub mod chooser;
@@ -27,20 +27,20 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Direction {
-    /// The far side's first record has not come yet.
+    /// The far side's first record has not arrived.
     Handshake = 0,
-    /// Bytes flow by the ring.
+    /// Bytes travel through the ring.
     Open = 1,
-    /// The sender has said that no more will come.
+    /// The sender has sent DisConn: end of file.
     Ended = 2,
-    /// Bytes flow by the kernel's TCP from here on.
+    /// The sender has sent Downgrade: later bytes travel by the kernel's TCP.
     Tcp = 3,
-    /// Broken off.
+    /// The stream is reset.
     Aborted = 4,
 }
 
 impl Direction {
-    /// The direction with this number; a number that we never wrote counts as broken off.
+    /// The state with this number; any number that no state has is `Aborted`.
     pub fn from_u8(number: u8) -> Self {
         match number {
             0 => Self::Handshake,
@@ -52,7 +52,7 @@ impl Direction {
     }
 }
 
-/// Which end of the connection we are.
+/// Which side of the connection this end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one that called `connect`: sends Hello, expects HelloAck.
@@ -79,28 +79,28 @@ impl Side {
     }
 }
 
-/// What a received record means for its receiver.
+/// What the receiver does with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Consume it; nothing for the program.
+    /// Consume the record; the program sees nothing of it.
     Skip,
-    /// Its payload is the program's.
+    /// Give the payload to the program.
     Deliver,
-    /// The direction is over or moves to TCP: consume it and look at the new state.
+    /// Consume the record: the direction has ended or goes on by TCP, as the new state says.
     Turn,
 }
 
-/// A record that may not come in this state: the peer is broken or hostile.
+/// The peer sent a record that this state does not allow: it is broken or hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{kind:?} record in state {state:?}")]
 pub struct OutOfOrder {
     /// State of the direction.
     pub state: Direction,
-    /// What came.
+    /// Kind of the record that came.
     pub kind: Kind,
 }
 
-/// The receiving direction meets a record: its next state, and what to do with the record.
+/// The receiver of a direction in `state` reads a record of `kind`: the next state, and what to do with the record.
 pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direction, Effect), OutOfOrder> {
     use Direction::{Aborted, Ended, Handshake, Open, Tcp};
     match (state, kind) {
@@ -114,7 +114,7 @@ pub fn handle_record(side: Side, state: Direction, kind: Kind) -> Result<(Direct
     }
 }
 
-/// The sending direction wants to send a record: its next state, or `None` if it may not any more.
+/// The sender of a direction in `state` wants to send a record of `kind`: the next state, or `None` if it must not send it.
 pub fn handle_send(state: Direction, kind: Kind) -> Option<Direction> {
     match (state, kind) {
         (Direction::Open, kind) if kind.has_bytes() => Some(Direction::Open),

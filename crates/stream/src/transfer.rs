@@ -1,4 +1,4 @@
-//! The ways to move data of the Sockets Direct Protocol that people choose among.
+//! The Sockets Direct Protocol's ways to move data, which a program, a rule or the measuring chooser picks from.
 
 use thiserror::Error;
 
@@ -6,14 +6,15 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Transfer {
-    /// Whatever is best for each send.
+    /// For each send the way that measured fastest ([`crate::chooser`]).
     #[default]
     Auto = 0,
     /// Through the ring: the sender copies in, the receiver copies out.
     Bcopy = 1,
-    /// The sender announces its registered buffer, the receiver takes the bytes from there; other memory goes by Bcopy.
+    /// The sender announces its registered buffer and the receiver copies the bytes from there. Sends from other memory are
+    /// Bcopy.
     ReadZcopy = 2,
-    /// The receiver announces its registered buffer, the sender puts the bytes there.
+    /// The receiver announces its registered buffer and the sender copies the bytes there.
     WriteZcopy = 3,
 }
 

@@ -1,22 +1,22 @@
-//! Zero copy: one side announces memory, the other reads or writes it by itself, and either may take its word back at any
-//! moment. The rules are those of the Sockets Direct Protocol (InfiniBand Architecture Specification, annex A4); its
-//! messages that must overtake unread bytes are words here (`crosslane_wire::segment`, `crosslane_wire::buffer`).
+//! Zero copy: one side announces memory, and the other side reads or writes it. Either side may cancel at any moment. The rules
+//! are those of the Sockets Direct Protocol (InfiniBand Architecture Specification, annex A4). SDP messages that must overtake
+//! unread bytes are words of the segment here, not records (`crosslane_wire::segment`, `crosslane_wire::buffer`).
 //!
 //! ```text
 //!   Read Zcopy    source  SrcAvail record --------------------------> sink fetches, a piece at a time
-//!                         <-- RdmaRdCompl (RD_DONE) --  or  <-- SendSm: "by the ring, please"
-//!                         SrcAvailCancel (SRC_OFF), VERDICT --------> what came too late is dropped
+//!                         <-- RdmaRdCompl (RD_DONE) --  or  <-- SendSm: the source is to send by the ring
+//!                         SrcAvailCancel (SRC_OFF), VERDICT --------> the sink drops what it fetched too late
 //!   Write Zcopy   sink    SinkAvail record -------------------------> source claims, writes,
 //!                         <-- RdmaWrCompl, behind the bytes --
-//!                         SinkAvailCancel (SINK_OFF) ---------------> unless claimed, it never writes
-//!   Transaction   the SinkAvail record carries a request; the answer is written into the announced memory
+//!                         SinkAvailCancel (SINK_OFF) ---------------> a source that has not claimed never writes
+//!   Transaction   the SinkAvail record carries a request; the source writes the answer into the announced memory
 //! ```
 //!
-//! **Taking back is a race**, and nobody may wait long in it. Each contest here is Dekker's: both sides store, fence, and
-//! load what the other one stores. The machines below make one access to shared memory at a time, so that a test can run
-//! them in every order, store buffers included (`tests/orders.rs`); `crosslane_client` runs them on segments.
-//! A source that takes back never waits: its memory is only read, so a fetch that comes too late may go on, and is void.
-//! A sink that takes back waits for a writer that has claimed its memory.
+//! **Cancelling is a race**, and neither side may wait long in it. Each race here is resolved as in Dekker's algorithm: both
+//! sides store a word, fence, and load the word that the other one stores. The machines below make one access to shared memory
+//! at a time, so that a test runs them in every order, store buffers included (`tests/orders.rs`); `crosslane_client` runs
+//! them on segments. A source that cancels never waits: the sink only reads its memory, so a late fetch does no harm and is
+//! void. A sink that cancels waits for a source that has claimed its memory.
 
 mod fetch;
 mod source;
@@ -28,31 +28,31 @@ pub use write::{Claim, TakeBack, Written, landed};
 
 use thiserror::Error;
 
-/// How a direction is flow controlled, as the specification has it.
+/// SDP's flow control mode of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// By the ring alone (Bcopy).
+    /// Everything goes through the ring (Bcopy).
     Buffered,
-    /// The source may have announced one piece of memory at a time; its record carries bytes as well.
+    /// The source may have one announcement open at a time; its record carries bytes as well.
     Combined,
-    /// The source may have announced several.
+    /// The source may have up to [`PIPELINE`] announcements open.
     Pipelined,
 }
 
-/// The two sides of a direction.
+/// The two ends of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one that sends.
+    /// The sender.
     Source,
-    /// The one that receives.
+    /// The receiver.
     Sink,
 }
 
-/// Most announcements of a source that are not answered in [`Mode::Pipelined`].
+/// Most announcements of a source that the sink has not fetched in full, in [`Mode::Pipelined`].
 pub const PIPELINE: usize = 8;
 
 impl Mode {
-    /// Announcements of the source that may be unanswered at a time.
+    /// How many announcements the source may have open at a time.
     pub fn announcements(self) -> usize {
         match self {
             Self::Buffered => 0,
@@ -61,8 +61,8 @@ impl Mode {
         }
     }
 
-    /// Whether `role` may change this mode into `next` (ModeChange): how much is announced is the source's matter, whether
-    /// anything is at all, the sink's.
+    /// Whether `role` may change this mode into `next` (ModeChange): the source decides between Combined and Pipelined, the sink
+    /// about Buffered.
     pub fn may_become(self, next: Self, role: Role) -> bool {
         match (self, next) {
             (Self::Combined, Self::Pipelined) | (Self::Pipelined, Self::Combined) => role == Role::Source,
@@ -71,27 +71,27 @@ impl Mode {
         }
     }
 
-    /// The mode that the sink's word asks for, while the source would have it `wanted`.
+    /// The mode to use if the source wants `wanted` and the sink's `MODE` word is `word`.
     pub fn under(word: u64, wanted: Self) -> Self {
         if word == 0 { wanted } else { Self::Buffered }
     }
 }
 
-/// A peer said what cannot be; the stream is over.
+/// The peer's word speaks of bytes that were never announced; the stream is broken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("peer says {got} bytes of announcement {sequence}, between {least} and {most} are possible")]
 pub struct InvalidReference {
-    /// Which.
+    /// Number of the announcement.
     pub sequence: u32,
-    /// What it said.
+    /// Bytes in the peer's word.
     pub got: u32,
-    /// What it said before.
+    /// Bytes in its last word for the same announcement.
     pub least: u32,
-    /// What was announced.
+    /// Bytes that were announced.
     pub most: u32,
 }
 
-/// A word that the two sides share.
+/// A word that one side stores into the other side's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// RdmaRdCompl: written by the sink of a direction.
@@ -102,15 +102,15 @@ pub enum Word {
     SinkOff,
     /// SrcAvailCancel: by the source.
     SrcOff,
-    /// What counts of a cancelled announcement: by the source.
+    /// By the source: how many bytes of a cancelled announcement count as fetched.
     Verdict,
-    /// The source writes now.
+    /// By the source: it writes into the sink's memory now.
     WrClaim,
     /// RdmaWrCompl: by the source, behind the memory that it wrote.
     WrDone,
 }
 
-/// What a machine wants done next.
+/// What the caller of a machine has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<T> {
     /// Store this word into the other side's memory, after everything stored before.
@@ -119,18 +119,18 @@ pub enum Action<T> {
     Fence,
     /// Load this word of our own memory and give it to the next call.
     Load(Word),
-    /// As `Load`, but the other side has to act first: there is no hurry, and no promise that it does.
+    /// As `Load`, but the word changes only after the other side acts, which it may never do: do not spin.
     Await(Word),
-    /// It is over.
+    /// The machine has ended, with this result.
     Done(T),
 }
 
 /// Announced memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// Which.
+    /// Number of the announcement.
     pub sequence: u32,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u32,
 }
 

@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!   0      the buffer's bytes, `len` of them, a multiple of the page size
-//!   len    GONE  u32   1: its owner has given it back; who maps it may forget it
-//!   +64    lines of an open buffer, [`LANDINGS`] of them: what the far program has written of what was offered to it with
-//!          this line's number (RdmaWrCompl): word u64, seal u64
+//!   len    GONE  u32   1: the owner has freed the buffer; those who map it may unmap it
+//!   +64    of an open buffer, [`LANDINGS`] lines, one for each offer: how many bytes the far program has written into the
+//!          offer with this line's number (RdmaWrCompl): word u64, seal u64
 //! ```
-//! The owner writes `GONE`. It is for thrift alone: nobody is harmed by one who lies there.
+//! The owner stores `GONE`, so that others can save memory; a false value harms only the owner.
 //!
-//! A line is written with the answer, after it. Its word is of the form of [`crate::zcopy`]. Others may have the buffer
-//! mapped as well, from other circuits, so the word counts only with the [`seal`] of the circuit that it was offered to.
+//! The far program stores the line after the bytes. The word has the form of [`crate::zcopy`]. Programs at other circuits may have
+//! the buffer mapped too, so the owner believes a word only with the [`seal`] of the circuit of the offer.
 
 use crate::mark::mark;
 use crate::segment::{LINE, PAGE};
 
 /// Longest buffer, bytes.
 pub const LEN_MAX: u64 = (1 << 30) - PAGE;
-/// The word behind the buffer, of one that lives.
+/// The word behind a buffer that its owner uses.
 pub const ALIVE: u32 = 0;
-/// The word behind the buffer, of one that was given back.
+/// The word behind a buffer that its owner has freed.
 pub const GONE: u32 = 1;
 
 /// Offers of one open buffer that may be open at a time.
@@ -29,8 +29,8 @@ pub fn landing_at(number: u32) -> Option<u64> {
     (number < LANDINGS).then(|| (u64::from(number) + 1) * LINE)
 }
 
-/// What proves that a word is of those who share a circuit: `writes` is the key of the marks that the word's writer
-/// makes, `reads` that of the marks that it looks for.
+/// Proves that whoever stored `word` knows both mark keys of a circuit: `writes` is the key of the marks that this writer makes,
+/// `reads` that of the marks that it looks for.
 pub fn seal(writes: u64, reads: u64, word: u64) -> u64 {
     mark(writes, word) ^ mark(reads, !word)
 }

@@ -1,7 +1,8 @@
-//! What a port gives out, and what a circuit over it can do: the values in which hardware differs from shared memory.
+//! The properties in which memory behind hardware differs from shared memory: of a segment, and of a circuit over it.
 //!
-//! A daemon learns a [`SegmentInfo`] from its port and sends it with the descriptor to the program, which maps and fences by
-//! it. From the segments and the number of cables the daemon decides the [`Way`] of a circuit, once; programs do as it says.
+//! A port gives its daemon a [`SegmentInfo`] with each segment. The daemon sends it with the descriptor to the program, which maps
+//! the segment and fences its stores as it says. When a circuit is made, each end's daemon decides the circuit's [`Way`] once, from
+//! the segments and the number of cables; programs follow it.
 
 use crate::segment::PAGE;
 use serde::{Deserialize, Serialize};
@@ -11,36 +12,36 @@ use serde::{Deserialize, Serialize};
 pub enum Caching {
     /// Ordinary coherent memory: software ports.
     WriteBack,
-    /// Stores are gathered and leave in no order between two store fences: a BAR that is mapped for bandwidth.
+    /// The processor combines stores, and they leave in any order between two store fences: a BAR that is mapped for bandwidth.
     WriteCombining,
 }
 
-/// What the descriptor of a segment is, and by what whoever maps it knows that touching the memory cannot end the process.
+/// What the descriptor of a segment is, and why a process that maps it cannot be killed by touching the memory (`SIGBUS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemoryKind {
     /// A memfd of ordinary pages that is sealed against shrinking and long enough: any process may have made it.
     Sealed,
-    /// A character device (a BAR, a DMA buffer of a kernel driver): the driver answers for the range, and the daemon for the
-    /// device. Has no length of its own.
+    /// A character device (a BAR, a DMA buffer of a kernel driver): the driver guarantees the range, and the daemon that it is
+    /// such a device. `st_size` is 0.
     Device,
-    /// A sealed memfd that holds a queue of stores for a port which lands them later (`kind = "posted"`). For stores only.
+    /// A sealed memfd with a queue of stores, which a `posted` port lands later. Cannot be read.
     Queue,
 }
 
 /// A segment as a port gives it out, beside its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SegmentInfo {
-    /// Where it begins behind the descriptor, bytes; a multiple of [`PAGE`].
+    /// Where the segment begins in the descriptor's memory, bytes; a multiple of [`PAGE`].
     pub offset: u64,
-    /// Its length, bytes.
+    /// Length of the segment, bytes.
     pub len: u64,
     /// What the descriptor is.
     pub memory: MemoryKind,
     /// How the processor treats stores to it.
     pub caching: Caching,
-    /// How long a store to it may be under way, ns; 0 where memory is coherent.
+    /// The longest time from a store until the far side can load it, ns; 0 if the memory is coherent.
     pub posted_ns: u32,
-    /// Whether stores that are under way are lost when the cable is.
+    /// Whether a cable that goes down loses the stores that have not landed.
     pub lossy: bool,
 }
 
@@ -51,12 +52,12 @@ impl SegmentInfo {
         Self { offset: 0, len, memory, caching, posted_ns: 0, lossy: false }
     }
 
-    /// Whether both sides of it are memory of this machine, in which they see each other's stores at once.
+    /// Whether both sides map the same memory of this machine and see each other's stores at once.
     pub const fn is_coherent(&self) -> bool {
         matches!(self.memory, MemoryKind::Sealed) && self.posted_ns == 0 && !self.lossy
     }
 
-    /// Whether it can be mapped at all: on page boundaries, not empty, and not past the end of all addresses.
+    /// Whether its range can be mapped: page-aligned, not empty, and without overflow.
     pub const fn is_mappable(&self) -> bool {
         self.len > 0 && self.offset.is_multiple_of(PAGE) && self.offset.checked_add(self.len).is_some()
     }
@@ -65,41 +66,42 @@ impl SegmentInfo {
 /// What tells a program that the far program of a stream has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndedBy {
-    /// The kernel's FIN on the carrier socket, once what was stored before it has landed.
+    /// The kernel's FIN on the carrier socket, `posted_ns` after it was seen.
     Fin,
-    /// The status word of the segment: the FIN may overtake what hosts between still carry.
+    /// The `STATE` word of the segment, since the FIN may overtake bytes that pumps still carry.
     Status,
 }
 
 /// What a circuit can do for its stream. The daemon of each end decides it when the circuit is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
-    /// Whether what is sent may be lost, and is kept until the far end has it (`ACKED`).
+    /// Whether the sender keeps what it has sent in a retention ring until the far end acknowledges it, since it may be lost.
     pub keeps: bool,
-    /// Whether credit for one direction rides on the records of the other: both are written by the same far program.
+    /// Whether the ends piggyback credit: only if the far program itself writes and reads both segments.
     pub rides: bool,
-    /// What ends the stream.
+    /// What tells this end that the stream has ended.
     pub ended_by: EndedBy,
-    /// Whether a host between pumps, that is, writes and reads the segments itself: wakers and handshakes are for its pump.
+    /// Whether the neighbour on the circuit is a pump, which reads and writes the segments itself: then this end wakes the pump,
+    /// and a handshake in the ring is on its way to the far end only.
     pub relayed: bool,
-    /// Whether the waker of a far sleeper can be handed over: else waking it goes by the daemons, and nobody asks for one.
+    /// Whether this end can get a waker of a far waiter. If not, the daemons pass each wake on.
     pub wakers: bool,
-    /// Whether both programs can map each other's buffers (RDMA read and write by SDP's announcements).
+    /// Whether both programs can map each other's buffers, so that zero copy works.
     pub zero_copy: bool,
-    /// Whether the daemon's offload engine can copy for it.
+    /// Whether the daemon's offload engine can copy for this end.
     pub offload: bool,
-    /// Whether the daemon may have a longer ring for the stream than its segment has room for (`Request::Grow`).
+    /// Whether `Request::Grow` can move the stream to a longer segment.
     pub grows: bool,
 }
 
 /// The two segments of a circuit's end, and what the circuit can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelInfo {
-    /// What the far side stores into.
+    /// The segment into which the far side stores.
     pub inbound: SegmentInfo,
-    /// Where this end stores.
+    /// The segment into which this end stores.
     pub outbound: SegmentInfo,
-    /// Bytes of each ring.
+    /// Longest ring of each direction, bytes.
     pub ring_max: u64,
     /// What the circuit can do.
     pub way: Way,
@@ -118,11 +120,11 @@ impl Way {
         grows: false,
     };
 
-    /// The way between two such programs over hosts between that hand their segments on (decision 33). Credit does not ride, so
-    /// that those hosts can count by the credit words what goes by.
+    /// The way between two such programs whose hosts between hand the segments on (decision 33). Nobody piggybacks credit, so that
+    /// those hosts can count the bytes by the `CREDIT` words.
     pub const SHARED: Self = Self { rides: false, zero_copy: false, offload: false, ..Self::DIRECT };
 
-    /// The way over hosts between that pump, of a stream that goes on over other circuits when one is lost.
+    /// The way over pumps, of a stream that moves to another circuit when this one is lost.
     pub const RELAYED: Self = Self {
         keeps: true,
         rides: false,
@@ -134,8 +136,8 @@ impl Way {
         grows: false,
     };
 
-    /// The way of a circuit over `cables` cables, whose first has these segments, and past so many hosts that pump; `resumes`:
-    /// streams go on over other circuits when one is lost. That it grows is for the daemon to say.
+    /// The way of a circuit over `cables` cables, the first of which has these segments, with `pumps` pumps on it. `resumes`: a
+    /// stream moves to another circuit when this one is lost. `grows` is `false`; the daemon sets it.
     pub const fn new(
         (cables, pumps): (u8, u8),
         inbound: &SegmentInfo,

@@ -9,8 +9,8 @@
 //! bits that only the two ends know, `position` counts the ring's bytes from the stream's start, so neither stale
 //! bytes of an earlier lap nor payload chosen by somebody outside can pass for a mark.
 //!
-//! The stamp is the writer's time, 0 if the reader did not ask for it: one that waits for several streams takes them
-//! in the order in which they came. Nothing else depends on it, so it needs no check.
+//! The stamp is the writer's time, 0 if the reader did not ask for it (`ORDER`). A reader that waits for several streams takes
+//! them in the order of their stamps; nothing else depends on a stamp, so no reader checks it.
 
 pub use crate::mark::mark;
 use crate::{DecodeError, zcopy};
@@ -31,33 +31,33 @@ pub const MAX_MESSAGE: u64 = max_message(crate::segment::RING_MIN);
 pub const MAX_PACKET: u64 = MAX_PAYLOAD + 128;
 /// Payload that fits one cache line together with the header, bytes.
 pub const INLINE: u64 = crate::segment::LINE - HEADER;
-/// Bytes of a credit that rides on a record.
+/// Length of piggybacked credit, bytes.
 const CREDIT_BYTES: u64 = 8;
-/// Flag: the ring continues behind this record at its present end and is twice as long from here on.
+/// Flag: the next record lies at the ring's present end, and the ring is twice as long from there on.
 pub const FLAG_GROW: u8 = 1;
-/// Flag: the record's last 8 bytes, behind the payload, are the position up to which its writer has consumed the other
-/// direction, as [`crate::segment::CREDIT`] has it.
+/// Flag: the record's last 8 bytes, behind the payload, are piggybacked credit: the position up to which the record's writer has
+/// consumed the other direction, as in [`crate::segment::CREDIT`].
 pub const FLAG_CREDIT: u8 = 2;
-/// Flag: bytes of the stream may still be appended to this record, until its word comes with [`FLAG_GATHERED`] instead.
-/// Either is only on [`Kind::Data`] of 1 to [`LONGEST_OPEN`] bytes, and with no other flag.
+/// Flag: the writer may still append bytes to this record, until it stores the header word again with [`FLAG_GATHERED`] in place
+/// of this flag. Only [`Kind::Data`] of 1 to [`LONGEST_OPEN`] bytes has either, and then no other flag.
 pub const FLAG_OPEN: u8 = 4;
-/// Flag: this record was open.
+/// Flag: this record was open and is closed now.
 pub const FLAG_GATHERED: u8 = 8;
-/// Longest payload of a record that ever was open, bytes: all of it begins behind the header.
+/// Longest payload of an open record, bytes: its payload begins right behind the header.
 pub const LONGEST_OPEN: u64 = BULK - HEADER;
-/// Processors are told apart by this much of their number.
+/// The bits of a processor's number that a record carries.
 pub const CPU_MASK: u16 = 0x3ff;
-/// Where the parts of a record's word begin, and the bits of its length.
+/// Lowest bit of the kind in a record's header word; the length is below it.
 const KIND_AT: u32 = 18;
 const FLAGS_AT: u32 = 22;
 const CPU_AT: u32 = 26;
 const LEN_MASK: u64 = (1 << KIND_AT) - 1;
 const OPEN: u64 = (FLAG_OPEN as u64) << FLAGS_AT;
 const GATHERED: u64 = (FLAG_GATHERED as u64) << FLAGS_AT;
-/// Where the stamp begins in a record's word, and its bits.
+/// Lowest bit of the stamp in a record's header word.
 const STAMP_AT: u32 = 36;
 const STAMP_MASK: u32 = 0x0fff_ffff;
-/// How much later than now a stamp may be, by clocks that differ, before it counts as one of an earlier lap.
+/// How far a stamp may lie ahead of the reader's clock; one that is farther ahead is from before the stamp's bits wrapped.
 const STAMP_AHEAD: u32 = (STAMP_MASK + 1) / 8;
 
 /// What a record carries. The names are those of the SDP specification where it has one.
@@ -70,7 +70,7 @@ pub enum Kind {
     Hello = 2,
     /// The accepting side's first record.
     HelloAck = 3,
-    /// No more data will come from here (SDP DisConn).
+    /// End of the direction: the sender sends no more data (SDP DisConn).
     DisConn = 4,
     /// The stream is broken off (SDP AbortConn).
     AbortConn = 5,
@@ -78,12 +78,13 @@ pub enum Kind {
     Downgrade = 6,
     /// One message of a message channel (control, IP): boundaries count.
     Message = 7,
-    /// Nothing: fills the ring up to its end where a message would not fit.
+    /// Carries nothing: fills the ring up to its end, where the next message would not fit.
     Filler = 8,
-    /// Bytes of the stream, behind a [`crate::zcopy::Descriptor`] of more that the receiver may fetch (SDP SrcAvail).
+    /// A [`crate::zcopy::Descriptor`] of memory from which the receiver may fetch the bytes that follow, then bytes of the stream
+    /// that come before those (SDP SrcAvail).
     SrcAvail = 9,
-    /// Bytes of the stream, which may be none, behind a [`crate::zcopy::Descriptor`] of memory that the other direction
-    /// may be written into (SDP SinkAvail).
+    /// A [`crate::zcopy::Descriptor`] of memory into which the receiver may write bytes of the other direction, then bytes of the
+    /// stream, perhaps none (SDP SinkAvail).
     SinkAvail = 10,
 }
 
@@ -111,7 +112,7 @@ impl Kind {
         matches!(self, Self::Data | Self::SrcAvail | Self::SinkAvail)
     }
 
-    /// Bytes in front of the stream's own in a record of this kind.
+    /// Payload bytes of this kind that precede the stream's bytes: the descriptor.
     #[inline]
     pub const fn prefix(self) -> u32 {
         match self {
@@ -121,15 +122,16 @@ impl Kind {
     }
 }
 
-/// Longest payload of one [`Kind::Message`] in a ring of which `ring` bytes are in use: with the filler before it, it
-/// fits though a quarter of the credit is still on its way back.
+/// Longest payload of one [`Kind::Message`] in a ring of `ring` bytes: together with the filler before it, it fits although the
+/// reader withholds credit for a quarter of the ring.
 pub const fn max_message(ring: u64) -> u64 {
     let quarter = (ring / 4).saturating_sub(HEADER);
     if quarter < MAX_PACKET { quarter } else { MAX_PACKET }
 }
 
-/// How much of a stream a record of `len` payload bytes is: its bytes, or one for a handshake or a turn. Both ends and
-/// their daemons count these *units* from the stream's start, whatever circuits it takes.
+/// By how much a record of `len` payload bytes advances the *stream offset*: its bytes of the stream, or 1 for a control record
+/// (handshake, end of a direction, Downgrade). Both ends and their daemons count it from the stream's start over all circuits
+/// that the stream uses.
 pub fn units(kind: Kind, len: u32) -> u64 {
     match kind {
         Kind::Data => len.into(),
@@ -139,7 +141,7 @@ pub fn units(kind: Kind, len: u32) -> u64 {
     }
 }
 
-/// A record's word, checked.
+/// A record's header word, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Payload, bytes.
@@ -148,7 +150,7 @@ pub struct Header {
     pub kind: Kind,
     /// Any of [`FLAG_GROW`] and [`FLAG_CREDIT`], or one of [`FLAG_OPEN`] and [`FLAG_GATHERED`].
     pub flags: u8,
-    /// The processor that the writer ran on, [`CPU_MASK`] of it, so that a reader on the same one does not spin.
+    /// Number of the processor that the writer ran on, in [`CPU_MASK`], so that a reader on the same one does not spin.
     pub cpu: u16,
 }
 
@@ -198,8 +200,8 @@ impl Header {
         }
     }
 
-    /// Checks the word of this record, which was open, as it is later: still open or closed, and not shorter. `room` as
-    /// in [`Self::from_word`].
+    /// Checks a header word that was read again: the record was open, must be open or closed now, and must not be shorter. `room`
+    /// as in [`Self::from_word`].
     pub fn reread(self, word: u64, room: u64) -> Result<Self, DecodeError> {
         let next = Self::from_word(word, room)?;
         if !next.was_open() || next.len < self.len {
@@ -223,13 +225,13 @@ impl Header {
         span(u64::from(self.len))
     }
 
-    /// Where credit can ride, bytes from the record's start: nowhere if the payload fills its last line.
+    /// Where piggybacked credit lies, bytes from the record's start; `None` if the payload fills its last cache line.
     pub fn credit_at(self) -> Option<u64> {
         let at = self.span() - CREDIT_BYTES;
         (self.payload_at() + u64::from(self.len) <= at).then_some(at)
     }
 
-    /// Where the payload begins, with what stands in front of the stream's bytes; bytes from the record's start.
+    /// Where the payload begins, the descriptor included; bytes from the record's start.
     pub fn payload_at(self) -> u64 {
         payload_at(u64::from(self.len))
     }
@@ -245,13 +247,13 @@ impl Header {
     }
 }
 
-/// Whether a word is that of a record to which more may be appended.
+/// Whether a header word is that of an open record.
 #[inline]
 pub fn is_open(word: u64) -> bool {
     word & OPEN != 0
 }
 
-/// The word of the same record when no more is appended.
+/// The header word of the same record after it is closed.
 #[inline]
 pub fn closed(word: u64) -> u64 {
     word & !OPEN | GATHERED
@@ -287,7 +289,7 @@ fn low(word: u64) -> [u8; 2] {
     [low, high]
 }
 
-/// `word` with the writer's time, of which as many bits are kept as there is room for.
+/// The header word with a stamp: the bits of the writer's `time` (of `crosslane_shm::clock`) for which there is room.
 pub fn stamped(word: u64, time: u64) -> u64 {
     let time = (time & u64::from(STAMP_MASK)).max(1);
     word | time << STAMP_AT
@@ -298,7 +300,7 @@ pub fn stamp(word: u64) -> u32 {
     u32::try_from(word >> STAMP_AT).unwrap_or(0)
 }
 
-/// Ranks stamps by age, as seen at `now`, the reader's time: the lower, the older. One that is missing is the oldest.
+/// Ranks stamps by age at the reader's time `now`: the lower, the older. A missing stamp (0) is the oldest.
 pub fn rank(stamp: u32, now: u64) -> u32 {
     if stamp == 0 {
         return 0;

@@ -6,15 +6,16 @@
 //!     +4   len      u32   bytes of memory, 1 to [`LONGEST`]
 //!     +8   buffer   u64   number of a buffer that its owner has shared for this circuit ([`BufferId`])
 //!     +16  at       u64   byte of the buffer where the memory begins
-//!     +24  units    u64   SinkAvail: units of the other direction that were consumed; void if more were sent.
-//!                         SrcAvail: not 0 if the source is to be rung when all is fetched
-//!     +32  line     u64   SinkAvail: the line behind the buffer that is to say how much was written, below [`LANDINGS`]
+//!     +24  units    u64   SinkAvail: stream offset of the other direction up to which its sender had received: the offer is void
+//!                         if more was sent. SrcAvail: not 0 if the source is to be woken when all is fetched
+//!     +32  line     u64   SinkAvail: number of the line behind the buffer into which the far side writes how much it has
+//!                         written, below [`LANDINGS`]
 //!     +40  the stream's own bytes
 //!
 //!   a word: sequence << 32 | bytes; 0 says nothing
 //! ```
-//! Nothing here names a process or an address. The receiver reaches what its own daemon gave it for this circuit under that
-//! number, and nothing else (decision 17).
+//! No field names a process or an address. The receiver can reach only buffers that its own daemon gave it for this circuit, by
+//! their number (decision 17).
 
 use crate::buffer::LANDINGS;
 use crate::{BufferId, DecodeError};
@@ -35,10 +36,10 @@ pub struct Descriptor {
     pub buffer: BufferId,
     /// Byte of the buffer where it begins.
     pub at: u64,
-    /// Of a sink's buffer: which line behind it says how much was written (`crate::buffer`); else 0.
+    /// SinkAvail: the line behind the buffer for the count of written bytes (`crate::buffer`); SrcAvail: 0.
     pub line: u32,
-    /// Of a sink: units of the other direction that were consumed when it was announced. Of a source: whether it is to be
-    /// rung when all is fetched.
+    /// SinkAvail: stream offset of the other direction up to which the sink had received. SrcAvail: not 0 if the source is to be
+    /// woken when all is fetched.
     pub units: u64,
 }
 
@@ -54,10 +55,10 @@ impl Descriptor {
         bytes
     }
 
-    /// What a peer announced, checked as far as it can be without knowing the memory.
+    /// Decodes and checks what a peer announced; whether the buffer exists, and is long enough, is for the caller to check.
     ///
     /// # Errors
-    /// A number that cannot be.
+    /// A field is out of range.
     pub fn decode(bytes: &[u8; DESCRIPTOR as usize]) -> Result<Self, DecodeError> {
         let [first, buffer, at, units, line] = words(bytes);
         let (sequence, len) = (low(first), low(first >> 32));
@@ -85,17 +86,17 @@ fn low(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
 }
 
-/// A word that says `bytes` of announcement `sequence`.
+/// The word for `bytes` of announcement `sequence`.
 pub const fn word(sequence: u32, bytes: u32) -> u64 {
     (sequence as u64) << 32 | bytes as u64
 }
 
-/// The announcement that a word speaks of; 0 if of none.
+/// The announcement that a word is about; 0 if none.
 pub fn sequence_of(word: u64) -> u32 {
     low(word >> 32)
 }
 
-/// The bytes in a word, if it speaks of announcement `sequence`.
+/// The bytes in a word, if it is about announcement `sequence`.
 pub fn bytes_of(word: u64, sequence: u32) -> Option<u32> {
     (sequence_of(word) == sequence).then(|| low(word))
 }

@@ -1,15 +1,15 @@
-//! What the kernel is told of the lock that a thread holds: so it frees the lock itself when the thread ends, however
-//! that happens, and nobody has to guess from a number whether the holder lives.
+//! Robust locks: each thread registers with the kernel the shared lock that it holds, so that the kernel frees the lock when the
+//! thread ends, however that happens. Nobody has to guess from a thread id whether the holder lives.
 //!
 //! ```text
 //!   thread --get_robust_list--> head (the C library's, private memory): list | futex_offset | list_op_pending
 //!   lock held: list_op_pending = address of the lock's word - futex_offset
 //!   thread ends: the kernel finds its number in that word, sets FUTEX_OWNER_DIED and wakes a waiter
 //! ```
-//! The list itself is the C library's, for the program's own robust mutexes; its place for an operation under way holds one
-//! lock at a time. What stood there is put back. A thread that takes a second lock while it holds one (a stream that moves
-//! to another circuit, a signal handler) leaves the first one with its own [start time](Thread::start) beside it instead, by
-//! which others find out after a while.
+//! The list itself belongs to the C library, for the program's own robust mutexes. We use only its field for an operation under
+//! way, `list_op_pending`, which holds one lock at a time, and put back what it held before. A thread that takes a second lock
+//! while it holds one (a stream moves to another circuit; a signal handler sends) stores its own [start time](Thread::start)
+//! beside the first lock: others free that lock when no thread with this id and start time exists.
 
 use super::SharedLock;
 use core::cell::Cell;
@@ -24,11 +24,11 @@ struct Head {
     list_op_pending: *mut u8,
 }
 
-/// What a thread knows of itself.
+/// The calling thread's robust list and locks.
 pub(super) struct Thread {
     asked: Cell<bool>,
     head: Cell<*mut Head>,
-    /// What stood in the head before the thread took its first shared lock.
+    /// `list_op_pending` before the thread took its first shared lock.
     before: Cell<*mut u8>,
     /// The shared lock that it took last and still holds.
     holds: Cell<*const SharedLock>,
@@ -56,15 +56,15 @@ thread_local! {
     };
 }
 
-/// A system call filter is on: threads that begin from now on ask nothing.
+/// A system call filter is on: threads that begin from now on make no `get_robust_list` call.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// A system call filter comes on, which may forbid what a new thread would ask the kernel.
+/// To be called before a system call filter is installed, which may forbid `get_robust_list`.
 pub fn confine() {
     CONFINED.store(true, Relaxed);
 }
 
-/// In the child of `fork`: its one thread has other numbers, and perhaps no head.
+/// In the child of `fork`: forgets the parent's thread id, start time and robust list head.
 pub fn after_fork() {
     let _ = THREAD.try_with(|thread| {
         thread.asked.set(false);
@@ -99,7 +99,7 @@ impl Thread {
         }
     }
 
-    /// When this thread began, so that another one that came to have its number is told from it; never 0 or 1.
+    /// When this thread began, in ticks, which distinguishes it from a later thread with the same id; never 0 or 1.
     fn start(&self, tid: u32) -> u32 {
         if self.start.get() == 0 && !CONFINED.load(Relaxed) {
             self.start.set(start_of(tid).unwrap_or(u32::MAX));
@@ -112,7 +112,7 @@ impl Thread {
 }
 
 impl Head {
-    /// What the kernel is told of a lock.
+    /// The value of `list_op_pending` for a lock.
     fn node(&self, lock: *const SharedLock) -> *mut u8 {
         lock.cast::<u8>().wrapping_offset(-self.futex_offset).cast_mut()
     }
@@ -122,7 +122,7 @@ impl Pending {
     /// Of a lock that no thread has.
     pub(super) const NONE: Self = Self { thread: null(), outer: null() };
 
-    /// Tells the kernel that this thread is about to take `lock`.
+    /// Registers with the kernel that this thread is about to take `lock`.
     #[inline(always)]
     pub(super) fn begin(lock: &SharedLock, tid: u32) -> Self {
         THREAD.try_with(|thread| Self::in_thread(thread, lock, tid)).unwrap_or(Self::NONE)
@@ -181,7 +181,7 @@ impl Pending {
             let thread = &*self.thread;
             let before = thread.before.get();
             thread.holds.set(null());
-            // First, so that a handler that comes in between puts back what stands in the head, and not this lock.
+            // First, so that a signal handler that runs in between restores the head's present value, not this lock.
             compiler_fence(SeqCst);
             (&raw mut (*thread.head.get()).list_op_pending).write_volatile(before);
         }
@@ -194,7 +194,7 @@ impl Pending {
         unsafe { self.thread.as_ref() }.is_some_and(|thread| !thread.head.get().is_null())
     }
 
-    /// The lock is free, or was not taken: as it was before.
+    /// Restores the registration of before, after the lock was freed or was not taken.
     pub(super) fn end(&self) {
         compiler_fence(SeqCst);
         // SAFETY: as in `is_guarded`.

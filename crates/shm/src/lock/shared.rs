@@ -1,11 +1,11 @@
-//! A lock in memory that several processes share, any of which may be stopped or killed while it has it, or write rubbish
-//! there.
+//! A lock in memory that several processes share, any of which may be stopped or killed while it holds the lock, or may overwrite
+//! it.
 //!
 //! ```text
 //!   word: 0 free | FUTEX_OWNER_DIED free, its holder ended | tid held | + FUTEX_WAITERS somebody sleeps
 //! ```
-//! The kernel frees the lock of a thread that ends, see [`robust`](super::robust). A holder that is stopped keeps it: so nobody
-//! waits here for longer than [`LOCK_TIMEOUT`], and the caller, who knows until when the program waits, comes again.
+//! The kernel frees the lock of a thread that ends, see [`robust`](super::robust). A stopped holder keeps it: so a call waits for
+//! at most [`LOCK_TIMEOUT`], and the caller, who knows the program's own time-out, tries again.
 
 use super::robust::{Pending, start_of};
 use core::cell::Cell;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 /// Longest wait for a lock, in one call.
 pub const LOCK_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// How long a store takes to be seen by others, with time to spare; see [`SharedLock::free`].
+/// Upper bound of the time until other processors see a store; see [`SharedLock::free`].
 const SETTLE: Duration = Duration::from_micros(1);
 
 const OWNER_DIED: u32 = 1 << 30;
 const WAITERS: u32 = 1 << 31;
 const OWNER: u32 = OWNER_DIED - 1;
 const SPINS: u32 = 100;
-/// In place of a start time: held by a process, and by none of its threads.
+/// In place of a start time: a process holds the lock, and none of its threads does.
 const KEPT: u32 = 1;
 
 /// A lock; all-zero bytes are a free one.
@@ -35,22 +35,22 @@ const KEPT: u32 = 1;
 #[derive(Debug, Default)]
 pub struct SharedLock {
     word: AtomicU32,
-    /// When the holder began, if the kernel does not free the lock for it; [`KEPT`]; else 0.
+    /// The holder's start time, if the kernel does not free the lock when the holder ends; [`KEPT`]; else 0.
     start: AtomicU32,
 }
 
-/// Why the lock was not taken. As large as a register: a result that holds a guard or a byte would be copied in pieces that
-/// the processor cannot forward from one copy to the next.
+/// Why the lock was not taken. As large as a register, since the compiler would copy a smaller variant in pieces, whose stores
+/// the processor cannot forward to the next load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum NotTaken {
     /// This very thread holds it: a signal handler that came in between.
     Reentered,
-    /// Another thread has had it for [`LOCK_TIMEOUT`], or a signal came; [`take_busy`] tells.
+    /// Another thread has held it for [`LOCK_TIMEOUT`], or a signal came; [`take_busy`] says which.
     Busy,
 }
 
-/// What kept a call of this thread from a lock.
+/// How a call of this thread failed to get a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
     /// A signal handler ran while it waited.
@@ -68,12 +68,12 @@ thread_local! {
     static BUSY: Cell<Option<Busy>> = const { Cell::new(None) };
 }
 
-/// What kept the last call of this thread from a lock, told once.
+/// How the last call of this thread failed to get a lock; `None` after it was taken once.
 pub fn take_busy() -> Option<Busy> {
     BUSY.try_with(Cell::take).ok().flatten()
 }
 
-/// The caller does not come again: nobody is to take what kept it for the next call's.
+/// The caller gives up: clears [`take_busy`], so that the next call does not see this one's failure.
 pub fn forget_busy() {
     let _ = take_busy();
 }
@@ -113,7 +113,7 @@ impl SharedLock {
         SharedGuard { lock: self, pending }
     }
 
-    /// The holder cannot be told of this lock to the kernel any more, or can again (0).
+    /// Stores the holder's start time while this lock is not registered with the kernel; 0 when it is again.
     pub(super) fn note_start(&self, start: u32) {
         self.start.store(start, Relaxed);
     }
@@ -154,7 +154,7 @@ impl SharedLock {
                 if self.take_free(seen, with) {
                     return Ok(());
                 }
-                // Whoever writes there all the time keeps us from it no longer than one who has it.
+                // A process that keeps writing the word holds us up no longer than a holder does.
                 if round > SPINS
                     && Instant::now() >= *until.get_or_insert_with(|| Instant::now() + LOCK_TIMEOUT)
                 {
@@ -194,7 +194,7 @@ impl SharedLock {
         }
     }
 
-    /// Frees the lock of a holder that has ended and of which the kernel knew nothing.
+    /// Frees the lock of a holder that has ended and had not registered the lock with the kernel.
     fn free_if_dead(&self, seen: u32) {
         let start = self.start.load(Relaxed);
         if start > KEPT && start_of(seen & OWNER).is_none_or(|now| start != u32::MAX && now != start) {
@@ -202,10 +202,10 @@ impl SharedLock {
         }
     }
 
-    /// A look and a store, which take half the time of an exchange. Somebody who says in between that it sleeps is not woken:
-    /// so that one looks for [`SETTLE`] whether the store lands. A holder that the kernel takes away in between costs it
-    /// [`LOCK_TIMEOUT`]. And whoever finds the lock held by one that looks for word behind this, and leaves word, must
-    /// [`let_settle`] and try once more: this is no fence.
+    /// A load and a store, which take half the time of an exchange. A thread that announces its sleep between the two is not woken:
+    /// so a sleeper polls for [`SETTLE`] first, whether the store becomes visible. If the kernel deschedules the holder between
+    /// the two, such a sleeper waits for [`LOCK_TIMEOUT`]. This is no fence: a thread that finds the lock held, and leaves a
+    /// request which the holder reads after freeing, must call [`let_settle`] and try the lock once more.
     #[inline(always)]
     fn free(&self) {
         if self.word.load(Relaxed) & WAITERS == 0 {
@@ -223,8 +223,8 @@ impl SharedLock {
 }
 
 impl SharedGuard<'_> {
-    /// The lock stays taken, by this process rather than this thread, until [`SharedLock::kept`] has it again. For ends that
-    /// no other process holds: nobody frees it if this one ends.
+    /// Leaves the lock taken, by this process and not by this thread, until [`SharedLock::kept`] returns its guard. For ends that
+    /// no other process holds: the kernel does not free the lock if this process ends.
     pub fn keep(self) {
         self.lock.start.store(KEPT, Relaxed);
         self.pending.end();
@@ -253,12 +253,12 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
-/// Waits until what other threads have stored by now is seen here.
+/// Waits until this thread sees all that other threads have stored by now.
 pub fn let_settle() {
     settle(|| false);
 }
 
-/// Looks for [`SETTLE`]; whether it came.
+/// Polls `has_come` for [`SETTLE`]; whether it returned `true`.
 fn settle(has_come: impl Fn() -> bool) -> bool {
     let until = Instant::now() + SETTLE;
     while Instant::now() < until {

@@ -1,9 +1,9 @@
-//! How a stream is to move its bytes, and how it did: for people who choose, and who look.
+//! Which way of moving data was chosen for a stream, and how many bytes went which way.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How one direction of a stream moved its bytes, for display only. Written by whoever holds the direction's lock. What
-/// is not counted here went by Bcopy, and was copied once by this end.
+/// How many bytes of one direction went which way, for display only. The holder of the direction's lock writes them. All other
+/// bytes of the direction were Bcopy, and this end copied them once.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Modes {
@@ -11,14 +11,14 @@ pub struct Modes {
     pub read_zcopy: AtomicU64,
     /// Payload moved by Write Zcopy, bytes.
     pub write_zcopy: AtomicU64,
-    /// Payload that rode in the messages of Transactions or was answered by them, bytes.
+    /// Payload of Transactions, requests and answers, bytes.
     pub transaction: AtomicU64,
     /// Payload that this end moved without copying it, bytes: the far end did, or nobody.
     pub spared: AtomicU64,
     /// Records with payload.
     pub records: AtomicU64,
-    /// Messages without payload, of this end for this direction: announcements, completions, credit. What is written into memory
-    /// that the far end offered, with its completion, is none.
+    /// Messages without payload that this end sent for this direction: announcements, completions, credit. The completion of a
+    /// write into offered memory does not count.
     pub control: AtomicU64,
     /// Announcements that were taken back or refused.
     pub cancelled: AtomicU64,

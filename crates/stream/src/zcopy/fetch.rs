@@ -1,23 +1,23 @@
-//! The sink of Read Zcopy: what becomes of what it has fetched.
+//! The sink of Read Zcopy: whether a piece that it has fetched counts.
 
 use super::{Action, InvalidReference, PIPELINE, Word, is_off};
 use crosslane_wire::zcopy::{bytes_of, sequence_of, word};
 
-/// What became of a piece that was fetched.
+/// Whether a fetched piece counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// It counts.
+    /// The piece counts.
     Counts,
-    /// It counts, and is the last one: the rest comes by the ring.
+    /// The piece counts, and the source has cancelled the rest, which comes through the ring.
     CountsAndEnds,
-    /// It came too late: what was copied is not to be used, and all comes by the ring.
+    /// The source cancelled first: the sink must not use what it copied; the source sends it through the ring.
     Void,
 }
 
-/// The step of [`Confirm`] with which it begins that only waits for the verdict.
+/// The first step of a [`Confirm`] that only waits for the source's verdict.
 const AWAITING: u8 = 100;
 
-/// The sink has fetched a piece and says so (RdmaRdCompl).
+/// The sink has fetched a piece, reports it (RdmaRdCompl) and finds out whether the source cancelled before.
 #[derive(Clone, Copy, Debug)]
 pub struct Confirm {
     sequence: u32,
@@ -27,21 +27,21 @@ pub struct Confirm {
 }
 
 impl Confirm {
-    /// Of announcement `sequence`, `before` bytes were confirmed, and `after` bytes are fetched now.
+    /// Of announcement `sequence` the sink has reported `before` bytes, and has fetched `after` bytes now.
     pub fn new(sequence: u32, before: u32, after: u32) -> Self {
         Self { sequence, before, after, at: 0 }
     }
 
-    /// Of announcement `sequence`, which was taken back, `confirmed` bytes were confirmed, at least one: waits for the
-    /// verdict. Where none were, none count, whatever the verdict is.
+    /// Waits for the verdict on announcement `sequence`, which the source cancelled after the sink had reported `confirmed`
+    /// bytes, at least one. (If it has reported none, none count, whatever the verdict.)
     pub fn awaiting(sequence: u32, confirmed: u32) -> Self {
         Self { sequence, before: confirmed, after: confirmed, at: AWAITING - 1 }
     }
 
-    /// The next action; `loaded` is what the last one loaded.
+    /// The next action; `loaded` is the value that the last one loaded.
     ///
     /// # Errors
-    /// The source's verdict cannot be.
+    /// The source's verdict is on bytes that the sink has not fetched.
     pub fn step(&mut self, loaded: u64) -> Result<Action<Fetched>, InvalidReference> {
         self.at += 1;
         Ok(match self.at {
@@ -51,7 +51,7 @@ impl Confirm {
             4 if !is_off(loaded, self.sequence) => Action::Done(Fetched::Counts),
             4 | AWAITING => self.await_verdict(),
             _ => match bytes_of(loaded, self.sequence) {
-                // The verdict is on a later one: this one was fetched in full.
+                // The verdict is on a later announcement: the source counts this one as fetched in full.
                 None if is_later(loaded, self.sequence) => Action::Done(Fetched::Counts),
                 None => self.await_verdict(),
                 Some(bytes) if bytes == self.after => Action::Done(Fetched::CountsAndEnds),
@@ -65,7 +65,7 @@ impl Confirm {
     }
 }
 
-/// Whether a verdict speaks of an announcement after `sequence`, among those that can be open with it.
+/// Whether the verdict is on an announcement after `sequence` that can be open together with it.
 fn is_later(verdict: u64, sequence: u32) -> bool {
     let distance = sequence_of(verdict).wrapping_sub(sequence) as usize;
     sequence_of(verdict) != 0 && (1..=PIPELINE).contains(&distance)

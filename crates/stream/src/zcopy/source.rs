@@ -1,9 +1,9 @@
-//! The source of Read Zcopy: what it has announced, and how it takes that back.
+//! The source of Read Zcopy: its open announcements, and how it cancels them.
 
 use super::{Action, Announced, InvalidReference, PIPELINE, Word};
 use crosslane_wire::zcopy::{bytes_of, next_sequence, sequence_of, word};
 
-/// The announcements of a source that are not fetched in full, the oldest first: as many as the mode allows.
+/// The announcements of a source that the sink has not fetched in full, oldest first: as many as the mode allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Open {
     first: u32,
@@ -11,24 +11,24 @@ pub struct Open {
     lens: [u32; PIPELINE],
 }
 
-/// How far the sink has come.
+/// How far the sink has fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Announcements that it has fetched in full.
+    /// Number of announcements that it has fetched in full.
     pub ended: usize,
-    /// Bytes that it has fetched of the next one.
+    /// Bytes that it has fetched of the next announcement.
     pub fetched: u32,
 }
 
 impl Open {
-    /// Of the announcements from number `first` on, with these lengths, bytes; [`PIPELINE`] at most.
+    /// Announcements numbered from `first` on, of `lens` bytes each; at most [`PIPELINE`].
     pub fn new(first: u32, lens: &[u32]) -> Self {
         let mut open = Self { first, count: lens.len().min(PIPELINE), lens: [0; PIPELINE] };
         open.lens[..open.count].copy_from_slice(&lens[..open.count]);
         open
     }
 
-    /// How many there are.
+    /// Number of open announcements.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -44,7 +44,7 @@ impl Open {
         self.count.checked_sub(1).map(|index| self.at(index))
     }
 
-    /// Without the first `ended`, and with another one of `len` bytes behind them if that is not 0.
+    /// Without the first `ended` announcements, and with one more of `len` bytes, number `next`, unless `len` is 0.
     pub fn advanced(&self, ended: usize, len: u32, next: u32) -> Self {
         let mut open = Self::new(self.at(ended).sequence, &self.lens[ended.min(self.count)..self.count]);
         if open.count == 0 {
@@ -57,14 +57,14 @@ impl Open {
         open
     }
 
-    /// Bytes that were announced and are not fetched, as `progress` has it.
+    /// Announced bytes that the sink has not fetched, given its `progress`.
     pub fn missing(&self, progress: Progress) -> u64 {
         let all: u64 =
             self.lens[progress.ended.min(self.count)..self.count].iter().map(|&len| u64::from(len)).sum();
         all.saturating_sub(progress.fetched.into())
     }
 
-    /// How far the sink has come if the last `missing` bytes that were announced do not count.
+    /// The progress at which the last `missing` announced bytes are not fetched.
     pub fn without(&self, missing: u64) -> Progress {
         let all = self.missing(Progress { ended: 0, fetched: 0 });
         let (mut left, mut ended) = (all.saturating_sub(missing), 0);
@@ -75,17 +75,17 @@ impl Open {
         Progress { ended, fetched: u32::try_from(left).unwrap_or(0) }
     }
 
-    /// Which of them has this number.
+    /// Index of the announcement with number `sequence`.
     pub fn find(&self, sequence: u32) -> Option<usize> {
         (0..self.count).find(|&index| self.at(index).sequence == sequence)
     }
 
-    /// What the sink's word says; of the first one, it had fetched `before` bytes at the last look.
+    /// The sink's progress by its word `rd_done`; it had fetched `before` bytes of the first announcement at the last look.
     ///
     /// # Errors
-    /// It says what cannot be.
+    /// The word has more bytes than were announced, or fewer than before.
     pub fn progress(&self, rd_done: u64, before: u32) -> Result<Progress, InvalidReference> {
-        // A word about an announcement that is over says nothing new.
+        // The word may still be that of an announcement which is fetched in full.
         let Some(index) = self.find(sequence_of(rd_done)) else {
             return Ok(Progress { ended: 0, fetched: before });
         };
@@ -103,13 +103,13 @@ impl Open {
     }
 }
 
-/// Whether announcement `sequence` is among those that were taken back by the source's word.
+/// Whether the source's `SRC_OFF` word cancels announcement `sequence`.
 pub fn is_off(src_off: u64, sequence: u32) -> bool {
     let off = sequence_of(src_off);
     off != 0 && (off.wrapping_sub(sequence) as usize) <= PIPELINE
 }
 
-/// The source takes all its announcements back (SrcAvailCancel). It never waits; the result is what counts as fetched.
+/// The source cancels all its announcements (SrcAvailCancel). It never waits. The result is how far the sink's fetches count.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancel {
     what: Open,
@@ -119,15 +119,15 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Of the first of which `before` bytes were fetched at the last look. There is at least one.
+    /// Cancels `what`, at least one announcement; the sink had fetched `before` bytes of the first one at the last look.
     pub fn new(what: Open, before: u32) -> Self {
         Self { what, before, at: 0, progress: Progress { ended: 0, fetched: 0 } }
     }
 
-    /// The next action; `loaded` is what the last one loaded.
+    /// The next action; `loaded` is the value that the last one loaded.
     ///
     /// # Errors
-    /// The sink says what cannot be.
+    /// The sink's word has more bytes than were announced, or fewer than before.
     pub fn step(&mut self, loaded: u64) -> Result<Action<Progress>, InvalidReference> {
         let Some(last) = self.what.last() else { return Ok(Action::Done(self.progress)) };
         self.at += 1;

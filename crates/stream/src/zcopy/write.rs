@@ -1,9 +1,9 @@
-//! Write Zcopy: the source claims and writes, the sink takes back.
+//! Write Zcopy: the source claims the sink's memory and writes; the sink may cancel.
 
 use super::{Action, Announced, InvalidReference, Word};
 use crosslane_wire::zcopy::{bytes_of, sequence_of, word};
 
-/// The source is about to write into what the sink announced: whether it may.
+/// The source is about to write into the sink's memory; the result says whether it may.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     sequence: u32,
@@ -11,7 +11,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Of announcement `sequence`.
+    /// For announcement `sequence`.
     pub fn new(sequence: u32) -> Self {
         Self { sequence, at: 0 }
     }
@@ -30,14 +30,14 @@ impl Claim {
     }
 }
 
-/// Whether offer `sequence` was taken back by the sink's word, which speaks of the last one that was: all before that are
-/// over too, since one is open at a time.
+/// Whether the sink's `SINK_OFF` word cancels offer `sequence`. The word names the last offer that the sink cancelled; all
+/// before that one are over as well, since one is open at a time.
 fn is_sink_off(sink_off: u64, sequence: u32) -> bool {
     let off = sequence_of(sink_off);
     off != 0 && off.wrapping_sub(sequence) < u32::MAX / 2
 }
 
-/// The source has written what it claimed (RdmaWrCompl); with 0 bytes it gives the claim back (SinkCancelAck).
+/// The source has written into the memory that it claimed (RdmaWrCompl); with 0 bytes it drops the claim (SinkCancelAck).
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     sequence: u32,
@@ -46,7 +46,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// `bytes` of announcement `sequence`.
+    /// After writing `bytes` into announcement `sequence`.
     pub fn new(sequence: u32, bytes: u32) -> Self {
         Self { sequence, bytes, at: 0 }
     }
@@ -62,8 +62,8 @@ impl Written {
     }
 }
 
-/// The sink takes its memory back (SinkAvailCancel). Waits while the source writes; the result is what it has written, if
-/// it did. After that it never writes.
+/// The sink cancels its offer (SinkAvailCancel). Waits while the source writes; the result is how much the source has written,
+/// if it did. After that the source never writes there.
 #[derive(Clone, Copy, Debug)]
 pub struct TakeBack {
     what: Announced,
@@ -71,15 +71,15 @@ pub struct TakeBack {
 }
 
 impl TakeBack {
-    /// Of this announcement.
+    /// Cancels this announcement.
     pub fn new(what: Announced) -> Self {
         Self { what, at: 0 }
     }
 
-    /// The next action; `loaded` is what the last one loaded.
+    /// The next action; `loaded` is the value that the last one loaded.
     ///
     /// # Errors
-    /// The source says what cannot be.
+    /// The source's word has more bytes than were announced.
     pub fn step(&mut self, loaded: u64) -> Result<Action<Option<u32>>, InvalidReference> {
         self.at += 1;
         Ok(match self.at {
@@ -96,7 +96,7 @@ impl TakeBack {
     }
 }
 
-/// How many bytes the source has written into an announcement, if it has; `wr_done` is its word.
+/// How many bytes the source has written into announcement `what`, if it has, by its word `wr_done`.
 ///
 /// # Errors
 /// More than was announced.
