@@ -1,9 +1,10 @@
-//! What cargo does not have: checks of the repository (`cargo xtask deps|circles|lines|unsafe|targets|all`), fuzzing, the differential tester and the soak.
+//! What cargo does not have: checks of the repository (`cargo xtask deps|circles|lines|unsafe|targets|names|all`), fuzzing, the differential tester and the soak.
 
 mod circles;
 mod deps;
 mod differ;
 mod fuzz;
+mod names;
 mod soak;
 mod sources;
 
@@ -18,6 +19,7 @@ usage: cargo xtask TASK
   lines    warns about source files of more than 600 lines
   unsafe   `unsafe` only where it is allowed
   targets  the list of fuzz targets names each one that there is
+  names    each test that a document names exists
   all      all of these checks
   fuzz     runs the fuzz targets: `cargo xtask fuzz --help`
   differ   random socket calls on the kernel's TCP and on streams, all results compared:
@@ -45,11 +47,13 @@ fn run(words: &[String]) -> Result<()> {
         "lines" => sources::lines(root),
         "unsafe" => sources::unsafe_code(root),
         "targets" => fuzz::targets::check(root),
+        "names" => names::check(root),
         "all" => deps::check(root)
             .and(circles::check(root))
             .and(sources::lines(root))
             .and(sources::unsafe_code(root))
-            .and(fuzz::targets::check(root)),
+            .and(fuzz::targets::check(root))
+            .and(names::check(root)),
         "fuzz" => fuzz::run(root, more.iter().cloned()),
         "differ" => differ::run(root, more),
         "soak" => soak::run(root, more),

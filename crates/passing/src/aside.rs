@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_stuck_holds_up_nobody_else() {
+    fn aside_thread_that_is_stuck_holds_up_nobody_else() {
         let (bad, good) = (Owner::fresh(), Owner::fresh());
         let ends: Vec<Sender<()>> = (0..5).map(|_| stuck(bad)).collect();
         until("two are stuck", || backlog(bad) == Backlog { waiting: 3, busy: WIDTH });
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_panics_ends_and_its_thread_goes_on() {
+    fn aside_work_that_panics_leaves_its_thread() {
         let owner = Owner::fresh();
         run(owner, || std::panic::resume_unwind(Box::new("expected")));
         let (told, heard) = channel();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn all_descriptors_that_a_packet_can_have_arrive() {
+    fn packet_delivers_all_descriptors() {
         let (near, far) = pair();
         let fds = [far.as_fd(); SCM_MAX_FD];
         assert_eq!(has_descriptors(&near), Err(Errno::AGAIN));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_far_end_is_gone() {
+    fn packet_send_finds_the_far_end_gone() {
         let (near, far) = pair();
         drop(far);
         assert_eq!(has_descriptors(&near), Ok(false));

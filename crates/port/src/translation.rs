@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_range_that_was_carved_is_found_and_freed() {
+    fn window_range_is_found_and_freed_exactly() {
         let mut window = Translation::new(16 * 4096);
         window.insert(pages(2, 2), 'a').unwrap();
         assert_eq!(window.get(pages(2, 2)), Some(&'a'));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_wraps_or_leaves_the_window_is_refused() {
+    fn window_range_that_wraps_or_leaves_is_refused() {
         let window = Translation::<()>::new(4 * 4096);
         let wrap = SegmentRange { offset: u64::MAX - 4095, len: 8192 };
         for bad in [wrap, pages(4, 1), pages(0, 5), pages(0, 0), SegmentRange { offset: 1, len: 4096 }] {

@@ -205,7 +205,7 @@ fn posted_payload_is_there_when_its_index_is() {
 }
 
 #[test]
-fn posted_stores_and_bells_under_way_are_lost_when_the_link_is_cut() {
+fn posted_stores_and_doorbells_under_way_are_lost_with_the_link() {
     let (_dir, path) = cable_path();
     let (mut a, mut b, memory, window) = joined(&path, stores((50_000_000, 50_000_000), true));
     for cut_by_peer in [false, true] {

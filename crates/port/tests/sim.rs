@@ -57,17 +57,17 @@ fn conform(config: &SimConfig) {
 }
 
 #[test]
-fn conforms_without_delay() {
+fn sim_conforms_without_delay() {
     conform(&SimConfig { windows: 3, ..SimConfig::default() });
 }
 
 #[test]
-fn conforms_with_posted_writes_under_way() {
+fn sim_conforms_with_posted_writes() {
     conform(&SimConfig { delay_ns: 800, jitter_ns: 1500, train_ns: 5000, ..SimConfig::default() });
 }
 
 #[test]
-fn conforms_with_write_combining() {
+fn sim_conforms_with_write_combining() {
     conform(&SimConfig { delay_ns: 300, jitter_ns: 900, combine: true, ..SimConfig::default() });
 }
 
@@ -87,7 +87,7 @@ fn joined(
 }
 
 #[test]
-fn a_posted_store_is_not_visible_when_its_fence_returns() {
+fn sim_posted_store_is_not_visible_when_its_fence_returns() {
     let config = SimConfig { delay_ns: 500, ..SimConfig::default() };
     let (cable, _a, _b, memory, window) = joined(1, config);
     window.store_u64(0, 1);
@@ -120,14 +120,14 @@ fn reader_was_deceived(seed: u64, fenced: bool) -> bool {
 }
 
 #[test]
-fn a_missing_fence_shows_and_a_fence_helps() {
+fn sim_shows_a_missing_fence() {
     let seeds = 0..50;
     assert!(seeds.clone().all(|seed| !reader_was_deceived(seed, true)));
     assert!(seeds.clone().filter(|seed| reader_was_deceived(*seed, false)).count() > 40);
 }
 
 #[test]
-fn a_lost_cable_loses_what_is_under_way() {
+fn sim_cable_that_is_lost_loses_what_is_under_way() {
     let config = SimConfig { delay_ns: 500, ..SimConfig::default() };
     let (cable, mut a, mut b, memory, window) = joined(2, config);
     window.store_u64(0, 1);
@@ -145,7 +145,7 @@ fn a_lost_cable_loses_what_is_under_way() {
 }
 
 #[test]
-fn a_stale_doorbell_and_stale_scratchpads_come_into_the_next_life() {
+fn sim_doorbells_and_scratchpads_may_be_stale_after_a_link_up() {
     let config =
         SimConfig { delay_ns: 500, stale_doorbells: true, stale_scratchpads: true, ..SimConfig::default() };
     let (cable, a, mut b, ..) = joined(3, config);
@@ -164,7 +164,7 @@ fn a_stale_doorbell_and_stale_scratchpads_come_into_the_next_life() {
 }
 
 #[test]
-fn a_restarted_peer_is_another_port() {
+fn sim_peer_that_restarts_is_another_port() {
     let (cable, mut a, mut b, memory, window) = joined(4, SimConfig::default());
     let mut again = cable.plug(Side::B).unwrap();
     assert_eq!(a.poll_event(), Some(Event::LinkDown(DownReason::PeerGone)));
@@ -206,7 +206,7 @@ fn diary(seed: u64) -> String {
 }
 
 #[test]
-fn a_seed_repeats_a_life_of_faults() {
+fn sim_seed_repeats_all_faults() {
     let seeds: Vec<_> = (0..20).map(diary).collect();
     assert!(seeds.iter().all(|diary| diary.contains("LinkDown(Cable)") && diary.contains("Doorbell")));
     assert_eq!(seeds, (0..20).map(diary).collect::<Vec<_>>());

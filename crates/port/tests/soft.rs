@@ -81,17 +81,17 @@ impl Cable for Soft {
 }
 
 #[test]
-fn conforms() {
+fn soft_conforms() {
     conformance::run(|| Soft::new(false));
 }
 
 #[test]
-fn conforms_the_other_way_round() {
+fn soft_conforms_the_other_way_round() {
     conformance::run(|| Soft::new(true));
 }
 
 #[test]
-fn the_socket_file_comes_with_its_mode_and_goes_with_its_port() {
+fn soft_socket_file_has_its_mode_and_goes_with_its_port() {
     let (_dir, path) = cable_path();
     for mode in [0o600, 0o666] {
         let port = SoftPort::listen(SoftConfig { mode, ..SoftConfig::new(&path) }).unwrap();
@@ -103,7 +103,7 @@ fn the_socket_file_comes_with_its_mode_and_goes_with_its_port() {
 }
 
 #[test]
-fn a_probe_for_a_live_listener_does_not_disturb_its_link() {
+fn soft_probe_does_not_disturb_a_link() {
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);
     for _ in 0..20 {
@@ -114,7 +114,7 @@ fn a_probe_for_a_live_listener_does_not_disturb_its_link() {
 }
 
 #[test]
-fn a_second_peer_waits_for_the_first_one_to_go() {
+fn soft_peer_that_comes_second_waits() {
     let (_dir, path) = cable_path();
     let (mut a, b) = joined(&path);
     let mut second = SoftPort::connect(SoftConfig::new(&path)).unwrap();
@@ -130,7 +130,7 @@ fn a_second_peer_waits_for_the_first_one_to_go() {
 }
 
 #[test]
-fn bad_configurations_are_named() {
+fn soft_configuration_that_is_bad_is_named() {
     let (dir, path) = cable_path();
     let long = dir.path().join("x".repeat(120));
     for outcome in [SoftPort::listen(SoftConfig::new(&long)), SoftPort::connect(SoftConfig::new(&long))] {
@@ -160,7 +160,7 @@ fn fill_socket(port: &mut SoftPort, range: SegmentRange) {
 }
 
 #[test]
-fn a_peer_that_does_not_read_gets_nothing_new_and_nothing_blocks() {
+fn soft_peer_that_does_not_read_blocks_nothing() {
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);
     a.set_inbound(0, 1 << 20).unwrap();
@@ -188,7 +188,7 @@ fn a_peer_that_does_not_read_gets_nothing_new_and_nothing_blocks() {
 }
 
 #[test]
-fn a_range_carved_anew_is_never_the_old_memory() {
+fn soft_range_carved_anew_is_fresh_memory() {
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);
     a.set_inbound(0, 1 << 20).unwrap();
@@ -203,7 +203,7 @@ fn a_range_carved_anew_is_never_the_old_memory() {
 }
 
 #[test]
-fn a_port_is_an_object() {
+fn port_is_object_safe() {
     let (_dir, path) = cable_path();
     let (a, b) = joined(&path);
     let mut ports: Vec<Box<Mapped>> = vec![Box::new(a), Box::new(b)];
@@ -215,7 +215,7 @@ fn a_port_is_an_object() {
 }
 
 #[test]
-fn an_idle_port_sleeps() {
+fn soft_port_that_is_idle_sleeps() {
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);
     while a.poll_event().is_some() || b.poll_event().is_some() {}

@@ -339,7 +339,7 @@ fn can_follow(victim: &mut SoftPort, path: &std::path::Path) {
 }
 
 #[test]
-fn any_frames_and_registers() {
+fn hostile_frames_and_registers() {
     assert_eq!(VERSION, 3, "new frames belong into `Shape`");
     let before = open_descriptors().len();
     bolero::check!().with_shrink_time(Duration::ZERO).with_type::<Vec<Step>>().for_each(move |steps| {

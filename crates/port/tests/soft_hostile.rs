@@ -48,7 +48,7 @@ fn violation(lie: impl FnOnce(&Stranger)) -> String {
 }
 
 #[test]
-fn buffers_that_are_none() {
+fn hostile_buffers_are_refused() {
     let handed = |handle, len, reach| Frame::Buffer { handle, len, reach };
     for (len, reach) in [(0, Reach::Store), (100, Reach::Store), (4096, Reach::Load), (8192, Reach::Store)] {
         let why = violation(|peer| assert!(peer.frame(&handed(1, len, reach), Some(memory_len(4096)))));
@@ -65,7 +65,7 @@ fn buffers_that_are_none() {
 }
 
 #[test]
-fn ranges_that_are_none() {
+fn hostile_ranges_are_refused() {
     let wrapping = SegmentRange { offset: u64::MAX - 4095, len: 8192 };
     for bad in [pages(256, 1), pages(255, 2), pages(0, 0), SegmentRange { offset: 3, len: 4096 }, wrapping] {
         assert!(violation(|peer| assert!(peer.frame(&segment(0, bad), Some(4096)))).contains("does not fit"));
@@ -85,7 +85,7 @@ fn ranges_that_are_none() {
 }
 
 #[test]
-fn memory_that_is_not_what_was_announced() {
+fn hostile_memory_is_refused() {
     assert!(
         violation(|peer| assert!(peer.frame(&segment(0, pages(0, 2)), Some(4096)))).contains("bytes long")
     );
@@ -101,7 +101,7 @@ fn memory_that_is_not_what_was_announced() {
 }
 
 #[test]
-fn descriptors_too_many_too_few_or_unasked() {
+fn hostile_descriptor_counts_are_refused() {
     let memory = new_segment("test", 4096).unwrap();
     let fd = memory.as_fd();
     let announce = segment(0, pages(0, 1)).encode();
@@ -112,7 +112,7 @@ fn descriptors_too_many_too_few_or_unasked() {
 }
 
 #[test]
-fn frames_out_of_turn() {
+fn hostile_frames_out_of_turn_are_refused() {
     assert!(violation(|peer| assert!(peer.frame(&hello(2), Some(4096)))).contains("second hello"));
     let translation = |window, len| Frame::Translation { window, len };
     violation(|peer| assert!(peer.frame(&translation(0, 5), None)));
@@ -126,7 +126,7 @@ fn frames_out_of_turn() {
 }
 
 #[test]
-fn the_end_of_the_connection_is_no_violation() {
+fn hostile_peers_do_not_include_one_that_closes() {
     // An empty packet looks the same.
     assert_eq!(thrown_out(|peer| assert!(peer.send(&[], &[]))), DownReason::PeerGone);
 }
@@ -153,7 +153,7 @@ fn refused(handshake: impl Fn(&Stranger)) -> DownReason {
 }
 
 #[test]
-fn handshakes_that_are_none() {
+fn hostile_handshakes_are_refused() {
     let other = Frame::Hello { version: VERSION + 1, translations: Vec::new() };
     let reason = refused(|peer| assert!(peer.frame(&other, Some(4096))));
     assert_eq!(reason, DownReason::Version { ours: VERSION, theirs: VERSION + 1 });
@@ -170,7 +170,7 @@ fn handshakes_that_are_none() {
 }
 
 #[test]
-fn a_peer_that_never_greets_is_put_out_for_the_next_one() {
+fn hostile_peer_without_a_handshake_makes_room_for_the_next() {
     let (_dir, path) = cable_path();
     let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
     let silent = Stranger::connect(&path);
@@ -181,7 +181,7 @@ fn a_peer_that_never_greets_is_put_out_for_the_next_one() {
 }
 
 #[test]
-fn peers_that_came_and_went_keep_nobody_waiting() {
+fn hostile_peers_that_came_and_went_keep_nobody_waiting() {
     let (_dir, path) = cable_path();
     let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
     let liar = Stranger::connect(&path);
@@ -203,7 +203,7 @@ fn peers_that_came_and_went_keep_nobody_waiting() {
 }
 
 #[test]
-fn floods_are_bounded() {
+fn hostile_floods_are_bounded() {
     let flood = |frame: fn(u64) -> Frame, descriptor: &OwnedFd| {
         let (_dir, path) = cable_path();
         let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
@@ -241,7 +241,7 @@ fn floods_are_bounded() {
 }
 
 #[test]
-fn wake_ups_without_end_do_not_hold_up_the_port() {
+fn hostile_wakes_without_end_do_not_hold_up_the_port() {
     let (_dir, path) = cable_path();
     let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();
     let stranger = Stranger::connect(&path);

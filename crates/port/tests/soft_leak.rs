@@ -42,7 +42,7 @@ fn live(a: &mut SoftPort, b: &mut SoftPort) {
 }
 
 #[test]
-fn descriptors_do_not_pile_up() {
+fn leak_no_descriptors_of_clients_pile_up() {
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);
     live(&mut a, &mut b);

@@ -154,17 +154,17 @@ fn killed_and_back(other_listens: bool) {
 }
 
 #[test]
-fn a_connecting_process_is_killed_and_comes_back() {
+fn soft_process_that_connects_is_killed_and_comes_back() {
     killed_and_back(false);
 }
 
 #[test]
-fn a_listening_process_is_killed_and_comes_back() {
+fn soft_process_that_listens_is_killed_and_comes_back() {
     killed_and_back(true);
 }
 
 #[test]
-fn another_user_may_plug_in_only_where_the_mode_allows_it() {
+fn soft_socket_mode_decides_who_may_connect() {
     if !rustix::process::geteuid().is_root() {
         println!("not tried: only root can start a process of another user");
         return;

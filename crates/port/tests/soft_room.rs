@@ -27,7 +27,7 @@ fn had(victim: &mut SoftPort, index: u64) -> bool {
 }
 
 #[test]
-fn a_cable_keeps_to_its_share() {
+fn soft_cable_keeps_to_its_share() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
     let (_dir, path) = cable_path();
     let mut victim = SoftPort::listen(SoftConfig::new(&path)).unwrap();

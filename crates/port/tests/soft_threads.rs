@@ -31,7 +31,7 @@ fn in_two_threads(play: fn(&mut SoftPort, bool)) {
 }
 
 #[test]
-fn a_bell_goes_there_and_back() {
+fn doorbell_goes_there_and_back() {
     in_two_threads(|port, first| {
         if first {
             port.ring_peer_doorbell(BELL);
@@ -47,7 +47,7 @@ fn a_bell_goes_there_and_back() {
 
 /// As a channel's reader does: masks the doorbell while it is awake, unmasks it and looks once more before it sleeps.
 #[test]
-fn words_and_a_bell_that_is_masked_while_awake() {
+fn doorbell_masked_while_awake_with_words() {
     in_two_threads(|port, first| {
         port.set_inbound(0, 4096).unwrap();
         let memory = port.map_inbound(0, RANGE).unwrap();

@@ -18,7 +18,7 @@ fn open_descriptors() -> usize {
 }
 
 #[test]
-fn fifty_thousand_clients_that_came_and_went_leave_room_for_streams() {
+fn leak_no_wakers_of_fifty_thousand_clients() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(128), maximum: Some(128) }).unwrap();
     let (_dir, path) = cable_path();
     let (mut a, mut b) = joined(&path);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_is_taken_from_what_is_around() {
+    fn account_takes_inner_spans_off_outer_ones() {
         const LONG: u64 = 10_000_000;
         let from = ticks();
         {

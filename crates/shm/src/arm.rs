@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_during_a_long_flight_are_few_and_late_by_less_than_has_passed() {
+    fn sleep_during_a_long_flight_looks_seldom_and_soon_enough() {
         let (mut armed, flight) = (Armed::NOTHING, 40_000_000);
         armed.arm(flight, || ns(7));
         let (mut passed, mut looks) = (ns(0), 0);

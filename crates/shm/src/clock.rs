@@ -53,7 +53,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_moment_ages() {
+    fn clock_moment_ages() {
         let (begin, moment) = (Instant::now(), Moment::now());
         assert!(!moment.is_past(moment, 1));
         while !moment.is_past(Moment::now(), 500) {}

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn all_strategies_equal_memcpy_at_every_alignment_and_length() {
+    fn copy_strategies_equal_memcpy() {
         let (step, longest) = if cfg!(miri) { (7, 70) } else { (1, 300) };
         for strategy in Strategy::ALL {
             for to in (0..33).step_by(step) {
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    fn a_processor_without_avx_is_served() {
+    fn copy_works_without_avx() {
         for len in (0..512).step_by(32) {
             let by = |target: *mut u8, source, len| {
                 if target.align_offset(16) == 0 {

@@ -110,7 +110,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn members_stay_and_marks_go_forward() {
+    fn list_members_stay_and_marks_go_forward() {
         let counted = Arc::new(());
         let list: List<(u32, Arc<()>), 1> = List::new((0, counted.clone()));
         std::thread::scope(|scope| {

@@ -193,14 +193,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dead_holder_is_noticed() {
+    fn lock_of_a_dead_holder_is_freed() {
         let lock = Lock::default();
         std::mem::forget(lock.lock(0x3fff_fff0).unwrap());
         assert!(lock.lock(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).is_ok());
     }
 
     #[test]
-    fn reentry_is_an_error_and_not_a_deadlock() {
+    fn lock_reentry_is_an_error() {
         let lock = Lock::default();
         let _guard = lock.lock(7).unwrap();
         assert_eq!(lock.lock(7).unwrap_err(), Reentered);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_long_who_asked_not_to() {
+    fn lock_soon_does_not_wait_for_long() {
         let (lock, tid) = (Lock::default(), rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
         let guard = lock.lock(tid).unwrap();
         assert_eq!(lock.holder(), Some(tid));

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_stores_the_other_loads() {
+    fn mapping_shows_the_stores_of_the_other_view() {
         let fd = new_segment("test", 8192).unwrap();
         let (out, inb) = (Outbound::sealed(&fd, 8192).unwrap(), Inbound::sealed(&fd, 8192).unwrap());
         out.write(100, b"hello");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_is_copied_on_and_nothing_beside_it() {
+    fn mapping_copies_on_what_arrived_and_nothing_beside_it() {
         let (near, far) = (new_segment("near", 4096).unwrap(), new_segment("far", 4096).unwrap());
         Outbound::sealed(&near, 4096).unwrap().write(1000, b"hello");
         let out = Outbound::sealed(&far, 4096).unwrap();
@@ -191,14 +191,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside the segment")]
-    fn nothing_is_copied_from_outside_a_segment() {
+    fn mapping_copies_nothing_from_outside_a_segment() {
         let fd = new_segment("test", 4096).unwrap();
         let out = Outbound::sealed(&fd, 4096).unwrap();
         out.copy_from(0, &Inbound::sealed(&fd, 4096).unwrap(), 4000, 97);
     }
 
     #[test]
-    fn a_descriptor_of_another_length_or_without_seals_is_refused() {
+    fn mapping_of_another_length_or_without_seals_is_refused() {
         let fd = new_segment("test", 8192).unwrap();
         assert!(matches!(Inbound::sealed(&fd, 4096), Err(MapError::Length { actual: 8192, .. })));
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_to_places_of_a_ring_and_back_and_nowhere_else() {
+    fn remote_copies_go_to_the_ring_and_back_and_nowhere_else() {
         let fd = new_segment("remote", 8192).unwrap();
         let (out, inb) = (Outbound::sealed(&fd, 8192).unwrap(), Inbound::sealed(&fd, 8192).unwrap());
         let (mut guard, source) = (Box::new(NONCE), b"hello, world".to_vec());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_without_the_guard_or_with_another_number_in_it() {
+    fn remote_copies_need_the_guard_and_its_number() {
         let (mut guard, source) = (Box::new(NONCE + 1), [7; 8]);
         let mut target = [0; 8];
         assert_eq!(remote(&mut guard).read_into(&[span(&source)], &mut target), Err(RemoteError::Unguarded));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_is_not_there_is_told_from_a_guard_that_is_not() {
+    fn remote_copy_distinguishes_missing_buffer_and_missing_guard() {
         let mut guard = Box::new(NONCE);
         let mut target = [0; 8];
         let nowhere = Span { address: 4096, len: 8 };
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_of_a_process_that_is_not_its_users_any_more() {
+    fn remote_copies_end_when_the_process_is_no_longer_its_users() {
         let (mut guard, source, mut target) = (Box::new(NONCE), [7; 8], [9; 8]);
         let other = Remote { peer: Arc::new(Peer::own().unwrap().changed()), ..remote(&mut guard) };
         let refused = Err(RemoteError::Refused(rustix::io::Errno::PERM));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn guards_lie_where_nothing_is_put_by_itself() {
+    fn guard_lies_where_the_kernel_maps_nothing() {
         let pages: u64 = GUARDS.iter().map(pages_of).sum();
         for random in [0, 1, pages / 2, pages - 1, pages, u64::MAX] {
             let at = guard_at(random);

@@ -170,7 +170,7 @@ mod tests {
     use crate::{Outbound, Store};
 
     #[test]
-    fn bytes_and_words_are_where_they_were_put() {
+    fn shared_bytes_hold_bytes_and_words() {
         let region = SharedBytes::create(4096).unwrap();
         region.write(1001, b"hello").unwrap();
         let mut bytes = [9; 7];
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_fills_a_place_and_nothing_beside_it() {
+    fn shared_bytes_fill_a_place_and_nothing_beside_it() {
         let fd = new_segment("arrived", 4096).unwrap();
         let (ring, from) = (Outbound::sealed(&fd, 4096).unwrap(), Inbound::sealed(&fd, 4096).unwrap());
         ring.write(100, b"hello, world");
@@ -204,14 +204,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "beyond the place")]
-    fn a_place_is_not_overfilled() {
+    fn shared_bytes_are_not_overfilled() {
         let fd = new_segment("arrived", 4096).unwrap();
         let region = SharedBytes::create(64).unwrap();
         region.part(16, 12).unwrap().fill(8, &Inbound::sealed(&fd, 4096).unwrap(), 0, 5);
     }
 
     #[test]
-    fn no_place_outside_is_reached() {
+    fn shared_bytes_outside_are_refused() {
         let region = SharedBytes::create(100).unwrap();
         let outside = |offset, len| Err(BadPlace::Outside { offset, len, region: 100 });
         assert_eq!(region.write(100, b""), Ok(()));

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_waits_and_is_seen_to() {
+    fn signal_is_held_and_delivered() {
         // SAFETY: a handler that only counts; the signal goes to this thread.
         unsafe { libc::signal(libc::SIGURG, hear as *const () as libc::sighandler_t) };
         let masked = Masked::new();

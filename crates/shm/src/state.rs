@@ -271,7 +271,7 @@ mod tests {
     use rustix::fs::SealFlags;
 
     #[test]
-    fn the_daemon_sees_what_the_program_counts_and_chooses() {
+    fn state_shows_the_daemon_counters_and_choices() {
         let (state, fd) = State::create().unwrap();
         let view = StateView::new(fd).unwrap();
         let front = state.front();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_sees_where_the_program_reads_and_what_it_sent() {
+    fn state_shows_the_daemon_how_far_was_read_and_sent() {
         let (state, fd) = State::create().unwrap();
         let view = StateView::new(fd).unwrap();
         let (consumer, producer) = (&state.front().consumer, &state.front().producer);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_reference_is_told_once_whatever_is_counted() {
+    fn state_reports_its_last_reference_once() {
         let (state, _fd) = State::create().unwrap();
         let counters = &state.front().counters;
         counters.refs.fetch_add(1, Ordering::Relaxed);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_adopts_an_end_sees_the_same_state_and_no_other() {
+    fn state_is_the_same_for_whoever_adopts_the_end() {
         let ((one, fd), (other, _)) = (State::create().unwrap(), State::create().unwrap());
         let adopted = State::open(StateView::new(fd).unwrap().memory()).unwrap();
         adopted.front().counters.rx_bytes.store(7, Ordering::Relaxed);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_takes_sealed_memory_of_one_page_only() {
+    fn state_must_be_one_sealed_page() {
         use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
         let memory = |len, seals| {
             let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();

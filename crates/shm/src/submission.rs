@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_goes_there_and_its_end_comes_back() {
+    fn submission_of_a_transfer_and_its_completion() {
         let (program, daemon) = pair();
         let (request, asleep) = program.submit(Way::Out, 70, &descriptor(5));
         assert!(!asleep && daemon.filled(Way::In).next().is_none());
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_was_taken_back_is_not_touched_again() {
+    fn submission_that_is_cancelled_touches_no_buffer() {
         let (program, daemon) = pair();
         let (request, _) = program.submit(Way::In, 1, &descriptor(5));
         let (taken, _) = daemon.take(Way::In, 1).unwrap();
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_can_be_revoked_until_it_takes_effect() {
+    fn submission_is_revoked_until_its_piece_is_committed() {
         let (program, daemon) = pair();
         let (request, _) = program.submit(Way::In, 0, &descriptor(5));
         let (taken, _) = daemon.take(Way::In, 0).unwrap();
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_daemon_is_rung_for_once() {
+    fn submission_wakes_a_sleeping_daemon_once() {
         let (program, daemon) = pair();
         daemon.set_asleep(Way::Out, true);
         assert!(program.submit(Way::Out, 0, &descriptor(1)).1);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_a_wake_gets_one_at_the_end() {
+    fn submission_wakes_whoever_asked_for_it() {
         let (program, daemon) = pair();
         for wanted in [true, false] {
             let (request, _) = program.submit(Way::In, 0, &descriptor(5));
@@ -458,13 +458,13 @@ mod tests {
     }
 
     #[test]
-    fn a_desk_of_another_length_is_refused() {
+    fn submission_queue_of_another_length_is_refused() {
         let fd = new_segment("submission", LEN + 1).unwrap();
         assert!(SubmissionQueue::open(&fd).is_err());
     }
 
     #[test]
-    fn whatever_lies_in_a_desk_the_daemon_survives_it() {
+    fn submission_queue_of_rubbish_does_not_harm_the_daemon() {
         use crate::{Outbound, Store};
         let (_, fd) = SubmissionQueue::create().unwrap();
         let (daemon, scribbler) = (SubmissionQueue::open(&fd).unwrap(), Outbound::sealed(&fd, LEN).unwrap());

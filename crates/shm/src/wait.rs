@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spinning_in_vain_ends() {
+    fn spin_budget_shrinks_when_spinning_does_not_pay() {
         let budget = Budget::default();
         budget.reset(50_000);
         for _ in 0..10 {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn short_sleeps_bring_spinning_back() {
+    fn spin_budget_grows_after_short_sleeps() {
         let budget = Budget::default();
         for _ in 0..10 {
             budget.slept(30_000, 50_000);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_ends_when_it_is_ready_or_time_is_up() {
+    fn spin_until_ready_or_late() {
         let mut left = 3;
         let ready = || {
             left -= 1;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_is_bounded() {
+    fn spin_is_bounded() {
         assert!(!spin_and_yield(1000, || false));
         assert!(spin_and_yield(0, || true) && spin_and_yield(1000, || true));
         assert!(!spin(1000, || false));

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_is_heard_until_it_is_cleared() {
+    fn wake_stays_until_it_is_cleared() {
         let receiver = Receiver::new().unwrap();
         let waker = receiver.waker().unwrap();
         assert!(!is_readable(&receiver) && !receiver.clear());
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_of_a_sleeper_that_made_all_block_holds_nobody_up() {
+    fn wake_never_blocks_on_a_full_queue() {
         let receiver = Receiver::new().unwrap();
         let waker = receiver.waker().unwrap();
         for fd in [receiver.as_fd(), waker.as_fd()] {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_other_messages_wake_nobody() {
+    fn wake_is_not_possible_for_strangers_or_by_other_messages() {
         let receiver = Receiver::new().unwrap();
         let stranger = new_socket().unwrap();
         rustix::net::connect(&stranger, &receiver.address).unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_waker_does_to_its_socket_is_nobody_elses_harm() {
+    fn wake_of_others_survives_a_hostile_waker() {
         let receiver = Receiver::new().unwrap();
         let (hostile, honest) = (receiver.waker().unwrap(), receiver.waker().unwrap());
         let elsewhere = Receiver::new().unwrap();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_refused_or_closed_by_another_thread() {
+    fn wake_with_descriptors_is_refused_or_they_are_closed_aside() {
         let receiver = Receiver::new().unwrap();
         let waker = receiver.waker().unwrap();
         let attach = |fd: BorrowedFd<'_>| {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_datagram_sockets_is_taken() {
+    fn wake_sockets_must_be_datagram_sockets() {
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         for fd in [pipe, event, std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into()] {

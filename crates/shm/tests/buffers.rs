@@ -32,7 +32,7 @@ fn far(located: &Located) -> FarBuffer {
 }
 
 #[test]
-fn what_its_owner_writes_the_far_program_copies_out() {
+fn buffer_for_loads_shows_what_its_owner_writes() {
     let _others = among_others();
     let mut buffer = Buffer::new(100_000).unwrap();
     buffer[70_000..70_005].copy_from_slice(b"hello");
@@ -49,7 +49,7 @@ fn what_its_owner_writes_the_far_program_copies_out() {
 }
 
 #[test]
-fn the_kernel_lets_nobody_else_write_a_buffer_for_loads() {
+fn buffer_for_loads_is_writable_by_its_owner_only() {
     let _others = among_others();
     let buffer = Buffer::new(PAGE).unwrap();
     let fd = descriptor(&crosslane_shm::buffer::locate_bytes(&buffer).unwrap());
@@ -76,7 +76,7 @@ fn the_kernel_lets_nobody_else_write_a_buffer_for_loads() {
 }
 
 #[test]
-fn far_programs_store_into_an_open_one_and_late_stores_reach_nobody() {
+fn buffer_open_takes_far_stores_until_it_is_dropped() {
     let _others = among_others();
     let buffer = OpenBuffer::new(3 * PAGE).unwrap();
     let located = buffer.locate(PAGE, PAGE).unwrap();
@@ -96,7 +96,7 @@ fn far_programs_store_into_an_open_one_and_late_stores_reach_nobody() {
 }
 
 #[test]
-fn each_offer_of_an_open_buffer_has_a_line_until_it_is_over() {
+fn buffer_open_has_a_line_for_each_offer() {
     let _others = among_others();
     let buffer = OpenBuffer::new(4096).unwrap();
     let mut lines: Vec<_> = core::iter::from_fn(|| buffer.landing()).take(100).collect();
@@ -119,7 +119,7 @@ fn each_offer_of_an_open_buffer_has_a_line_until_it_is_over() {
 }
 
 #[test]
-fn no_place_outside_is_reached() {
+fn buffer_places_outside_are_refused() {
     let _others = among_others();
     let buffer = OpenBuffer::new(PAGE).unwrap();
     let far = far(&buffer.locate(0, PAGE).unwrap());
@@ -137,7 +137,7 @@ fn no_place_outside_is_reached() {
 }
 
 #[test]
-fn what_is_said_of_a_buffer_is_checked() {
+fn buffer_that_another_program_describes_is_checked() {
     let _others = among_others();
     let buffer = Buffer::new(2 * PAGE).unwrap();
     let fd = descriptor(&crosslane_shm::buffer::locate_bytes(&buffer).unwrap());
@@ -155,7 +155,7 @@ fn what_is_said_of_a_buffer_is_checked() {
 }
 
 #[test]
-fn memory_that_others_had_is_never_used_again_and_other_memory_is() {
+fn buffer_memory_is_reused_only_if_never_shared() {
     let _alone = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let mut kept: Vec<(FarBuffer, u8)> = Vec::new();
     for round in 0..20_u8 {
@@ -186,7 +186,7 @@ fn memory_that_others_had_is_never_used_again_and_other_memory_is() {
 }
 
 #[test]
-fn there_are_bounds() {
+fn buffer_count_and_length_are_bounded() {
     let _alone = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     assert!(Buffer::new(0).is_err());
     assert!(Buffer::new(usize::MAX).is_err());
@@ -203,7 +203,7 @@ fn there_are_bounds() {
 }
 
 #[test]
-fn threads_allot_and_free_at_once() {
+fn buffer_alloc_and_free_run_in_many_threads() {
     let _others = among_others();
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {

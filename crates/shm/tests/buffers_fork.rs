@@ -52,7 +52,7 @@ fn forked(child: impl FnOnce(UnixStream) -> bool, parent: impl FnOnce(UnixStream
 }
 
 #[test]
-fn neither_parent_nor_child_nor_far_program_sees_what_another_writes_later() {
+fn fork_separates_buffers_of_parent_child_and_far_program() {
     let block = alloc(LEN as u64, Kind::Malloc).unwrap();
     (0..8).for_each(|page| set(block, page, 1));
     let located = locate(block.at.as_ptr(), LEN).unwrap();

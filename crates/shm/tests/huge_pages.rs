@@ -30,7 +30,7 @@ fn refused<T: Debug>(outcome: Result<T, MapError>) {
 }
 
 #[test]
-fn segments_desks_states_and_life_pages_are_refused() {
+fn huge_pages_are_refused_for_segments_queues_states_and_status_pages() {
     let Some(fd) = huge(HUGE, SealFlags::empty()) else { return };
     refused(check_memory(&fd, HUGE));
     refused(Inbound::sealed(&fd, HUGE));
@@ -43,7 +43,7 @@ fn segments_desks_states_and_life_pages_are_refused() {
 }
 
 #[test]
-fn buffers_are_refused() {
+fn huge_pages_are_refused_for_buffers() {
     for (reach, seal) in [(Reach::Load, SealFlags::FUTURE_WRITE), (Reach::Store, SealFlags::empty())] {
         let Some(fd) = huge(HUGE, seal) else { return };
         let len = HUGE - memory_len(0);

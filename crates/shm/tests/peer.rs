@@ -88,7 +88,7 @@ impl Drop for Held {
 }
 
 #[test]
-fn a_process_that_has_ended_is_gone_also_for_whoever_comes_later() {
+fn peer_that_ended_is_gone_for_later_callers_too() {
     let mut held = Held::start(rustix::process::geteuid().as_raw());
     assert_eq!((held.peer.check(), held.peer.pid()), (Ok(()), i32::try_from(held.child.id()).unwrap()));
     held.child.kill().unwrap();
@@ -98,7 +98,7 @@ fn a_process_that_has_ended_is_gone_also_for_whoever_comes_later() {
 }
 
 #[test]
-fn a_program_with_more_rights_is_not_the_users_any_more() {
+fn peer_that_gains_rights_is_no_longer_its_users() {
     if !rustix::process::geteuid().is_root() {
         println!("SKIPPED: only root can make programs with more rights");
         return;
@@ -121,7 +121,7 @@ fn a_program_with_more_rights_is_not_the_users_any_more() {
 }
 
 #[test]
-fn a_process_that_gives_root_up_is_not_roots_any_more() {
+fn peer_that_drops_root_is_no_longer_roots() {
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
         println!("SKIPPED: only root can give root up, here by setpriv");
         return;

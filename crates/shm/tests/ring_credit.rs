@@ -67,7 +67,7 @@ impl<O: Store, I: Load> End<O, I> {
 }
 
 #[test]
-fn steady_request_and_reply_stores_no_credit_by_itself() {
+fn credit_word_is_not_stored_in_steady_request_and_reply() {
     for (request, reply) in [(1, 1), (8, 40), (40, 8), (100, 290), (8, 900), (900, 8)] {
         let [client, server] = pair();
         let mut bytes = [0; 1000];
@@ -84,7 +84,7 @@ fn steady_request_and_reply_stores_no_credit_by_itself() {
 }
 
 #[test]
-fn one_way_traffic_stores_credit_at_a_quarter() {
+fn credit_word_is_stored_at_each_quarter_one_way() {
     let [client, server] = pair();
     let mut bytes = [0; 40];
     for _ in 0..640 {
@@ -94,7 +94,7 @@ fn one_way_traffic_stores_credit_at_a_quarter() {
 }
 
 #[test]
-fn who_reads_nothing_gets_credit_all_the_same() {
+fn credit_word_is_stored_for_a_peer_that_reads_nothing() {
     let [client, server] = pair();
     let (mut bytes, mut answers) = ([0; 40], 0);
     // The client sends on and on and never reads what the server answers to each message.
@@ -108,7 +108,7 @@ fn who_reads_nothing_gets_credit_all_the_same() {
 }
 
 #[test]
-fn what_rode_is_not_sure_while_the_peer_asks_for_room() {
+fn credit_that_rode_is_not_sure_while_the_peer_wants_room() {
     let [client, server] = pair();
     let mut bytes = [0; 40];
     let mut lap = |client: &Plain, server: &Plain| {
@@ -127,7 +127,7 @@ fn what_rode_is_not_sure_while_the_peer_asks_for_room() {
 }
 
 #[test]
-fn nothing_rides_while_the_directions_are_in_two_generations() {
+fn credit_does_not_ride_between_two_generations() {
     let [client, server] = pair();
     let mut bytes = [0; 40];
     for _ in 0..40 {
@@ -161,7 +161,7 @@ fn forge(out: &memory::Out, position: u64, credit: u64) {
 }
 
 #[test]
-fn riding_credit_that_was_never_sent_is_found_by_the_sender() {
+fn credit_that_rode_beyond_what_was_sent_is_a_violation() {
     for credit in [64, 1 << 40, u64::MAX] {
         let [client, server] = pair();
         forge(&server.out, 0, credit);
@@ -176,7 +176,7 @@ fn riding_credit_that_was_never_sent_is_found_by_the_sender() {
 }
 
 #[test]
-fn riding_credit_that_goes_back_is_refused() {
+fn credit_that_rode_and_decreases_is_a_violation() {
     let [client, server] = pair();
     client.push(&[1; 400]);
     for (position, credit) in [(0, 128), (64, 128), (128, 64)] {
@@ -189,7 +189,7 @@ fn riding_credit_that_goes_back_is_refused() {
 }
 
 #[test]
-fn the_word_may_lag_behind_what_rode_and_not_go_back_itself() {
+fn credit_word_may_lag_but_not_decrease() {
     let [client, server] = pair();
     client.push(&[1; 400]);
     forge(&server.out, 0, 320);
@@ -225,7 +225,7 @@ proptest! {
 
     /// Both directions at random: no false violation, no byte lost, and a ring whose reader has read all has room.
     #[test]
-    fn both_directions_go_on(ops in prop::collection::vec(op(), 1..300)) {
+    fn credit_lets_both_directions_go_on(ops in prop::collection::vec(op(), 1..300)) {
         let ends = pair();
         let (mut sent, mut got) = ([0u64; 2], [0u64; 2]);
         let byte = |at: u64| u8::try_from(at % 251).unwrap_or(0);
@@ -257,7 +257,7 @@ type Mapped = End<Outbound, Inbound>;
 /// Two threads to an end, both ways at once, as fast as they can: what one thread tells the other needs no lock.
 #[test]
 #[cfg(not(miri))]
-fn four_threads_on_two_ends_agree() {
+fn credit_is_right_with_four_threads_on_two_ends() {
     const TOTAL: u64 = 4 << 20;
     const LIMIT: Duration = Duration::from_secs(60);
     let segment = || {

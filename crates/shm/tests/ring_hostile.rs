@@ -127,7 +127,7 @@ fn walk(consumer: &Consumer, memory: &Shifting<'_>) -> Result<(), Violation> {
 }
 
 #[test]
-fn a_consumer_survives_words_that_change_under_it() {
+fn hostile_words_that_change_do_not_harm_a_consumer() {
     bolero::check!().for_each(|input: &[u8]| {
         let choices = Choices(Cell::new(input));
         let (cap, doublings) = (1 << (8 + choices.byte() % 9), choices.byte() % 4);
@@ -141,7 +141,7 @@ fn a_consumer_survives_words_that_change_under_it() {
 }
 
 #[test]
-fn a_consumer_of_rubbish_waits_or_refuses() {
+fn hostile_bytes_make_a_consumer_wait_or_refuse() {
     bolero::check!().for_each(|input: &[u8]| {
         let (out, inb) = memory::segment(segment_len(4096));
         let consumer = Consumer::default();
@@ -163,7 +163,7 @@ fn a_consumer_of_rubbish_waits_or_refuses() {
 }
 
 #[test]
-fn a_producer_survives_any_credit() {
+fn hostile_credit_does_not_harm_a_producer() {
     bolero::check!().for_each(|input: &[u8]| {
         let choices = Choices(Cell::new(input));
         let (cap, doublings) = (1 << (8 + choices.byte() % 9), choices.byte() % 4);
@@ -214,7 +214,7 @@ fn produce(
 }
 
 #[test]
-fn credit_that_was_never_sent_or_goes_back_is_refused() {
+fn credit_beyond_what_was_sent_or_decreasing_is_a_violation() {
     let producer = Producer::default();
     producer.reset(4096, 4096, KEY);
     let ((ring, _), (back, credits)) = (memory::segment(segment_len(4096)), memory::segment(segment_len(64)));
@@ -228,7 +228,7 @@ fn credit_that_was_never_sent_or_goes_back_is_refused() {
 }
 
 #[test]
-fn growth_beyond_the_segment_is_refused() {
+fn growth_beyond_the_segment_is_a_violation() {
     for (cap, ring_max, offset, len) in [(256, 256, 192, 48), (256, 256, 0, 48), (256, 511, 128, 48)] {
         let (out, inb) = memory::segment(segment_len(512));
         let consumer = Consumer::default();
@@ -249,7 +249,7 @@ fn growth_beyond_the_segment_is_refused() {
 }
 
 #[test]
-fn more_than_the_credit_allows_is_refused() {
+fn credit_overrun_is_a_violation() {
     let ((ring, data), (_, credits)) = (memory::segment(segment_len(4096)), memory::segment(segment_len(64)));
     let (producer, consumer) = (Producer::default(), Consumer::default());
     producer.reset(4096, 4096, KEY);
@@ -269,7 +269,7 @@ fn more_than_the_credit_allows_is_refused() {
 /// A daemon works on states that lie where their program can write: see the offload engine.
 #[cfg(not(miri))]
 #[test]
-fn a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring() {
+fn hostile_state_is_refused_or_harms_its_own_ring_only() {
     const RING_MAX: u64 = 1 << 18;
     const WORDS: u64 = 48;
     let (_state, fd) = State::create().unwrap();

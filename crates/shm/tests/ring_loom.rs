@@ -398,90 +398,90 @@ fn sleep_for_room(strength: Strength) {
 }
 
 #[test]
-fn a_record_that_is_seen_is_whole() {
+fn record_that_is_seen_is_whole() {
     publish(REAL);
 }
 
 #[test]
 #[should_panic(expected = "record kind")]
-fn without_release_a_record_is_torn() {
+fn record_without_release_is_torn() {
     publish(Strength { release: false, ..REAL });
 }
 
 #[test]
 #[should_panic(expected = "record kind")]
-fn without_acquire_a_record_is_torn() {
+fn record_without_acquire_is_torn() {
     publish(Strength { acquire: false, ..REAL });
 }
 
 #[test]
-fn a_line_is_reused_only_after_it_was_copied() {
+fn credit_frees_a_line_only_after_it_was_copied() {
     reuse(REAL);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_release_of_the_credit_a_line_is_reused_too_early() {
+fn credit_without_release_frees_a_line_too_early() {
     reuse(Strength { release: false, ..REAL });
 }
 
 #[test]
-fn a_line_is_reused_only_after_it_was_copied_when_the_credit_rode() {
+fn credit_that_rode_frees_a_line_only_after_it_was_copied() {
     reuse_by_ride(REAL);
 }
 
 #[test]
 #[should_panic(expected = "record kind")]
-fn without_release_an_answer_with_credit_is_torn() {
+fn credit_that_rode_without_release_tears_an_answer() {
     reuse_by_ride(Strength { release: false, ..REAL });
 }
 
 #[test]
-fn bytes_that_are_appended_are_whole() {
+fn gather_shows_whole_appended_bytes() {
     append(REAL);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_release_appended_bytes_are_torn() {
+fn gather_without_release_tears_appended_bytes() {
     append(Strength { release: false, ..REAL });
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn without_acquire_appended_bytes_are_torn() {
+fn gather_without_acquire_tears_appended_bytes() {
     append(Strength { acquire: false, ..REAL });
 }
 
 #[test]
-fn no_wake_up_for_appended_bytes_is_lost() {
+fn wake_for_appended_bytes_is_not_lost() {
     sleep_for_more(REAL);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn without_the_fence_a_wake_up_for_appended_bytes_is_lost() {
+fn wake_for_appended_bytes_is_lost_without_the_fence() {
     sleep_for_more(Strength { full_fence: false, ..REAL });
 }
 
 #[test]
-fn no_wake_up_for_data_is_lost() {
+fn wake_for_data_is_not_lost() {
     sleep_for_data(REAL);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn without_the_fence_a_wake_up_for_data_is_lost() {
+fn wake_for_data_is_lost_without_the_fence() {
     sleep_for_data(Strength { full_fence: false, ..REAL });
 }
 
 #[test]
-fn no_wake_up_for_room_is_lost() {
+fn wake_for_room_is_not_lost() {
     sleep_for_room(REAL);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn without_the_fence_a_wake_up_for_room_is_lost() {
+fn wake_for_room_is_lost_without_the_fence() {
     sleep_for_room(Strength { full_fence: false, ..REAL });
 }

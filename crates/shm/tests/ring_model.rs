@@ -208,7 +208,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_ring_is_a_queue(
+    fn ring_is_a_queue(
         log_cap in 8..18u32,
         doublings in 0..5u32,
         key in prop_oneof![any::<u64>(), Just(0)],
@@ -251,7 +251,7 @@ fn grow(pair: &mut Pair, mut fill: impl FnMut(&mut Pair) -> bool) {
 }
 
 #[test]
-fn a_ring_that_is_filled_grows_at_every_size_and_wraps_after() {
+fn growth_of_a_full_ring_at_every_size_then_wraps() {
     for log_cap in if cfg!(miri) { 8..9 } else { 8..18 } {
         for doublings in 0..3 {
             let (cap, ring_max) = (1 << log_cap, 1 << (log_cap + doublings));
@@ -270,7 +270,7 @@ fn a_ring_that_is_filled_grows_at_every_size_and_wraps_after() {
 }
 
 #[test]
-fn a_ring_that_nobody_reads_takes_bytes_up_to_its_limit_wherever_it_stood() {
+fn growth_reaches_the_limit_wherever_the_ring_stood() {
     for begun in (0..1 << 12).step_by(192) {
         let (cap, ring_max) = (1 << 12, 1 << 16);
         let mut pair = Pair::new(cap, ring_max, 5);
@@ -302,7 +302,7 @@ fn a_ring_that_nobody_reads_takes_bytes_up_to_its_limit_wherever_it_stood() {
 
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
-fn a_ring_grows_beyond_what_is_easy_only_when_pressed() {
+fn growth_beyond_easy_only_on_request() {
     let mut pair = Pair::new(1 << 16, EASY * 4, 7);
     assert!(!pair.producer.can_grow());
     for cap in [EASY, EASY * 2, EASY * 4] {
@@ -319,7 +319,7 @@ fn a_ring_grows_beyond_what_is_easy_only_when_pressed() {
 }
 
 #[test]
-fn a_ring_that_is_never_full_does_not_grow() {
+fn growth_needs_a_full_ring() {
     let mut pair = Pair::new(1 << 16, 1 << 20, 7);
     for _ in 0..1000 {
         assert_eq!(pair.push(5000), 5000);
@@ -330,7 +330,7 @@ fn a_ring_that_is_never_full_does_not_grow() {
 }
 
 #[test]
-fn bulk_payload_starts_on_a_line_and_fills_whole_records() {
+fn record_with_bulk_payload_starts_on_a_line() {
     let mut pair = Pair::new(1 << 18, 1 << 18, 7);
     assert_eq!(pair.push(128 << 10), 128 << 10);
     assert_eq!(pair.producer.position(), 2 * (MAX_PAYLOAD + LINE));
@@ -344,7 +344,7 @@ fn bulk_payload_starts_on_a_line_and_fills_whole_records() {
 }
 
 #[test]
-fn the_last_line_is_kept_for_control() {
+fn control_record_finds_the_last_line_free() {
     let mut pair = Pair::new(1 << 16, 1 << 16, 7);
     while pair.push(100) > 0 {}
     assert!(!pair.push_message(0));
@@ -354,7 +354,7 @@ fn the_last_line_is_kept_for_control() {
 }
 
 #[test]
-fn the_longest_message_fits_while_a_quarter_of_the_credit_is_withheld() {
+fn message_of_the_longest_length_fits_with_credit_withheld() {
     let longest = usize::try_from(MAX_MESSAGE).unwrap();
     let mut pair = Pair::new(1 << 16, 1 << 16, 7);
     for offset in 0..2000 {
@@ -366,7 +366,7 @@ fn the_longest_message_fits_while_a_quarter_of_the_credit_is_withheld() {
 
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
-fn the_longest_packet_fits_the_ring_that_it_may_be_sent_in() {
+fn message_of_the_longest_packet_fits_its_ring() {
     let longest = usize::try_from(MAX_PACKET).unwrap();
     for cap in [1 << 19, EASY] {
         assert_eq!(max_message(cap), MAX_PACKET);
@@ -380,7 +380,7 @@ fn the_longest_packet_fits_the_ring_that_it_may_be_sent_in() {
 }
 
 #[test]
-fn a_word_of_credit_that_is_no_multiple_of_a_line_hurts_nobody() {
+fn credit_that_is_no_multiple_of_a_line_hurts_nobody() {
     use crosslane_shm::Store;
     let mut pair = Pair::new(1 << 16, 1 << 16, 7);
     while pair.push(100) > 0 {}

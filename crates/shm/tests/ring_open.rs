@@ -72,7 +72,7 @@ impl<O: Store, I: Load> Pair<O, I> {
 }
 
 #[test]
-fn small_sends_to_a_receiver_that_is_behind_share_lines() {
+fn gather_appends_small_sends_to_a_late_receiver() {
     let pair = plain(CAP);
     pair.fall_behind();
     let before = pair.producer.position();
@@ -85,7 +85,7 @@ fn small_sends_to_a_receiver_that_is_behind_share_lines() {
 }
 
 #[test]
-fn of_a_ring_that_is_no_longer_read_an_open_record_is_not_checked() {
+fn gather_does_not_check_a_record_in_a_ring_that_was_left() {
     let pair = plain(CAP);
     pair.fall_behind();
     pair.push(b"x");
@@ -98,7 +98,7 @@ fn of_a_ring_that_is_no_longer_read_an_open_record_is_not_checked() {
 }
 
 #[test]
-fn a_receiver_that_sleeps_or_keeps_up_gets_closed_records() {
+fn gather_closes_records_for_a_sleeping_or_prompt_receiver() {
     let pair = plain(CAP);
     for _ in 0..100 {
         assert_eq!(pair.push(b"x"), 1);
@@ -115,7 +115,7 @@ fn a_receiver_that_sleeps_or_keeps_up_gets_closed_records() {
 }
 
 #[test]
-fn bytes_that_are_appended_are_seen_by_all_who_look() {
+fn gather_shows_appended_bytes_to_all_who_look() {
     let pair = plain(CAP);
     pair.fall_behind();
     pair.push(b"abc");
@@ -140,7 +140,7 @@ fn bytes_that_are_appended_are_seen_by_all_who_look() {
 }
 
 #[test]
-fn what_is_not_believed_is_not_taken() {
+fn gather_takes_nothing_that_is_not_believed() {
     let pair = plain(CAP);
     pair.fall_behind();
     pair.push(b"abc");
@@ -153,7 +153,7 @@ fn what_is_not_believed_is_not_taken() {
 }
 
 #[test]
-fn units_end_where_they_were_counted_though_the_record_became_longer() {
+fn gather_is_cut_off_where_the_offset_was_counted() {
     for taken in [0, 3, 5] {
         let pair = plain(CAP);
         pair.fall_behind();
@@ -182,7 +182,7 @@ fn units_end_where_they_were_counted_though_the_record_became_longer() {
 
 /// Words that follow that of an open record of ten bytes, all taken: whether each may be.
 #[test]
-fn lies_about_an_open_record_are_refused() {
+fn gather_refuses_lies_about_an_open_record() {
     let word = |len, kind, flags| Header { len, kind, flags, cpu: 0 }.to_word();
     let (data, longest) = (Kind::Data, u32::try_from(LONGEST_OPEN).unwrap());
     for (next, good) in [
@@ -216,7 +216,7 @@ fn lies_about_an_open_record_are_refused() {
 }
 
 #[test]
-fn a_record_is_never_open_again_and_never_beyond_the_ring_or_the_credit() {
+fn gather_stays_within_ring_and_credit_and_never_reopens() {
     let open = |len| Header { len, kind: Kind::Data, flags: FLAG_OPEN, cpu: 0 }.to_word();
     let pair = plain(CAP);
     let at = RING + usize::try_from(CAP - LINE).unwrap();
@@ -295,7 +295,7 @@ proptest! {
 
     /// Whatever is done, the bytes that come are those that were sent, and all who look see all of them.
     #[test]
-    fn a_ring_with_open_records_is_a_queue(ops in prop::collection::vec(op(), 1..400), doublings in 0..3u32) {
+    fn gather_keeps_the_ring_a_queue(ops in prop::collection::vec(op(), 1..400), doublings in 0..3u32) {
         let pair = plain(CAP << doublings);
         let (mut sent, mut units, mut got, mut seen) = (Vec::new(), 0, 0, None::<Cursor>);
         let mut seen_units = 0;
@@ -361,7 +361,7 @@ proptest! {
 /// Small sends as fast as they go, to a reader of a mapping in another thread, and one more that only looks.
 #[test]
 #[cfg(not(miri))]
-fn every_byte_of_gathered_sends_arrives_in_order() {
+fn gather_delivers_every_byte_in_order() {
     const TOTAL: u64 = 3 << 20;
     const LIMIT: Duration = Duration::from_secs(60);
     let segment = |len| {

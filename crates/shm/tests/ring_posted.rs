@@ -121,7 +121,7 @@ fn sleep_after_the_way_in_alone_is_for_ever() {
 }
 
 #[test]
-fn sleep_after_a_bell_that_overtook_its_data_is_for_ever_unless_armed_anew() {
+fn sleep_after_a_wake_that_overtook_its_data_needs_arming_anew() {
     for setup in [DATA, ROOM, GROWTH] {
         loses_a_wake_up(setup, Mutation::NotArmedAnew);
     }

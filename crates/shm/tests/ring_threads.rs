@@ -64,7 +64,7 @@ fn consume(consumer: &Consumer, ring: &Inbound, back: &Outbound) {
 }
 
 #[test]
-fn every_byte_arrives_in_order() {
+fn ring_delivers_every_byte_in_order_between_threads() {
     for (cap, ring_max) in [(RING_MIN, RING_MIN), (RING_MIN, 1 << 20), (256, 4096)] {
         let ((out, inb), (back, credits)) = (segment(segment_len(ring_max)), segment(segment_len(4096)));
         let (producer, consumer) = (Producer::default(), Consumer::default());
@@ -89,7 +89,7 @@ impl Drop for Over<'_> {
 
 /// Threads that poll look at a stream without its lock, while others move it.
 #[test]
-fn those_who_look_without_the_lock_miss_nothing_and_change_nothing() {
+fn ring_looks_without_the_lock_miss_and_change_nothing() {
     const ROUNDS: u64 = 300_000;
     const CAP: u64 = RING_MIN;
     let ((ring, data), (back, credits)) = (segment(segment_len(CAP)), segment(segment_len(4096)));

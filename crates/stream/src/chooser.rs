@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn either_way_is_found_and_costs_little_to_find() {
+    fn chooser_finds_either_way_cheaply() {
         for (first, second) in [(20, 100), (100, 20), (50, 45)] {
             let chooser = Chooser::new();
             let noise = |run: u32| u64::from(run.wrapping_mul(2_654_435_761) >> 29);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_size_has_its_own_best_way_which_may_change() {
+    fn chooser_decides_for_each_size_and_may_change() {
         let chooser = Chooser::new();
         sends(&chooser, 1 << 16, 4000, |_, way| [20, 60][way]);
         sends(&chooser, 1 << 23, 4000, |_, way| [60, 20][way]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_lost_their_processor_do_not_decide() {
+    fn chooser_ignores_runs_that_lost_their_processor() {
         let chooser = Chooser::new();
         let cost = |run: u32, way| [20u64, 60][way] * if run.is_multiple_of(3) { 50 } else { 1 };
         sends(&chooser, 1 << 16, 40_000, cost);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn no_size_and_no_time_is_out_of_range() {
+    fn chooser_takes_any_size_and_time() {
         let chooser = Chooser::new();
         for len in [0, 1, usize::MAX] {
             for _ in 0..10 {

@@ -145,7 +145,7 @@ mod tests {
     ];
 
     #[test]
-    fn nothing_leaves_a_final_state() {
+    fn stream_state_that_is_final_stays() {
         for state in [Direction::Ended, Direction::Tcp, Direction::Aborted] {
             for kind in KINDS {
                 assert!(handle_record(Side::Client, state, kind).is_err());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_delivered_only_while_open() {
+    fn stream_delivers_bytes_only_while_open() {
         for state in STATES {
             for kind in KINDS {
                 let outcome = handle_record(Side::Server, state, kind);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_greets_once_and_as_the_other_expects() {
+    fn handshake_is_sent_once_and_as_expected() {
         for (side, other) in [(Side::Client, Side::Server), (Side::Server, Side::Client)] {
             let greeted = handle_record(side, Direction::Handshake, other.handshake());
             assert_eq!(greeted, Ok((Direction::Open, Effect::Skip)));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_sent_is_what_is_accepted() {
+    fn stream_accepts_what_may_be_sent() {
         for kind in KINDS {
             let sent = handle_send(Direction::Open, kind);
             let received = handle_record(Side::Client, Direction::Open, kind);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn states_survive_their_numbers() {
+    fn stream_state_survives_its_number() {
         for state in STATES {
             assert_eq!(Direction::from_u8(state as u8), state);
         }

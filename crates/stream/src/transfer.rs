@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_lead_back() {
+    fn transfer_names_and_numbers_lead_back() {
         for way in Transfer::ALL {
             assert_eq!(way.name().parse(), Ok(way));
             assert_eq!(Transfer::from_number(way as u32), Some(way));

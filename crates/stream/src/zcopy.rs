@@ -141,7 +141,7 @@ mod tests {
     const MODES: [Mode; 3] = [Mode::Buffered, Mode::Combined, Mode::Pipelined];
 
     #[test]
-    fn each_change_of_mode_has_one_master() {
+    fn zcopy_mode_change_has_one_master() {
         for from in MODES {
             for to in MODES {
                 let masters =

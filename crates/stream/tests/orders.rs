@@ -283,7 +283,7 @@ impl Side for Fetcher {
 }
 
 #[test]
-fn both_sides_of_a_read_agree_on_every_byte_in_every_order() {
+fn zcopy_read_agrees_on_every_byte_in_every_order() {
     for lens in [&[1][..], &[2], &[3], &[1, 1], &[1, 2], &[2, 1, 1]] {
         let states = explore(Source::of(lens), Fetcher::of(lens), false, |state| {
             assert!(state.a.over && state.b.over, "somebody waits for ever: {state:?}");
@@ -295,7 +295,7 @@ fn both_sides_of_a_read_agree_on_every_byte_in_every_order() {
 }
 
 #[test]
-fn a_source_returns_in_bounded_steps_whenever_its_sink_is_killed() {
+fn zcopy_source_returns_in_bounded_steps_when_the_sink_is_killed() {
     for lens in [&[3][..], &[1, 2]] {
         explore(Source::of(lens), Fetcher::of(lens), true, |state| {
             assert!(state.a.over, "the source waits for the dead: {state:?}");
@@ -361,7 +361,7 @@ fn write_sides() -> (Sink, Writer) {
 }
 
 #[test]
-fn memory_that_was_taken_back_is_never_written_and_what_was_written_is_received_in_every_order() {
+fn zcopy_write_is_received_or_never_happens_in_every_order() {
     let (sink, writer) = write_sides();
     let states = explore(sink, writer, false, |state| {
         assert!(state.a.over && state.b.over, "somebody waits for ever: {state:?}");
@@ -372,7 +372,7 @@ fn memory_that_was_taken_back_is_never_written_and_what_was_written_is_received_
 }
 
 #[test]
-fn a_writer_that_is_killed_holds_up_only_while_it_has_claimed() {
+fn zcopy_writer_that_is_killed_holds_up_only_its_claim() {
     let (sink, writer) = write_sides();
     explore(sink, writer, true, |state| {
         assert!(!state.world.harmed, "{state:?}");
@@ -407,7 +407,7 @@ impl Side for SinkAgain {
 }
 
 #[test]
-fn a_writer_that_comes_two_offers_late_does_not_write() {
+fn zcopy_writer_two_offers_late_does_not_write() {
     let (_, writer) = write_sides();
     let back = |sequence| TakeBack::new(Announced { sequence, len: 8 });
     let sink = SinkAgain { take_back: [back(SEQUENCE), back(SEQUENCE + 1)], done: 0 };
@@ -433,7 +433,7 @@ impl Side for Unfenced {
 }
 
 #[test]
-fn the_search_finds_what_a_missing_fence_breaks() {
+fn zcopy_search_finds_a_missing_fence() {
     let (sink, writer) = write_sides();
     let harmed = std::cell::Cell::new(false);
     explore(Unfenced(sink), writer, false, |state| harmed.set(harmed.get() | state.world.harmed));

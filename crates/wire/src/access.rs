@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_survives_the_way_there_and_back() {
+    fn access_commands_encode_and_decode() {
         for command in commands() {
             assert_eq!(Command::decode(&command.encode()), Ok(command));
         }
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn access_lies_are_refused() {
         let long = Command::Put { place: PLACE, len: 65537 };
         assert_eq!(Command::decode(&long.encode()), Err(DecodeError::Range("length of a put")));
         let long = Command::PutShort { place: PLACE, len: 17, bytes: [0; SHORT] };
@@ -340,7 +340,7 @@ mod tests {
 
     /// Whatever the bytes, a decoder gives an error or a value that encodes to the same bytes.
     #[test]
-    fn arbitrary_bytes_decode_to_themselves_or_not_at_all() {
+    fn access_bytes_decode_to_themselves_or_not_at_all() {
         let mut seed = 1u64;
         let mut random = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

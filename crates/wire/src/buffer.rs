@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_lie_in_the_page_behind_the_buffer() {
+    fn buffer_lines_lie_in_the_page_behind_it() {
         let last = landing_at(LANDINGS - 1).unwrap();
         assert_eq!((landing_at(0), last + LINE, landing_at(LANDINGS)), (Some(LINE), PAGE, None));
     }
 
     #[test]
-    fn a_seal_is_of_one_word_and_of_both_keys_in_their_order() {
+    fn buffer_seal_is_of_one_word_and_both_keys_in_order() {
         let good = seal(1, 2, 3);
         for other in [seal(2, 1, 3), seal(1, 2, 4), seal(1, 3, 3), seal(2, 2, 3), 0, 3] {
             assert_ne!(good, other);

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_has_the_layout_of_the_kernel() {
+    fn diag_question_has_the_kernels_layout() {
         let [local, remote] = ["10.1.2.3:258", "10.4.5.6:772"].map(|address| address.parse().unwrap());
         let bytes = Question::one(local, remote, 7).encode(9);
         assert_eq!(bytes[..4], 72u32.to_ne_bytes());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_is_no_message() {
+    fn diag_answer_too_short_is_no_message() {
         let mut bytes = Question::listeners(true, 80).encode(1);
         assert_eq!(read(&bytes), None, "no answer: as long as a question");
         bytes[0] = 73;

@@ -169,7 +169,7 @@ mod tests {
         Work { flags: 1, kind: TCP4, headers: 40, piece: 1460, checksum_from: 20, checksum_at: 16 };
 
     #[test]
-    fn a_head_survives_the_way_there_and_back() {
+    fn packet_head_encodes_and_decodes() {
         for to in [Target::Everybody, Target::Host(HostId(7))] {
             let head = Head { hops: 9, to, from: HostId(300) };
             let mut message = vec![0xff; HEAD + 20];
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_sends_passes() {
+    fn packet_of_linux_passes() {
         assert_eq!(CUT.check(&tcp(65_535)), Ok(()));
         assert_eq!(Work { kind: TCP4 | ECN, ..CUT }.check(&tcp(3000)), Ok(()));
         assert_eq!(Work::default().check(&tcp(20)), Ok(()));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn packet_lies_are_refused() {
         let packet = tcp(9000);
         for lie in [
             Work { flags: 4, ..CUT },
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_at_all_panic() {
+    fn packet_bytes_never_panic() {
         let mut state = 1_u64;
         for round in 0..200_000 {
             let message: Vec<u8> = (0..round % 90)

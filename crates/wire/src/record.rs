@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_survives_the_way_there_and_back() {
+    fn record_word_encodes_and_decodes() {
         let header = Header { len: 4711, kind: Kind::DisConn, flags: FLAG_GROW, cpu: CPU_MASK };
         let word = stamped(header.to_word(), u64::MAX);
         assert_eq!(Header::from_word(word, 8192), Ok(header));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_rank_by_age_also_where_they_wrap() {
+    fn record_stamps_rank_by_age_where_they_wrap() {
         for now in [1_000_000, u64::from(STAMP_MASK) + 3, u64::MAX] {
             let at = |time: u64| rank(stamp(stamped(0, time)), now);
             let ahead = now.wrapping_add(u64::from(STAMP_AHEAD) / 2);
@@ -333,14 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn fresh_memory_holds_no_mark_whatever_the_short_key() {
+    fn record_mark_is_never_zero_memory() {
         for key in [0, 1, u64::from(u32::MAX)] {
             assert_ne!(mark(key, 0), 0);
         }
     }
 
     #[test]
-    fn the_longest_payload_of_a_span_fills_it_and_no_more() {
+    fn record_payload_fills_its_span() {
         for lines in 1..2000 {
             let room = lines * crate::segment::LINE;
             let len = payload_of(room);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn record_lies_are_refused() {
         let word = |len: u64, kind: u64, flags: u64| len | kind << KIND_AT | flags << FLAGS_AT;
         assert!(Header::from_word(word(MAX_PAYLOAD, 1, 0), 1 << 20).is_ok());
         assert!(Header::from_word(word(MAX_PAYLOAD + 1, 1, 0), 1 << 20).is_err());

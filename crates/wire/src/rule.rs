@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_match_whole_names() {
+    fn rule_globs_match_whole_names() {
         assert!(glob(b"*", b"redis-server"));
         assert!(glob(b"redis-*r", b"redis-server"));
         assert!(glob(b"n?inx", b"nginx"));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_match_wins_and_none_is_tcp() {
+    fn rule_that_matches_first_wins_and_none_is_tcp() {
         let rules = [
             rule(Use::Tcp, Role::Client, "curl", [10, 86, 0, 0], 24),
             rule(Use::Both, Role::Client, "*", [10, 86, 0, 0], 24),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_rule_has_its_own_first_match() {
+    fn rule_kinds_match_separately() {
         let with =
             |action, program| Rule { action, ..rule(Use::Tcp, Role::Client, program, [0, 0, 0, 0], 0) };
         let rules = [
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_on_all_addresses_counts_if_any_address_does() {
+    fn rule_for_any_address_holds_for_a_listener_on_all() {
         let rules = [
             rule(Use::Tcp, Role::Server, "*", [127, 0, 0, 0], 8),
             rule(Use::Both, Role::Server, "nginx", [10, 86, 0, 0], 24),

@@ -120,14 +120,14 @@ mod tests {
     };
 
     #[test]
-    fn a_descriptor_survives_the_way() {
+    fn zcopy_descriptor_encodes_and_decodes() {
         for descriptor in [GOOD, Descriptor { len: LONGEST, line: 0, units: u64::MAX, ..GOOD }] {
             assert_eq!(Descriptor::decode(&descriptor.encode()), Ok(descriptor));
         }
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn zcopy_descriptor_out_of_range_is_refused() {
         let bad = [
             Descriptor { sequence: 0, ..GOOD },
             Descriptor { len: 0, ..GOOD },
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_speaks_of_its_own_announcement_only() {
+    fn zcopy_word_is_about_its_own_announcement_only() {
         assert_eq!(bytes_of(word(7, 99), 7), Some(99));
         assert_eq!((bytes_of(word(7, 99), 8), sequence_of(0)), (None, 0));
         assert_eq!((next_sequence(1), next_sequence(u32::MAX)), (2, 1));

@@ -110,7 +110,7 @@ impl Packet {
 }
 
 #[test]
-fn any_bytes_as_an_ip_packet() {
+fn hostile_bytes_as_an_ip_packet() {
     bolero::check!().with_type::<Message>().for_each(|message| {
         let message = &message.bytes()[..];
         let Ok(head) = Head::read(message) else { return };
@@ -139,7 +139,7 @@ fn check_promises(work: &Work, packet: &[u8]) {
 }
 
 #[test]
-fn any_bytes_as_a_message() {
+fn hostile_bytes_as_a_message() {
     bolero::check!().for_each(|bytes: &[u8]| {
         check_message::<Control>(bytes);
         check_message::<Request>(bytes);

@@ -30,14 +30,14 @@ const RING: &str = "crates/shm/tests/ring_hostile.rs";
 
 /// All of them.
 pub(crate) const TARGETS: &[Target] = &[
-    target("ring_words", RING, "a_consumer_survives_words_that_change_under_it", 4096),
-    target("ring_bytes", RING, "a_consumer_of_rubbish_waits_or_refuses", 4096),
-    target("ring_credit", RING, "a_producer_survives_any_credit", 4096),
-    target("ring_state", RING, "a_state_that_its_program_wrote_is_refused_or_harms_only_that_ring", 4096),
-    target("messages", "crates/wire/tests/hostile.rs", "any_bytes_as_a_message", 1024),
-    target("ip_heads", "crates/wire/tests/hostile.rs", "any_bytes_as_an_ip_packet", 2048),
+    target("ring_words", RING, "hostile_words_that_change_do_not_harm_a_consumer", 4096),
+    target("ring_bytes", RING, "hostile_bytes_make_a_consumer_wait_or_refuse", 4096),
+    target("ring_credit", RING, "hostile_credit_does_not_harm_a_producer", 4096),
+    target("ring_state", RING, "hostile_state_is_refused_or_harms_its_own_ring_only", 4096),
+    target("messages", "crates/wire/tests/hostile.rs", "hostile_bytes_as_a_message", 1024),
+    target("ip_heads", "crates/wire/tests/hostile.rs", "hostile_bytes_as_an_ip_packet", 2048),
     target("scratchpads", "crates/fabric/tests/setup_hostile.rs", "any_words_in_the_scratchpads", 1024),
-    target("soft_frames", "crates/port/tests/soft_frames.rs", "any_frames_and_registers", 2048),
+    target("soft_frames", "crates/port/tests/soft_frames.rs", "hostile_frames_and_registers", 2048),
     target("requests", "crates/node/tests/fuzz/requests.rs", "any_requests_of_programs", 2048),
     target(
         "neighbour",

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_where_they_were_stored() {
+    fn sim_memory_holds_what_was_stored() {
         let memory = Memory::new(8192);
         memory.store(4093, &[1, 2, 3]);
         memory.store(4096, &[4]);

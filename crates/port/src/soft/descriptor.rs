@@ -23,7 +23,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 
     #[test]
-    fn only_sealed_memory_of_the_right_length_passes() {
+    fn soft_memory_must_be_sealed_and_of_the_right_length() {
         let good = crosslane_shm::mem::new_segment("test", 8192).unwrap();
         assert_eq!(check_segment(&good, 8192), Ok(()));
         assert!(check_segment(&good, 4096).is_err());

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named_whatever_follows() {
+    fn soft_version_mismatch_is_named() {
         let mut bytes = Frame::Hello { version: 9, translations: Vec::new() }.encode();
         bytes.extend([1, 2, 3]);
         assert_eq!(Frame::decode(&bytes), Ok(Frame::Hello { version: 9, translations: Vec::new() }));

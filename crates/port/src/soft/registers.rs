@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_is_taken_once_and_a_masked_one_waits() {
+    fn doorbell_is_taken_once_and_waits_while_masked() {
         let (mut own, peer) = pages();
         peer.ring(0b1010);
         peer.ring(0b0010);

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stale_file_is_replaced_and_a_live_one_is_not() {
+    fn soft_socket_file_is_replaced_only_if_stale() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cable");
         // The standard library's listener leaves its file behind, as a killed process does.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_stays() {
+    fn soft_socket_path_that_is_no_socket_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cable");
         std::fs::write(&path, "precious").unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_a_second() {
+    fn soft_reconnect_waits_double_up_to_a_second() {
         let mut back_off = BackOff::new();
         let waits: Vec<_> = (0..7).map(|_| back_off.next().as_millis()).collect();
         assert_eq!(waits, [50, 100, 200, 400, 800, 1000, 1000]);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_or_given_out_makes_room() {
+    fn soft_share_has_room_after_drop_or_give_out() {
         let share = Share { used: Arc::default(), most: 2 };
         let fd = || Foreign::new(rustix::pipe::pipe().unwrap().0, crosslane_passing::Owner::NOBODY);
         for _ in 0..5 {

@@ -113,7 +113,7 @@ mod tests {
     /// All in one: what is begun is begun for the whole process.
     #[test]
     #[cfg_attr(miri, ignore = "maps a file")]
-    fn a_file_has_what_was_counted_and_a_wrong_one_is_refused() {
+    fn account_file_has_what_was_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("counts");
         std::fs::write(&path, [7; LEN]).unwrap();

@@ -65,7 +65,7 @@ fn each_way(mut test: impl FnMut()) {
 }
 
 #[test]
-fn bytes_go_where_they_belong_and_nowhere_else() {
+fn guarded_copy_stays_in_its_place() {
     each_way(|| {
         let source: Vec<u8> = (0..20_000).map(|i| u8::try_from(i % 253).unwrap()).collect();
         let lengths = (0..300).chain((300..4000).step_by(61)).chain([4095, 4096, 4097, 8192, 12_345]);
@@ -86,7 +86,7 @@ fn bytes_go_where_they_belong_and_nowhere_else() {
 }
 
 #[test]
-fn what_is_not_there_is_a_fault_and_what_is_there_is_not() {
+fn guarded_copy_of_unmapped_memory_is_a_fault() {
     each_way(|| {
         let source = Pages::new(4, libc::PROT_READ);
         let target = Pages::new(4, libc::PROT_READ | libc::PROT_WRITE);
@@ -115,7 +115,7 @@ fn what_is_not_there_is_a_fault_and_what_is_there_is_not() {
 }
 
 #[test]
-fn a_file_that_became_shorter_and_addresses_that_cannot_be_are_faults() {
+fn guarded_copy_past_a_file_or_of_bad_addresses_is_a_fault() {
     each_way(|| {
         let mut target = [0_u8; 16];
         let file = tempfile::tempfile().unwrap();
@@ -145,7 +145,7 @@ fn a_file_that_became_shorter_and_addresses_that_cannot_be_are_faults() {
 }
 
 #[test]
-fn single_values_are_copied_or_not_there() {
+fn guarded_copy_of_single_values() {
     let (pages, constant) =
         (Pages::new(1, libc::PROT_READ | libc::PROT_WRITE), Pages::new(1, libc::PROT_READ));
     each_way(|| {

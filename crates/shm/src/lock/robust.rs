@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_that_takes_a_lock_at_any_instruction_leaves_nothing_behind() {
+    fn lock_taken_in_a_handler_at_any_instruction_leaves_no_trace() {
         let (one, other, tid) = (SharedLock::default(), SharedLock::default(), own());
         let nothing_is_left = || assert_eq!(told(), (null_mut(), null()));
         at_each_moment(|| drop(one.lock(tid)), nothing_is_left);

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_of_a_killed_process_is_free_at_once_even_if_nobody_waited_for_its_end() {
+    fn lock_of_a_killed_process_is_free_at_once() {
         for reap in [true, false] {
             let (lock, pid) = held_by_child();
             assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Busy);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_for_the_lock_is_woken_by_the_end_of_its_holder() {
+    fn lock_sleeper_is_woken_by_the_end_of_the_holder() {
         let (lock, pid) = held_by_child();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| until("it is free", || lock.lock(own()).is_ok()));
@@ -357,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_frees_what_it_held() {
+    fn lock_of_a_thread_that_ends_is_freed() {
         let lock = shared();
         std::thread::spawn(|| core::mem::forget(lock.lock(own()))).join().unwrap();
         until("it is free", || lock.try_lock(own()).is_some());
     }
 
     #[test]
-    fn a_stopped_holder_keeps_it_and_keeps_nobody_for_long() {
+    fn lock_of_a_stopped_holder_holds_nobody_up_for_long() {
         let (lock, pid) = held_by_child();
         // SAFETY: a child of ours.
         unsafe { libc::kill(pid, libc::SIGSTOP) };
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_two_is_found_dead_by_the_time_at_which_it_began() {
+    fn lock_of_a_dead_holder_of_two_is_found_by_start_time() {
         let (lock, other) = (shared(), shared());
         let pid = child(|| {
             core::mem::forget(lock.lock(own()));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_of_the_same_number_is_not_taken_for_the_holder() {
+    fn lock_holder_is_not_confused_with_a_thread_of_the_same_id() {
         let lock = SharedLock::default();
         lock.word.store(1, Relaxed);
         lock.start.store(start_of(1).map_or(7, |start| start + 1), Relaxed);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_lock_leaves_the_first_one_as_it_was() {
+    fn lock_taken_second_leaves_the_first_as_it_was() {
         let (first, second) = (SharedLock::default(), SharedLock::default());
         let guard = first.lock(own()).unwrap();
         drop(second.lock(own()).unwrap());
@@ -412,14 +412,14 @@ mod tests {
     }
 
     #[test]
-    fn reentry_is_an_error_and_not_a_deadlock() {
+    fn lock_shared_reentry_is_an_error() {
         let lock = SharedLock::default();
         let _guard = lock.lock(own()).unwrap();
         assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Reentered);
     }
 
     #[test]
-    fn whatever_another_process_writes_there_nobody_waits_for_long() {
+    fn lock_word_of_rubbish_holds_nobody_up_for_long() {
         let lock = SharedLock::default();
         for word in [own(), OWNER, OWNER | WAITERS, OWNER | OWNER_DIED, u32::MAX, 1] {
             for start in [0, 2, u32::MAX] {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_reentered_by_its_first_thread_and_freed_by_any() {
+    fn lock_that_was_kept_is_freed_by_any_thread() {
         let lock = SharedLock::default();
         lock.try_lock(own()).unwrap().keep();
         assert_eq!(lock.lock(own()).unwrap_err(), NotTaken::Reentered);

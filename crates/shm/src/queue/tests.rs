@@ -120,7 +120,7 @@ fn posted_store_of_a_dropped_queue_costs_no_time() {
 }
 
 #[test]
-fn posted_bell_and_store_end_a_sleep() {
+fn posted_wake_and_store_end_a_sleep() {
     let (out, mut reader, _, _) = queue();
     let waker = Waker::default();
     std::thread::scope(|scope| {

@@ -263,7 +263,7 @@ mod tests {
 
     /// The sender may be in the next ring before the receiver is: what rides there is of that ring.
     #[test]
-    fn what_was_consumed_of_the_old_ring_never_rides_in_the_new_one() {
+    fn credit_of_the_old_ring_never_rides_in_the_new_one() {
         const RINGS: u32 = 20_000;
         let (consumer, seen) = (Consumer::default(), AtomicU32::new(0));
         let mut rode = 0;

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_killed_behind_any_instruction_of_a_send_leaves_a_ring_to_go_on_with() {
+    fn killed_sender_at_any_instruction_leaves_a_usable_ring() {
         const { assert!(CAP < EASY) };
         killed(&[], 0, (b"one line", false));
         killed(&[(b"before", false)], 3, (&bytes(200), false));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_of_records_that_are_open() {
+    fn killed_sender_of_an_open_record_leaves_a_usable_ring() {
         let behind = bytes(payload_of(CAP * 3 / 4));
         killed(&[(&behind, false)], 0, (b"open", true));
         killed(&[(&behind, false), (b"open", true)], 0, (b" for more", true));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_somebody_who_lies_is_refused() {
+    fn killed_sender_note_that_lies_is_refused() {
         let pair = Pair::new();
         for (begin, word) in [
             (Begin { position: 0, offset: 0, units: 0, cap: CAP }, u64::MAX),

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_is_what_was_confirmed_before_or_now() {
+    fn zcopy_verdict_is_what_was_confirmed_before_or_now() {
         for (verdict, outcome) in [(10, Some(Fetched::Void)), (20, Some(Fetched::CountsAndEnds)), (15, None)]
         {
             let mut confirm = Confirm::new(7, 10, 20);

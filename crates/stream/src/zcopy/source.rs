@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_sink_says_is_held_against_what_was_announced() {
+    fn zcopy_progress_is_checked_against_what_was_announced() {
         let what = Open::new(u32::MAX, &[100, 50]);
         let of = |rd_done| what.progress(rd_done, 10).map(|progress| (progress.ended, progress.fetched));
         assert_eq!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_counted_from_both_ends() {
+    fn zcopy_open_announcements_are_counted_from_both_ends() {
         let open = Open::default().advanced(0, 10, u32::MAX).advanced(0, 20, 0).advanced(0, 30, 0);
         assert_eq!((open.count(), open.last()), (3, Some(Announced { sequence: 2, len: 30 })));
         for (ended, fetched, missing) in [(0, 0, 60), (0, 9, 51), (1, 0, 50), (2, 29, 1), (3, 0, 0)] {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_all_that_was_open_and_nothing_later() {
+    fn zcopy_cancel_covers_all_open_announcements_and_no_later_one() {
         let off = word(9, 0);
         assert!(is_off(off, 9) && is_off(off, 5) && !is_off(off, 10) && !is_off(0, 0));
     }

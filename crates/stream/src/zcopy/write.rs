@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_back_last_is_over_and_all_before_it() {
+    fn zcopy_cancelled_offer_is_over_and_all_before_it() {
         for (off, sequence, over) in [
             (0, 7, false),
             (6, 7, false),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_be_written_is_held_against_what_was_offered() {
+    fn zcopy_written_bytes_are_checked_against_the_offer() {
         let what = Announced { sequence: 7, len: 100 };
         assert!(landed(what, word(7, 101)).is_err());
         assert_eq!((landed(what, word(7, 0)), landed(what, word(7, 3))), (Ok(None), Ok(Some(3))));

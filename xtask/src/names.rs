@@ -1,0 +1,107 @@
+//! Tests that the documents name: each must exist, so that a reader can run it.
+
+use crate::sources::{read, rust_files, shown};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Documents that name others' tests and terms, not ours.
+const OTHERS: &[&str] = &["suites.md", "glossary.md"];
+/// Folders of behaviours in C and of scripts of the differential tester, one to a file, whose name is the test's.
+const BEHAVIOURS: &[&str] = &["crates/sockets/tests/c", "crates/sockets/tests/differ/kept"];
+/// A name with as many underscores as this, or one that is cut short by `..`, is taken for a test's.
+const UNDERSCORES: usize = 3;
+
+/// Fails on a name of a test in `docs/*.md` that no Rust source and no behaviour in C has.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let known = known(root)?;
+    let (mut missing, mut found) = (Vec::new(), 0);
+    for file in documents(root)? {
+        for name in quoted(&read(&file)?).filter(|name| is_test(name)) {
+            if exists(&known, name) {
+                found += 1
+            } else {
+                missing.push(format!("{}: {name}", shown(root, &file)))
+            }
+        }
+    }
+    if !missing.is_empty() {
+        bail!("documents name tests that do not exist:\n  {}", missing.join("\n  "));
+    }
+    if found == 0 {
+        bail!("no name of a test was found at all: this check looks at the wrong place");
+    }
+    println!("names: {found} names in documents, all of which exist");
+    Ok(())
+}
+
+fn documents(root: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let folder = root.join("docs");
+    let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut files: Vec<_> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    files.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".md") && !OTHERS.contains(&name.as_ref())
+    });
+    files.sort();
+    Ok(files)
+}
+
+/// All words of the Rust sources that could be a function's name, and the behaviours in C.
+fn known(root: &Path) -> Result<BTreeSet<String>> {
+    let mut known = BTreeSet::new();
+    for file in rust_files(root)? {
+        known.extend(words(&read(&file)?).filter(|word| word.contains('_')).map(str::to_owned));
+    }
+    for folder in BEHAVIOURS {
+        for entry in fs::read_dir(root.join(folder)).context(*folder)?.flatten() {
+            known.insert(entry.path().file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+    Ok(known)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
+/// What stands in backticks, without a module's name before it.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    let inside = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    inside.map(|name| name.rsplit("::").next().unwrap_or(name))
+}
+
+fn is_test(name: &str) -> bool {
+    let whole = name.strip_suffix("..");
+    let word = whole.unwrap_or(name);
+    let is_name = word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let underscores = word.matches('_').count();
+    is_name && (underscores >= UNDERSCORES || whole.is_some() && underscores > 0)
+}
+
+fn exists(known: &BTreeSet<String>, name: &str) -> bool {
+    match name.strip_suffix("..") {
+        None => known.contains(name),
+        Some(begin) => known.range(begin.to_owned()..).next().is_some_and(|word| word.starts_with(begin)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tests_are_told_from_other_words() {
+        let text = "see `pair`: `wake_for_data_is_not_lost` and `lock::lock_of_a..`, `io_uring`, `--no_such_flag_at_all`";
+        let names: Vec<_> = quoted(text).filter(|name| is_test(name)).collect();
+        assert_eq!(names, ["wake_for_data_is_not_lost", "lock_of_a.."]);
+    }
+
+    #[test]
+    fn names_that_are_cut_short_need_one_that_begins_so() {
+        let known = words("fn lock_of_a_killed_process() {}").map(str::to_owned).collect();
+        assert!(exists(&known, "lock_of_a..") && exists(&known, "lock_of_a_killed_process"));
+        assert!(!exists(&known, "lock_of_a") && !exists(&known, "lock_of_the.."));
+    }
+}
