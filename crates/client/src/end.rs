@@ -37,7 +37,7 @@ use crosslane_shm::buffer::Located;
 use crosslane_shm::guarded::{self, Fault};
 use crosslane_shm::lock::{NotTaken, Reentered};
 use crosslane_shm::ring::{Duplex, Violation};
-use crosslane_shm::{FarBuffer, Inbound, Load, Store, wait};
+use crosslane_shm::{FarBuffer, Inbound, Load, Store, arm, wait};
 use crosslane_stream::zcopy::InvalidReference;
 use crosslane_stream::{Direction, OutOfOrder, Side};
 use crosslane_wire::local::{STATUS_ALIVE, STATUS_MOVING, status_reason};
@@ -329,7 +329,7 @@ impl End {
     #[inline]
     pub fn in_flight_ns(&self) -> u32 {
         let segments = &self.generations.newest().segments;
-        segments.posted_out_ns.saturating_add(segments.posted_in_ns)
+        arm::flight_ns(segments.posted_out_ns, segments.posted_in_ns)
     }
 
     /// State of the receiving direction.

@@ -18,7 +18,7 @@ use crate::window::Window;
 use crosslane_fabric::circuit::Death;
 use crosslane_fabric::setup::{Agreement, CableSetup, State};
 use crosslane_port::{Mapped, PortError};
-use crosslane_shm::arm::{Armed, NextSleep};
+use crosslane_shm::arm::{self, Armed, NextSleep};
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Outbound, Segment};
 use crosslane_wire::control::Control;
@@ -257,7 +257,7 @@ impl Cable {
 
     /// How long a write of ours and then one of the peer's may be under way together, ns; the peer's port is one like ours.
     pub fn in_flight_ns(&self) -> u32 {
-        self.posted_ns().saturating_mul(2)
+        arm::flight_ns(self.posted_ns(), self.posted_ns())
     }
 
     /// The next thing that happened. Handles all events of the port first.

@@ -42,6 +42,16 @@ pub struct Armed<T> {
     flight: Option<(T, T)>,
 }
 
+/// What a sleeper counts with, for each ns that the ports say: a port whose stores land by a thread is late where that gets no
+/// processor. As looks become rarer the longer it takes, this costs four more of them in all.
+const MARGIN: u32 = 16;
+
+/// The flight of a request over ports that say `out_ns` and `in_ns` for stores there and back; 0 where nothing is posted.
+#[inline]
+pub const fn flight_ns(out_ns: u32, in_ns: u32) -> u32 {
+    out_ns.saturating_add(in_ns).saturating_mul(MARGIN)
+}
+
 /// Time from the request to the first look during a flight, if the flight is longer: less than a thread takes to sleep and wake.
 const SECOND_LOOK: Duration = Duration::from_micros(50);
 
