@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # All checks and tests, one stage after the other; every stage runs, also after one that failed.
 #
-#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit differ fuzz memory release e2e soak suites
+#   scripts/test.sh [STAGE..]    stages: packages format lints docs structure advisories unit posted differ fuzz memory release
+#                                        e2e posted_e2e soak suites
 #
 # Ends with what was skipped and why, the time of each stage, what each failed test said, and
 # `N passed, N failed, N skipped` over all tests. Where a few tests failed, each is run once more, alone: one that passes then
@@ -16,7 +17,7 @@ target=${CARGO_TARGET_DIR:-target}
 logs=$target/test
 mkdir -p "$logs"
 
-all=(packages format lints docs structure advisories unit differ fuzz memory release e2e soak suites)
+all=(packages format lints docs structure advisories unit posted differ fuzz memory release e2e posted_e2e soak suites)
 failed=()
 skipped=()
 times=()
@@ -129,6 +130,14 @@ stage_unit() {
     limited 1500 cargo test --locked --workspace --exclude crosslane-e2e --no-fail-fast -- --show-output || again unit
 }
 
+# Daemons joined by posted cables: moves, hosts between, native streams and one-sided access, by the tests that the stage `unit` runs
+# on soft ones. The seed is printed.
+stage_posted() {
+    export CROSSLANE_TEST_DELAY_US=0-200
+    limited 600 cargo test --locked -p crosslane-node --test pair --test ring --test transit --test onesided --no-fail-fast -- \
+        --show-output || again posted
+}
+
 # Random socket calls on the kernel's TCP and on streams, for 45 s, always the same ones, so that what fails is the change
 # that is tested; an hour of others: `cargo xtask differ --minutes 60`.
 stage_differ() {
@@ -163,6 +172,18 @@ stage_e2e() {
     fi
     limited 1800 cargo test --release --locked -p crosslane-e2e --no-fail-fast -- --show-output --test-threads=1 ||
         again e2e --release
+}
+
+# Programs and faults on posted cables with small windows: a part of what the stage `e2e` runs on soft ones.
+stage_posted_e2e() {
+    if [[ " ${failed[*]} " == *" release "* ]]; then
+        skip posted_e2e "the release build failed, so there is nothing to test"
+        return 0
+    fi
+    export CROSSLANE_E2E_DELAY_US=0-1000 CROSSLANE_E2E_WINDOW=4M
+    limited 600 cargo test --release --locked -p crosslane-e2e --test faults --test programs --no-fail-fast -- \
+        --show-output --test-threads=1 death:: rubbish:: ring::cut::every_byte ring::between:: \
+        performance::iperf3_one performance::sockperf_small python::echo database:: || again posted_e2e --release
 }
 
 # Transfers round a ring, compared, while cables are cut and programs and daemons killed; longer: `cargo xtask soak`.

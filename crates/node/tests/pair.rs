@@ -179,8 +179,14 @@ fn wakers_are_handed_over_and_woken_by_proxy() {
     let mut joined = join(&lab);
     let (waiter, receiver) = joined.server.waiter();
     let want = Request::WantWaker { circuit: joined.ends.0.id, token: joined.ends.0.token, waiter };
-    let mut inodes = Vec::new();
-    for _ in 0..2 {
+    let mut inodes = vec![0, 1];
+    if lab.is_posted() {
+        // A wake would overtake the stores that it is about.
+        assert_eq!(joined.client.ask(&want, &[]).0, Reply::Waker { word: None });
+    } else {
+        inodes.clear();
+    }
+    for _ in inodes.len()..2 {
         let (reply, fds) = joined.client.ask(&want, &[]);
         let Reply::Waker { word: Some(word) } = reply else { panic!("{reply:?}") };
         let waker = Waker::of(fds.into_iter().next().unwrap(), word).unwrap();
@@ -211,6 +217,9 @@ fn wakers_are_handed_over_and_woken_by_proxy() {
 #[test]
 fn no_daemon_keeps_wakers_that_it_handed_over() {
     let mut lab = Lab::pair();
+    if lab.is_posted() {
+        return; // It hands none over.
+    }
     let mut joined = join(&lab);
     let mut held = |host| {
         let pid = lab.daemon(host).id();

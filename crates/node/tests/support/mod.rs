@@ -10,8 +10,8 @@ use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Inbound, Load, Outbound, Segment, Store};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
 use crosslane_wire::local::{Reply, Request};
-use crosslane_wire::segment::{RING, segment_len};
-use crosslane_wire::{CircuitId, PROTOCOL_VERSION, Tuple, WaiterId};
+use crosslane_wire::segment::RING;
+use crosslane_wire::{ChannelInfo, CircuitId, PROTOCOL_VERSION, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -88,6 +88,11 @@ impl Lab {
     /// With posted cables of such delays, us.
     pub fn posted(delay: &str) -> Self {
         Self::with(posted_lines(delay))
+    }
+
+    /// Whether stores are under way for a while on its cables: then no program maps another's buffers over them.
+    pub fn is_posted(&self) -> bool {
+        !self.port_lines.is_empty()
     }
 
     fn with(port_lines: String) -> Self {
@@ -477,8 +482,8 @@ impl Client {
 }
 
 /// The next segments of an end, as an end.
-pub fn remap(end: &Circuit, ring_max: u64, keys: (u64, u64), fds: Vec<OwnedFd>) -> Circuit {
-    let len = segment_len(ring_max);
+pub fn remap(end: &Circuit, channel: &ChannelInfo, keys: (u64, u64), fds: Vec<OwnedFd>) -> Circuit {
+    let given = |fd: &OwnedFd, info| Segment { fd: fd.try_clone().unwrap(), info };
     Circuit {
         id: end.id,
         token: end.token,
@@ -487,8 +492,8 @@ pub fn remap(end: &Circuit, ring_max: u64, keys: (u64, u64), fds: Vec<OwnedFd>) 
         status: end.status,
         state: None,
         keys,
-        inbound: Inbound::sealed(&fds[0], len).unwrap(),
-        outbound: Outbound::sealed(&fds[1], len).unwrap(),
+        inbound: Inbound::map(&given(&fds[0], channel.inbound)).unwrap(),
+        outbound: Outbound::map(&given(&fds[1], channel.outbound)).unwrap(),
         fds,
     }
 }
@@ -519,7 +524,8 @@ pub fn check_joined(a: &Circuit, b: &Circuit) {
     for (from, to) in [(a, b), (b, a)] {
         let word = from.token | 1;
         from.outbound.store_u64(RING + 4096, word);
-        assert_eq!(to.inbound.load_u64(RING + 4096), word);
+        // Over a posted cable it lands later.
+        until("it lands", || (to.inbound.load_u64(RING + 4096) == word).then_some(()));
     }
     assert_eq!((a.keys.0, a.keys.1), (b.keys.1, b.keys.0));
     assert_eq!(a.tuple, b.tuple);
