@@ -161,6 +161,18 @@ impl<T> Locked<T> {
         Ok(work(unsafe { &mut *self.value.get() }))
     }
 
+    /// As [`Self::with`], but only if nobody has the lock.
+    pub fn try_with<R>(&self, tid: u32, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let _guard = self.lock.try_lock(tid)?;
+        // SAFETY: the lock is held until the end of this function.
+        Some(work(unsafe { &mut *self.value.get() }))
+    }
+
+    /// As [`Self::hold`], but only if nobody has the lock.
+    pub fn try_hold(&self, tid: u32) -> Option<Guard<'_>> {
+        self.lock.try_lock(tid)
+    }
+
     /// Takes the lock without touching the value.
     pub fn hold(&self, tid: u32) -> Result<Guard<'_>, Reentered> {
         self.lock.lock(tid)

@@ -6,7 +6,7 @@
 use crate::daemon::{offload_session, process, waiters};
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::{self, Held};
-use crate::kernel::{fault, real, thread};
+use crate::kernel::{fault, program, real, thread};
 use crate::socket::{deferral, end_of_life, own_calls};
 use crate::waiting::{epoll, fd_limit};
 use core::cell::RefCell;
@@ -31,8 +31,7 @@ thread_local! {
 
 /// At load: the C library calls us at each `fork`.
 pub fn start() {
-    // SAFETY: three functions that live as long as the library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    program::at_fork(before, in_parent, in_child);
 }
 
 /// Our hook is about to call `fork`, and will say how it went.

@@ -13,6 +13,7 @@
 //!   kernel       the real calls, the program's memory, this process
 //! ```
 //! No module uses one of a folder above its own. Where one below has to call one above, that is registered at load ([`start`]).
+#![deny(unsafe_code)]
 #![cfg_attr(
     test,
     allow(dead_code, reason = "nothing is exported from the unit tests, so nothing calls the hooks")
@@ -25,7 +26,9 @@ mod calls;
 mod daemon;
 mod descriptors;
 mod forking;
+#[allow(unsafe_code, reason = "what C calls, with the C library's contracts")]
 mod hook;
+#[allow(unsafe_code, reason = "calls of the C library, and the memory of programs")]
 mod kernel;
 mod renewal;
 mod socket;
@@ -50,5 +53,6 @@ extern "C" fn start() {
 
 #[cfg(not(test))]
 #[used]
+#[allow(unsafe_code, reason = "the section of the loader's")]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;

@@ -29,7 +29,6 @@ use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{End, Grant};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{Plain, Request, Use};
-use libc::{sockaddr, socklen_t};
 use std::time::Duration;
 
 /// How long a `connect` that must not wait waits for its own daemon all the same: longer than that waits for the
@@ -134,7 +133,7 @@ pub fn accepted(fd: c_int, unannounced: Plain) {
     let losses = watch::losses();
     match process::circuit(&Request::Accept, fd, ANSWER_TIMEOUT) {
         Ok((grant, status)) => {
-            let Some(held) = begin(grant, status) else { return reset(fd) };
+            let Some(held) = begin(grant, status) else { return sockopt::reset(fd) };
             if held.was_attached() {
                 become_stream(fd, &held, losses);
             } else {
@@ -146,26 +145,13 @@ pub fn accepted(fd: c_int, unannounced: Plain) {
         Err(ConnectError::Plain(Plain::NotAnnounced)) => stays_plain(fd, unannounced),
         Err(ConnectError::Plain(why)) => stays_plain(fd, why),
         Err(ConnectError::Silent) if has_bytes(fd) => stays_plain(fd, Plain::System),
-        Err(ConnectError::Silent) => reset(fd),
+        Err(ConnectError::Silent) => sockopt::reset(fd),
     }
 }
 
 /// Whether the other end wrote into the connection itself, as one does that takes it for plain TCP.
 fn has_bytes(fd: c_int) -> bool {
-    let mut count: c_int = 0;
-    // SAFETY: FIONREAD stores one int.
-    let known = unsafe { real::ioctl(fd, libc::FIONREAD, (&raw mut count).cast()) } == 0;
-    known && count > 0
-}
-
-/// Resets a connection but keeps the socket, as if the far end had sent the reset: the program learns by its first
-/// call.
-fn reset(fd: c_int) {
-    // SAFETY: all-zero bytes are a valid address of no family.
-    let nobody: sockaddr = unsafe { core::mem::zeroed() };
-    let len = socklen_t::try_from(size_of::<sockaddr>()).unwrap_or(0);
-    // SAFETY: an address of its own length.
-    unsafe { real::connect(fd, &raw const nobody, len) };
+    sockopt::unread(fd).is_some_and(|count| count > 0)
 }
 
 /// Tells the daemon why the connection `fd` is plain TCP, if it is one.

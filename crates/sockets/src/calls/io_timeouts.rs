@@ -73,11 +73,7 @@ pub fn begin(choice: &Choice, end: &Held) {
 
 /// The kernel's value counts for the stream `fd` from now on.
 pub fn note(fd: c_int, which: Timeout, status: &Status) {
-    // SAFETY: all-zero bytes are a valid timeval.
-    let mut value: libc::timeval = unsafe { core::mem::zeroed() };
-    if !sockopt::get(fd, which.name(), &mut value) {
-        return;
-    }
+    let Some(value) = sockopt::time(fd, which.name()) else { return };
     let ms = value.tv_sec.saturating_mul(1000).saturating_add((value.tv_usec + 999) / 1000);
     which.word(status).store(u32::try_from(ms).unwrap_or(wait::AT_ONCE).min(wait::AT_ONCE - 1), Relaxed);
 }

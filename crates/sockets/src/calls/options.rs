@@ -4,15 +4,15 @@ use crate::calls::io;
 use crate::calls::io_timeouts::{self, Timeout};
 use crate::daemon::waiters;
 use crate::descriptors::table::{Held, Kind};
-use crate::kernel::{sockopt, thread, user};
+use crate::kernel::user::Value;
+use crate::kernel::{sockopt, thread};
 use crate::socket::{end_of_life, handshake, inq, port, quiet};
 use crate::waiting::{epoll, wait};
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::shared::Status;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
-use libc::socklen_t;
 
 /// Whether a socket that is about to connect must stay TCP: it wants its SYN to wait for the first data, or the kernel's word when
 /// data may be overwritten.
@@ -23,19 +23,14 @@ pub fn are_tcp_only(fd: c_int) -> bool {
 
 /// Why an option must not reach the quiet socket of a stream, or a listener of ours; programs know these answers from
 /// kernels that were built without it, and do without. What the kernel refuses or what asks for nothing, it may have.
-pub fn refused(kind: Kind, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> Option<c_int> {
-    if c_int::try_from(len).is_err() {
+pub fn refused(kind: Kind, level: c_int, name: c_int, value: &Value) -> Option<c_int> {
+    if c_int::try_from(value.len()).is_err() {
         return None;
     }
-    let asks = |for_it: fn(c_int) -> bool| {
-        // SAFETY: any four bytes are a number.
-        len as usize >= size_of::<c_int>() && unsafe { user::load(value.cast::<c_int>()) }.is_ok_and(for_it)
-    };
+    let asks = |for_it: fn(c_int) -> bool| value.number().is_ok_and(for_it);
     match (kind, level, name) {
         // Encryption in the kernel (kTLS) would see nothing of what the stream carries.
-        (Kind::Stream, libc::IPPROTO_TCP, libc::TCP_ULP) if len > 0 && user::is_there(value.cast(), 1) => {
-            Some(libc::ENOENT)
-        }
+        (Kind::Stream, libc::IPPROTO_TCP, libc::TCP_ULP) if value.has_a_byte() => Some(libc::ENOENT),
         // Nobody would ever tell that a buffer may be overwritten.
         (Kind::Stream | Kind::Listener, libc::SOL_SOCKET, libc::SO_ZEROCOPY) if asks(|value| value == 1) => {
             Some(libc::EOPNOTSUPP)
@@ -169,8 +164,7 @@ fn note_low_water(fd: c_int, status: &Status) {
 }
 
 fn note_linger(fd: c_int, status: &Status) {
-    let mut value = libc::linger { l_onoff: 0, l_linger: 0 };
-    if sockopt::get(fd, libc::SO_LINGER, &mut value) {
+    if let Some(value) = sockopt::linger(fd) {
         let seconds = u32::try_from(value.l_linger).unwrap_or(0);
         status.linger.store(if value.l_onoff == 0 { 0 } else { seconds.saturating_add(1) }, Relaxed);
     }

@@ -5,12 +5,12 @@ use crate::calls::io_timeouts;
 use crate::daemon::{process, rules};
 use crate::descriptors::choice::Choice;
 use crate::descriptors::table::{self, Held, Kind};
-use crate::kernel::{address, fault, sockopt, user};
-use core::ffi::{c_int, c_void};
+use crate::kernel::user::{Place, Value};
+use crate::kernel::{address, fault, sockopt};
+use core::ffi::c_int;
 use crosslane_client::end::chosen::Statistics;
 use crosslane_shm::state::{Chooser, ModesSnapshot};
 use crosslane_stream::{Direction, Transfer};
-use libc::socklen_t;
 
 /// The level of our options.
 pub const SOL_CROSSLANE: c_int = 0x584c;
@@ -36,47 +36,27 @@ enum Socket {
 }
 
 /// An option of ours is set. `None`: `fd` is no TCP socket, and the kernel has the word.
-///
-/// # Safety
-/// `value` must be null or valid for `len` bytes.
-pub unsafe fn set(fd: c_int, name: c_int, value: *const c_void, len: socklen_t) -> Option<Result<(), c_int>> {
+pub fn set(fd: c_int, name: c_int, value: &Value) -> Option<Result<(), c_int>> {
     let socket = socket(fd)?;
-    // SAFETY: the caller's promise.
-    Some(unsafe { int(value, len) }.and_then(|value| set_one(fd, &socket, name, value)))
+    Some(value.number().and_then(|value| set_one(fd, &socket, name, value)))
 }
 
 /// An option of ours is asked for; as [`set`].
-///
-/// # Safety
-/// `len` must be null or valid, `value` null or valid for `*len` bytes.
-pub unsafe fn get(
-    fd: c_int,
-    name: c_int,
-    value: *mut c_void,
-    len: *mut socklen_t,
-) -> Option<Result<(), c_int>> {
+pub fn get(fd: c_int, name: c_int, place: &Place) -> Option<Result<(), c_int>> {
     let socket = socket(fd)?;
     fault::catch();
-    // SAFETY: any bytes are a length.
-    let room = match unsafe { user::load(len) } {
-        Ok(room) => room,
-        Err(errno) => return Some(Err(errno)),
+    Some(answer(fd, &socket, name, place))
+}
+
+fn answer(fd: c_int, socket: &Socket, name: c_int, place: &Place) -> Result<(), c_int> {
+    let room = place.room()?;
+    let bytes: Vec<u8> = match told(fd, socket, name)? {
+        Told::Number(number) if (room as usize) < size_of_val(&number) => return Err(libc::EINVAL),
+        _ if c_int::try_from(room).is_err() => return Err(libc::EINVAL),
+        Told::Number(number) => number.to_ne_bytes().to_vec(),
+        Told::Statistics(words) => words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
     };
-    let answer = match told(fd, &socket, name) {
-        Ok(Told::Number(number)) if (room as usize) < size_of_val(&number) => Err(libc::EINVAL),
-        Ok(_) if c_int::try_from(room).is_err() => Err(libc::EINVAL),
-        Ok(Told::Number(number)) => Ok(number.to_ne_bytes().to_vec()),
-        Ok(Told::Statistics(words)) => Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect()),
-        Err(errno) => Err(errno),
-    };
-    Some(answer.and_then(|bytes| {
-        let copied = bytes.len().min(room as usize);
-        // SAFETY: the caller's promise; no more than there is room for.
-        unsafe {
-            user::store_all(value.cast(), &bytes[..copied])?;
-            user::store(len, &socklen_t::try_from(copied).unwrap_or(room))
-        }
-    }))
+    place.store(&bytes, room)
 }
 
 /// `fd` becomes a stream: what was said of the socket counts for it, else what rules say.
@@ -178,16 +158,6 @@ fn direction(bytes: u64, modes: &ModesSnapshot) -> [u64; 10] {
         modes.cancelled,
         modes.offloaded,
     ]
-}
-
-/// # Safety
-/// `value` must be null or valid for `len` bytes.
-unsafe fn int(value: *const c_void, len: socklen_t) -> Result<c_int, c_int> {
-    if (len as usize) < size_of::<c_int>() || c_int::try_from(len).is_err() {
-        return Err(libc::EINVAL);
-    }
-    // SAFETY: any bytes are a number.
-    unsafe { user::load(value.cast::<c_int>()) }
 }
 
 fn transfer(value: c_int) -> Result<Transfer, c_int> {

@@ -4,11 +4,11 @@
 //! names a daemon that is there, but has its addresses in another namespace. Then the daemon of this one is looked for beside it,
 //! and if there is none, one line says so.
 
-use crate::kernel::{program, said};
+use crate::kernel::{program, said, sockopt};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crosslane_client::session::{self, DEFAULT_SOCKET, SOCKET_VARIABLE, Session};
 use crosslane_wire::local::Reply;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -37,7 +37,7 @@ fn socket_path() -> PathBuf {
 
 /// Whether a daemon that has its addresses in `namespace` (0: not known) has them elsewhere than where `session` was made.
 pub fn is_elsewhere(session: &Session, namespace: u64) -> bool {
-    namespace != 0 && cookie(session.socket()).is_some_and(|own| own != namespace)
+    namespace != 0 && sockopt::namespace(session.socket().as_raw_fd()).is_some_and(|own| own != namespace)
 }
 
 /// The daemon that was found for this namespace.
@@ -91,22 +91,4 @@ pub fn say() {
             "its daemon ({path}, by {SOCKET_VARIABLE} or by default) serves another network namespace; using TCP to other hosts"
         ));
     }
-}
-
-/// The kernel's number of the network namespace of a socket.
-fn cookie(socket: BorrowedFd<'_>) -> Option<u64> {
-    let mut cookie = 0_u64;
-    let mut len: libc::socklen_t = 8;
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
-    // SAFETY: the kernel stores at most `len` bytes, 8, into `cookie`, and the length into `len`.
-    let outcome = unsafe {
-        crate::kernel::real::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            name,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    };
-    (outcome == 0 && len == 8).then_some(cookie)
 }

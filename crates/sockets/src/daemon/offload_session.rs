@@ -2,14 +2,14 @@
 
 use crate::daemon::process;
 use crate::descriptors::internal_fds;
-use crate::kernel::program;
+use crate::kernel::published::Published;
+use crate::kernel::{fd, program};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32};
 use crosslane_client::offload::Offload;
-use rustix::fd::BorrowedFd;
 
-/// The one of the session `SESSION`; null if that could not be.
-static PRESENT: AtomicPtr<Offload> = AtomicPtr::new(core::ptr::null_mut());
+/// The one of the session `SESSION`; none if that could not be.
+static PRESENT: Published<Offload> = Published::new();
 /// The session in which it was tried last, and 1; 0 in none.
 static SESSION: AtomicU32 = AtomicU32::new(0);
 
@@ -22,8 +22,7 @@ pub fn present() -> Option<&'static Offload> {
     if SESSION.load(Acquire) != process::sessions().wrapping_add(1) {
         attach();
     }
-    // SAFETY: null or a leaked box, never freed.
-    unsafe { PRESENT.load(Acquire).as_ref() }
+    PRESENT.get()
 }
 
 #[cold]
@@ -31,21 +30,19 @@ fn attach() {
     if process::is_reentered() {
         return;
     }
-    // SAFETY: our own descriptors from here on, which stay open.
-    let keep = |fd| unsafe { BorrowedFd::borrow_raw(internal_fds::hide(fd)) };
+    let keep = |descriptor| fd::borrow(internal_fds::hide(descriptor));
     let attached = process::with_session(|session, _| {
         // Of several threads, one consents: the session is locked.
         if SESSION.load(Acquire) == process::sessions().wrapping_add(1) {
             return Ok(());
         }
         let attached = Offload::attach(session, keep);
-        let present = attached.map_or(core::ptr::null_mut(), |attached| Box::into_raw(Box::new(attached)));
-        PRESENT.store(present, Release);
+        PRESENT.set(attached.ok().map(|attached| &*Box::leak(Box::new(attached))));
         SESSION.store(process::sessions().wrapping_add(1), Release);
         Ok(())
     });
     if attached.is_none() {
-        PRESENT.store(core::ptr::null_mut(), Release);
+        PRESENT.set(None);
     }
 }
 
@@ -56,6 +53,6 @@ pub fn renew() {
 
 /// In the child of `fork`: the parent has consented, this process has not.
 pub fn after_fork() {
-    PRESENT.store(core::ptr::null_mut(), Relaxed);
+    PRESENT.set(None);
     SESSION.store(0, Relaxed);
 }

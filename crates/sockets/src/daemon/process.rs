@@ -7,19 +7,21 @@ pub use circuit::{ConnectError, circuit};
 use crate::daemon::namespace;
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::{internal_fds, table};
+use crate::kernel::published::Published;
 use crate::kernel::said::say;
-use crate::kernel::{program, thread};
-use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crate::kernel::{fd, program, thread};
+use core::cell::Cell;
+use core::mem::ManuallyDrop;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crosslane_client::SessionError;
 use crosslane_client::session::Session;
-use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::lock::{Guard, Locked};
 use crosslane_shm::status_page::StatusPage;
 use crosslane_shm::{MapError, account};
 use crosslane_wire::PROTOCOL_VERSION;
 use crosslane_wire::local::{HOLD_MAX, Reply, Request, Rule};
 use rustix::event::Timespec;
-use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fd::RawFd;
 use rustix::io::Errno;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -81,26 +83,15 @@ struct State {
     retired: Option<RawFd>,
 }
 
-struct Global {
-    lock: Lock,
-    state: UnsafeCell<State>,
-}
-
-// SAFETY: `state` is only touched with `lock` held.
-unsafe impl Sync for Global {}
-
-static GLOBAL: Global = Global {
-    lock: Lock::new(),
-    state: UnsafeCell::new(State {
-        link: None,
-        former: None,
-        unheard: false,
-        tried: None,
-        warned: false,
-        retired: None,
-    }),
-};
-static WELCOME: AtomicPtr<Welcome> = AtomicPtr::new(core::ptr::null_mut());
+static STATE: Locked<State> = Locked::new(State {
+    link: None,
+    former: None,
+    unheard: false,
+    tried: None,
+    warned: false,
+    retired: None,
+});
+static WELCOME: Published<Welcome> = Published::new();
 static NOTICES: OnceLock<Notices> = OnceLock::new();
 /// Whether the session of this process is without a connection.
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -116,8 +107,7 @@ pub fn sessions() -> u32 {
 
 /// What the daemon said, if a session was ever made.
 pub fn welcome() -> Option<&'static Welcome> {
-    // SAFETY: set once to a leaked box, replaced by another, never freed.
-    unsafe { WELCOME.load(Ordering::Acquire).as_ref() }
+    WELCOME.get()
 }
 
 /// Longest spin, ns; 0 with one processor.
@@ -132,11 +122,12 @@ pub fn spinners() -> u32 {
     welcome().map_or(0, |welcome| welcome.spinners)
 }
 
-/// What the layers above do when something becomes of the session; without its lock.
+/// What the layers above do when something becomes of the session.
 pub struct Notices {
-    /// The session goes on by another connection: what was said by the old one may not have been heard.
+    /// The session goes on by another connection: what was said by the old one may not have been heard. Without
+    /// the session's lock.
     pub resumed: fn(),
-    /// The daemon is gone, or has forgotten this process; the streams are broken off already.
+    /// The daemon is gone, or has forgotten this process; the streams are broken off already. With the session's lock.
     pub lost: fn(),
 }
 
@@ -152,7 +143,7 @@ pub fn start(notices: Notices) {
 
 /// Before `fork`: nobody is in the middle of a change. Waits for an answer that is under way.
 pub fn before_fork() -> Option<Guard<'static>> {
-    GLOBAL.lock.lock(thread::tid()).ok()
+    STATE.hold(thread::tid()).ok()
 }
 
 /// In the child of `fork`: the session is the parent's, and nobody speaks in its name but the parent. The kernel knows who holds
@@ -160,18 +151,21 @@ pub fn before_fork() -> Option<Guard<'static>> {
 pub fn after_fork() {
     thread::after_fork();
     program::own();
-    GLOBAL.lock.reset();
-    // SAFETY: the child has one thread.
-    let state = unsafe { &mut *GLOBAL.state.get() };
+    STATE.reset();
+    let _ = STATE.with(thread::tid(), forget_parents_link);
+    watch::forget();
+    LOST.store(false, Ordering::Relaxed);
+    SESSIONS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The parent's link is none of ours.
+fn forget_parents_link(state: &mut State) {
     let link = state.link.take();
     let daemon = link.as_ref().map(|link| link.daemon).or(state.former.map(|former| former.daemon));
     state.former = daemon.map(|daemon| Former { own: None, daemon, since: Instant::now() });
     state.tried = None;
     state.unheard = false;
     link.map(|link| link.socket).into_iter().chain(state.retired.take()).for_each(internal_fds::close);
-    watch::forget();
-    LOST.store(false, Ordering::Relaxed);
-    SESSIONS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Before a sleep: a session whose connection has ended is to go on by another one, since it may be what wakes us.
@@ -184,7 +178,7 @@ pub fn tend() {
 
 /// Whether this is a signal handler that came in between a request of this very thread.
 pub fn is_reentered() -> bool {
-    !program::sandboxed() && GLOBAL.lock.lock(thread::tid()).is_err()
+    !program::sandboxed() && STATE.hold(thread::tid()).is_err()
 }
 
 /// Makes sure that there is a session. `false`: there is no daemon, everything is plain TCP.
@@ -223,16 +217,18 @@ pub fn on_session<T>(work: impl FnOnce(&Session, &Link) -> Result<T, SessionErro
     if program::sandboxed() {
         return None;
     }
-    let guard = GLOBAL.lock.lock(thread::tid()).ok()?;
-    // SAFETY: the lock is held.
-    let state = unsafe { &mut *GLOBAL.state.get() };
-    let value = by_link(state, work);
-    let unheard = core::mem::take(&mut state.unheard);
-    drop(guard);
+    with_state(|state| by_link(state, work)).flatten()
+}
+
+/// Does `work` with the state; then, without the lock, what is due if the session went on by another connection meanwhile. `None`:
+/// this is a signal handler that came in between.
+fn with_state<T>(work: impl FnOnce(&mut State) -> T) -> Option<T> {
+    let outcome = STATE.with(thread::tid(), |state| (work(state), core::mem::take(&mut state.unheard)));
+    let (value, unheard) = outcome.ok()?;
     if unheard {
         say_again();
     }
-    value
+    Some(value)
 }
 
 fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T, SessionError>) -> Option<T> {
@@ -240,10 +236,7 @@ fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T,
         connect(state);
     }
     let link = state.link.as_ref()?;
-    // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
-    let session =
-        core::mem::ManuallyDrop::new(Session::from_socket(unsafe { OwnedFd::from_raw_fd(link.socket) }));
-    match work(&session, link) {
+    match work(&session_of(link), link) {
         Ok(value) => Some(value),
         Err(SessionError::Late) => {
             link.owed.set(link.owed.get() + 1);
@@ -262,6 +255,11 @@ fn by_link<T>(state: &mut State, work: impl FnOnce(&Session, &Link) -> Result<T,
             None
         }
     }
+}
+
+/// The session by this link, which has the descriptor and keeps it open.
+fn session_of(link: &Link) -> ManuallyDrop<Session> {
+    ManuallyDrop::new(Session::from_socket(ManuallyDrop::into_inner(internal_fds::lend(link.socket))))
 }
 
 impl Link {
@@ -285,9 +283,7 @@ impl Link {
 /// The connection has ended: the session goes on by another one at once, if the daemon is there.
 fn drop_link(state: &mut State) {
     if let Some(link) = state.link.take() {
-        // SAFETY: our own descriptor, which is open.
-        let socket = unsafe { BorrowedFd::borrow_raw(link.socket) };
-        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(fd::borrow(link.socket), rustix::net::Shutdown::Both);
         state.retired.replace(link.socket).into_iter().for_each(internal_fds::close);
         let own = Some((link.ticket, link.status_page));
         state.former = Some(Former { own, daemon: link.daemon, since: Instant::now() });
@@ -306,17 +302,11 @@ pub fn lost(watched: Watched) {
         }
         return;
     }
-    let Ok(guard) = GLOBAL.lock.lock(thread::tid()) else { return };
-    // SAFETY: the lock is held.
-    let state = unsafe { &mut *GLOBAL.state.get() };
-    if watch::present() == Some(watched) {
-        drop_link(state);
-    }
-    let unheard = core::mem::take(&mut state.unheard);
-    drop(guard);
-    if unheard {
-        say_again();
-    }
+    with_state(|state| {
+        if watch::present() == Some(watched) {
+            drop_link(state);
+        }
+    });
 }
 
 fn say_again() {
@@ -350,13 +340,11 @@ fn look_at_connection() {
 /// Tells the daemon something that has no answer. In a sandbox only `write` is used for it. Whether it was told.
 pub fn tell(request: &Request) -> bool {
     if program::sandboxed() {
-        // SAFETY: a filter came on after the session was made, and in this thread's view it stays.
-        let state = unsafe { &*GLOBAL.state.get() };
-        let (Some(link), Ok(bytes)) = (&state.link, crosslane_wire::codec::encode(request)) else {
+        // The filter came on after the session was made, whose descriptor is closed no more.
+        let (Some(watched), Ok(bytes)) = (watch::present(), crosslane_wire::codec::encode(request)) else {
             return false;
         };
-        // SAFETY: the descriptor stays open: in a sandbox it is closed no more.
-        return rustix::io::write(unsafe { BorrowedFd::borrow_raw(link.socket) }, &bytes).is_ok();
+        return rustix::io::write(fd::borrow(watched.fd), &bytes).is_ok();
     }
     let before = RESUMPTIONS.load(Ordering::Relaxed);
     let told = || on_session(|session, _| session.tell(request)).is_some();
@@ -368,13 +356,11 @@ pub fn tell_given_back() {
     if program::sandboxed() || !program::is_owner() {
         return;
     }
-    let Some(_guard) = GLOBAL.lock.try_lock(thread::tid()) else { return };
-    // SAFETY: the lock is held.
-    if let Some(link) = unsafe { &*GLOBAL.state.get() }.link.as_ref() {
-        // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
-        let session = unsafe { OwnedFd::from_raw_fd(link.socket) };
-        core::mem::ManuallyDrop::new(Session::from_socket(session)).tell_given_back();
-    }
+    STATE.try_with(thread::tid(), |state| {
+        if let Some(link) = &state.link {
+            session_of(link).tell_given_back();
+        }
+    });
 }
 
 /// Opens a session, or has the former one go on.
@@ -414,7 +400,7 @@ fn connect(state: &mut State) {
                 // There is a daemon, and may be room at the next call: what it must know of cannot wait.
                 state.tried = None;
             }
-            if !state.warned && WELCOME.load(Ordering::Relaxed).is_null() {
+            if !state.warned && WELCOME.get().is_none() {
                 say(&format!("{error}; using TCP"));
             }
             state.warned = true;
@@ -431,9 +417,7 @@ fn is_crowded(error: &SessionError) -> bool {
 /// are woken when their circuits move.
 fn hold_streams(link: &Link) {
     let ends: Vec<_> = table::streams().iter().map(|end| (end.circuit(), end.token())).collect();
-    // SAFETY: the descriptor is ours; the session is not dropped, so it is not closed here.
-    let session = unsafe { OwnedFd::from_raw_fd(link.socket) };
-    let session = core::mem::ManuallyDrop::new(Session::from_socket(session));
+    let session = session_of(link);
     for ends in ends.chunks(HOLD_MAX) {
         let _ = session.tell(&Request::Hold { ends: ends.to_vec() });
     }
@@ -468,7 +452,7 @@ fn open(former: Option<(u64, StatusPage)>) -> Result<(Link, bool), SessionError>
             let spinners = u32::try_from(processors / 2).unwrap_or(u32::MAX);
             let spin_ns = if processors == 1 { 0 } else { spin_ns };
             let welcome = Welcome { rules, spin_ns, spinners, is_elsewhere };
-            WELCOME.store(Box::into_raw(Box::new(welcome)), Ordering::Release);
+            WELCOME.set(Some(Box::leak(Box::new(welcome))));
             let socket = internal_fds::hide(session.into_socket());
             let link =
                 Link { socket, status_page, owed: Cell::new(0), hangs: Cell::new(false), ticket, daemon };

@@ -3,14 +3,13 @@
 use crate::daemon::process;
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::Held;
-use crate::kernel::{program, thread};
-use core::cell::UnsafeCell;
+use crate::kernel::{fd, program, thread};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::lock::{Guard, Locked};
 use crosslane_shm::wake;
 use crosslane_wire::local::Request;
 use crosslane_wire::{CircuitId, WaiterId};
-use rustix::fd::{BorrowedFd, RawFd};
+use rustix::fd::RawFd;
 use rustix::net::SocketAddrUnix;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -52,33 +51,29 @@ struct KnownWaker {
 /// Wakers of far waiters.
 type Wakers = BTreeMap<Owner, KnownWaker>;
 
-struct Global {
-    lock: Lock,
-    idle: UnsafeCell<Vec<Waiter>>,
+/// The sleepers of this process, and those of others that it has woken.
+struct Sleepers {
+    idle: Vec<Waiter>,
     /// All that this process has, by number.
-    made: UnsafeCell<BTreeMap<u32, Made>>,
-    wakers: UnsafeCell<Wakers>,
+    made: BTreeMap<u32, Made>,
+    wakers: Wakers,
     /// Wakers that were forgotten; closed when the next ones are, so that a thread that was about to ring one does
     /// not ring what its number means by then.
-    retired: UnsafeCell<Vec<RawFd>>,
+    retired: Vec<RawFd>,
     /// Sleepers that found another one of this process registered at the same end, by the end's place.
-    queue: UnsafeCell<Vec<(u32, WaiterId)>>,
+    queue: Vec<(u32, WaiterId)>,
 }
 
 /// Sleepers in the queue.
 static QUEUED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all cells are only touched with `lock` held.
-unsafe impl Sync for Global {}
-
-static GLOBAL: Global = Global {
-    lock: Lock::new(),
-    idle: UnsafeCell::new(Vec::new()),
-    made: UnsafeCell::new(BTreeMap::new()),
-    wakers: UnsafeCell::new(BTreeMap::new()),
-    retired: UnsafeCell::new(Vec::new()),
-    queue: UnsafeCell::new(Vec::new()),
-};
+static SLEEPERS: Locked<Sleepers> = Locked::new(Sleepers {
+    idle: Vec::new(),
+    made: BTreeMap::new(),
+    wakers: BTreeMap::new(),
+    retired: Vec::new(),
+    queue: Vec::new(),
+});
 /// Most wakers kept; beyond it the one that was not rung for the longest time is forgotten.
 const WAKERS_MAX: usize = 256;
 /// Wakers that were forgotten and are not closed yet, at most.
@@ -87,7 +82,7 @@ const MAX_RETIRED: usize = 16;
 impl Waiter {
     /// Takes an idle wake event or makes one. `None` if the daemon cannot be asked: sleep by short timeouts then.
     pub fn take() -> Option<Self> {
-        while let Some(waiter) = with(|idle, _| idle.pop()).flatten() {
+        while let Some(waiter) = with(|sleepers| sleepers.idle.pop()).flatten() {
             if waiter.session == process::sessions() {
                 return Some(waiter);
             }
@@ -105,21 +100,21 @@ impl Waiter {
         let word = event.word();
         let (socket, address) = event.into_parts();
         let waiter = Self { id, fd: internal_fds::hide(socket), session: process::sessions() };
-        made(|made| made.insert(id.0, Made { fd: waiter.fd, address, word, confined: None }));
+        with(|sleepers| sleepers.made.insert(id.0, Made { fd: waiter.fd, address, word, confined: None }));
         Some(waiter)
     }
 
     /// Gives it back.
     pub fn give(self) {
         self.clear();
-        if with(|idle, _| idle.push(self)).is_none() {
+        if with(|sleepers| sleepers.idle.push(self)).is_none() {
             self.close();
         }
     }
 
     /// Closes it; an epoll set that goes away does this.
     pub fn close(self) {
-        if let Some(made) = made(|made| made.remove(&self.id.0)).flatten() {
+        if let Some(made) = with(|sleepers| sleepers.made.remove(&self.id.0)).flatten() {
             made.close();
         }
     }
@@ -136,8 +131,7 @@ impl Waiter {
 
     /// Takes back rings that were not waited for. Never blocks.
     pub fn clear(&self) {
-        // SAFETY: our own descriptor, open as long as the waiter is.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        let fd = fd::borrow(self.fd);
         if program::sandboxed() {
             wake::clear_by_read(fd);
         } else {
@@ -149,11 +143,9 @@ impl Waiter {
 impl Made {
     /// Wakes the sleeper. With the lock held, so that nobody closes it meanwhile.
     fn wake(&self) -> bool {
-        // SAFETY: our own descriptors; they are closed after they were taken off the list, with the lock held.
-        let borrow = |fd| unsafe { BorrowedFd::borrow_raw(fd) };
         match self.confined {
-            _ if !program::sandboxed() => wake::wake_self(borrow(self.fd), &self.address, self.word),
-            Some(waker) => wake::wake_by_write(borrow(waker), self.word),
+            _ if !program::sandboxed() => wake::wake_self(fd::borrow(self.fd), &self.address, self.word),
+            Some(waker) => wake::wake_by_write(fd::borrow(waker), self.word),
             None => false,
         }
     }
@@ -181,7 +173,7 @@ pub fn wake(end: &Held, waiter: Option<WaiterId>) {
 
 /// Wakes a sleeper, if it is one of this process.
 pub fn wake_own(waiter: WaiterId) -> bool {
-    waiter.0 != 0 && made(|made| made.get(&waiter.0).is_some_and(Made::wake)).unwrap_or(false)
+    waiter.0 != 0 && with(|sleepers| sleepers.made.get(&waiter.0).is_some_and(Made::wake)).unwrap_or(false)
 }
 
 /// Wakes a sleeper at this end, of this process or of another one that shares the end.
@@ -194,23 +186,23 @@ pub fn wake_here(end: &Held, waiter: WaiterId) {
 /// A sleeper that cannot register at an end, since `owner` did, queues up. `false` if `owner` is of another process,
 /// whose end of sleep nobody tells us.
 pub fn queue_up(end: &Held, owner: WaiterId, waiter: WaiterId) -> bool {
-    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return false };
-    // SAFETY: the lock is held.
-    let (made, queue) = unsafe { (&*GLOBAL.made.get(), &mut *GLOBAL.queue.get()) };
-    if made.contains_key(&owner.0) {
-        queue.push((end.index, waiter));
-        QUEUED.fetch_add(1, Ordering::SeqCst);
-    }
-    made.contains_key(&owner.0)
+    let queue_up = |sleepers: &mut Sleepers| {
+        let known = sleepers.made.contains_key(&owner.0);
+        if known {
+            sleepers.queue.push((end.index, waiter));
+            QUEUED.fetch_add(1, Ordering::SeqCst);
+        }
+        known
+    };
+    with(queue_up).unwrap_or(false)
 }
 
 /// The sleeper is awake.
 pub fn leave_queue(waiter: WaiterId) {
-    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return };
-    // SAFETY: the lock is held.
-    let queue = unsafe { &mut *GLOBAL.queue.get() };
-    queue.retain(|&(_, queued)| queued != waiter);
-    QUEUED.store(queue.len(), Ordering::SeqCst);
+    with(|sleepers| {
+        sleepers.queue.retain(|&(_, queued)| queued != waiter);
+        QUEUED.store(sleepers.queue.len(), Ordering::SeqCst);
+    });
 }
 
 /// A registered sleeper left the end: those in the queue may register now.
@@ -223,34 +215,30 @@ pub fn left(end: &Held) {
 
 #[cold]
 fn wake_queue(end: &Held) {
-    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return };
-    // SAFETY: the lock is held.
-    let (made, queue) = unsafe { (&*GLOBAL.made.get(), &*GLOBAL.queue.get()) };
-    for made in queue.iter().filter(|queued| queued.0 == end.index).filter_map(|queued| made.get(&queued.1.0))
-    {
-        made.wake();
-    }
+    with(|sleepers| {
+        let here = sleepers.queue.iter().filter(|(at, _)| *at == end.index);
+        for made in here.filter_map(|(_, queued)| sleepers.made.get(&queued.0)) {
+            made.wake();
+        }
+    });
 }
 
 /// Before `fork`: nobody is in the middle of a change.
 pub fn before_fork() -> Option<Guard<'static>> {
-    GLOBAL.lock.lock(thread::tid()).ok()
+    SLEEPERS.hold(thread::tid()).ok()
 }
 
 /// In the child of `fork`: wake events and wakers are the parent's; make others.
 pub fn after_fork() {
-    GLOBAL.lock.reset();
-    // SAFETY: the child has one thread.
-    let (idle, wakers) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.wakers.get()) };
-    // SAFETY: as above.
-    let (made, retired, queue) =
-        unsafe { (&mut *GLOBAL.made.get(), &mut *GLOBAL.retired.get(), &mut *GLOBAL.queue.get()) };
-    queue.clear();
-    QUEUED.store(0, Ordering::Relaxed);
-    idle.clear();
-    core::mem::take(made).into_values().for_each(Made::close);
-    let wakers = core::mem::take(wakers).into_values().map(|waker| waker.fd);
-    wakers.chain(retired.drain(..)).for_each(internal_fds::close);
+    SLEEPERS.reset();
+    with(|sleepers| {
+        sleepers.queue.clear();
+        QUEUED.store(0, Ordering::Relaxed);
+        sleepers.idle.clear();
+        core::mem::take(&mut sleepers.made).into_values().for_each(Made::close);
+        let wakers = core::mem::take(&mut sleepers.wakers).into_values().map(|waker| waker.fd);
+        wakers.chain(sleepers.retired.drain(..)).for_each(internal_fds::close);
+    });
 }
 
 /// Before a sandbox: a wake event lies ready, and wakers are not found any more but rung by the daemon.
@@ -258,7 +246,7 @@ pub fn before_sandbox() {
     if let Some(waiter) = Waiter::take() {
         waiter.give();
     }
-    made(|made| made.values_mut().for_each(Made::prepare));
+    with(|sleepers| sleepers.made.values_mut().for_each(Made::prepare));
 }
 
 #[cold]
@@ -282,7 +270,7 @@ fn wake_slowly(end: &Held, waiter: WaiterId) {
     }
     if waker.is_some() {
         // Its sleeper is gone.
-        with(|_, wakers| retire(wakers.remove(&key)));
+        with(|sleepers| sleepers.forget(key));
     } else if asks {
         end.not_found();
     }
@@ -294,8 +282,8 @@ fn wake_slowly(end: &Held, waiter: WaiterId) {
 impl KnownWaker {
     /// Wakes the sleeper; `false` if it is gone. Never blocks: nobody but this process holds the socket.
     fn wake(self) -> bool {
-        // SAFETY: our own descriptor; one that was forgotten a moment ago is still open.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        // One that was forgotten a moment ago is still open.
+        let fd = fd::borrow(self.fd);
         if program::sandboxed() { wake::wake_by_write(fd, self.word) } else { wake::wake(fd, self.word) }
     }
 }
@@ -306,7 +294,7 @@ fn known(key: Owner) -> Option<KnownWaker> {
         waker.rung = next_ring();
         Some(*waker)
     };
-    with(|_, wakers| look(wakers)).flatten()
+    with(|sleepers| look(&mut sleepers.wakers)).flatten()
 }
 
 fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Option<KnownWaker> {
@@ -318,24 +306,33 @@ fn find((circuit, token): (CircuitId, u64), waiter: WaiterId, key: Owner) -> Opt
         session: process::sessions(),
         rung: next_ring(),
     };
-    with(|_, wakers| {
-        if wakers.len() >= WAKERS_MAX
-            && let Some(oldest) = wakers.iter().min_by_key(|(_, waker)| waker.rung).map(|(key, _)| *key)
-        {
-            retire(wakers.remove(&oldest));
-        }
-        retire(wakers.insert(key, waker));
-    });
+    with(|sleepers| sleepers.keep(key, waker));
     Some(waker)
 }
 
-/// Forgets a waker. It is closed when some more have been: a thread may be about to ring it. The lock is held.
-fn retire(waker: Option<KnownWaker>) {
-    // SAFETY: the lock is held.
-    let retired = unsafe { &mut *GLOBAL.retired.get() };
-    retired.extend(waker.map(|waker| waker.fd));
-    if retired.len() > MAX_RETIRED {
-        internal_fds::close(retired.remove(0));
+impl Sleepers {
+    /// Keeps a waker, in the place of the one that was not rung for the longest time where there are too many.
+    fn keep(&mut self, key: Owner, waker: KnownWaker) {
+        if self.wakers.len() >= WAKERS_MAX
+            && let Some(oldest) = self.wakers.iter().min_by_key(|(_, waker)| waker.rung).map(|(key, _)| *key)
+        {
+            self.forget(oldest);
+        }
+        let before = self.wakers.insert(key, waker);
+        self.retire(before);
+    }
+
+    fn forget(&mut self, key: Owner) {
+        let waker = self.wakers.remove(&key);
+        self.retire(waker);
+    }
+
+    /// A waker is closed when some more have been forgotten: a thread may be about to ring it.
+    fn retire(&mut self, waker: Option<KnownWaker>) {
+        self.retired.extend(waker.map(|waker| waker.fd));
+        if self.retired.len() > MAX_RETIRED {
+            internal_fds::close(self.retired.remove(0));
+        }
     }
 }
 
@@ -345,15 +342,6 @@ fn next_ring() -> u64 {
     RINGS.fetch_add(1, Ordering::Relaxed)
 }
 
-fn with<T>(work: impl FnOnce(&mut Vec<Waiter>, &mut Wakers) -> T) -> Option<T> {
-    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
-    // SAFETY: the lock is held.
-    let (idle, wakers) = unsafe { (&mut *GLOBAL.idle.get(), &mut *GLOBAL.wakers.get()) };
-    Some(work(idle, wakers))
-}
-
-fn made<T>(work: impl FnOnce(&mut BTreeMap<u32, Made>) -> T) -> Option<T> {
-    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
-    // SAFETY: the lock is held.
-    Some(work(unsafe { &mut *GLOBAL.made.get() }))
+fn with<T>(work: impl FnOnce(&mut Sleepers) -> T) -> Option<T> {
+    SLEEPERS.with(thread::tid(), work).ok()
 }

@@ -4,9 +4,10 @@
 //! kernel's FIN. So every sleeper has the socket among what it sleeps on, and whoever sees its end first has the session go on
 //! by another connection, or, if the daemon is gone, breaks the streams of this process off ([`crate::daemon::process::lost`]).
 
+use crate::kernel::fd;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{BorrowedFd, RawFd};
+use rustix::fd::RawFd;
 
 /// The socket of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,6 @@ pub fn has_ended(polled: &PollFd<'_>) -> bool {
 impl Watched {
     /// For `poll`: told of nothing but its end.
     pub fn poll(self) -> PollFd<'static> {
-        // SAFETY: our own descriptor; if another thread closes it meanwhile the kernel says so.
-        PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(self.fd) }, PollFlags::empty())
+        PollFd::from_borrowed_fd(fd::borrow(self.fd), PollFlags::empty())
     }
 }

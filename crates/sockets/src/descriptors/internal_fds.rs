@@ -1,6 +1,7 @@
 //! Our own descriptors: few, high-numbered, close-on-exec, and out of the program's reach.
 
 use crate::descriptors::table::{self, Kind};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::process::Resource;
@@ -28,6 +29,12 @@ pub fn close(fd: RawFd) {
     }
     // SAFETY: `hide` gave it to us and nobody else closes it.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
+}
+
+/// One of our own descriptors, `fd`, for who wants to own it: it is closed by [`close`] alone.
+pub fn lend(fd: RawFd) -> ManuallyDrop<OwnedFd> {
+    // SAFETY: `hide` gave it to us; nobody closes it but `close`.
+    ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Whether `fd` is one of ours.

@@ -1,7 +1,7 @@
 //! What the program closes.
 
 use crate::descriptors::table::{self, Entry, Kind};
-use crate::kernel::{program, real};
+use crate::kernel::{program, real, sockopt};
 use crate::socket::{deferral, end_of_life, listener};
 use crate::waiting::epoll;
 use core::ffi::c_int;
@@ -37,7 +37,7 @@ pub fn closing(fd: c_int) {
         && !end_of_life::outlived(&end, fd)
         && end_of_life::closing(&end)
     {
-        end_of_life::reset_on_close(fd);
+        sockopt::reset_on_close(fd);
     }
     real::set_errno(errno);
 }

@@ -5,7 +5,8 @@ use crate::calls::attach::{self, Decision};
 use crate::calls::io_timeouts::{self, Timeout};
 use crate::calls::{io, options, sol_crosslane};
 use crate::descriptors::table::{self, Kind};
-use crate::kernel::{address, real, user};
+use crate::kernel::user::{self, Place, Value};
+use crate::kernel::{address, real};
 use crate::socket::{deferral, handshake, own_calls, port};
 use core::ffi::{c_int, c_void};
 use crosslane_wire::local::Plain;
@@ -124,14 +125,13 @@ hook! {
 
     /// `setsockopt(2)`.
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
-        if level == sol_crosslane::SOL_CROSSLANE
-            // SAFETY: the program's promise to `setsockopt`.
-            && let Some(outcome) = unsafe { sol_crosslane::set(fd, name, value, len) }
-        {
+        // SAFETY: the program's promise to `setsockopt`.
+        let given = unsafe { Value::new(value, len) };
+        if level == sol_crosslane::SOL_CROSSLANE && let Some(outcome) = sol_crosslane::set(fd, name, &given) {
             return outcome.map_or_else(real::fail, |()| 0);
         }
         let kind = table::look(fd).map(|entry| entry.kind);
-        if let Some(errno) = kind.and_then(|kind| options::refused(kind, level, name, value, len)) {
+        if let Some(errno) = kind.and_then(|kind| options::refused(kind, level, name, &given)) {
             return real::fail(errno);
         }
         // SAFETY: the program's promise to `setsockopt`.
@@ -146,8 +146,8 @@ hook! {
             }
             if level == libc::SOL_SOCKET && let Some(which) = Timeout::of(name) {
                 // SAFETY: the kernel has read it there.
-                let given = unsafe { value.cast::<libc::timeval>().read_unaligned() };
-                io_timeouts::given(fd, table::stream(fd).as_ref(), which, given);
+                let time = unsafe { value.cast::<libc::timeval>().read_unaligned() };
+                io_timeouts::given(fd, table::stream(fd).as_ref(), which, time);
             }
         }
         outcome
@@ -157,7 +157,7 @@ hook! {
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
         if level == sol_crosslane::SOL_CROSSLANE
             // SAFETY: the program's promise to `getsockopt`.
-            && let Some(outcome) = unsafe { sol_crosslane::get(fd, name, value, len) }
+            && let Some(outcome) = sol_crosslane::get(fd, name, &unsafe { Place::new(value, len) })
         {
             return outcome.map_or_else(real::fail, |()| 0);
         }

@@ -28,7 +28,9 @@ hook! {
         }
         // SAFETY: the program's promise to `epoll_ctl`.
         let kernel = || unsafe { real::epoll_ctl(epfd, operation, fd, event) };
-        epoll::control(epfd, operation, fd, event, kernel)
+        // SAFETY: any bytes are an event.
+        let wanted = || unsafe { user::load(event) };
+        epoll::control(epfd, operation, fd, wanted, kernel)
     }
 
     /// `epoll_wait(2)`.

@@ -20,6 +20,12 @@ pub fn own() {
     PID.store(std::process::id(), Ordering::Relaxed);
 }
 
+/// The C library calls these at each `fork`: before it, and after it in either process.
+pub fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    // SAFETY: three functions that live as long as the library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
 /// Whether we run in the process that made the tables, rather than in a child of `vfork` that borrows its memory.
 pub fn is_owner() -> bool {
     PID.load(Ordering::Relaxed) == std::process::id()

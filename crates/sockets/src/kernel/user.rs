@@ -2,9 +2,10 @@
 //! as the kernel says.
 
 use crate::kernel::{fault, real};
-use core::ffi::{c_char, c_int, c_long};
+use core::ffi::{c_char, c_int, c_long, c_void};
 use core::mem::MaybeUninit;
 use crosslane_shm::guarded::{self, Fault};
+use libc::socklen_t;
 
 /// Bytes that one look of [`is_there`] takes, and their alignment.
 const LOOK: usize = 8;
@@ -87,6 +88,84 @@ pub unsafe fn store_all<T: Copy>(to: *mut T, values: &[T]) -> Result<(), c_int> 
     check(to)?;
     // SAFETY: the caller's promise.
     unsafe { guarded::copy(to.cast(), values.as_ptr().cast(), size_of_val(values)) }.map_err(errno_of)
+}
+
+/// What a program gives with `setsockopt`.
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    at: *const c_void,
+    len: socklen_t,
+}
+
+impl Value {
+    /// `len` bytes at `at`.
+    ///
+    /// # Safety
+    /// What is there of them is the program's, until its call returns.
+    pub unsafe fn new(at: *const c_void, len: socklen_t) -> Self {
+        Self { at, len }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> socklen_t {
+        self.len
+    }
+
+    /// The number that it is, whatever more there is.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is too short, `EFAULT` if it is not there.
+    pub fn number(&self) -> Result<c_int, c_int> {
+        if (self.len as usize) < size_of::<c_int>() || c_int::try_from(self.len).is_err() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: any bytes are a number.
+        unsafe { load(self.at.cast::<c_int>()) }
+    }
+
+    /// Whether there is any byte of it.
+    pub fn has_a_byte(&self) -> bool {
+        self.len > 0 && is_there(self.at.cast(), 1)
+    }
+}
+
+/// Where `getsockopt` puts a value, and its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    at: *mut c_void,
+    len: *mut socklen_t,
+}
+
+impl Place {
+    /// The value at `at`; `len` says how much room there is, and is told how much is used.
+    ///
+    /// # Safety
+    /// What is there of both is the program's to be written, until its call returns.
+    pub unsafe fn new(at: *mut c_void, len: *mut socklen_t) -> Self {
+        Self { at, len }
+    }
+
+    /// Room, bytes.
+    ///
+    /// # Errors
+    /// `EFAULT` if the length is not there.
+    pub fn room(&self) -> Result<socklen_t, c_int> {
+        // SAFETY: any bytes are a length.
+        unsafe { load(self.len) }
+    }
+
+    /// Stores as much of `bytes` as `room` has room for, and how much that is.
+    ///
+    /// # Errors
+    /// `EFAULT` if it is not there.
+    pub fn store(&self, bytes: &[u8], room: socklen_t) -> Result<(), c_int> {
+        let copied = bytes.len().min(room as usize);
+        // SAFETY: the promise of `new`; no more than there is room for.
+        unsafe {
+            store_all(self.at.cast(), &bytes[..copied])?;
+            store(self.len, &socklen_t::try_from(copied).unwrap_or(room))
+        }
+    }
 }
 
 /// Whether all `len` bytes at `at` can be loaded, in a program that has streams.

@@ -7,21 +7,12 @@
 
 use crate::descriptors::table::{self, Kind};
 use crate::kernel::{real, sockopt, thread};
-use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::Locked;
 use std::collections::BTreeMap;
 
-struct Lifted {
-    lock: Lock,
-    /// Of each listener, by its cookie: what the program has set, seconds, and one of its descriptors.
-    seconds: UnsafeCell<BTreeMap<u64, (c_int, c_int)>>,
-}
-
-// SAFETY: `seconds` is only touched with `lock` held.
-unsafe impl Sync for Lifted {}
-
-static LIFTED: Lifted = Lifted { lock: Lock::new(), seconds: UnsafeCell::new(BTreeMap::new()) };
+/// Of each listener, by its cookie: what the program has set, seconds, and one of its descriptors.
+static LIFTED: Locked<BTreeMap<u64, (c_int, c_int)>> = Locked::new(BTreeMap::new());
 
 /// `fd` is a listener of ours, or its option was just set: the kernel keeps nothing back any more.
 pub fn lift(fd: c_int) {
@@ -78,7 +69,7 @@ pub fn give_back() {
 
 /// In the child of `fork` the lock is free.
 pub fn forked_child() {
-    LIFTED.lock.reset();
+    LIFTED.reset();
 }
 
 fn is_listener(fd: c_int) -> bool {
@@ -86,7 +77,5 @@ fn is_listener(fd: c_int) -> bool {
 }
 
 fn with<T>(work: impl FnOnce(&mut BTreeMap<u64, (c_int, c_int)>) -> T) -> Option<T> {
-    let _guard = LIFTED.lock.lock(thread::tid()).ok()?;
-    // SAFETY: the lock is held.
-    Some(work(unsafe { &mut *LIFTED.seconds.get() }))
+    LIFTED.with(thread::tid(), work).ok()
 }

@@ -3,14 +3,13 @@
 use crate::daemon::{fd_exhausted, process, waiters};
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::{self, Held};
-use crate::kernel::{clock, program, real, thread};
+use crate::kernel::{clock, fd, program, real, sockopt, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crosslane_client::Failure;
 use crosslane_stream::{Direction, Side};
 use crosslane_wire::WaiterId;
 use crosslane_wire::local::Request;
-use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A descriptor of the stream is about to be closed, `fd` still being open. Returns whether bytes that nobody read
@@ -31,15 +30,13 @@ fn end_by(held: &Held, release: impl FnOnce() -> bool) -> bool {
     unread
 }
 
-/// The program closes `fd`, its last descriptor of the stream, while other threads are in calls on it. These go on, as in the
+/// The program closes `last`, its last descriptor of the stream, while other threads are in calls on it. These go on, as in the
 /// kernel, which ends a connection when the last of them is over. `false` if that cannot be.
-pub fn outlived(held: &Held, fd: c_int) -> bool {
+pub fn outlived(held: &Held, last: c_int) -> bool {
     if program::sandboxed() || !table::is_in_call(held) {
         return false;
     }
-    // SAFETY: the program's descriptor, open during this call.
-    let closing = unsafe { BorrowedFd::borrow_raw(fd) };
-    let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(closing, 0) else { return false };
+    let Ok(copy) = fd::duplicate(last) else { return false };
     table::stand_in(held, internal_fds::hide(copy));
     true
 }
@@ -48,7 +45,7 @@ pub fn outlived(held: &Held, fd: c_int) -> bool {
 pub fn left(held: &Held, fd: c_int) {
     let errno = real::errno();
     if end_by(held, || true) {
-        reset_on_close(fd);
+        sockopt::reset_on_close(fd);
     }
     internal_fds::close(fd);
     real::set_errno(errno);
@@ -146,12 +143,4 @@ fn remember(held: &Held) {
 
 fn close_circuit(held: &Held, abort: bool) {
     process::tell(&Request::Close { circuit: held.circuit(), token: held.token(), abort });
-}
-
-/// Makes the kernel's close send RST: bytes were left unread.
-pub fn reset_on_close(fd: c_int) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let len = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap_or(0);
-    // SAFETY: a `linger` of its own length.
-    unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), len) };
 }

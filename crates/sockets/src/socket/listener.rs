@@ -2,17 +2,14 @@
 
 use crate::daemon::{pending_accepts, process};
 use crate::descriptors::table::{self, Entry, Kind};
-use crate::kernel::address;
+use crate::kernel::{address, fd};
 use crate::socket::deferral;
 use core::ffi::c_int;
 use crosslane_wire::local::Request;
-use rustix::fd::BorrowedFd;
 
 /// Tells the daemon of a listener.
 pub fn register(fd: c_int) {
-    // SAFETY: the program's descriptor, open during this call.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let told = process::with_session(|session, _| session.listen(socket));
+    let told = process::with_session(|session, _| session.listen(fd::borrow(fd)));
     if told.is_some() {
         pending_accepts::listens();
         table::enter(fd, Kind::Listener, process::sessions());

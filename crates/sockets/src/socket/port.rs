@@ -11,13 +11,12 @@ mod scarce;
 mod sockets;
 
 use crate::descriptors::table::Held;
-use crate::kernel::{address, program, sockopt};
+use crate::kernel::{address, fd, program, sockopt};
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_wire::local::Plain;
 use libc::{SO_REUSEADDR, SOL_SOCKET};
-use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use scarce::Range;
 use sockets::{Sockets, source};
@@ -92,9 +91,7 @@ pub fn left(fd: c_int, end: &Held) {
 
 /// Binds to the address that the socket has, if any. A socket that has a port keeps it.
 fn bind(fd: c_int, local: SocketAddr, port: u16) -> Result<(), Errno> {
-    // SAFETY: the program's descriptor, open during this call.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    match rustix::net::bind(socket, &SocketAddr::new(local.ip(), port)) {
+    match rustix::net::bind(fd::borrow(fd), &SocketAddr::new(local.ip(), port)) {
         Err(Errno::INVAL) if local.port() != 0 => Ok(()),
         bound => bound,
     }

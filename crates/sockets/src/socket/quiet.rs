@@ -3,14 +3,12 @@
 use crate::daemon::process;
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::table::Held;
-use crate::kernel::{program, real, thread};
+use crate::kernel::{fd, program, sockopt, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::link::kernel;
 use crosslane_client::shared::UNHEARD_TOLD;
-use crosslane_shm::carrier;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::BorrowedFd;
 
 /// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.
 pub fn look_at_kernel(fd: c_int, end: &Held) {
@@ -38,14 +36,7 @@ pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
     if bytes == 0 || status.unheard.swap(UNHEARD_TOLD, Relaxed) == UNHEARD_TOLD {
         return false;
     }
-    let byte = [0_u8; 1];
-    if program::sandboxed() {
-        // SAFETY: one byte.
-        unsafe { real::write(fd, byte.as_ptr().cast(), 1) };
-    } else {
-        // SAFETY: as above.
-        unsafe { real::send(fd, byte.as_ptr().cast(), 1, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
-    }
+    sockopt::send_byte(fd, program::sandboxed());
     look_at_kernel(fd, end);
     false
 }
@@ -53,15 +44,7 @@ pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
 /// The kernel's news of a quiet socket: FIN, RST, or bytes that should not be there.
 pub fn news(fd: c_int, end: &Held, told: PollFlags) {
     let fd = end.fd(fd).unwrap_or(fd);
-    let heard_before = || {
-        carrier::heard_before(|info, len| {
-            let info = core::ptr::from_mut(info).cast();
-            // SAFETY: `len` bytes that may be written.
-            unsafe { real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, info, len) == 0 }
-        })
-    };
-    // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
-    kernel::news(end, thread::tid(), unsafe { BorrowedFd::borrow_raw(fd) }, told, heard_before);
+    kernel::news(end, thread::tid(), fd::borrow(fd), told, || sockopt::heard_before(fd));
 }
 
 /// What `poll` said of the daemon's session.
@@ -76,6 +59,5 @@ pub fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
 /// The quiet socket, asked for what it can still tell.
 pub fn polled(fd: c_int, end: &Held) -> PollFd<'static> {
     let fd = end.fd(fd).unwrap_or(fd);
-    // SAFETY: the program's descriptor; if another thread closes it meanwhile the kernel says so.
-    PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, kernel::events(end))
+    PollFd::from_borrowed_fd(fd::borrow(fd), kernel::events(end))
 }

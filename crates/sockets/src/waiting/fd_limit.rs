@@ -5,7 +5,7 @@ use crate::daemon::waiters::Waiter;
 use crate::daemon::{process, watch};
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::Held;
-use crate::kernel::{program, real, thread};
+use crate::kernel::{polling, program, thread};
 use crate::socket::quiet;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -96,15 +96,13 @@ fn wait_in(
         control(set, libc::EPOLL_CTL_ADD, daemon.fd, 0, DAEMON);
     }
     let mut events = [epoll_event { events: 0, u64: 0 }; 3];
-    // SAFETY: our own set and array of three.
-    let count = unsafe { real::epoll_wait(set, events.as_mut_ptr(), 3, ms) };
-    let errno = Errno::from_raw_os_error(real::errno());
+    let count = polling::wait(set, &mut events, ms);
     if let Some(daemon) = daemon {
         control(set, libc::EPOLL_CTL_DEL, daemon.fd, 0, DAEMON);
     }
     control(set, libc::EPOLL_CTL_DEL, fd, 0, QUIET);
     control(set, libc::EPOLL_CTL_DEL, waiter.fd, 0, WAKE);
-    let count = usize::try_from(count).map_err(|_| errno)?;
+    let count = count.map_err(Errno::from_raw_os_error)?;
     for event in events.iter().take(count).filter(|event| event.u64 == QUIET) {
         let news = PollFlags::from_bits_retain(u16::try_from(event.events & 0xffff).unwrap_or(0));
         quiet::news(fd, end, news);
@@ -116,7 +114,8 @@ fn wait_in(
 }
 
 fn control(set: RawFd, operation: c_int, fd: RawFd, events: u32, key: u64) {
-    let mut event = epoll_event { events, u64: key };
-    // SAFETY: our own set and event.
-    unsafe { real::epoll_ctl(set, operation, fd, &raw mut event) };
+    let _ = match operation {
+        libc::EPOLL_CTL_DEL => polling::remove(set, fd),
+        _ => polling::control(set, operation, fd, epoll_event { events, u64: key }),
+    };
 }

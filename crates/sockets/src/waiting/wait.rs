@@ -6,7 +6,7 @@ use crate::daemon::process;
 use crate::daemon::waiters::{self, Waiter};
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::table::{self, Held};
-use crate::kernel::{program, thread};
+use crate::kernel::{fd, program, signals, thread};
 use crate::socket::{handshake, port, quiet};
 use crate::waiting::fd_limit;
 use core::cell::Cell;
@@ -19,7 +19,6 @@ use crosslane_shm::wait::Budget;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
@@ -214,8 +213,7 @@ fn doze(
     let timeout = time_left(until.into_iter().chain(cap).min());
     let mut fds = vec![quiet::polled(fd, end)];
     if let Some(waiter) = waiter {
-        // SAFETY: our own descriptor, open as long as the waiter is.
-        fds.push(PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(waiter.fd) }, PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(fd::borrow(waiter.fd), PollFlags::IN));
     }
     let at = fds.len();
     fds.extend(daemon.map(Watched::poll));
@@ -242,16 +240,5 @@ fn doze(
 /// After a signal handler ran: a blocked call goes on if every handler that could have been it asks for that
 /// (`SA_RESTART`), as the kernel has it; a call with a timeout never does.
 pub fn interrupted(timed: bool) -> Result<(), c_int> {
-    if timed || program::sandboxed() || any_handler_interrupts() { Err(libc::EINTR) } else { Ok(()) }
-}
-
-fn any_handler_interrupts() -> bool {
-    (1..=64).any(|signal| {
-        // SAFETY: all-zero bytes are a valid action; the kernel fills it.
-        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
-        // SAFETY: only asks.
-        let known = unsafe { libc::sigaction(signal, core::ptr::null(), &raw mut action) } == 0;
-        let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
-        known && handled && action.sa_flags & libc::SA_RESTART == 0
-    })
+    if timed || program::sandboxed() || signals::any_handler_interrupts() { Err(libc::EINTR) } else { Ok(()) }
 }

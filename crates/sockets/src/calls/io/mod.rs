@@ -11,7 +11,7 @@ pub use transact::transact;
 
 use crate::daemon::waiters;
 use crate::descriptors::table::Held;
-use crate::kernel::{real, thread};
+use crate::kernel::{polling, real, signals, thread};
 use crate::socket::quiet;
 use crate::waiting::epoll;
 use crate::waiting::wait::{self, WaitFor};
@@ -102,8 +102,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
 /// Raises `SIGPIPE` in this thread, as a write to a closed stream does.
 pub fn broken_pipe(flags: c_int) -> Outcome {
     if flags & libc::MSG_NOSIGNAL == 0 {
-        // SAFETY: a signal to ourselves.
-        unsafe { libc::raise(libc::SIGPIPE) };
+        signals::raise(libc::SIGPIPE);
     }
     Outcome::Errno(libc::EPIPE)
 }
@@ -234,11 +233,7 @@ fn connect_first(fd: c_int, end: &Held, flags: c_int) -> Result<(), Outcome> {
         return Err(Outcome::Errno(libc::EAGAIN));
     }
     let mut pollfd = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one pollfd.
-    let polled = unsafe { real::poll(&raw mut pollfd, 1, -1) };
-    if polled < 0 {
-        return Err(Outcome::Errno(real::errno()));
-    }
+    polling::poll_one(&mut pollfd, -1).map_err(Outcome::Errno)?;
     if wait::is_connected(fd, end) { Ok(()) } else { Err(Outcome::Errno(libc::ENOTCONN)) }
 }
 

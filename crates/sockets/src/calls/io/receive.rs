@@ -3,7 +3,7 @@
 use super::write_zcopy::{self, Landed};
 use super::{Outcome, connect_first, must_not_wait, peeking, pending_error, violated, waiting, wake_far};
 use crate::descriptors::table::Held;
-use crate::kernel::{clock, thread};
+use crate::kernel::{clock, signals, thread};
 use crate::socket::quiet;
 use crate::waiting::wait::{self, WaitFor};
 use core::ffi::c_int;
@@ -12,7 +12,10 @@ use crosslane_client::{Failure, offload};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::lock;
 use std::io::IoSliceMut;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a peek that wants more bytes than there are sleeps before it looks again.
+const PEEK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Receives into `buffers`: what is there, at least as much as `SO_RCVLOWAT` says, or all of it with `MSG_WAITALL`.
 #[inline]
@@ -183,7 +186,7 @@ fn peek_enough(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
             || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         match end.try_peek(thread::tid(), buffers) {
             Ok(bytes) => {
-                if bytes >= least || over || must_not_wait(end, flags) || !pause() {
+                if bytes >= least || over || must_not_wait(end, flags) || !signals::pause(PEEK_PAUSE) {
                     return Outcome::Bytes(bytes);
                 }
             }
@@ -195,13 +198,6 @@ fn peek_enough(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
             Err(failure) => return receive_failed(fd, end, failure),
         }
     }
-}
-
-/// Sleeps for a moment; `false` if a signal came.
-fn pause() -> bool {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    // SAFETY: a valid time; what is left is not wanted.
-    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) == 0 }
 }
 
 fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>) -> Result<(), Outcome> {

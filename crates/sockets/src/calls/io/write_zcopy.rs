@@ -43,6 +43,7 @@ pub fn receive(
     deadline: Option<Instant>,
 ) -> Result<Landed, Failure> {
     let place = place(buffer).filter(|place| end.export_buffer(place).is_ok());
+    #[expect(unsafe_code, reason = "the far side stores into memory that this call was given")]
     // SAFETY: the program's promise to `recv` and `xl_transact`: the memory is its until the call returns.
     let Some((place, line)) = place.and_then(|place| Some((place, unsafe { place.landing() }?))) else {
         return Ok(Landed::Ring(false));

@@ -1,14 +1,14 @@
 //! Asking for circuits.
 
-use super::{GLOBAL, LOST, RESUMPTIONS, RETRY_SOON, look_at_connection, on_session};
+use super::{LOST, RESUMPTIONS, RETRY_SOON, STATE, look_at_connection, on_session};
 use crate::daemon::fd_exhausted;
-use crate::kernel::thread;
+use crate::kernel::{fd, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use crosslane_client::session::ANSWER_TIMEOUT;
 use crosslane_client::{Grant, SessionError};
 use crosslane_shm::MapError;
 use crosslane_wire::local::{Plain, Request};
-use rustix::fd::{BorrowedFd, RawFd};
+use rustix::fd::RawFd;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,7 @@ fn try_circuit(
     socket: RawFd,
     patience: Duration,
 ) -> Result<(Grant, &'static AtomicU32), ConnectError> {
-    // SAFETY: the program's descriptor, which is open during this call of the program's.
-    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+    let socket = fd::borrow(socket);
     let answer = on_session(|session, link| {
         link.take_late_answers(session, !link.hangs.get() && patience >= ANSWER_TIMEOUT)?;
         let answer = match session.circuit_within(request, socket, patience) {
@@ -93,8 +92,5 @@ fn try_circuit(
 /// end too.
 fn is_absent() -> bool {
     look_at_connection();
-    let Ok(_guard) = GLOBAL.lock.lock(thread::tid()) else { return false };
-    // SAFETY: the lock is held.
-    let state = unsafe { &*GLOBAL.state.get() };
-    state.link.is_none() && state.former.is_none()
+    STATE.with(thread::tid(), |state| state.link.is_none() && state.former.is_none()).unwrap_or(false)
 }

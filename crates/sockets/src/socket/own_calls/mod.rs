@@ -12,20 +12,18 @@
 //! ```
 
 mod decode;
-mod objects;
 mod scan;
 
 use crate::daemon::{process, rules};
 use crate::descriptors::table::{self, Kind};
+use crate::kernel::loaded::{self, Object};
 use crate::kernel::{program, real, said, thread};
 use crate::socket::listener;
-use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crosslane_client::session::{FILES, OWN_CALLS_VARIABLE};
-use crosslane_shm::lock::Lock;
-use objects::Object;
-use scan::Number;
+use crosslane_shm::lock::Locked;
+use scan::{Number, REACH};
 use std::sync::OnceLock;
 
 /// Libraries that stand where the calls are made, or that make them for files of their own.
@@ -109,16 +107,8 @@ struct Found {
     rings: bool,
 }
 
-struct Seen {
-    lock: Lock,
-    places: UnsafeCell<Vec<(usize, usize)>>,
-}
-
-// SAFETY: `places` is only touched with `lock` held.
-unsafe impl Sync for Seen {}
-
-/// Objects that were looked through.
-static SEEN: Seen = Seen { lock: Lock::new(), places: UnsafeCell::new(Vec::new()) };
+/// Objects that were looked through, by their places.
+static SEEN: Locked<Vec<(usize, usize)>> = Locked::new(Vec::new());
 /// How many objects had been loaded then, and 1; 0 before the first look.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 static VERDICT: AtomicU32 = AtomicU32::new(Verdict::Followed as u32);
@@ -136,7 +126,7 @@ pub fn start() {
 
 /// In the child of `fork` the lock is free.
 pub fn forked_child() {
-    SEEN.lock.reset();
+    SEEN.reset();
 }
 
 /// Whether a connection that could be a stream has to stay TCP.
@@ -212,7 +202,7 @@ fn verdict() -> Verdict {
     if is_for_files() {
         return Verdict::Followed;
     }
-    if LOADED.load(Relaxed) != objects::loaded() + 1 {
+    if LOADED.load(Relaxed) != loaded::count() + 1 {
         look();
     }
     let verdict = match VERDICT.load(Relaxed) {
@@ -239,23 +229,22 @@ fn look() {
 }
 
 fn look_at_new_objects() {
-    let Ok(_guard) = SEEN.lock.lock(thread::tid()) else { return };
-    let loaded = objects::loaded();
-    // SAFETY: the lock is held.
-    let seen = unsafe { &mut *SEEN.places.get() };
-    let this = look as fn() as usize;
-    for object in objects::all() {
-        let Some(place) = object.place().filter(|place| !seen.contains(place)) else { continue };
-        seen.push(place);
-        if !object.has(this) && !LEFT_OUT.iter().any(|name| object.name().starts_with(name)) {
-            judge(&object);
+    let _ = SEEN.with(thread::tid(), |seen| {
+        let loaded = loaded::count();
+        let this = look as fn() as usize;
+        for object in loaded::all() {
+            let Some(place) = object.place().filter(|place| !seen.contains(place)) else { continue };
+            seen.push(place);
+            if !object.has(this) && !LEFT_OUT.iter().any(|name| object.name().starts_with(name)) {
+                judge(&object);
+            }
         }
-    }
-    LOADED.store(loaded + 1, Relaxed);
+        LOADED.store(loaded + 1, Relaxed);
+    });
 }
 
 fn judge(object: &Object) {
-    let found = found(|each| object.calls(each));
+    let found = found(|each| object.code(REACH, |bytes, known| scan::calls(bytes, known, &mut *each)));
     if let Some(call) = found.call {
         VERDICT.fetch_max(Verdict::Own as u32, Relaxed);
         let place = if object.path.is_empty() { "the program" } else { object.name() };
@@ -292,10 +281,9 @@ fn found(calls: impl FnOnce(&mut dyn FnMut(Number) -> bool)) -> Found {
 }
 
 fn has_libuv() -> bool {
-    // SAFETY: a C string.
-    let known = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"uv_loop_init".as_ptr()) };
     let this = look as fn() as usize;
-    !known.is_null() || objects::all().iter().any(|object| !object.has(this) && object.says(LIBUV))
+    loaded::has_function(c"uv_loop_init")
+        || loaded::all().iter().any(|object| !object.has(this) && object.says(LIBUV))
 }
 
 /// One line, once in a program.
@@ -327,5 +315,28 @@ mod tests {
         assert_eq!(of(&[libc::SYS_io_uring_setup, libc::SYS_mmap]), Found { call: None, rings: true });
         assert_eq!(found(|each| assert!(!each(Number::Any))).call, Some("any"));
         assert_eq!(found(|each| assert!(each(Number::Unknown))), none);
+    }
+
+    #[test]
+    fn the_c_library_makes_its_calls_by_itself_and_this_program_none() {
+        assert!(loaded::count() >= 2);
+        let all = loaded::all();
+        let this = the_c_library_makes_its_calls_by_itself_and_this_program_none as fn();
+        let (mut libc, mut program) = (Vec::new(), Vec::new());
+        for object in &all {
+            let place = if object.name() == "libc.so.6" { &mut libc } else { &mut program };
+            if object.name() == "libc.so.6" || object.has(this as usize) {
+                let mut push = |number| {
+                    place.push(number);
+                    true
+                };
+                object.code(REACH, |bytes, known| scan::calls(bytes, known, &mut push));
+            }
+        }
+        for number in [libc::SYS_epoll_pwait, libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_ppoll] {
+            let number = u32::try_from(number).unwrap();
+            assert!(libc.contains(&Number::Is(number)), "{number} is not among {libc:?}");
+        }
+        assert!(!program.contains(&Number::Any), "{program:?}");
     }
 }

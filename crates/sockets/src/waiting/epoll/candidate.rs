@@ -1,10 +1,9 @@
 //! TCP sockets that were added to a set before their `connect`, which may make them streams.
 
 use crate::kernel::thread;
-use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use crosslane_shm::lock::{Guard, Lock};
+use crosslane_shm::lock::{Guard, Locked};
 use libc::epoll_event;
 use std::collections::BTreeMap;
 
@@ -18,15 +17,10 @@ pub struct Candidate {
     pub wanted: epoll_event,
 }
 
-struct Global {
-    lock: Lock,
-    sockets: UnsafeCell<BTreeMap<c_int, Vec<Candidate>>>,
-}
+/// By descriptor.
+type Sockets = BTreeMap<c_int, Vec<Candidate>>;
 
-// SAFETY: `sockets` is only touched with `lock` held.
-unsafe impl Sync for Global {}
-
-static GLOBAL: Global = Global { lock: Lock::new(), sockets: UnsafeCell::new(BTreeMap::new()) };
+static SOCKETS: Locked<Sockets> = Locked::new(BTreeMap::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether there are any.
@@ -98,19 +92,19 @@ pub fn take(fd: c_int) -> Vec<Candidate> {
 
 /// Before `fork`: nobody is in the middle of a change.
 pub fn before_fork() -> Option<Guard<'static>> {
-    GLOBAL.lock.lock(thread::tid()).ok()
+    SOCKETS.hold(thread::tid()).ok()
 }
 
 /// In the child of `fork` the lock is free.
 pub fn forked_child() {
-    GLOBAL.lock.reset();
+    SOCKETS.reset();
 }
 
-fn with<T>(work: impl FnOnce(&mut BTreeMap<c_int, Vec<Candidate>>) -> T) -> Option<T> {
-    let _guard = GLOBAL.lock.lock(thread::tid()).ok()?;
-    // SAFETY: the lock is held.
-    let sockets = unsafe { &mut *GLOBAL.sockets.get() };
-    let done = work(sockets);
-    COUNT.store(sockets.len(), Relaxed);
-    Some(done)
+fn with<T>(work: impl FnOnce(&mut Sockets) -> T) -> Option<T> {
+    let counted = |sockets: &mut Sockets| {
+        let done = work(sockets);
+        COUNT.store(sockets.len(), Relaxed);
+        done
+    };
+    SOCKETS.with(thread::tid(), counted).ok()
 }

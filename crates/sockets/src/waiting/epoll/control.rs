@@ -5,7 +5,7 @@ use super::interest;
 use super::registry;
 use super::set::{Set, State};
 use crate::descriptors::table::{self, Held, Kind};
-use crate::kernel::{real, sockopt, user};
+use crate::kernel::{polling, real, sockopt};
 use crate::socket::own_calls;
 use core::ffi::c_int;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
@@ -20,19 +20,19 @@ const WITH_EXCLUSIVE: c_int = EXCLUSIVE
     | libc::EPOLLWAKEUP
     | libc::EPOLLET;
 
-/// `epoll_ctl`: `event` is the program's, and `kernel` makes the kernel's call.
+/// `epoll_ctl`: `event` is the program's, or the error number if it is not there, and `kernel` makes the kernel's call.
 pub fn control(
     epfd: c_int,
     operation: c_int,
     fd: c_int,
-    event: *const epoll_event,
+    event: impl Fn() -> Result<epoll_event, c_int>,
     kernel: impl Fn() -> c_int,
 ) -> c_int {
     match table::look(fd).map(|entry| entry.kind) {
         Some(Kind::Stream | Kind::Unknown) => match table::stream(fd) {
             Some(held) if operation == EPOLL_CTL_DEL => stream(epfd, operation, fd, &held, None, kernel),
-            // It is looked at before anything else. SAFETY: any bytes are an event.
-            Some(held) => match unsafe { user::load(event) } {
+            // It is looked at before anything else.
+            Some(held) => match event() {
                 Ok(wanted) => stream(epfd, operation, fd, &held, Some(&wanted), kernel),
                 Err(errno) => real::fail(errno),
             },
@@ -57,8 +57,8 @@ pub fn control(
 /// A socket in the kernel's part has become a stream.
 pub fn move_over(fd: c_int, held: &Held, candidate: &Candidate) {
     let Candidate { epfd, wanted } = *candidate;
-    // SAFETY: deleting takes no event. It fails if the kernel removed the socket by itself: it was closed meanwhile.
-    if unsafe { real::epoll_ctl(epfd, EPOLL_CTL_DEL, fd, core::ptr::null_mut()) } != 0 {
+    // It fails if the kernel removed the socket by itself: it was closed meanwhile.
+    if polling::remove(epfd, fd).is_err() {
         return;
     }
     if let Some(set) = registry::of(epfd) {
@@ -102,13 +102,11 @@ fn stream(
 
 /// A set that we have not seen being made: it came by exec or from another process.
 fn in_unknown_set(epfd: c_int, fd: c_int, held: &Held, wanted: Option<&epoll_event>) -> c_int {
-    let mut probe = epoll_event { events: 0, u64: 0 };
-    // SAFETY: our own event. A set that does not hold the stream says ENOENT, anything else says what it is.
-    if unsafe { real::epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &raw mut probe) } == 0 {
-        return real::fail(libc::EEXIST);
-    }
-    if real::errno() != libc::ENOENT {
-        return -1;
+    // A set that does not hold the stream says ENOENT, anything else says what it is.
+    match polling::control(epfd, EPOLL_CTL_MOD, fd, epoll_event { events: 0, u64: 0 }) {
+        Ok(()) => return real::fail(libc::EEXIST),
+        Err(libc::ENOENT) => {}
+        Err(errno) => return real::fail(errno),
     }
     let (Some(set), Some(wanted)) = (registry::create(epfd), wanted) else { return real::fail(libc::ENOMEM) };
     set.looks();
@@ -189,16 +187,25 @@ fn nested(epfd: c_int, operation: c_int, fd: c_int, outcome: c_int) -> c_int {
 }
 
 /// After the kernel's call for a descriptor that is nothing to us yet: a fresh TCP socket may become a stream.
-fn plain(epfd: c_int, operation: c_int, fd: c_int, event: *const epoll_event, outcome: c_int) -> c_int {
+fn plain(
+    epfd: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: impl Fn() -> Result<epoll_event, c_int>,
+    outcome: c_int,
+) -> c_int {
     if outcome != 0 || registry::of(epfd).is_none() {
         return outcome;
     }
     let errno = real::errno();
-    // SAFETY: the kernel has just read it.
-    let candidate = || Candidate { epfd, wanted: unsafe { event.read_unaligned() } };
+    let note = |keep: fn(c_int, Candidate)| {
+        if let Ok(wanted) = event() {
+            keep(fd, Candidate { epfd, wanted });
+        }
+    };
     match operation {
-        EPOLL_CTL_ADD if sockopt::is_fresh_tcp(fd) => candidate::note(fd, candidate()),
-        EPOLL_CTL_MOD => candidate::changed(fd, candidate()),
+        EPOLL_CTL_ADD if sockopt::is_fresh_tcp(fd) => note(candidate::note),
+        EPOLL_CTL_MOD => note(candidate::changed),
         EPOLL_CTL_DEL => candidate::removed(fd, epfd),
         _ => {}
     }

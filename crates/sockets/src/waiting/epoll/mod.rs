@@ -17,6 +17,7 @@
 mod bits;
 mod candidate;
 mod control;
+#[allow(unsafe_code, reason = "the program's array, which may end before the program says")]
 mod events;
 mod interest;
 mod order;

@@ -108,6 +108,7 @@ pub fn stamp_of(interest: &Interest) -> u32 {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code, reason = "an array of events")]
 mod tests {
     use super::*;
     use crosslane_wire::record::{stamp, stamped};

@@ -3,7 +3,7 @@
 use super::bits::{ALWAYS, ET, HUP, IN, OUT, PRI, QUIET, RDHUP, bit};
 use super::interest::Interest;
 use crate::descriptors::internal_fds;
-use crate::kernel::real;
+use crate::kernel::{fd, polling};
 use crate::socket::quiet;
 use crate::waiting::wait;
 use core::ffi::{c_int, c_short};
@@ -12,7 +12,7 @@ use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
 use rustix::event::PollFlags;
-use rustix::fd::{BorrowedFd, RawFd};
+use rustix::fd::RawFd;
 
 impl Interest {
     /// Adds the quiet socket to the inner set.
@@ -53,9 +53,7 @@ impl Interest {
 
     /// The quiet socket goes by a descriptor of our own from now on. It is closed before the program's last one.
     fn duplicate(&mut self) -> Result<(), c_int> {
-        // SAFETY: a descriptor of the program's stream, open during this call.
-        let quiet = unsafe { BorrowedFd::borrow_raw(self.quiet) };
-        let copy = rustix::io::fcntl_dupfd_cloexec(quiet, 0).map_err(rustix::io::Errno::raw_os_error)?;
+        let copy = fd::duplicate(self.quiet).map_err(rustix::io::Errno::raw_os_error)?;
         self.quiet = internal_fds::hide(copy);
         self.is_duplicate = true;
         Ok(())
@@ -104,8 +102,7 @@ impl Interest {
     pub fn look_at_kernel(&mut self) {
         let asked = c_short::try_from(self.asked & (IN | OUT | PRI | RDHUP)).unwrap_or(0);
         let mut quiet = libc::pollfd { fd: self.quiet, events: asked, revents: 0 };
-        // SAFETY: one pollfd.
-        if unsafe { real::poll(&raw mut quiet, 1, 0) } == 1 {
+        if polling::poll_one(&mut quiet, 0) == Ok(true) {
             self.news(u32::from(quiet.revents.cast_unsigned()));
         }
     }
@@ -147,12 +144,12 @@ impl Interest {
     }
 
     fn control(&self, inner: RawFd, operation: c_int) -> Result<(), c_int> {
-        let mut event = epoll_event { events: self.asked, u64: self.key };
-        // SAFETY: our own set and event.
-        if unsafe { real::epoll_ctl(inner, operation, self.quiet, &raw mut event) } == 0 {
-            Ok(())
-        } else {
-            Err(real::errno())
+        match operation {
+            libc::EPOLL_CTL_DEL => polling::remove(inner, self.quiet),
+            _ => {
+                let event = epoll_event { events: self.asked, u64: self.key };
+                polling::control(inner, operation, self.quiet, event)
+            }
         }
     }
 }

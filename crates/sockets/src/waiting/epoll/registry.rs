@@ -7,12 +7,11 @@ use super::sleepers;
 use super::wakeup_set;
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::{self, Kind};
-use crate::kernel::program;
-use core::cell::UnsafeCell;
+use crate::kernel::published::Published;
+use crate::kernel::{fd, program};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use crosslane_shm::lock::{Guard, Lock};
-use rustix::fd::BorrowedFd;
+use core::sync::atomic::{AtomicU32, Ordering};
+use crosslane_shm::lock::{Guard, Locked};
 use std::time::{Duration, Instant};
 
 /// Most sets of a process that may hold streams.
@@ -22,16 +21,11 @@ const MAX_SETS: usize = 1 << 14;
 const FORK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Places of sets; 0 is not used.
-static SETS: [AtomicPtr<Set>; MAX_SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
+static SETS: [Published<Set>; MAX_SETS] = [const { Published::new() }; MAX_SETS];
 /// One past the highest place in use.
 static HIGHEST: AtomicU32 = AtomicU32::new(1);
-static FREE: Lock = Lock::new();
-static IDLE: Idle = Idle(UnsafeCell::new(Vec::new()));
-
 /// Places of sets that were closed.
-struct Idle(UnsafeCell<Vec<u32>>);
-// SAFETY: only touched with `FREE` held.
-unsafe impl Sync for Idle {}
+static IDLE: Locked<Vec<u32>> = Locked::new(Vec::new());
 
 /// The set behind a descriptor, if it is one that we know.
 #[inline]
@@ -42,8 +36,7 @@ pub fn of(epfd: c_int) -> Option<&'static Set> {
 
 #[inline]
 fn at(index: u32) -> Option<&'static Set> {
-    // SAFETY: set once to a leaked box, never freed.
-    unsafe { SETS.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+    SETS.get(index as usize)?.get()
 }
 
 /// Enters a new set. Nothing is entered when there are too many: such a set takes no streams.
@@ -62,14 +55,12 @@ fn fresh_place() -> Option<u32> {
         ((highest as usize) < MAX_SETS).then_some(highest + 1)
     });
     let index = index.ok()?;
-    SETS[index as usize].store(Box::into_raw(Box::new(Set::new())), Ordering::Release);
+    SETS[index as usize].set(Some(Box::leak(Box::new(Set::new()))));
     Some(index)
 }
 
 fn with_idle<T>(work: impl FnOnce(&mut Vec<u32>) -> T) -> Option<T> {
-    let _guard = FREE.lock(tid()).ok()?;
-    // SAFETY: the lock is held.
-    Some(work(unsafe { &mut *IDLE.0.get() }))
+    IDLE.with(tid(), work).ok()
 }
 
 /// Does `work` on each set that holds streams.
@@ -108,9 +99,7 @@ fn copy_of(epfd: c_int) -> Option<c_int> {
     if program::sandboxed() {
         return None;
     }
-    // SAFETY: the program's descriptor, open during this call.
-    let set = unsafe { BorrowedFd::borrow_raw(epfd) };
-    rustix::io::fcntl_dupfd_cloexec(set, 0).ok().map(internal_fds::hide)
+    fd::duplicate(epfd).ok().map(internal_fds::hide)
 }
 
 /// A call that sleeps in a set: as in the kernel, it goes on when another thread closes the set meanwhile.
@@ -160,11 +149,11 @@ impl Drop for Call {
 pub fn before_fork() -> Vec<Guard<'static>> {
     let start = Instant::now();
     loop {
-        let mut guards: Vec<_> = FREE.try_lock(tid()).into_iter().collect();
+        let mut guards: Vec<_> = IDLE.try_hold(tid()).into_iter().collect();
         let mut wanted = 1;
         for set in (1..HIGHEST.load(Ordering::Relaxed)).filter_map(at) {
             wanted += 1;
-            guards.extend(set.lock.try_lock(tid()));
+            guards.extend(set.state.try_hold(tid()));
         }
         if guards.len() == wanted || start.elapsed() >= FORK_PATIENCE {
             return guards;
@@ -176,11 +165,11 @@ pub fn before_fork() -> Vec<Guard<'static>> {
 
 /// In the child of `fork`.
 pub fn forked_child() {
-    FREE.reset();
+    IDLE.reset();
     wakeup_set::forked_child();
     sleepers::forked_child();
     for set in (1..HIGHEST.load(Ordering::Relaxed)).filter_map(at) {
-        set.lock.reset();
+        set.state.reset();
         set.sleepers.store(0, Ordering::Relaxed);
         set.calls.store(0, Ordering::Relaxed);
         set.with(|state| {

@@ -6,12 +6,11 @@ use super::sleepers;
 use super::wakeup_set::WakeupSet;
 use crate::daemon::waiters::Waiter;
 use crate::descriptors::table::{self, Held, Kind};
-use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use crosslane_shm::arm::{Armed, NextSleep};
 use crosslane_shm::clock::Moment;
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::Locked;
 use crosslane_shm::wait::Budget;
 use libc::epoll_event;
 use std::collections::BTreeMap;
@@ -22,8 +21,7 @@ const MAX_DEPTH: u32 = 5;
 
 /// An epoll set of the program's.
 pub struct Set {
-    pub(super) lock: Lock,
-    pub(super) state: UnsafeCell<State>,
+    pub(super) state: Locked<State>,
     /// Interests in streams, plus sets inside this one.
     shadowed: AtomicU32,
     /// Threads that sleep in it.
@@ -35,9 +33,6 @@ pub struct Set {
     /// Somebody may sleep on the set in the kernel without knowing of streams in it, or polls its descriptor.
     looked: AtomicBool,
 }
-
-// SAFETY: `state` is only touched with `lock` held.
-unsafe impl Sync for Set {}
 
 /// What [`Set::prepare`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +87,7 @@ impl Set {
     /// A set without streams, of no descriptor yet.
     pub fn new() -> Self {
         Self {
-            lock: Lock::new(),
-            state: UnsafeCell::default(),
+            state: Locked::new(State::default()),
             shadowed: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -136,9 +130,7 @@ impl Set {
 
     /// Does `work` on the state. `None` if a signal handler came in between this thread's own work on it.
     pub fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> Option<T> {
-        let _guard = self.lock.lock(tid()).ok()?;
-        // SAFETY: the lock is held.
-        Some(work(unsafe { &mut *self.state.get() }))
+        self.state.with(tid(), work).ok()
     }
 
     /// A further descriptor refers to it.

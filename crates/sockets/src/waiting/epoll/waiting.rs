@@ -4,7 +4,7 @@ use super::events::{Call, Events};
 use super::registry;
 use super::set::{Set, State};
 use crate::daemon::{process, watch};
-use crate::kernel::{program, real, thread};
+use crate::kernel::{fd, program, real, thread};
 use crate::waiting::limit::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout};
 use crate::waiting::wait;
 use core::ffi::c_int;
@@ -13,7 +13,6 @@ use crosslane_shm::clock::Moment;
 use crosslane_shm::wait::let_others_run;
 use libc::epoll_event;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// After so many wake-ups in a row that were meant for another process, by `fork`, the kernel's part is looked at
@@ -298,8 +297,7 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
     if inner < 0 {
         return;
     }
-    // SAFETY: our own descriptor, open as long as the set is.
-    let mut fds = [PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(inner) }, PollFlags::IN)];
+    let mut fds = [PollFd::from_borrowed_fd(fd::borrow(inner), PollFlags::IN)];
     let timeout = timeout.map(|time| Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(time.subsec_nanos()),

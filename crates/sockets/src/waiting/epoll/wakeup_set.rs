@@ -5,10 +5,9 @@ use super::interest::tid;
 use crate::daemon::waiters::Waiter;
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::internal_fds;
-use crate::kernel::real;
-use core::cell::UnsafeCell;
+use crate::kernel::polling;
 use core::ffi::c_int;
-use crosslane_shm::lock::Lock;
+use crosslane_shm::lock::Locked;
 use libc::epoll_event;
 use rustix::event::epoll::CreateFlags;
 use rustix::fd::RawFd;
@@ -32,9 +31,9 @@ impl WakeupSet {
         let present = watch::present();
         if let Some(daemon) = present.filter(|_| present != self.daemon) {
             let key = DAEMON | u64::from(daemon.connection);
-            let mut event = epoll_event { events: libc::EPOLLONESHOT.unsigned_abs(), u64: key };
-            // SAFETY: our own set and event; if another thread closes the session meanwhile the kernel says so.
-            unsafe { real::epoll_ctl(self.inner, libc::EPOLL_CTL_ADD, daemon.fd, &raw mut event) };
+            let event = epoll_event { events: libc::EPOLLONESHOT.unsigned_abs(), u64: key };
+            // If another thread closes the session meanwhile the kernel says so.
+            let _ = polling::control(self.inner, libc::EPOLL_CTL_ADD, daemon.fd, event);
             self.daemon = present;
         }
     }
@@ -48,8 +47,7 @@ impl WakeupSet {
     /// Leaves the program's set `epfd`, to serve another one if no stream is left in it.
     pub fn leave(self, epfd: c_int, clean: bool) {
         let inner = self.inner;
-        // SAFETY: deleting takes no event.
-        let out = || unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, inner, core::ptr::null_mut()) == 0 };
+        let out = || polling::remove(epfd, inner).is_ok();
         if !clean
             || !out()
             || with_spare(|spare| {
@@ -74,26 +72,18 @@ impl WakeupSet {
     }
 }
 
-/// Beds of sets that are gone.
-struct Spare(UnsafeCell<Vec<WakeupSet>>);
-
-// SAFETY: only touched with [`LOCK`] held.
-unsafe impl Sync for Spare {}
-
-static LOCK: Lock = Lock::new();
-static SPARE: Spare = Spare(UnsafeCell::new(Vec::new()));
+/// Wakeup sets of sets that are gone.
+static SPARE: Locked<Vec<WakeupSet>> = Locked::new(Vec::new());
 /// Most that are kept.
 const MAX_SPARE: usize = 8;
 
 fn with_spare<T>(work: impl FnOnce(&mut Vec<WakeupSet>) -> T) -> Option<T> {
-    let _guard = LOCK.lock(tid()).ok()?;
-    // SAFETY: the lock is held.
-    Some(work(unsafe { &mut *SPARE.0.get() }))
+    SPARE.with(tid(), work).ok()
 }
 
 /// In the child of `fork`: those are the parent's.
 pub fn forked_child() {
-    LOCK.reset();
+    SPARE.reset();
     for wakeup_set in with_spare(core::mem::take).unwrap_or_default() {
         wakeup_set.end(Waiter::close);
     }

@@ -6,7 +6,7 @@ use super::set::State;
 use super::wakeup_set::{DAEMON, WAKE, WakeupSet};
 use crate::daemon::waiters::Waiter;
 use crate::daemon::{process, watch};
-use crate::kernel::real;
+use crate::kernel::polling;
 use core::ffi::c_int;
 use crosslane_wire::WaiterId;
 use libc::epoll_event;
@@ -47,13 +47,9 @@ impl State {
     fn open_wakeup_set(&mut self, epfd: c_int) -> Result<(), c_int> {
         let wakeup_set = WakeupSet::take()?;
         let inner = wakeup_set.inner;
-        let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: events::tag() };
-        // SAFETY: our own set and event.
-        if unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, inner, &raw mut event) } != 0 {
-            let errno = real::errno();
-            wakeup_set.end(Waiter::give);
-            return Err(errno);
-        }
+        let event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: events::tag() };
+        polling::control(epfd, libc::EPOLL_CTL_ADD, inner, event)
+            .inspect_err(|_| wakeup_set.end(Waiter::give))?;
         self.wakeup_set = Some(wakeup_set);
         for interest in self.places.iter_mut().flatten() {
             let _ = interest.enlist(inner);
@@ -81,9 +77,8 @@ impl State {
             old.close();
         }
         if let Some(waiter) = waiter {
-            let mut event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
-            // SAFETY: our own set, event and eventfd.
-            unsafe { real::epoll_ctl(wakeup_set.inner, libc::EPOLL_CTL_ADD, waiter.fd, &raw mut event) };
+            let event = epoll_event { events: libc::EPOLLIN.unsigned_abs(), u64: WAKE };
+            let _ = polling::control(wakeup_set.inner, libc::EPOLL_CTL_ADD, waiter.fd, event);
         }
         self.wakeup_set = Some(WakeupSet { waiter, ..wakeup_set });
     }
@@ -117,10 +112,7 @@ impl State {
         let mut heard = false;
         for _ in 0..=self.places.len() / WAKEUPS_MAX {
             let mut events = [epoll_event { events: 0, u64: 0 }; WAKEUPS_MAX];
-            let room = c_int::try_from(WAKEUPS_MAX).unwrap_or(1);
-            // SAFETY: our own set and array.
-            let count = unsafe { real::epoll_wait(wakeup_set.inner, events.as_mut_ptr(), room, 0) };
-            let count = usize::try_from(count).unwrap_or(0);
+            let count = polling::wait(wakeup_set.inner, &mut events, 0).unwrap_or(0);
             heard |= count > 0;
             for event in &events[..count] {
                 self.hear_one(event.u64, event.events, wakeup_set.waiter);

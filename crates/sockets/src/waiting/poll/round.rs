@@ -5,7 +5,7 @@ use crate::daemon::process;
 use crate::daemon::waiters::{self, Waiter};
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::table::{self, Held};
-use crate::kernel::{real, thread};
+use crate::kernel::{polling, thread};
 use crate::socket::quiet;
 use crate::waiting::limit::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout, timespec_of};
 use crate::waiting::{epoll, wait};
@@ -19,8 +19,7 @@ use crosslane_shm::clock::Moment;
 use crosslane_shm::wait::{Budget, let_others_run};
 use crosslane_stream::Direction;
 use libc::{
-    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, nfds_t, pollfd,
-    sigset_t,
+    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, pollfd, sigset_t,
 };
 use rustix::event::PollFlags;
 use std::time::{Duration, Instant};
@@ -247,11 +246,7 @@ impl<'a> Round<'a> {
         let alone = self.kernel[programs..].iter().all(|ours| ours.fd < 0);
         let mut poll = |count: usize, timeout: Option<Duration>| {
             let time = timeout.map(timespec_of);
-            let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-            let count = nfds_t::try_from(count).unwrap_or(nfds_t::MAX);
-            // SAFETY: our own array, at least as long; the mask is the program's.
-            let outcome = unsafe { real::ppoll(self.kernel.as_mut_ptr(), count, time, mask) };
-            if outcome < 0 { Err(real::errno()) } else { Ok(()) }
+            polling::ppoll(&mut self.kernel[..count], time.as_ref(), mask).map(drop)
         };
         if alone {
             return poll(programs, timeout);

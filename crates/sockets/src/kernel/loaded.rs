@@ -1,6 +1,5 @@
 //! The program and its libraries as the loader has them in memory.
 
-use super::scan::{self, Number, REACH};
 use core::ffi::{CStr, c_int, c_void};
 use libc::{PF_R, PF_X, PT_LOAD, dl_phdr_info, iovec, size_t};
 use std::fs::File;
@@ -35,10 +34,9 @@ impl Object {
         self.code.iter().any(|&(from, len)| (from..from + len).contains(&address))
     }
 
-    /// Calls `found` for each system call that it makes by itself, until that returns `false`.
-    pub fn calls(&self, mut found: impl FnMut(Number) -> bool) {
-        let mut look = |bytes: &[u8], known| scan::calls(bytes, known, &mut found);
-        let _ = self.code.iter().all(|&segment| read(segment, REACH, &mut look));
+    /// Calls `look` for its code in pieces, each with `overlap` bytes of the one before, which it is told, until it returns `false`.
+    pub fn code(&self, overlap: usize, mut look: impl FnMut(&[u8], usize) -> bool) {
+        let _ = self.code.iter().all(|&segment| read(segment, overlap, &mut look));
     }
 
     /// Whether its data that nobody changes holds `text`.
@@ -48,8 +46,14 @@ impl Object {
     }
 }
 
+/// Whether there is a function of this name.
+pub fn has_function(name: &CStr) -> bool {
+    // SAFETY: a C string.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
+}
+
 /// How many objects the loader has loaded since the program began.
-pub fn loaded() -> u64 {
+pub fn count() -> u64 {
     let mut count = 0_u64;
     // SAFETY: `first` takes such a pointer.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
@@ -128,28 +132,6 @@ fn copy(at: usize, place: &mut [u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_c_library_makes_its_calls_by_itself_and_this_program_none() {
-        assert!(loaded() >= 2);
-        let all = all();
-        let this = the_c_library_makes_its_calls_by_itself_and_this_program_none as fn();
-        let (mut libc, mut program) = (Vec::new(), Vec::new());
-        for object in &all {
-            let place = if object.name() == "libc.so.6" { &mut libc } else { &mut program };
-            if object.name() == "libc.so.6" || object.has(this as usize) {
-                object.calls(|number| {
-                    place.push(number);
-                    true
-                });
-            }
-        }
-        for number in [libc::SYS_epoll_pwait, libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_ppoll] {
-            let number = u32::try_from(number).unwrap();
-            assert!(libc.contains(&Number::Is(number)), "{number} is not among {libc:?}");
-        }
-        assert!(!program.contains(&Number::Any), "{program:?}");
-    }
 
     #[test]
     fn texts_of_a_program_are_found_across_pieces() {

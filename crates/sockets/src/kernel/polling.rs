@@ -1,0 +1,58 @@
+//! The kernel's `poll` and `epoll`, with arrays of our own.
+
+use crate::kernel::real;
+use core::ffi::c_int;
+use libc::{epoll_event, nfds_t, pollfd, sigset_t, timespec};
+
+/// `ppoll(2)`; `time` `None` is for ever, and `mask` is the program's, or null.
+///
+/// # Errors
+/// The error number.
+pub fn ppoll(fds: &mut [pollfd], time: Option<&timespec>, mask: *const sigset_t) -> Result<usize, c_int> {
+    let time = time.map_or(core::ptr::null(), core::ptr::from_ref);
+    let count = nfds_t::try_from(fds.len()).unwrap_or(nfds_t::MAX);
+    // SAFETY: an array of ours; the kernel looks whether the mask is there.
+    let count = unsafe { real::ppoll(fds.as_mut_ptr(), count, time, mask) };
+    usize::try_from(count).map_err(|_| real::errno())
+}
+
+/// `poll(2)` of one descriptor for `ms` milliseconds; less than 0 is for ever.
+///
+/// # Errors
+/// The error number.
+pub fn poll_one(one: &mut pollfd, ms: c_int) -> Result<bool, c_int> {
+    // SAFETY: one `pollfd`.
+    let count = unsafe { real::poll(one, 1, ms) };
+    if count < 0 { Err(real::errno()) } else { Ok(count == 1) }
+}
+
+/// Adds `fd` to the set, or changes what is asked of it.
+///
+/// # Errors
+/// The error number.
+pub fn control(set: c_int, operation: c_int, fd: c_int, mut event: epoll_event) -> Result<(), c_int> {
+    // SAFETY: an event of ours.
+    let outcome = unsafe { real::epoll_ctl(set, operation, fd, &raw mut event) };
+    if outcome == 0 { Ok(()) } else { Err(real::errno()) }
+}
+
+/// Removes `fd` from the set.
+///
+/// # Errors
+/// The error number.
+pub fn remove(set: c_int, fd: c_int) -> Result<(), c_int> {
+    // SAFETY: no event is looked at.
+    let outcome = unsafe { real::epoll_ctl(set, libc::EPOLL_CTL_DEL, fd, core::ptr::null_mut()) };
+    if outcome == 0 { Ok(()) } else { Err(real::errno()) }
+}
+
+/// What is ready in the set, for `ms` milliseconds; less than 0 is for ever.
+///
+/// # Errors
+/// The error number.
+pub fn wait(set: c_int, events: &mut [epoll_event], ms: c_int) -> Result<usize, c_int> {
+    let room = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
+    // SAFETY: an array of ours of that length.
+    let count = unsafe { real::epoll_wait(set, events.as_mut_ptr(), room, ms) };
+    usize::try_from(count).map_err(|_| real::errno())
+}

@@ -1,0 +1,53 @@
+//! Signals of this thread and this process.
+
+use core::ffi::c_int;
+use std::time::Duration;
+
+/// Signals that were not blocked before [`block_all`].
+pub struct Before(libc::sigset_t);
+
+/// No handler of the program's may run in a thread that it does not know: one that is made now blocks all signals.
+pub fn block_all() -> Before {
+    // SAFETY: all-zero bytes are valid masks; both are filled by the calls.
+    unsafe {
+        let (mut all, mut before) = core::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        Before(before)
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        // SAFETY: a mask that the kernel filled.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, core::ptr::null_mut()) };
+    }
+}
+
+/// Raises `signal` in this thread.
+pub fn raise(signal: c_int) {
+    // SAFETY: a signal to ourselves.
+    unsafe { libc::raise(signal) };
+}
+
+/// Sleeps for `time`; `false` if a signal came.
+pub fn pause(time: Duration) -> bool {
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    };
+    // SAFETY: a valid time; what is left is not wanted.
+    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) == 0 }
+}
+
+/// Whether the program has a handler that interrupts calls: without `SA_RESTART`.
+pub fn any_handler_interrupts() -> bool {
+    (1..=64).any(|signal| {
+        // SAFETY: all-zero bytes are a valid action; the kernel fills it.
+        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+        // SAFETY: only asks.
+        let known = unsafe { libc::sigaction(signal, core::ptr::null(), &raw mut action) } == 0;
+        let handled = action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+        known && handled && action.sa_flags & libc::SA_RESTART == 0
+    })
+}
