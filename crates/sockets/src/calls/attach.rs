@@ -303,9 +303,8 @@ fn try_begin(grant: Grant, status: &'static core::sync::atomic::AtomicU32) -> Op
 fn become_stream(fd: c_int, held: &Held, losses: u32) {
     let status = &held.shared().status;
     status.nonblock.store(u32::from(sockopt::status_flags(fd) & libc::O_NONBLOCK != 0), Relaxed);
-    crate::calls::options::inherit(fd, status);
+    options::inherit(fd, held);
     sol_crosslane::begin(fd, held);
-    crate::calls::options::inherit_buffer(fd, held);
     table::enter(fd, Kind::Stream, held.index);
     check_losses(held, losses);
     held.refresh(thread::tid());

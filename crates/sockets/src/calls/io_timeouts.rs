@@ -8,6 +8,11 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use crosslane_client::shared::Status;
 
+/// The options by their old numbers, and by those with a time of 64 bits everywhere (`SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW`).
+pub const RECEIVE_NAMES: [c_int; 2] = [libc::SO_RCVTIMEO, 66];
+/// See [`RECEIVE_NAMES`].
+pub const SEND_NAMES: [c_int; 2] = [libc::SO_SNDTIMEO, 67];
+
 /// Which calls an option's time-out is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
@@ -23,19 +28,13 @@ impl Timeout {
 
     /// What an option of `SOL_SOCKET` is a time-out for, by its old name or the one with a time of 64 bits everywhere.
     pub fn of(name: c_int) -> Option<Self> {
-        const SO_RCVTIMEO_NEW: c_int = 66;
-        const SO_SNDTIMEO_NEW: c_int = 67;
-        match name {
-            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(Self::Receive),
-            libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(Self::Send),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|which| which.names().contains(&name))
     }
 
-    fn name(self) -> c_int {
+    fn names(self) -> [c_int; 2] {
         match self {
-            Self::Receive => libc::SO_RCVTIMEO,
-            Self::Send => libc::SO_SNDTIMEO,
+            Self::Receive => RECEIVE_NAMES,
+            Self::Send => SEND_NAMES,
         }
     }
 
@@ -59,12 +58,7 @@ pub fn given(fd: c_int, end: Option<&Held>, which: Timeout, given: libc::timeval
     }
 }
 
-/// A socket becomes a stream: what the kernel has counts for it.
-pub fn inherit(fd: c_int, status: &Status) {
-    Timeout::ALL.into_iter().for_each(|which| note(fd, which, status));
-}
-
-/// The same for what the kernel does not tell.
+/// A socket becomes a stream: what the kernel does not tell counts for it too.
 pub fn begin(choice: &Choice, end: &Held) {
     for which in Timeout::ALL.into_iter().filter(|which| choice.at_once[*which as usize]) {
         which.word(&end.shared().status).store(wait::AT_ONCE, Relaxed);
@@ -72,10 +66,11 @@ pub fn begin(choice: &Choice, end: &Held) {
 }
 
 /// The kernel's value counts for the stream `fd` from now on.
-pub fn note(fd: c_int, which: Timeout, status: &Status) {
-    let Some(value) = sockopt::time(fd, which.name()) else { return };
+pub fn take(fd: c_int, end: &Held, which: Timeout) {
+    let Some(value) = sockopt::time(fd, which.names()[0]) else { return };
     let ms = value.tv_sec.saturating_mul(1000).saturating_add((value.tv_usec + 999) / 1000);
-    which.word(status).store(u32::try_from(ms).unwrap_or(wait::AT_ONCE).min(wait::AT_ONCE - 1), Relaxed);
+    let ms = u32::try_from(ms).unwrap_or(wait::AT_ONCE).min(wait::AT_ONCE - 1);
+    which.word(&end.shared().status).store(ms, Relaxed);
 }
 
 /// A time-out was set for `fd`, which is no stream: whether it is a negative one, which the kernel does not tell later.

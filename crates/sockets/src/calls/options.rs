@@ -10,7 +10,6 @@ use crate::socket::{end_of_life, handshake, inq, port, quiet};
 use crate::waiting::{epoll, wait};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_client::shared::Status;
 use crosslane_stream::Direction;
 use crosslane_wire::WaiterId;
 
@@ -39,26 +38,54 @@ pub fn refused(kind: Kind, level: c_int, name: c_int, value: &Value) -> Option<c
     }
 }
 
-/// A socket becomes a stream: the options that were set before count for it too.
-pub fn inherit(fd: c_int, status: &Status) {
-    io_timeouts::inherit(fd, status);
-    note_linger(fd, status);
-    note_low_water(fd, status);
-    io::peeking::note(fd, status);
+/// An option of `SOL_SOCKET` whose value in the kernel counts for the stream as well.
+struct Mirrored {
+    /// The numbers that it is set by.
+    names: &'static [c_int],
+    /// Whether the kernel's value means something though the program may never have set it.
+    counts: fn(c_int) -> bool,
+    /// Takes it over.
+    take: fn(c_int, &Held),
 }
 
-/// `SO_SNDBUF` that was set before the socket became a stream; `SO_BUF_LOCK` tells (Linux 5.16).
-pub fn inherit_buffer(fd: c_int, end: &Held) {
+/// All of them: each is taken over when a socket becomes a stream, and at each change.
+const MIRRORED: [Mirrored; 6] = [
+    Mirrored {
+        names: &io_timeouts::RECEIVE_NAMES,
+        counts: |_| true,
+        take: |fd, end| io_timeouts::take(fd, end, Timeout::Receive),
+    },
+    Mirrored {
+        names: &io_timeouts::SEND_NAMES,
+        counts: |_| true,
+        take: |fd, end| io_timeouts::take(fd, end, Timeout::Send),
+    },
+    Mirrored { names: &[libc::SO_LINGER], counts: |_| true, take: take_linger },
+    Mirrored { names: &[libc::SO_RCVLOWAT], counts: |_| true, take: take_low_water },
+    Mirrored { names: &[libc::SO_PEEK_OFF], counts: |_| true, take: io::peeking::take },
+    Mirrored {
+        names: &[libc::SO_SNDBUF, libc::SO_SNDBUFFORCE],
+        counts: is_send_buffer_locked,
+        take: take_send_buffer,
+    },
+];
+
+/// A socket becomes a stream: the options that were set before count for it too.
+pub fn inherit(fd: c_int, end: &Held) {
+    for option in MIRRORED.iter().filter(|option| (option.counts)(fd)) {
+        (option.take)(fd, end);
+    }
+}
+
+/// Whether the program has set `SO_SNDBUF`; `SO_BUF_LOCK` tells (Linux 5.16).
+fn is_send_buffer_locked(fd: c_int) -> bool {
     const SO_BUF_LOCK: c_int = 72;
     const SEND: c_int = 1;
-    if sockopt::number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & SEND != 0) {
-        note_buffer(fd, end);
-    }
+    sockopt::number(fd, libc::SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & SEND != 0)
 }
 
 /// After the kernel accepted an option for `fd`.
 pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
-    let status = &end.shared().status;
     if level == libc::IPPROTO_TCP {
         handshake::changed(fd, end, name);
         inq::changed(end, name);
@@ -66,16 +93,11 @@ pub fn changed(fd: c_int, end: &Held, level: c_int, name: c_int) {
     if level != libc::SOL_SOCKET {
         return;
     }
-    if let Some(which) = Timeout::of(name) {
-        io_timeouts::note(fd, which, status);
+    if let Some(option) = MIRRORED.iter().find(|option| option.names.contains(&name)) {
+        (option.take)(fd, end);
     }
-    match name {
-        libc::SO_LINGER => note_linger(fd, status),
-        libc::SO_RCVLOWAT => note_low_water(fd, status),
-        libc::SO_PEEK_OFF => io::peeking::note(fd, status),
-        libc::SO_REUSEADDR => port::chosen_by_program(end),
-        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => note_buffer(fd, end),
-        _ => {}
+    if name == libc::SO_REUSEADDR {
+        port::chosen_by_program(end);
     }
 }
 
@@ -149,7 +171,7 @@ pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
     }
 }
 
-fn note_buffer(fd: c_int, end: &Held) {
+fn take_send_buffer(fd: c_int, end: &Held) {
     if let Some(bytes) =
         sockopt::number(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).and_then(|bytes| u64::try_from(bytes).ok())
     {
@@ -157,15 +179,18 @@ fn note_buffer(fd: c_int, end: &Held) {
     }
 }
 
-fn note_low_water(fd: c_int, status: &Status) {
+fn take_low_water(fd: c_int, end: &Held) {
     let bytes =
         sockopt::number(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).and_then(|bytes| u32::try_from(bytes).ok());
-    status.low_water.store(bytes.unwrap_or(1), Relaxed);
+    end.shared().status.low_water.store(bytes.unwrap_or(1), Relaxed);
 }
 
-fn note_linger(fd: c_int, status: &Status) {
+fn take_linger(fd: c_int, end: &Held) {
     if let Some(value) = sockopt::linger(fd) {
         let seconds = u32::try_from(value.l_linger).unwrap_or(0);
-        status.linger.store(if value.l_onoff == 0 { 0 } else { seconds.saturating_add(1) }, Relaxed);
+        end.shared()
+            .status
+            .linger
+            .store(if value.l_onoff == 0 { 0 } else { seconds.saturating_add(1) }, Relaxed);
     }
 }

@@ -18,9 +18,9 @@ use std::time::Instant;
 const FAR: usize = 64 << 20;
 
 /// The program has given the option, or a socket that has it becomes a stream: what the kernel's socket says counts.
-pub fn note(fd: c_int, status: &Status) {
+pub fn take(fd: c_int, end: &Held) {
     let offset = sockopt::number(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF);
-    set(status, offset.and_then(|offset| u32::try_from(offset).ok()));
+    set(&end.shared().status, offset.and_then(|offset| u32::try_from(offset).ok()));
 }
 
 /// What `SO_PEEK_OFF` tells, if the kernel does not know.
