@@ -7,16 +7,18 @@
 //!                                                    |
 //!   Sleeper:    how this program blocks on descriptors, what a signal does to a call, where its wake events are kept
 //! ```
-//! [`interest`] says what may be waited for and whether it has come; [`wait()`] waits for one end, [`Requests`] arms several ends for
+//! [`operation`] has sends and receives that are submitted and advanced, and block nobody. [`interest`] says what may be waited for and whether it has come; [`wait()`] waits for one end, [`Requests`] arms several ends for
 //! one sleeper; [`kernel`] is what the kernel's connection tells of the far program. A program's own part is its [`Sleeper`].
 
 pub mod interest;
 pub mod kernel;
+pub mod operation;
 mod requests;
 mod spin;
 mod wait;
 
 pub use interest::WaitFor;
+pub use operation::{Advance, Receive, Send};
 pub use requests::Requests;
 pub use spin::Spinner;
 pub use wait::{BLIND, Sleeper, wait};

@@ -1,6 +1,7 @@
 //! Two ends joined in one process: bytes, half close, downgrade, wake-ups, and a peer that lies.
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use crosslane_client::link::{Advance, Receive, Send, WaitFor};
 use crosslane_client::segments::{Next, Segments};
 use crosslane_client::shared::SharedState;
 use crosslane_client::{Daemon, End, Failure, Grant, ResumeError};
@@ -402,4 +403,41 @@ fn a_far_end_that_was_killed_does_not_let_its_sender_wait_for_room() {
     assert!(pair.client.ready(TID).writable);
     assert_eq!(send(&pair.client, b"x"), Err(Failure::Unheard(1)));
     assert_eq!(send(&pair.client, b"x"), Err(Failure::Ended));
+}
+
+/// More bytes than rings hold go by one thread that advances both operations by turns: nobody waits.
+#[test]
+fn operations_are_advanced_until_they_are_done() {
+    let pair = pair_of(RING_MIN);
+    let bytes: Vec<u8> = (0..5 * RING_MIN).map(|at| (at % 251) as u8).collect();
+    let mut into = vec![0; bytes.len()];
+    let (parts, mut whole) = ([IoSlice::new(&bytes)], [IoSliceMut::new(&mut into)]);
+    let (mut send, mut receive) = (Send::new(&parts, 0), Receive::new(&mut whole, bytes.len()));
+    assert_eq!(receive.try_advance(&pair.server, TID, drop), Ok(Advance::Pending(WaitFor::Data)));
+    let mut pending = 0;
+    while send.try_advance(&pair.client, TID, drop).unwrap() != Advance::Done {
+        pending += 1;
+        assert!(send.done() < bytes.len());
+        assert_eq!(receive.try_advance(&pair.server, TID, drop), Ok(Advance::Pending(WaitFor::Data)));
+        assert!(receive.done() <= send.done());
+    }
+    assert!(pending >= 3, "a ring holds less than all");
+    assert_eq!(receive.try_advance(&pair.server, TID, drop), Ok(Advance::Done));
+    assert_eq!((send.done(), receive.done()), (bytes.len(), bytes.len()));
+    assert_eq!(into, bytes);
+}
+
+/// What was received before a stream ended counts, and the end is told behind it.
+#[test]
+fn a_receive_that_meets_the_end_says_how_much_came() {
+    let pair = pair();
+    let mut into = [0; 8];
+    let mut whole = [IoSliceMut::new(&mut into)];
+    let mut receive = Receive::new(&mut whole, 8);
+    pair.client.try_send(TID, &[IoSlice::new(b"abc")], 0).unwrap();
+    assert_eq!(receive.try_advance(&pair.server, TID, drop), Ok(Advance::Pending(WaitFor::Data)));
+    pair.client.send_control(TID, Kind::DisConn).unwrap();
+    assert_eq!(receive.try_advance(&pair.server, TID, drop), Err(Failure::Ended));
+    assert_eq!(receive.done(), 3);
+    assert_eq!(into[..3], *b"abc");
 }

@@ -29,7 +29,7 @@ use crate::attachment::Attachment;
 use crate::wait::{Limit, Patience, most_spinners, tid, time_left};
 use crate::wakers::Wakers;
 use core::sync::atomic::Ordering::Relaxed;
-use crosslane_client::link::{Spinner, WaitFor};
+use crosslane_client::link::{Advance, Receive, Send, Spinner, WaitFor};
 use crosslane_client::{End, Failure, Transferred, offload};
 use crosslane_shm::shared_bytes::Part;
 use crosslane_shm::state::Chooser;
@@ -160,17 +160,22 @@ impl Stream {
 
     pub(crate) fn send_by(&self, bytes: &[u8], patience: &mut Patience) -> Result<(), Error> {
         self.await_posts(0, patience)?;
-        let (buffers, mut done) = ([IoSlice::new(bytes)], 0);
-        while done < bytes.len() {
-            match offload::allowed(|| self.try_send(&buffers, done))? {
-                0 => self.pause(WaitFor::Room, patience, done)?,
-                count => {
-                    done += count;
-                    patience.moved();
-                }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let buffers = [IoSlice::new(bytes)];
+        let mut send = Send::new(&buffers, 0);
+        loop {
+            let before = send.done();
+            let advance = offload::allowed(|| self.advance_send(&mut send))?;
+            if advance == Advance::Done {
+                return Ok(());
+            }
+            match send.done() {
+                done if done == before => self.pause(WaitFor::Room, patience, done)?,
+                _ => patience.moved(),
             }
         }
-        Ok(())
     }
 
     /// Sends as much of `buffers`, from their byte `skip` on, as there is room for now, and returns how many bytes that
@@ -179,35 +184,49 @@ impl Stream {
     /// # Errors
     /// The stream is over.
     pub fn try_send(&self, buffers: &[IoSlice<'_>], skip: usize) -> Result<usize, Error> {
-        if !self.posts.is_empty() {
-            self.advance_posts()?;
-            if !self.posts.is_empty() {
-                return Ok(0);
-            }
-        }
-        self.send_now(buffers, skip)
+        let mut send = Send::new(buffers, skip);
+        self.advance_send(&mut send)?;
+        Ok(send.done() - skip)
     }
 
     fn send_now(&self, buffers: &[IoSlice<'_>], skip: usize) -> Result<usize, Error> {
-        let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
-        let mut done = 0;
-        loop {
-            match self.end.try_send(tid(), buffers, skip + done) {
-                Ok(moved) => {
-                    self.wake(moved.wake);
-                    done += moved.bytes;
-                }
-                Err(Failure::WouldBlock | Failure::Reentered) => {}
-                Err(_) if done > 0 => return Ok(done),
-                Err(Failure::Unheard(bytes)) => return Ok(bytes),
-                Err(failure) => return Err(self.failed(failure)),
+        let mut send = Send::new(buffers, skip);
+        self.advance_sending(&mut send)?;
+        Ok(send.done() - skip)
+    }
+
+    /// As [`Self::try_send`], of a send that goes on: behind what was posted.
+    pub(crate) fn advance_send(&self, send: &mut Send<'_>) -> Result<Advance, Error> {
+        if !self.posts.is_empty() {
+            self.advance_posts()?;
+            if !self.posts.is_empty() {
+                return Ok(Advance::Pending(WaitFor::Room));
             }
-            if skip + done >= total {
-                return Ok(done);
+        }
+        self.advance_sending(send)
+    }
+
+    /// Sends what there is room for, in a ring that becomes longer if no reader comes.
+    fn advance_sending(&self, send: &mut Send<'_>) -> Result<Advance, Error> {
+        let before = send.done();
+        loop {
+            let advance = match send.try_advance(&self.end, tid(), |waiter| self.wake(waiter)) {
+                Ok(advance) => advance,
+                Err(Failure::Reentered) => Advance::Pending(WaitFor::Room),
+                // What is wrong is the next call's to tell.
+                Err(_) if send.done() > before => return Ok(Advance::Pending(WaitFor::Room)),
+                Err(Failure::Unheard(bytes)) => {
+                    send.add(bytes);
+                    return Ok(send.state());
+                }
+                Err(failure) => return Err(self.failed(failure)),
+            };
+            if advance == Advance::Done {
+                return Ok(Advance::Done);
             }
             if !self.end.can_grow() {
                 self.look_each_tick();
-                return Ok(done);
+                return Ok(advance);
             }
             if !self.reader_comes() {
                 self.end.request_grow();
@@ -221,13 +240,13 @@ impl Stream {
     /// # Errors
     /// The stream is over, or [`Error::TimedOut`].
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        let mut patience = self.receive_limit.patience();
-        loop {
-            if let Some(count) = offload::allowed(|| self.try_receive(buffer))? {
-                return Ok(count);
-            }
-            self.pause(WaitFor::Data, &mut patience, 0)?;
+        if buffer.is_empty() {
+            return Ok(0);
         }
+        let mut buffers = [IoSliceMut::new(buffer)];
+        let mut receive = Receive::new(&mut buffers, 1);
+        self.receive_by(&mut receive, &mut self.receive_limit.patience())?;
+        Ok(receive.done())
     }
 
     /// Receives exactly as many bytes as `buffer` has.
@@ -239,18 +258,40 @@ impl Stream {
     }
 
     pub(crate) fn receive_all_by(&self, buffer: &mut [u8], patience: &mut Patience) -> Result<(), Error> {
-        let mut done = 0;
-        while done < buffer.len() {
-            match offload::allowed(|| self.try_receive(&mut buffer[done..]))? {
-                Some(0) => return Err(Error::Closed),
-                Some(count) => {
-                    done += count;
-                    patience.moved();
-                }
-                None => self.pause(WaitFor::Data, patience, done)?,
-            }
+        let len = buffer.len();
+        if len == 0 {
+            return Ok(());
         }
-        Ok(())
+        let mut buffers = [IoSliceMut::new(buffer)];
+        let mut receive = Receive::new(&mut buffers, len);
+        self.receive_by(&mut receive, patience)?;
+        if receive.done() < len { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Waits until `receive` is done, or the far end sends no more.
+    fn receive_by(&self, receive: &mut Receive<'_, '_>, patience: &mut Patience) -> Result<(), Error> {
+        loop {
+            let before = receive.done();
+            let Advance::Pending(what) = offload::allowed(|| self.advance_receive(receive))? else {
+                return Ok(());
+            };
+            if receive.done() > before {
+                patience.moved();
+            }
+            self.pause(what, patience, receive.done())?;
+        }
+    }
+
+    /// As [`Self::try_receive`], of a receive that goes on.
+    pub(crate) fn advance_receive(&self, receive: &mut Receive<'_, '_>) -> Result<Advance, Error> {
+        match receive.try_advance(&self.end, tid(), |waiter| self.wake(waiter)) {
+            Ok(Advance::Done) | Err(Failure::Ended) => Ok(Advance::Done),
+            Ok(Advance::Pending(_)) | Err(Failure::Reentered) => {
+                self.look_each_tick();
+                Ok(Advance::Pending(WaitFor::Data))
+            }
+            Err(failure) => Err(self.failed(failure)),
+        }
     }
 
     /// Receives what is there now; `None` if nothing is. 0 bytes are the end.

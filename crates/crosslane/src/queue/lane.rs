@@ -4,10 +4,10 @@ use super::{Completion, Member, Way, here};
 use crate::error::Error;
 use crate::stream::Stream;
 use crosslane_client::end::flight::Aloft;
-use crosslane_client::link::WaitFor;
+use crosslane_client::link::{Advance, Receive, Send, WaitFor};
 use crosslane_client::{Failure, Transferred};
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 
 /// A buffer that was given away.
 #[derive(Debug)]
@@ -179,10 +179,18 @@ impl Lane {
         let Some(front) = self.under_way.front_mut() else { return Ok(None) };
         match self.way {
             Way::Out => {
-                let count = stream.try_send(&[IoSlice::new(&front.buffer)], front.done)?;
+                let buffers = [IoSlice::new(&front.buffer)];
+                let mut send = Send::new(&buffers, front.done);
+                stream.advance_send(&mut send)?;
+                let count = send.done() - front.done;
                 Ok((count > 0).then_some(count))
             }
-            Way::In => stream.try_receive(&mut front.buffer[front.done..]),
+            Way::In => {
+                let mut buffers = [IoSliceMut::new(&mut front.buffer[front.done..])];
+                let mut receive = Receive::new(&mut buffers, 1);
+                let advance = stream.advance_receive(&mut receive)?;
+                Ok((advance == Advance::Done).then_some(receive.done()))
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use crate::waiting::epoll;
 use crate::waiting::wait::{self, WaitFor};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::link::{Advance, Send};
 use crosslane_client::{Failure, offload};
 use crosslane_shm::account::{self, Function, Span};
 use crosslane_shm::lock;
@@ -49,10 +50,10 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     if let Err(outcome) = connect_first(fd, end, flags) {
         return outcome;
     }
-    let total: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    let mut sending = Send::new(buffers, 0);
     let deadline = wait::deadline(end.shared().status.send_timeout.load(Relaxed));
-    let (mut done, mut awaited) = (0, false);
-    if total == 0 {
+    let mut awaited = false;
+    if sending.total() == 0 {
         // It asks for nothing but what there is to tell.
         quiet::look_at_kernel(fd, end);
     }
@@ -63,38 +64,33 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
         && !must_not_wait(end, flags)
     {
         match zcopy::send(fd, end, bytes, &buffer, deadline) {
-            Ok(Sent::Bytes(count)) if count == total => return Outcome::Bytes(count),
-            Ok(Sent::Bytes(count)) => done = count,
+            Ok(Sent::Bytes(count)) if count == sending.total() => return Outcome::Bytes(count),
+            Ok(Sent::Bytes(count)) => sending.add(count),
             Ok(Sent::Ended(count, errno)) => return partial(count, errno),
             Err(failure) => return send_failed(fd, end, failure, 0, flags),
         }
     }
     loop {
         let may_wait = !must_not_wait(end, flags);
-        let send = || end.try_send(thread::tid(), buffers, done);
-        match if may_wait { waiting(end, send) } else { send() } {
-            Ok(moved) => {
-                wake_far(end, moved.wake, account::sending);
-                done += moved.bytes;
-                if done >= total {
-                    return Outcome::Bytes(done);
-                }
-            }
-            Err(Failure::WouldBlock) => {}
-            Err(failure) => return send_failed(fd, end, failure, done, flags),
-        }
+        let mut advance =
+            || sending.try_advance(end, thread::tid(), |waiter| wake_far(end, waiter, account::sending));
+        let what = match if may_wait { waiting(end, advance) } else { advance() } {
+            Ok(Advance::Done) => return Outcome::Bytes(sending.done()),
+            Ok(Advance::Pending(what)) => what,
+            Err(failure) => return send_failed(fd, end, failure, sending.done(), flags),
+        };
         if !may_wait {
             lock::forget_busy();
             if !end.can_grow() {
                 epoll::blocked(end);
-                return partial(done, libc::EAGAIN);
+                return partial(sending.done(), libc::EAGAIN);
             }
             if awaited || !reader_comes(end) {
                 end.request_grow();
             }
             awaited = true;
-        } else if let Err(errno) = wait_for_room(fd, end, deadline) {
-            return partial(done, errno);
+        } else if let Err(errno) = wait_for_room(fd, end, what, deadline) {
+            return partial(sending.done(), errno);
         }
     }
 }
@@ -135,7 +131,7 @@ impl Outcome {
 
 /// The ring is full. One that could be longer becomes so only if its reader has taken nothing for [`GROW_AFTER`]: a reader
 /// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
-fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(), c_int> {
+fn wait_for_room(fd: c_int, end: &Held, what: WaitFor, deadline: Option<Instant>) -> Result<(), c_int> {
     let _span = account::sending(Function::WaitSpace);
     if end.offload() && offload::take_interrupted() {
         wait::interrupted(deadline.is_some())?;
@@ -143,17 +139,12 @@ fn wait_for_room(fd: c_int, end: &Held, deadline: Option<Instant>) -> Result<(),
     if let Some(busy) = lock::take_busy() {
         return wait::went_by(busy, deadline);
     }
-    let keeps_too_little = end.keeps_too_little();
-    if !(end.can_grow() || keeps_too_little) {
-        return wait::wait(fd, end, WaitFor::Room, deadline);
+    if what != WaitFor::Credit {
+        return wait::wait(fd, end, what, deadline);
     }
-    match wait::wait(fd, end, WaitFor::Credit, Some(Instant::now() + GROW_AFTER)) {
+    match wait::wait(fd, end, what, Some(Instant::now() + GROW_AFTER)) {
         Err(libc::EAGAIN) => {
-            if keeps_too_little {
-                end.request_retention();
-            } else {
-                end.request_grow();
-            }
+            end.request_room();
             Ok(())
         }
         // The limit of time was ours, not the program's.

@@ -8,6 +8,7 @@ use crate::socket::quiet;
 use crate::waiting::wait::{self, WaitFor};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::link::{Advance, Receive};
 use crosslane_client::{Failure, offload};
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::lock;
@@ -64,16 +65,18 @@ fn receive_least(
     if buffers.iter().all(|buffer| buffer.is_empty()) {
         return Outcome::Bytes(0);
     }
+    let mut least = least;
     if least > 1 || flags & libc::MSG_WAITALL != 0 {
         let total = buffers.iter().map(|buffer| buffer.len()).sum();
-        let least = if flags & libc::MSG_WAITALL != 0 { total } else { least.min(total) };
-        let peeks = flags & libc::MSG_PEEK != 0;
-        let enough = if peeks { peek_enough } else { receive_enough };
-        return enough(fd, end, buffers, flags, least);
+        least = if flags & libc::MSG_WAITALL != 0 { total } else { least.min(total) };
+        if flags & libc::MSG_PEEK != 0 {
+            return peek_enough(fd, end, buffers, flags, least);
+        }
     }
     let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
     if let [buffer] = &buffers[..]
         && flags == 0
+        && least <= 1
         && write_zcopy::is_wanted(end, buffer)
         && !must_not_wait(end, flags)
     {
@@ -84,26 +87,30 @@ fn receive_least(
             Err(failure) => return receive_failed(fd, end, failure),
         }
     }
+    let mut receiving = Receive::new(buffers, least);
     loop {
-        match receive_now(end, buffers, flags) {
-            Ok(bytes) => return Outcome::Bytes(bytes),
-            Err(Failure::WouldBlock) => {}
+        match advance(end, &mut receiving, flags) {
+            Ok(Advance::Done) => return Outcome::Bytes(receiving.done()),
+            Ok(Advance::Pending(_)) => {}
+            Err(_) if receiving.done() > 0 => return Outcome::Bytes(receiving.done()),
             Err(failure) => return receive_failed(fd, end, failure),
         }
-        if let Err(outcome) = wait_for_data(fd, end, flags, deadline) {
-            return outcome;
+        match wait_for_data(fd, end, flags, deadline) {
+            Ok(()) => {}
+            Err(_) if receiving.done() > 0 => return Outcome::Bytes(receiving.done()),
+            Err(outcome) => return outcome,
         }
     }
 }
 
-fn receive_now(end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_int) -> Result<usize, Failure> {
+#[inline]
+fn advance(end: &Held, receiving: &mut Receive<'_, '_>, flags: c_int) -> Result<Advance, Failure> {
     if flags & libc::MSG_PEEK != 0 {
-        return end.try_peek(thread::tid(), buffers);
+        return receiving.try_peek(end, thread::tid());
     }
-    let mut receive = || end.try_receive(thread::tid(), buffers);
-    let moved = if must_not_wait(end, flags) { receive() } else { waiting(end, receive) }?;
-    wake_far(end, moved.wake, account::receiving);
-    Ok(moved.bytes)
+    let mut advance =
+        || receiving.try_advance(end, thread::tid(), |waiter| wake_far(end, waiter, account::receiving));
+    if must_not_wait(end, flags) { advance() } else { waiting(end, advance) }
 }
 
 /// Hands what has arrived to `takes`, by way of `buffer`, and consumes as much as it took; waits for some if the call may.
@@ -139,41 +146,6 @@ pub fn pass(
             return outcome;
         }
     }
-}
-
-/// Receives into one buffer after the other until `least` bytes are there, and what more there is.
-fn receive_enough(
-    fd: c_int,
-    end: &Held,
-    buffers: &mut [IoSliceMut<'_>],
-    flags: c_int,
-    least: usize,
-) -> Outcome {
-    let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
-    let mut done = 0;
-    for buffer in buffers {
-        let mut at = 0;
-        while at < buffer.len() {
-            match receive_now(end, &mut [IoSliceMut::new(&mut buffer[at..])], flags) {
-                Ok(bytes) => {
-                    at += bytes;
-                    done += bytes;
-                }
-                Err(Failure::WouldBlock) if done >= least => {
-                    lock::forget_busy();
-                    return Outcome::Bytes(done);
-                }
-                Err(Failure::WouldBlock) => match wait_for_data(fd, end, flags, deadline) {
-                    Ok(()) => {}
-                    Err(_) if done > 0 => return Outcome::Bytes(done),
-                    Err(outcome) => return outcome,
-                },
-                Err(_) if done > 0 => return Outcome::Bytes(done),
-                Err(failure) => return receive_failed(fd, end, failure),
-            }
-        }
-    }
-    Outcome::Bytes(done)
 }
 
 /// A wake tells of the first bytes only; the rest is looked for.
