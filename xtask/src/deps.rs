@@ -9,21 +9,22 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("malloc", &[]),
     ("wire", &[]),
+    ("status", &["wire"]),
     ("passing", &[]),
     ("shm", &["wire"]),
     ("port", &["shm", "passing", "wire"]),
     ("fabric", &["wire"]),
     ("policy", &["fabric", "wire"]),
     ("stream", &["wire"]),
-    ("node", &["policy", "fabric", "stream", "port", "shm", "passing", "wire"]),
+    ("node", &["policy", "fabric", "stream", "port", "shm", "passing", "status", "wire"]),
     ("client", &["stream", "shm", "passing", "wire"]),
     ("crosslane", &["client", "stream", "shm", "wire"]),
     ("sockets", &["client", "stream", "shm", "wire"]),
-    ("lab", &["client", "wire"]),
+    ("lab", &["client", "status", "wire"]),
     ("apps", &[]),
-    ("bench", &["apps", "lab", "node", "crosslane", "client", "port", "shm", "passing", "wire"]),
-    ("cli", &["bench", "lab", "node", "client", "wire"]),
-    ("e2e", &["apps", "lab", "node", "client", "shm", "wire"]),
+    ("bench", &["apps", "lab", "node", "crosslane", "client", "port", "shm", "passing", "status", "wire"]),
+    ("cli", &["bench", "lab", "node", "client", "status", "wire"]),
+    ("e2e", &["apps", "lab", "node", "client", "shm", "status", "wire"]),
 ];
 
 /// What tests may use besides: both ends of a conversation.

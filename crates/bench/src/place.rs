@@ -191,9 +191,7 @@ impl Place for InLab<'_> {
         if self.preload == Preload::Off {
             return None;
         }
-        let status = self.lab.status(self.client).unwrap_or_default();
-        let counter = |name: &str| status["counters"][name].as_u64().unwrap_or(0);
-        let bytes = counter("stream_tx_bytes") + counter("stream_rx_bytes");
-        Some((counter("streams_opened"), bytes))
+        let counters = self.lab.status(self.client).unwrap_or_default().counters;
+        Some((counters.streams_opened, counters.stream_tx_bytes.wrapping_add(counters.stream_rx_bytes)))
     }
 }

@@ -5,14 +5,17 @@
 
 use crate::connection::{self, Connection};
 use crate::exit;
-use crate::modes;
+use crate::modes::{self, Modes};
 use crate::status;
-use crate::table::{Table, cell};
-use anyhow::{Context, Result};
-use crosslane_wire::local::{Reply, Request, Role, Rule, Use};
-use crosslane_wire::rule;
-use serde_json::{Value, json};
+use crate::table::{Table, or_dash, size};
+use anyhow::Result;
+use crosslane_status::{Circuit, Explanation, Note, Role};
+use crosslane_wire::local::{self, Reply, Request, Rule, Use};
+use crosslane_wire::{CircuitId, HostId, rule};
+use serde::Serialize;
+use serde_json::json;
 use std::io::{Write, stdout};
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Prints which way the connections of process `pid` go, or only that of its descriptor `fd`.
@@ -23,8 +26,8 @@ pub(crate) fn explain(socket: &Path, pid: u32, fd: Option<i32>, as_json: bool) -
     let (session, welcome) = status::greeted(socket)?;
     let rules = if let Reply::Welcome { rules, .. } = welcome { rules } else { Vec::new() };
     let text = session.text(&Request::Explain { pid })?;
-    let answer: Value = serde_json::from_str(&text).context("the daemon's answer is not JSON")?;
-    if answer["not_yours"] == true {
+    let answer = Explanation::parse(&text)?;
+    if answer.not_yours {
         return Err(exit::with_code(
             1,
             format!(
@@ -40,8 +43,8 @@ pub(crate) fn explain(socket: &Path, pid: u32, fd: Option<i32>, as_json: bool) -
     if let (Some(fd), true) = (fd, wanted.is_empty()) {
         return Err(exit::with_code(1, format!("descriptor {fd} of process {pid} is no TCP connection")));
     }
-    let program = program_of(&answer);
-    let rows: Vec<Value> = wanted.iter().map(|it| row(it, &answer, &rules, program.as_deref())).collect();
+    let program = answer.sessions.first().map(|session| session.program.as_str());
+    let rows: Vec<Row> = wanted.iter().map(|it| row(it, &answer, &rules, program)).collect();
     let mut out = stdout().lock();
     if as_json {
         writeln!(
@@ -51,16 +54,11 @@ pub(crate) fn explain(socket: &Path, pid: u32, fd: Option<i32>, as_json: bool) -
         )?;
         return Ok(());
     }
-    match &program {
+    match program {
         Some(program) => writeln!(out, "{program}, process {pid}\n")?,
         None => writeln!(out, "process {pid} has no session with this daemon: {}\n", no_session(pid))?,
     }
     print(&rows, &mut out)
-}
-
-/// Name of the program that the session is of.
-fn program_of(answer: &Value) -> Option<String> {
-    answer["sessions"].as_array()?.first()?["program"].as_str().map(str::to_owned)
 }
 
 fn no_session(pid: u32) -> &'static str {
@@ -73,55 +71,69 @@ fn no_session(pid: u32) -> &'static str {
 }
 
 /// What is known of one connection.
-fn row(it: &Connection, answer: &Value, rules: &[Rule], program: Option<&str>) -> Value {
-    let mut row = json!({"fd": it.fd, "local": it.local.to_string(), "remote": it.remote.to_string()});
-    if let Some(circuit) = circuit_of(it, answer) {
-        row["way"] = if circuit["dead"].is_null() { json!("stream") } else { json!("stream, broken off") };
-        for field in ["id", "peer", "role", "tx_bytes", "rx_bytes"] {
-            row[field] = circuit[field].clone();
-        }
-        row["why"] = circuit["dead"].clone();
-        row["modes"] = modes::of(circuit, rules);
-        return row;
-    }
-    row["way"] = json!("tcp");
-    row["why"] = match (note_of(it, answer), program) {
-        (Some(why), _) => why,
-        (None, Some(program)) => json!(guess(it, rules, program)),
-        (None, None) => json!("no library, or no session"),
-    };
-    row
+#[derive(Debug, Serialize)]
+struct Row {
+    fd: i32,
+    local: SocketAddr,
+    remote: SocketAddr,
+    /// `stream`, `stream, broken off` or `tcp`.
+    way: &'static str,
+    /// Why it is no stream, or broken off.
+    why: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    stream: Option<Streamed>,
 }
 
-fn circuit_of<'a>(it: &Connection, answer: &'a Value) -> Option<&'a Value> {
-    let (local, remote) = (it.local.to_string(), it.remote.to_string());
-    answer["circuits"].as_array()?.iter().find(|circuit| {
-        let ends = [circuit["client"].as_str(), circuit["server"].as_str()];
-        ends == [Some(local.as_str()), Some(remote.as_str())]
-            || ends == [Some(remote.as_str()), Some(local.as_str())]
-    })
+/// What a stream has besides.
+#[derive(Debug, Serialize)]
+struct Streamed {
+    id: CircuitId,
+    peer: HostId,
+    role: Role,
+    tx_bytes: u64,
+    rx_bytes: u64,
+    modes: Modes,
+}
+
+fn row(it: &Connection, answer: &Explanation, rules: &[Rule], program: Option<&str>) -> Row {
+    let Connection { fd, local, remote } = *it;
+    if let Some(circuit) = circuit_of(it, answer) {
+        let way = if circuit.dead.is_none() { "stream" } else { "stream, broken off" };
+        let stream = Streamed {
+            id: circuit.id,
+            peer: circuit.peer,
+            role: circuit.role,
+            tx_bytes: circuit.tx_bytes,
+            rx_bytes: circuit.rx_bytes,
+            modes: modes::of(circuit, rules),
+        };
+        let why = circuit.dead.map(|why| why.to_string());
+        return Row { fd, local, remote, way, why, stream: Some(stream) };
+    }
+    let why = match (note_of(it, answer), program) {
+        (Some(why), _) => why,
+        (None, Some(program)) => guess(it, rules, program),
+        (None, None) => "no library, or no session".to_owned(),
+    };
+    Row { fd, local, remote, way: "tcp", why: Some(why), stream: None }
+}
+
+fn circuit_of<'a>(it: &Connection, answer: &'a Explanation) -> Option<&'a Circuit> {
+    let ends = [(it.local, it.remote), (it.remote, it.local)];
+    answer.circuits.iter().find(|circuit| ends.contains(&(circuit.client, circuit.server)))
 }
 
 /// The last reason that the program gave for the descriptor and the far address.
-fn note_of(it: &Connection, answer: &Value) -> Option<Value> {
-    let remote = it.remote.to_string();
-    let sessions = answer["sessions"].as_array()?;
-    let mut notes = sessions.iter().filter_map(|session| session["notes"].as_array()).flatten();
-    let fits = |note: &&Value| {
-        let fd = note["fd"].as_i64().unwrap_or(-1);
-        note["remote"].as_str() == Some(remote.as_str()) && (fd < 0 || fd == i64::from(it.fd))
-    };
-    notes.rfind(fits).map(|note| match &note["why"] {
-        // A refusal of the far daemon is wrapped.
-        Value::Object(inner) => inner.values().next().cloned().unwrap_or(Value::Null),
-        why => why.clone(),
-    })
+fn note_of(it: &Connection, answer: &Explanation) -> Option<String> {
+    let mut notes = answer.sessions.iter().flat_map(|session| &session.notes);
+    let fits = |note: &&Note| note.remote == it.remote && (note.fd < 0 || note.fd == it.fd);
+    notes.rfind(fits).map(|note| note.why.clone())
 }
 
 /// Nobody said why: a rule, or the connection is older than what is remembered.
 fn guess(it: &Connection, rules: &[Rule], program: &str) -> String {
-    let client = rule::decide(rules, Role::Client, program, it.remote);
-    let server = rule::decide(rules, Role::Server, program, it.local);
+    let client = rule::decide(rules, local::Role::Client, program, it.remote);
+    let server = rule::decide(rules, local::Role::Server, program, it.local);
     match (client, server) {
         (Use::Tcp, Use::Tcp) => "Rule: none wants a stream".to_owned(),
         (Use::Tcp, _) => "Rule (if it connected), NotAnnounced (if it accepted)".to_owned(),
@@ -129,7 +141,7 @@ fn guess(it: &Connection, rules: &[Rule], program: &str) -> String {
     }
 }
 
-fn print(rows: &[Value], out: &mut impl Write) -> Result<()> {
+fn print(rows: &[Row], out: &mut impl Write) -> Result<()> {
     if rows.is_empty() {
         return Ok(writeln!(out, "no TCP connections")?);
     }
@@ -137,46 +149,45 @@ fn print(rows: &[Value], out: &mut impl Write) -> Result<()> {
         Table::new(&[">fd", "way", "local", "remote", ">peer", "role", ">sent", ">received", "why"]);
     for row in rows {
         table.row([
-            cell(&row["fd"]),
-            cell(&row["way"]),
-            cell(&row["local"]),
-            cell(&row["remote"]),
-            cell(&row["peer"]),
-            cell(&row["role"]),
-            status::size(&row["tx_bytes"]),
-            status::size(&row["rx_bytes"]),
-            row["why"].as_str().unwrap_or_default().to_owned(),
+            row.fd.to_string(),
+            row.way.to_owned(),
+            row.local.to_string(),
+            row.remote.to_string(),
+            or_dash(row.stream.as_ref().map(|stream| stream.peer)),
+            or_dash(row.stream.as_ref().map(|stream| stream.role)),
+            or_dash(row.stream.as_ref().map(|stream| size(stream.tx_bytes))),
+            or_dash(row.stream.as_ref().map(|stream| size(stream.rx_bytes))),
+            row.why.clone().unwrap_or_default(),
         ]);
     }
     table.print(out)?;
-    modes::print(rows, out)
+    let streams = rows.iter().filter_map(|row| Some((row.fd, &row.stream.as_ref()?.modes)));
+    modes::print(&streams.collect::<Vec<_>>(), out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crosslane_status::Session;
 
     fn connection(fd: i32, local: &str, remote: &str) -> Connection {
         Connection { fd, local: local.parse().expect("address"), remote: remote.parse().expect("address") }
     }
 
-    fn answer() -> Value {
-        json!({
-            "circuits": [
-                {"client": "10.86.0.1:5", "server": "10.86.0.2:80", "id": 7, "peer": 2, "dead": null, "tx_bytes": 9},
-            ],
-            "sessions": [{"program": "curl", "notes": [
-                {"fd": 4, "remote": "10.86.0.2:81", "why": {"Refused": "NoListener"}},
-                {"fd": -1, "remote": "10.86.0.2:82", "why": "OutOfBand"},
-            ]}],
-        })
+    fn answer() -> Explanation {
+        let at = |address: &str| address.parse().expect("address");
+        let note = |fd, remote, why: &str| Note { fd, remote: at(remote), why: why.to_owned() };
+        let notes = vec![note(4, "10.86.0.2:81", "NoListener"), note(-1, "10.86.0.2:82", "OutOfBand")];
+        let session = Session { program: "curl".to_owned(), notes, ..Session::default() };
+        let circuits = vec![Circuit::between(at("10.86.0.1:5"), at("10.86.0.2:80"))];
+        Explanation { circuits, sessions: vec![session], ..Explanation::default() }
     }
 
     #[test]
     fn each_connection_has_its_way_and_reason() {
         let way = |it| {
             let row = row(&it, &answer(), &[], Some("curl"));
-            (row["way"].as_str().map(str::to_owned), row["why"].as_str().map(str::to_owned))
+            (Some(row.way.to_owned()), row.why)
         };
         let is = |way: &str, why: Option<&str>| (Some(way.to_owned()), why.map(str::to_owned));
         assert_eq!(way(connection(3, "10.86.0.1:5", "10.86.0.2:80")), is("stream", None));
@@ -187,6 +198,15 @@ mod tests {
             way(connection(5, "127.0.0.1:6", "127.0.0.1:81")),
             is("tcp", Some("Rule: none wants a stream"))
         );
+    }
+
+    #[test]
+    fn a_stream_has_its_circuit_in_its_row_and_another_connection_has_none() {
+        let json = |it| serde_json::to_value(row(&it, &answer(), &[], Some("curl"))).expect("JSON");
+        let stream = json(connection(3, "10.86.0.1:5", "10.86.0.2:80"));
+        assert_eq!((&stream["role"], &stream["modes"]["transfer"]), (&json!("client"), &json!("auto")));
+        let tcp = json(connection(4, "10.86.0.1:6", "10.86.0.2:81"));
+        assert!(tcp.get("role").is_none() && tcp.get("modes").is_none(), "{tcp}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `crosslane lab`.
 
 use crate::exit;
-use crate::table::{Table, cell, count};
+use crate::table::{Table, count};
 use anyhow::Result;
 use crosslane_lab::{Entry, Lab, Options, Preload, State, default_base, enter, list as labs};
+use crosslane_status::Status;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{Write, stdout};
@@ -48,7 +49,7 @@ pub(crate) fn exec(name: &str, host: String, preload: Preload, command: Vec<OsSt
 pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
     let lab = Lab::attach(name, None)?;
     let state = lab.state();
-    let looks: Vec<Result<Value, String>> =
+    let looks: Vec<Result<Status, String>> =
         state.hosts.iter().map(|host| lab.status(&host.name).map_err(|error| error.to_string())).collect();
     let mut out = stdout().lock();
     if as_json {
@@ -74,9 +75,9 @@ pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
                 address,
                 daemon,
                 links(&status),
-                cell(&status["sessions"]),
-                cell(&status["counters"]["streams_open"]),
-                status["hosts"].as_array().map_or(0, Vec::len).to_string(),
+                status.sessions.to_string(),
+                status.counters.streams_open.to_string(),
+                status.hosts.len().to_string(),
             ]),
             Err(_) => {
                 let none = || "-".to_owned();
@@ -87,18 +88,16 @@ pub(crate) fn status(name: &str, as_json: bool) -> Result<()> {
     table.print(&mut out)
 }
 
-fn links(status: &Value) -> String {
-    let ports = status["ports"].as_array().into_iter().flatten();
-    let all: Vec<String> =
-        ports.map(|port| format!("{}:{}", cell(&port["name"]), cell(&port["link"]))).collect();
+fn links(status: &Status) -> String {
+    let all: Vec<String> = status.ports.iter().map(|port| format!("{}:{}", port.name, port.link)).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(" ") }
 }
 
-fn status_json(state: &State, looks: Vec<Result<Value, String>>) -> Result<Value> {
+fn status_json(state: &State, looks: Vec<Result<Status, String>>) -> Result<Value> {
     let mut all = serde_json::to_value(state)?;
     for (host, look) in all["hosts"].as_array_mut().into_iter().flatten().zip(looks) {
         match look {
-            Ok(status) => host["status"] = status,
+            Ok(status) => host["status"] = serde_json::to_value(status)?,
             Err(error) => host["error"] = error.into(),
         }
     }

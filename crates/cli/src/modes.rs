@@ -1,72 +1,74 @@
 //! `crosslane explain`, its second half: how streams move their data, by whose choice, and what they counted.
 
-use crate::status;
-use crate::table::{Table, cell};
+use crate::table::{Table, size};
 use anyhow::Result;
 use crosslane_node::rule::text;
-use crosslane_wire::local::{Action, Role, Rule};
+use crosslane_status::{ChosenBy, Circuit, Direction, Role};
+use crosslane_wire::local::{self, Action, Rule};
 use crosslane_wire::rule;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::io::Write;
-use std::net::SocketAddr;
 
-/// Counters of a direction, as the daemon names them.
-const COUNTERS: [&str; 9] = [
-    "bcopy",
-    "read_zcopy",
-    "write_zcopy",
-    "transaction",
-    "copied",
-    "offloaded",
-    "records",
-    "control",
-    "cancelled",
-];
-
-/// What was chosen for the stream of this circuit, by whom, and how it moved its bytes.
-pub(crate) fn of(circuit: &Value, rules: &[Rule]) -> Value {
-    json!({
-        "transfer": circuit["transfer"],
-        "transfer_by": circuit["transfer_by"],
-        "transfer_rule": by_rule(circuit, "transfer_by", rules, |action| matches!(action, Action::Transfer(_))),
-        "offload": circuit["offload"],
-        "offload_by": circuit["offload_by"],
-        "offload_rule": by_rule(circuit, "offload_by", rules, |action| matches!(action, Action::Offload(_))),
-        "sent": circuit["sent"],
-        "received": circuit["received"],
-        "wakes": circuit["wakes"],
-        "sleeps": circuit["sleeps"],
-    })
+/// What was chosen for a stream, by whom, and how it moved its bytes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Modes {
+    transfer: String,
+    transfer_by: ChosenBy,
+    /// The present rule that says so, if a rule chose.
+    transfer_rule: Option<String>,
+    offload: bool,
+    offload_by: ChosenBy,
+    offload_rule: Option<String>,
+    sent: Direction,
+    received: Direction,
+    wakes: u64,
+    sleeps: u64,
 }
 
-/// The present rule that says what a rule said when the stream began; if it says something else now, nothing is known.
-fn by_rule(circuit: &Value, by: &str, rules: &[Rule], kind: impl Fn(Action) -> bool) -> Option<String> {
-    if circuit[by] != "rule" {
+/// What was chosen for the stream of this circuit, by whom, and how it moved its bytes.
+pub(crate) fn of(circuit: &Circuit, rules: &[Rule]) -> Modes {
+    let offload = if circuit.offload { "on" } else { "off" };
+    let is_transfer = |action: Action| matches!(action, Action::Transfer(_));
+    let is_offload = |action: Action| matches!(action, Action::Offload(_));
+    Modes {
+        transfer: circuit.transfer.clone(),
+        transfer_by: circuit.transfer_by,
+        transfer_rule: by_rule(circuit, (circuit.transfer_by, &circuit.transfer), rules, is_transfer),
+        offload: circuit.offload,
+        offload_by: circuit.offload_by,
+        offload_rule: by_rule(circuit, (circuit.offload_by, offload), rules, is_offload),
+        sent: circuit.sent,
+        received: circuit.received,
+        wakes: circuit.wakes,
+        sleeps: circuit.sleeps,
+    }
+}
+
+/// The present rule that `says` what a rule said when the stream began; if it says something else now, nothing is known.
+fn by_rule(
+    circuit: &Circuit,
+    (by, says): (ChosenBy, &str),
+    rules: &[Rule],
+    kind: impl Fn(Action) -> bool,
+) -> Option<String> {
+    if by != ChosenBy::Rule {
         return None;
     }
-    let role = if circuit["role"] == "server" { Role::Server } else { Role::Client };
-    let server: SocketAddr = circuit["server"].as_str()?.parse().ok()?;
-    let wanted = |action| kind(action).then_some(());
-    let (_, found) = rule::first(rules, role, circuit["program"].as_str()?, server, wanted)?;
-    let text = text(found);
-    let says = match circuit["offload"].as_bool() {
-        Some(on) if by == "offload_by" => {
-            if on {
-                "on"
-            } else {
-                "off"
-            }
-        }
-        _ => circuit["transfer"].as_str()?,
+    let role = match circuit.role {
+        Role::Client => local::Role::Client,
+        Role::Server => local::Role::Server,
     };
+    let wanted = |action| kind(action).then_some(());
+    let (_, found) = rule::first(rules, role, &circuit.program, circuit.server, wanted)?;
+    let text = text(found);
     (text.split_whitespace().nth(1) == Some(says)).then_some(text)
 }
 
-/// Prints a table of the streams among `rows`, two lines for each, and the rules that chose for them.
+/// Prints a table of streams by their descriptors, two lines for each, and the rules that chose for them.
 ///
 /// # Errors
 /// Those of `out`.
-pub(crate) fn print(rows: &[Value], out: &mut impl Write) -> Result<()> {
+pub(crate) fn print(streams: &[(i32, &Modes)], out: &mut impl Write) -> Result<()> {
     let mut table = Table::new(&[
         ">fd",
         "mode",
@@ -82,59 +84,56 @@ pub(crate) fn print(rows: &[Value], out: &mut impl Write) -> Result<()> {
         ">control",
         ">cancelled",
     ]);
-    for row in rows.iter().filter(|row| !row["modes"].is_null()) {
-        let modes = &row["modes"];
-        for direction in ["sent", "received"] {
-            let sending = direction == "sent";
-            let said = |text: String| if sending { text } else { String::new() };
-            let of = |at: usize| &modes[direction][COUNTERS[at]];
-            table.row([
-                said(cell(&row["fd"])),
-                said(chosen(cell(&modes["transfer"]), &modes["transfer_by"])),
-                said(chosen(
-                    if modes["offload"] == true { "yes" } else { "no" }.to_owned(),
-                    &modes["offload_by"],
-                )),
-                direction.to_owned(),
-                status::size(of(0)),
-                status::size(of(1)),
-                status::size(of(2)),
-                status::size(of(3)),
-                status::size(of(4)),
-                status::size(of(5)),
-                cell(of(6)),
-                cell(of(7)),
-                cell(of(8)),
-            ]);
-        }
+    for (fd, modes) in streams {
+        let offload = if modes.offload { "yes" } else { "no" };
+        let head =
+            [fd.to_string(), chosen(&modes.transfer, modes.transfer_by), chosen(offload, modes.offload_by)];
+        table.row(line(head, "sent", &modes.sent));
+        table.row(line(Default::default(), "received", &modes.received));
     }
     if table.is_empty() {
         return Ok(());
     }
     writeln!(out)?;
     table.print(out)?;
-    for row in rows {
-        for what in ["transfer_rule", "offload_rule"] {
-            if let Some(rule) = row["modes"][what].as_str() {
-                writeln!(out, "descriptor {}: by the rule `{rule}`", cell(&row["fd"]))?;
-            }
+    for (fd, modes) in streams {
+        for rule in [&modes.transfer_rule, &modes.offload_rule].into_iter().flatten() {
+            writeln!(out, "descriptor {fd}: by the rule `{rule}`")?;
         }
-        if let Some(why) = fallen_back(&row["modes"]) {
-            writeln!(out, "descriptor {}: {why}", cell(&row["fd"]))?;
+        if let Some(why) = fallen_back(modes) {
+            writeln!(out, "descriptor {fd}: {why}")?;
         }
     }
     Ok(())
 }
 
+/// The line of one direction.
+fn line([fd, transfer, offload]: [String; 3], name: &str, moved: &Direction) -> [String; 13] {
+    [
+        fd,
+        transfer,
+        offload,
+        name.to_owned(),
+        size(moved.bcopy),
+        size(moved.read_zcopy),
+        size(moved.write_zcopy),
+        size(moved.transaction),
+        size(moved.copied),
+        size(moved.offloaded),
+        moved.records.to_string(),
+        moved.control.to_string(),
+        moved.cancelled.to_string(),
+    ]
+}
+
 /// Why bytes went by Bcopy although another mode was chosen by hand.
-fn fallen_back(modes: &Value) -> Option<&'static str> {
-    let carried = |direction: &str| modes[direction]["bcopy"].as_u64() > Some(0);
-    match modes["transfer"].as_str()? {
-        "read-zcopy" if carried("sent") => Some(
+fn fallen_back(modes: &Modes) -> Option<&'static str> {
+    match modes.transfer.as_str() {
+        "read-zcopy" if modes.sent.bcopy > 0 => Some(
             "read-zcopy is for sends of 8 KB or more that may wait, from registered buffers (xl_alloc, \
              `crosslane run --malloc`), over one cable at most; all else goes by bcopy",
         ),
-        "write-zcopy" if carried("received") => Some(
+        "write-zcopy" if modes.received.bcopy > 0 => Some(
             "write-zcopy is for receives into buffers of xl_alloc with XL_ALLOC_OPEN, over one cable at most; \
              all else goes by bcopy",
         ),
@@ -143,10 +142,10 @@ fn fallen_back(modes: &Value) -> Option<&'static str> {
 }
 
 /// `auto`, `bcopy (program)`: by whom, unless by nobody.
-fn chosen(what: String, by: &Value) -> String {
-    match by.as_str() {
-        None | Some("default") => what,
-        Some(by) => format!("{what} ({by})"),
+fn chosen(what: &str, by: ChosenBy) -> String {
+    match by {
+        ChosenBy::Default => what.to_owned(),
+        by => format!("{what} ({by})"),
     }
 }
 
@@ -155,42 +154,44 @@ mod tests {
     use super::*;
     use std::net::IpAddr;
 
-    fn circuit(transfer: &str) -> Value {
-        json!({
-            "client": "10.86.0.1:5", "server": "10.86.0.2:80", "role": "client", "program": "curl",
-            "transfer": transfer, "transfer_by": "rule", "offload": false, "offload_by": "default",
-            "sent": {"bcopy": 2048, "copied": 2048, "records": 2}, "received": {"bcopy": 0},
-        })
+    fn circuit(transfer: &str) -> Circuit {
+        let at = |address: &str| address.parse().expect("address");
+        Circuit {
+            program: "curl".to_owned(),
+            transfer: transfer.to_owned(),
+            transfer_by: ChosenBy::Rule,
+            sent: Direction { bcopy: 2048, copied: 2048, records: 2, ..Direction::default() },
+            ..Circuit::between(at("10.86.0.1:5"), at("10.86.0.2:80"))
+        }
     }
 
     fn rules() -> [Rule; 1] {
         let address = IpAddr::from([10, 86, 0, 0]);
-        let (action, role, program) = (Action::Transfer(1), Role::Client, "c*".to_owned());
+        let (action, role, program) = (Action::Transfer(1), local::Role::Client, "c*".to_owned());
         [Rule { action, role, program, address, prefix: 24, port_min: 0, port_max: u16::MAX }]
     }
 
     #[test]
     fn a_choice_is_told_with_its_rule_as_long_as_that_says_so() {
-        let told = |transfer| of(&circuit(transfer), &rules())["transfer_rule"].clone();
-        assert_eq!(told("bcopy"), "transfer bcopy client c* 10.86.0.0/24:*");
-        assert_eq!(told("read-zcopy"), Value::Null, "the rules are others now");
+        let told = |transfer| of(&circuit(transfer), &rules()).transfer_rule;
+        assert_eq!(told("bcopy").as_deref(), Some("transfer bcopy client c* 10.86.0.0/24:*"));
+        assert_eq!(told("read-zcopy"), None, "the rules are others now");
     }
 
     #[test]
     fn what_a_mode_could_not_carry_is_told_with_the_reason() {
         let mut told = of(&circuit("read-zcopy"), &rules());
-        assert!(fallen_back(&told).is_some_and(|why| why.contains("registered buffers")), "{told}");
-        told["sent"] = json!({"read_zcopy": 2048, "bcopy": 0});
+        assert!(fallen_back(&told).is_some_and(|why| why.contains("registered buffers")), "{told:?}");
+        told.sent = Direction { read_zcopy: 2048, ..Direction::default() };
         assert_eq!(fallen_back(&told), None);
         assert_eq!(fallen_back(&of(&circuit("auto"), &rules())), None);
     }
 
     #[test]
     fn each_stream_has_a_line_for_each_direction() {
-        let rows =
-            [json!({"fd": 4, "way": "tcp"}), json!({"fd": 5, "modes": of(&circuit("bcopy"), &rules())})];
+        let modes = of(&circuit("bcopy"), &rules());
         let mut out = Vec::new();
-        print(&rows, &mut out).expect("printed");
+        print(&[(5, &modes)], &mut out).expect("printed");
         let text = String::from_utf8(out).expect("text");
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[2][..6], ["5", "bcopy", "(rule)", "no", "sent", "2.0"], "{text}");

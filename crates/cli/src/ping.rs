@@ -4,11 +4,13 @@ use crate::screen::Stop;
 use crate::{exit, status};
 use anyhow::{Result, bail};
 use crosslane_client::session::Session;
+use crosslane_status::Status;
 use crosslane_wire::HostId;
 use crosslane_wire::local::{Reply, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Write, stdout};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,32 +80,23 @@ fn probe(session: &Session, to: HostId) -> Result<(Option<u64>, u8)> {
 }
 
 /// The host that `name` means: an id, `hN`, or an address out of the daemon's status.
-fn find(status: &Value, name: &str) -> Result<HostId> {
+fn find(status: &Status, name: &str) -> Result<HostId> {
     if let Some(id) = name.strip_prefix('h').unwrap_or(name).parse().ok().filter(|id| *id > 0) {
         return Ok(HostId(id));
     }
-    let has = |host: &&Value, key: &str| {
-        host[key].as_array().is_some_and(|all| all.iter().any(|address| address.as_str() == Some(name)))
-    };
-    let id = if has(&status, "addresses") {
-        status["host"].as_u64()
-    } else {
-        let hosts = status["hosts"].as_array().into_iter().flatten();
-        hosts.clone().find(|host| has(host, "addresses")).and_then(|host| host["id"].as_u64())
-    };
-    match id.and_then(|id| u16::try_from(id).ok()) {
-        Some(id) => Ok(HostId(id)),
-        None => Err(exit::usage(format!(
-            "no host `{name}`: give an id (2), a name (h2) or one of `crosslane hosts`"
-        ))),
-    }
+    let address: Option<IpAddr> = name.parse().ok();
+    let all = [(status.host, &status.addresses)].into_iter();
+    let mut all = all.chain(status.hosts.iter().map(|host| (host.id, &host.addresses)));
+    let found = address.and_then(|address| all.find(|(_, addresses)| addresses.contains(&address)));
+    found.map(|(id, _)| id).ok_or_else(|| {
+        exit::usage(format!("no host `{name}`: give an id (2), a name (h2) or one of `crosslane hosts`"))
+    })
 }
 
 /// Whether the daemon knows a way to the host: else probes would only be waited for in vain.
-fn in_reach(status: &Value, to: HostId) -> Result<()> {
-    let ids = status["hosts"].as_array().into_iter().flatten().filter_map(|host| host["id"].as_u64());
-    let all: BTreeSet<u64> = ids.chain(status["host"].as_u64()).collect();
-    if all.contains(&u64::from(to.0)) {
+fn in_reach(status: &Status, to: HostId) -> Result<()> {
+    let all: BTreeSet<HostId> = status.hosts.iter().map(|host| host.id).chain([status.host]).collect();
+    if all.contains(&to) {
         return Ok(());
     }
     let names: Vec<String> = all.iter().map(|id| format!("h{id}")).collect();
@@ -182,11 +175,14 @@ fn us(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crosslane_status::Host;
 
     #[test]
     fn hosts_are_found_by_any_name() {
-        let status = json!({"host": 1, "addresses": ["10.86.0.1"],
-                            "hosts": [{"id": 2, "addresses": ["10.86.0.2", "fd86::2"]}]});
+        let addresses = |all: &[&str]| all.iter().map(|it| it.parse().expect("address")).collect();
+        let far = Host { id: HostId(2), addresses: addresses(&["10.86.0.2", "fd86::2"]), ..Host::default() };
+        let (host, addresses) = (HostId(1), addresses(&["10.86.0.1"]));
+        let status = Status { host, addresses, hosts: vec![far], ..Status::default() };
         assert_eq!(find(&status, "2").expect("id"), HostId(2));
         assert_eq!(find(&status, "h7").expect("name"), HostId(7));
         assert_eq!(find(&status, "fd86::2").expect("address"), HostId(2));
@@ -197,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_host_without_a_way_is_named_at_once() {
-        let status = json!({"host": 1, "hosts": [{"id": 2}, {"id": 3}]});
+        let hosts = [2, 3].map(|id| Host { id: HostId(id), ..Host::default() }).into();
+        let status = Status { host: HostId(1), hosts, ..Status::default() };
         for host in 1..=3 {
             in_reach(&status, HostId(host)).expect("in reach");
         }

@@ -2,9 +2,10 @@
 
 use crate::picture::Picture;
 use crate::screen;
-use crate::table::{Table, bytes, cell};
-use anyhow::{Context, Result};
+use crate::table::{Table, list, or_dash, size};
+use anyhow::Result;
 use crosslane_client::session::Session;
+use crosslane_status::{Circuit, Counters, Host, LinkStates, Port, Quota, RefusedStates, Status, Use};
 use crosslane_wire::local::{Reply, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -32,9 +33,9 @@ pub(crate) fn greeted(socket: &Path) -> Result<(Session, Reply)> {
 /// The daemon's status.
 ///
 /// # Errors
-/// The daemon is gone, or its answer is not JSON.
-pub(crate) fn ask(session: &Session) -> Result<Value> {
-    serde_json::from_str(&session.text(&Request::Status)?).context("the daemon's status is not JSON")
+/// The daemon is gone, or its answer is none, or of another schema.
+pub(crate) fn ask(session: &Session) -> Result<Status> {
+    Ok(Status::parse(&session.text(&Request::Status)?)?)
 }
 
 /// Prints the status.
@@ -48,74 +49,71 @@ pub(crate) fn status(socket: &Path, as_json: bool) -> Result<()> {
     writeln!(
         out,
         "host {}  {}  crosslaned {}  up {}  sessions {}\n",
-        cell(&status["host"]),
-        cell(&status["addresses"]),
-        cell(&status["version"]),
-        age(&status["uptime_s"]),
-        cell(&status["sessions"])
+        status.host,
+        list(&status.addresses),
+        status.version,
+        age(status.uptime_s),
+        status.sessions
     )?;
     for line in Picture::new(&status, &BTreeSet::new()).lines(screen::width(&out), screen::unicode()) {
         writeln!(out, "  {line}")?;
     }
-    writeln!(out, "\n{}\n{}", activity(&status), link_states(&status))?;
-    if status["namespaces"] == false {
+    writeln!(out, "\n{}\n{}", activity(&status.counters), link_states(&status.link_states))?;
+    if status.duplicate_id {
+        writeln!(out, "another host has the id {}, or speaks in its name", status.host)?;
+    }
+    if !status.namespaces {
         writeln!(out, "this kernel cannot tell network namespaces apart: programs of others are refused")?;
     }
     writeln!(out)?;
-    let tables = [hosts_table(&status), ports_table(&status), circuits_table(&status), quota_table(&status)];
+    let tables = [
+        hosts_table(&status.hosts),
+        ports_table(&status.ports),
+        circuits_table(&status.circuits),
+        quota_table(&status.quota),
+    ];
     for table in tables {
         if !table.is_empty() {
             table.print(&mut out)?;
             writeln!(out)?;
         }
     }
-    counters_table(&status).print(&mut out)
+    counters_table(&status.counters)?.print(&mut out)
 }
 
 /// What goes through this host, and how often a stream had to look for another circuit.
-pub(crate) fn activity(status: &Value) -> String {
-    let counter = |name: &str| status["counters"][name].as_u64().unwrap_or(0);
+pub(crate) fn activity(counters: &Counters) -> String {
     format!(
         "streams {}  circuits in transit {}  switch-overs {}",
-        counter("streams_open"),
-        counter("transits"),
-        counter("moves")
+        counters.streams_open, counters.transits, counters.moves
     )
 }
 
 /// Whether link states are signed and checked, and in whose name some were not believed.
-fn link_states(status: &Value) -> String {
-    let states = &status["link_states"];
-    let word = |key: &str, yes, no| if states[key] == true { yes } else { no };
-    let mut text = format!(
-        "link states {}, {}",
-        word("signed", "signed", "not signed"),
-        word("checked", "checked", "not checked")
-    );
-    for refused in rows(states, "refused") {
-        let why = refused["why"].as_str().unwrap_or_default();
-        text.push_str(&format!(
-            "; host {}: {} refused, {why}",
-            cell(&refused["host"]),
-            cell(&refused["count"])
-        ));
+fn link_states(states: &LinkStates) -> String {
+    let signed = if states.signed { "signed" } else { "not signed" };
+    let checked = if states.checked { "checked" } else { "not checked" };
+    let mut text = format!("link states {signed}, {checked}");
+    for RefusedStates { host, count, why } in &states.refused {
+        text.push_str(&format!("; host {host}: {count} refused, {why}"));
     }
     text
 }
 
-fn rows<'a>(status: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    status[key].as_array().into_iter().flatten()
-}
-
-fn hosts_table(status: &Value) -> Table {
+fn hosts_table(hosts: &[Host]) -> Table {
     let mut table = Table::new(&["host", ">hops", "via", "addresses"]);
-    for host in rows(status, "hosts") {
-        table.row([cell(&host["id"]), cell(&host["hops"]), cell(&host["via"]), cell(&host["addresses"])]);
+    for host in hosts {
+        table.row([
+            host.id.to_string(),
+            or_dash(host.hops),
+            or_dash(host.via.as_ref()),
+            list(&host.addresses),
+        ]);
     }
     table
 }
 
-fn ports_table(status: &Value) -> Table {
+fn ports_table(ports: &[Port]) -> Table {
     let mut table = Table::new(&[
         "port",
         "kind",
@@ -130,26 +128,26 @@ fn ports_table(status: &Value) -> Table {
         ">transits",
         "why",
     ]);
-    for port in rows(status, "ports") {
+    for port in ports {
         table.row([
-            cell(&port["name"]),
-            cell(&port["kind"]),
-            cell(&port["link"]),
-            cell(&port["peer"]),
-            cell(&port["epoch"]),
-            size(&port["window"]),
-            size(&port["window_used"]),
-            size(&port["tx_bytes"]),
-            size(&port["rx_bytes"]),
-            cell(&port["streams"]),
-            cell(&port["transits"]),
-            port["why"].as_str().unwrap_or_default().to_owned(),
+            port.name.clone(),
+            port.kind.clone(),
+            port.link.to_string(),
+            or_dash(port.peer),
+            port.epoch.to_string(),
+            size(port.window),
+            size(port.window_used),
+            size(port.tx_bytes),
+            size(port.rx_bytes),
+            port.streams.to_string(),
+            port.transits.to_string(),
+            port.why.clone().unwrap_or_default(),
         ]);
     }
     table
 }
 
-fn circuits_table(status: &Value) -> Table {
+fn circuits_table(circuits: &[Circuit]) -> Table {
     let mut table = Table::new(&[
         ">circuit",
         "client",
@@ -162,26 +160,25 @@ fn circuits_table(status: &Value) -> Table {
         ">sent",
         ">received",
     ]);
-    for circuit in rows(status, "circuits") {
+    for circuit in circuits {
         table.row([
-            cell(&circuit["id"]),
-            cell(&circuit["client"]),
-            cell(&circuit["server"]),
-            cell(&circuit["peer"]),
-            cell(&circuit["role"]),
-            cell(&circuit["program"]),
-            cell(&circuit["pid"]),
-            cell(&circuit["state"]),
-            size(&circuit["tx_bytes"]),
-            size(&circuit["rx_bytes"]),
+            circuit.id.to_string(),
+            circuit.client.to_string(),
+            circuit.server.to_string(),
+            circuit.peer.to_string(),
+            circuit.role.to_string(),
+            circuit.program.clone(),
+            circuit.pid.to_string(),
+            circuit.state.to_string(),
+            size(circuit.tx_bytes),
+            size(circuit.rx_bytes),
         ]);
     }
     table
 }
 
 /// What users and neighbours have, each beside what they may have now.
-fn quota_table(status: &Value) -> Table {
-    const KINDS: [&str; 6] = ["sessions", "listeners", "circuits", "pending", "descriptors", "memory"];
+fn quota_table(quota: &Quota) -> Table {
     let mut table = Table::new(&[
         "user or port",
         ">sessions",
@@ -192,49 +189,52 @@ fn quota_table(status: &Value) -> Table {
         ">memory",
         ">windows",
     ]);
-    for payer in rows(&status["quota"], "payers") {
-        let who = match payer["user"].as_u64() {
-            Some(uid) => format!("user {uid}"),
-            None => format!("port {}", cell(&payer["neighbour_at_port"])),
-        };
-        let holds = &payer["holds"];
-        let [sessions, listeners, circuits, pending, descriptors, memory] =
-            KINDS.map(|kind| of(&holds[kind], if kind == "memory" { size } else { cell }));
-        let windows = rows(holds, "window").map(|window| of(window, size)).collect::<Vec<_>>().join("  ");
-        table.row([who, sessions, listeners, circuits, pending, descriptors, memory, windows]);
+    let count = |it: Use| of(it.used, it.limit, |value| value.to_string());
+    for payer in &quota.payers {
+        let holds = &payer.holds;
+        let windows = holds.window.iter().map(|window| of(window.used, window.limit, size));
+        table.row([
+            match payer.user {
+                Some(uid) => format!("user {uid}"),
+                None => format!("port {}", or_dash(payer.neighbour_at_port)),
+            },
+            count(holds.sessions),
+            count(holds.listeners),
+            count(holds.circuits),
+            count(holds.pending),
+            count(holds.descriptors),
+            of(holds.memory.used, holds.memory.limit, size),
+            windows.collect::<Vec<_>>().join("  "),
+        ]);
     }
     table
 }
 
 /// What is used, of what may be.
-fn of(entry: &Value, show: impl Fn(&Value) -> String) -> String {
-    match &entry["limit"] {
-        Value::Null => show(&entry["used"]),
-        limit => format!("{} of {}", show(&entry["used"]), show(limit)),
+fn of(used: u64, limit: Option<u64>, show: impl Fn(u64) -> String) -> String {
+    match limit {
+        None => show(used),
+        Some(limit) => format!("{} of {}", show(used), show(limit)),
     }
 }
 
-fn counters_table(status: &Value) -> Table {
+/// Each counter by its name in the document.
+fn counters_table(counters: &Counters) -> Result<Table> {
     let mut table = Table::new(&["counter", ">value"]);
-    for (name, value) in status["counters"].as_object().into_iter().flatten() {
+    for (name, value) in serde_json::to_value(counters)?.as_object().into_iter().flatten() {
         match value.as_object() {
             // A group of counters, as why connections went plain.
             Some(group) => {
-                group.iter().for_each(|(part, value)| table.row([format!("{name}.{part}"), cell(value)]));
+                let parts = group.iter();
+                parts.for_each(|(part, value)| table.row([format!("{name}.{part}"), value.to_string()]));
             }
-            None => table.row([name.clone(), cell(value)]),
+            None => table.row([name.clone(), value.to_string()]),
         }
     }
-    table
+    Ok(table)
 }
 
-/// A number of bytes; nothing is `-`.
-pub(crate) fn size(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".to_owned(), bytes)
-}
-
-fn age(seconds: &Value) -> String {
-    let Some(seconds) = seconds.as_f64() else { return "-".to_owned() };
+fn age(seconds: f64) -> String {
     let (days, rest) = ((seconds / 86400.0).floor(), seconds % 86400.0);
     let (hours, minutes) = ((rest / 3600.0).floor(), (rest % 3600.0 / 60.0).floor());
     if seconds < 60.0 { format!("{seconds:.1} s") } else { format!("{days}d {hours:02}:{minutes:02}") }
@@ -271,47 +271,53 @@ pub(crate) fn hosts(socket: &Path, as_json: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crosslane_status::{Holds, Link, Payer, WindowUse};
+
+    fn printed(table: &Table) -> String {
+        let mut out = Vec::new();
+        table.print(&mut out).expect("printed");
+        String::from_utf8(out).expect("text")
+    }
 
     #[test]
     fn groups_of_counters_are_spread() {
-        let status = json!({"counters": {"wakes": 3, "plain": {"Rule": 1, "NoListener": 2}}});
-        let mut out = Vec::new();
-        counters_table(&status).print(&mut out).expect("printed");
-        let text = String::from_utf8(out).expect("text");
+        let plain = [("Rule".to_owned(), 1), ("NoListener".to_owned(), 2)].into();
+        let text =
+            printed(&counters_table(&Counters { wakes: 3, plain, ..Counters::default() }).expect("counters"));
         assert!(text.contains("plain.NoListener") && text.contains("wakes"), "{text}");
     }
 
     #[test]
     fn a_port_shows_what_goes_through_it() {
-        let port =
-            json!({"name": "right", "link": "cut", "streams": 2, "transits": 7, "why": "it was cut here"});
-        let status = json!({"ports": [port], "counters": {"moves": 3, "streams_open": 2, "transits": 7}});
-        let mut out = Vec::new();
-        ports_table(&status).print(&mut out).expect("printed");
-        let text = String::from_utf8(out).expect("text");
-        assert!(
-            text.lines().nth(1).is_some_and(|row| row.ends_with("2         7  it was cut here")),
-            "{text}"
-        );
-        assert_eq!(activity(&status), "streams 2  circuits in transit 7  switch-overs 3");
+        let text = printed(&ports_table(&[Port {
+            name: "right".to_owned(),
+            link: Link::Cut,
+            streams: 2,
+            transits: 7,
+            why: Some("it was cut here".to_owned()),
+            ..Port::default()
+        }]));
+        let row = text.lines().nth(1);
+        assert!(row.is_some_and(|row| row.ends_with("2         7  it was cut here")), "{text}");
+        let counters = Counters { moves: 3, streams_open: 2, transits: 7, ..Counters::default() };
+        assert_eq!(activity(&counters), "streams 2  circuits in transit 7  switch-overs 3");
     }
 
     #[test]
     fn a_user_sees_what_it_has_and_may_have() {
-        let holds = json!({"sessions": {"used": 3, "limit": 9}, "window": [{"used": 1024, "limit": null}]});
-        let status = json!({"quota": {"payers": [{"user": 1000, "holds": holds}]}});
-        let mut out = Vec::new();
-        quota_table(&status).print(&mut out).expect("printed");
-        let text = String::from_utf8(out).expect("text");
-        assert!(text.contains("user 1000") && text.contains("3 of 9"), "{text}");
+        let sessions = Use { used: 3, limit: Some(9) };
+        let window = vec![WindowUse { port: 0, used: 1024, limit: None }];
+        let holds = Holds { sessions, window, ..Holds::default() };
+        let payers = vec![Payer { user: Some(1000), neighbour_at_port: None, holds }];
+        let text = printed(&quota_table(&Quota { payers, ..Quota::default() }));
+        assert!(text.contains("user 1000") && text.contains("3 of 9") && text.contains("1.0 KiB"), "{text}");
     }
 
     #[test]
-    fn a_status_with_holes_still_prints() {
-        let status = json!({"ports": [{"name": "right"}], "hosts": [{}]});
-        assert!(!ports_table(&status).is_empty());
-        assert!(!hosts_table(&status).is_empty());
-        assert!(circuits_table(&status).is_empty());
-        assert_eq!(age(&status["uptime_s"]), "-");
+    fn what_is_not_known_of_a_host_is_a_dash() {
+        let text = printed(&hosts_table(&[Host::default()]));
+        assert!(text.lines().nth(1).is_some_and(|row| row.contains("-  -")), "{text}");
+        assert!(circuits_table(&[]).is_empty());
+        assert_eq!((age(59.0), age(90061.0)), ("59.0 s".to_owned(), "1d 01:01".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! Plain tables of text.
 
 use anyhow::Result;
-use serde_json::Value;
+use std::fmt::Display;
 use std::io::Write;
 
 /// A table that grows by rows; columns are as wide as their widest cell.
@@ -57,14 +57,20 @@ pub(crate) fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A JSON value as a cell: texts bare, nothing as `-`, lists joined.
-pub(crate) fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(all) => all.iter().map(cell).collect::<Vec<_>>().join(" "),
-        other => other.to_string(),
-    }
+/// A value as a cell; nothing as `-`.
+pub(crate) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Values as one cell.
+pub(crate) fn list(values: &[impl Display]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// A number of bytes, whole, for people.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+pub(crate) fn size(value: u64) -> String {
+    bytes(value as f64)
 }
 
 /// A number of bytes for people, powers of 1024.
@@ -89,7 +95,6 @@ fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn columns_line_up() {
@@ -103,8 +108,8 @@ mod tests {
 
     #[test]
     fn cells_and_units_are_for_people() {
-        assert_eq!(cell(&json!(null)), "-");
-        assert_eq!(cell(&json!(["a", 1])), "a 1");
+        assert_eq!(or_dash(None::<u8>), "-");
+        assert_eq!(list(&["a", "1"]), "a 1");
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(bytes(16.0 * 1024.0 * 1024.0), "16.0 MiB");
         assert_eq!(bit_rate(1.25e9), "10.0 Gb/s");

@@ -3,10 +3,12 @@
 use crate::picture::{self, Link, Picture};
 use crate::screen::{self, Stop};
 use crate::status;
-use crate::table::{Table, bit_rate, cell};
+use crate::table::{Table, bit_rate, or_dash};
 use anyhow::Result;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use crosslane_status::{Circuit, Counters, Port, Status};
+use crosslane_wire::CircuitId;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashMap};
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,7 +41,7 @@ pub(crate) fn top(socket: &Path, top: &Top) -> Result<()> {
         then = Instant::now();
         let rates = Rates { before: &before, now: &now, seconds };
         if top.json {
-            writeln!(out, "{}", rates.json())?;
+            writeln!(out, "{}", rates.json()?)?;
         } else {
             if clear {
                 write!(out, "\x1b[H\x1b[2J")?;
@@ -55,77 +57,69 @@ pub(crate) fn top(socket: &Path, top: &Top) -> Result<()> {
 }
 
 struct Rates<'a> {
-    before: &'a Value,
-    now: &'a Value,
+    before: &'a Status,
+    now: &'a Status,
     seconds: f64,
 }
 
+/// What a row moved: bytes sent and received.
+type Moved = (u64, u64);
+
 impl Rates<'_> {
-    /// Increase of `key` each second between two looks; what went backwards started anew.
-    fn of(&self, before: &Value, now: &Value, key: &str) -> f64 {
-        let now = now[key].as_f64().unwrap_or_default();
-        let was = before[key].as_f64().unwrap_or_default();
-        let grown = if now >= was { now - was } else { now };
-        grown / self.seconds.max(1e-6)
+    /// Increase each second between two looks; what went backwards started anew.
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    fn of(&self, before: u64, now: u64) -> f64 {
+        now.checked_sub(before).unwrap_or(now) as f64 / self.seconds.max(1e-6)
     }
 
-    /// Rows of list `list` now, each with the one before that agrees in `id`.
-    fn pairs(&self, list: &str, id: &str) -> Vec<(&Value, &Value)> {
-        let old = self.before[list].as_array().map(Vec::as_slice).unwrap_or_default();
-        let new = self.now[list].as_array().map(Vec::as_slice).unwrap_or_default();
-        // A new row begins at nothing: then everything it has is since the last look.
-        new.iter()
-            .map(|now| (old.iter().find(|was| was[id] == now[id]).unwrap_or(&Value::Null), now))
-            .collect()
+    /// Increase of a counter of the whole host.
+    fn counter(&self, read: impl Fn(&Counters) -> u64) -> f64 {
+        self.of(read(&self.before.counters), read(&self.now.counters))
+    }
+
+    /// Increase of both numbers of a row. A new row begins at nothing: then everything it has is since the last look.
+    fn both(&self, before: Option<Moved>, now: Moved) -> [f64; 2] {
+        let before = before.unwrap_or_default();
+        [self.of(before.0, now.0), self.of(before.1, now.1)]
+    }
+
+    /// The ports now, each with its rates out and in.
+    fn ports(&self) -> impl Iterator<Item = (&Port, [f64; 2])> {
+        let moved = |port: &Port| (port.tx_bytes, port.rx_bytes);
+        self.now
+            .ports
+            .iter()
+            .map(move |now| (now, self.both(self.before.port(&now.name).map(moved), moved(now))))
+    }
+
+    /// The circuits now, each with its rates out and in.
+    fn circuits(&self) -> impl Iterator<Item = (&Circuit, [f64; 2])> {
+        let moved = |circuit: &Circuit| (circuit.tx_bytes, circuit.rx_bytes);
+        let was: HashMap<CircuitId, Moved> =
+            self.before.circuits.iter().map(|was| (was.id, moved(was))).collect();
+        self.now.circuits.iter().map(move |now| (now, self.both(was.get(&now.id).copied(), moved(now))))
     }
 
     /// Prints one look; `seen` are the links that there have been since the first.
     fn print(&self, out: &mut impl Write, seen: &BTreeSet<Link>, width: usize) -> Result<()> {
-        let counters = |key| self.of(&self.before["counters"], &self.now["counters"], key);
         writeln!(
             out,
             "host {}  streams {} open, {:.1} opened/s  wakes {:.1}/s  stream {} out, {} in  ip {:.0} out, {:.0} in packets/s",
-            cell(&self.now["host"]),
-            cell(&self.now["counters"]["streams_open"]),
-            counters("streams_opened"),
-            counters("wakes"),
-            bit_rate(counters("stream_tx_bytes")),
-            bit_rate(counters("stream_rx_bytes")),
-            counters("ip_tx_packets"),
-            counters("ip_rx_packets"),
+            self.now.host,
+            self.now.counters.streams_open,
+            self.counter(|it| it.streams_opened),
+            self.counter(|it| it.wakes),
+            bit_rate(self.counter(|it| it.stream_tx_bytes)),
+            bit_rate(self.counter(|it| it.stream_rx_bytes)),
+            self.counter(|it| it.ip_tx_packets),
+            self.counter(|it| it.ip_rx_packets),
         )?;
-        let transit = bit_rate(counters("transit_bytes"));
-        writeln!(out, "{}  transit {transit}\n", status::activity(self.now))?;
+        let transit = bit_rate(self.counter(|it| it.transit_bytes));
+        writeln!(out, "{}  transit {transit}\n", status::activity(&self.now.counters))?;
         for line in Picture::new(self.now, seen).lines(width, screen::unicode()) {
             writeln!(out, "  {line}")?;
         }
-        let mut ports = Table::new(&["port", "link", ">peer", ">out", ">in", ">streams", ">transits"]);
-        for (was, now) in self.pairs("ports", "name") {
-            let rate = |key| bit_rate(self.of(was, now, key));
-            ports.row([
-                cell(&now["name"]),
-                cell(&now["link"]),
-                cell(&now["peer"]),
-                rate("tx_bytes"),
-                rate("rx_bytes"),
-                cell(&now["streams"]),
-                cell(&now["transits"]),
-            ]);
-        }
-        let mut circuits = Table::new(&[">circuit", "program", ">pid", "client", "server", ">out", ">in"]);
-        for (was, now) in self.pairs("circuits", "id") {
-            let rate = |key| bit_rate(self.of(was, now, key));
-            circuits.row([
-                cell(&now["id"]),
-                cell(&now["program"]),
-                cell(&now["pid"]),
-                cell(&now["client"]),
-                cell(&now["server"]),
-                rate("tx_bytes"),
-                rate("rx_bytes"),
-            ]);
-        }
-        for table in [ports, circuits] {
+        for table in [self.ports_table(), self.circuits_table()] {
             if !table.is_empty() {
                 writeln!(out)?;
                 table.print(out)?;
@@ -135,34 +129,84 @@ impl Rates<'_> {
         Ok(())
     }
 
-    fn json(&self) -> Value {
-        let list = |list: &str, id: &str| -> Vec<Value> {
-            let rate = |was: &Value, now: &Value| json!({id: now[id], "tx_bytes_per_s": self.of(was, now, "tx_bytes"), "rx_bytes_per_s": self.of(was, now, "rx_bytes")});
-            self.pairs(list, id).into_iter().map(|(was, now)| rate(was, now)).collect()
+    fn ports_table(&self) -> Table {
+        let mut table = Table::new(&["port", "link", ">peer", ">out", ">in", ">streams", ">transits"]);
+        for (port, [tx, rx]) in self.ports() {
+            table.row([
+                port.name.clone(),
+                port.link.to_string(),
+                or_dash(port.peer),
+                bit_rate(tx),
+                bit_rate(rx),
+                port.streams.to_string(),
+                port.transits.to_string(),
+            ]);
+        }
+        table
+    }
+
+    fn circuits_table(&self) -> Table {
+        let mut table = Table::new(&[">circuit", "program", ">pid", "client", "server", ">out", ">in"]);
+        for (circuit, [tx, rx]) in self.circuits() {
+            table.row([
+                circuit.id.to_string(),
+                circuit.program.clone(),
+                circuit.pid.to_string(),
+                circuit.client.to_string(),
+                circuit.server.to_string(),
+                bit_rate(tx),
+                bit_rate(rx),
+            ]);
+        }
+        table
+    }
+
+    fn json(&self) -> Result<Value> {
+        let rates = |[tx, rx]: [f64; 2]| json!({"tx_bytes_per_s": tx, "rx_bytes_per_s": rx});
+        let row = |key: &str, name: Value, both| {
+            let mut row = rates(both);
+            row[key] = name;
+            row
         };
-        let numbers =
-            self.now["counters"].as_object().into_iter().flatten().filter(|(_, value)| value.is_number());
-        let counters: serde_json::Map<String, Value> = numbers
-            .map(|(name, _)| {
-                (name.clone(), json!(self.of(&self.before["counters"], &self.now["counters"], name)))
-            })
-            .collect();
-        json!({"host": self.now["host"], "seconds": self.seconds, "counters_per_s": counters,
-               "links": self.now["links"], "ports": list("ports", "name"), "circuits": list("circuits", "id")})
+        let ports: Vec<Value> = self.ports().map(|(it, both)| row("name", json!(it.name), both)).collect();
+        let circuits: Vec<Value> = self.circuits().map(|(it, both)| row("id", json!(it.id), both)).collect();
+        Ok(json!({"host": self.now.host, "seconds": self.seconds, "counters_per_s": self.counters()?,
+                  "links": self.now.links, "ports": ports, "circuits": circuits}))
+    }
+
+    /// The rates of all counters, by their names in the status.
+    fn counters(&self) -> Result<Map<String, Value>> {
+        let [before, now] = [self.before, self.now].map(|status| serde_json::to_value(&status.counters));
+        let (before, now) = (before?, now?);
+        let numbers = now.as_object().into_iter().flatten();
+        let rate = |(name, now): (&String, &Value)| {
+            let was = before[name].as_u64().unwrap_or(0);
+            Some((name.clone(), json!(self.of(was, now.as_u64()?))))
+        };
+        Ok(numbers.filter_map(rate).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crosslane_status as status;
+    use crosslane_wire::HostId;
+
+    fn port(name: &str, tx_bytes: u64, rx_bytes: u64) -> Port {
+        Port { name: name.to_owned(), tx_bytes, rx_bytes, ..Port::default() }
+    }
+
+    fn counted(wakes: u64, moves: u64) -> Status {
+        Status { counters: Counters { wakes, moves, ..Counters::default() }, ..Status::default() }
+    }
 
     #[test]
     fn rates_are_increases_over_time() {
-        let before = json!({"ports": [{"name": "right", "tx_bytes": 100}], "counters": {"wakes": 5}});
-        let now = json!({"host": 1, "counters": {"wakes": 9, "plain": {}},
-            "ports": [{"name": "right", "tx_bytes": 300}, {"name": "left", "tx_bytes": 50}]});
+        let before = Status { ports: vec![port("right", 100, 0)], ..counted(5, 0) };
+        let now = Status { ports: vec![port("right", 300, 0), port("left", 50, 0)], ..counted(9, 0) };
         let rates = Rates { before: &before, now: &now, seconds: 2.0 };
-        let json = rates.json();
+        let json = rates.json().expect("JSON");
         assert_eq!(json["ports"][0]["tx_bytes_per_s"], 100.0);
         assert_eq!(json["ports"][1]["tx_bytes_per_s"], 25.0);
         assert_eq!(json["counters_per_s"]["wakes"], 2.0);
@@ -171,10 +215,11 @@ mod tests {
 
     #[test]
     fn a_look_has_the_ring_and_what_goes_through_each_cable() {
-        let before = json!({"ports": [{"name": "right", "tx_bytes": 0, "rx_bytes": 0}]});
-        let now = json!({"host": 1, "links": [[1, 2], [2, 3]], "counters": {"moves": 4},
-            "ports": [{"name": "right", "link": "up", "peer": 2, "tx_bytes": 125_000_000, "rx_bytes": 250_000,
-                       "streams": 3, "transits": 5}]});
+        let before = Status { ports: vec![port("right", 0, 0)], ..Status::default() };
+        let (link, peer) = (status::Link::Up, Some(HostId(2)));
+        let right = Port { link, peer, streams: 3, transits: 5, ..port("right", 125_000_000, 250_000) };
+        let links = vec![(HostId(1), HostId(2)), (HostId(2), HostId(3))];
+        let now = Status { host: HostId(1), links, ports: vec![right], ..counted(0, 4) };
         let rates = Rates { before: &before, now: &now, seconds: 1.0 };
         let mut out = Vec::new();
         rates.print(&mut out, &BTreeSet::from([(1, 3)]), 80).expect("printed");
@@ -182,13 +227,13 @@ mod tests {
         assert!(text.contains("[h1]") && text.contains("switch-overs 4"), "{text}");
         let row = text.lines().find(|line| line.starts_with("right")).expect("a row").split_whitespace();
         assert_eq!(row.collect::<Vec<_>>(), ["right", "up", "2", "1.0", "Gb/s", "2.0", "Mb/s", "3", "5"]);
-        assert_eq!(rates.json()["links"], json!([[1, 2], [2, 3]]));
+        assert_eq!(rates.json().expect("JSON")["links"], json!([[1, 2], [2, 3]]));
     }
 
     #[test]
     fn a_restarted_daemon_counts_from_nothing() {
-        let (before, now) = (json!({"counters": {"wakes": 50}}), json!({"counters": {"wakes": 4}}));
+        let (before, now) = (counted(50, 0), counted(4, 0));
         let rates = Rates { before: &before, now: &now, seconds: 1.0 };
-        assert_eq!(rates.json()["counters_per_s"]["wakes"], 4.0);
+        assert_eq!(rates.json().expect("JSON")["counters_per_s"]["wakes"], 4.0);
     }
 }

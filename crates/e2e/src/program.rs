@@ -4,7 +4,6 @@ use crate::{PATIENCE, wait_for};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
-use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -111,10 +110,8 @@ impl Program {
             PATIENCE,
             || {
                 let status = crosslane_lab::status(&control).map_err(|error| error.to_string())?;
-                let suffix = format!(":{port}");
-                let mut known =
-                    status["listeners"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                if known.any(|address| address.ends_with(&suffix)) { Ok(()) } else { Err(status.to_string()) }
+                let is_known = status.listeners.iter().any(|address| address.port() == port);
+                if is_known { Ok(()) } else { Err(status.to_string()) }
             },
         )
     }

@@ -4,11 +4,12 @@ use crate::PATIENCE;
 use crate::program::run;
 use crate::rig::Rig;
 use anyhow::{Result, ensure};
-use serde_json::Value;
+use crosslane_status::Status;
+use crosslane_wire::HostId;
 
 /// How many cables lie between the host of `status` and another, by its link states; `None` if no way leads there.
-pub fn cables(status: &Value, to: u64) -> Option<u64> {
-    status["hosts"].as_array()?.iter().find(|host| host["id"] == to)?["hops"].as_u64()
+pub fn cables(status: &Status, to: u16) -> Option<u8> {
+    status.other_host(HostId(to))?.hops
 }
 
 impl Rig {
@@ -17,8 +18,7 @@ impl Rig {
     /// # Errors
     /// It does not in time.
     pub fn sees(&self, host: &str, others: usize) -> Result<()> {
-        let all = |status: &Value| status["hosts"].as_array().map(Vec::len);
-        self.lab.wait_until(host, PATIENCE, |status| all(status) == Some(others))?;
+        self.lab.wait_until(host, PATIENCE, |status| status.hosts.len() == others)?;
         Ok(())
     }
 
@@ -26,7 +26,7 @@ impl Rig {
     ///
     /// # Errors
     /// They do not in time.
-    pub fn lies(&self, host: &str, to: u64, distance: Option<u64>) -> Result<()> {
+    pub fn lies(&self, host: &str, to: u16, distance: Option<u8>) -> Result<()> {
         self.lab.wait_until(host, PATIENCE, |status| cables(status, to) == distance)?;
         Ok(())
     }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use crosslane_lab::{
     CableKind, Lab, LabError, Options, Posted, Preload, Topology, malloc_library, preload_list,
 };
-use serde_json::Value;
+use crosslane_status::{Holds, Status};
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -110,7 +110,7 @@ impl Rig {
     /// The daemon does not answer.
     pub fn is_posted(&self) -> Result<bool> {
         let status = self.lab.status("h1")?;
-        Ok(status["ports"].as_array().into_iter().flatten().any(|port| port["kind"] == "posted"))
+        Ok(status.ports.iter().any(|port| port.kind == "posted"))
     }
 
     /// A lab of three hosts in a ring; `None` as [`Self::pair`].
@@ -258,15 +258,14 @@ impl Rig {
         Ok(Measure { rig: self, before })
     }
 
-    /// How much of `kind` (a pool of the quotas: `circuits`, `window`..) the user with this number holds at a host.
+    /// What the user with this number holds at a host, by the quotas.
     ///
     /// # Errors
     /// There is no such host, or it does not answer.
-    pub fn holds(&self, host: &str, user: u32, kind: &str) -> Result<u64> {
-        let status = self.lab.status(host)?;
-        let payers = status["quota"]["payers"].as_array().map_or(&[][..], Vec::as_slice);
-        let payer = payers.iter().find(|payer| payer["user"] == user);
-        Ok(payer.and_then(|payer| payer["holds"][kind]["used"].as_u64()).unwrap_or(0))
+    pub fn holds(&self, host: &str, user: u32) -> Result<Holds> {
+        let payers = self.lab.status(host)?.quota.payers;
+        let payer = payers.into_iter().find(|payer| payer.user == Some(user));
+        Ok(payer.map(|payer| payer.holds).unwrap_or_default())
     }
 
     /// What a host's daemon says of itself and has logged, for people who look at a failure.
@@ -287,20 +286,18 @@ impl Rig {
 
 impl Account {
     /// Reads a daemon's status.
-    pub fn of(status: &Value) -> Self {
-        let number = |value: &Value| value.as_u64().unwrap_or(0);
-        let counter = |name: &str| number(&status["counters"][name]);
-        let ports = status["ports"].as_array().map_or(&[][..], Vec::as_slice);
+    pub fn of(status: &Status) -> Self {
+        let counters = &status.counters;
         Self {
-            sent: counter("stream_tx_bytes"),
-            received: counter("stream_rx_bytes"),
-            opened: counter("streams_opened"),
-            aborted: counter("streams_aborted"),
-            ip_bytes: counter("ip_tx_bytes") + counter("ip_rx_bytes"),
-            violations: counter("violations"),
-            circuits: status["circuits"].as_array().map_or(0, |circuits| circuits.len() as u64),
-            window_used: ports.iter().map(|port| number(&port["window_used"])).sum(),
-            sessions: number(&status["sessions"]) + number(&status["lost_sessions"]),
+            sent: counters.stream_tx_bytes,
+            received: counters.stream_rx_bytes,
+            opened: counters.streams_opened,
+            aborted: counters.streams_aborted,
+            ip_bytes: counters.ip_tx_bytes + counters.ip_rx_bytes,
+            violations: counters.violations,
+            circuits: status.circuits.len() as u64,
+            window_used: status.ports.iter().map(|port| port.window_used).sum(),
+            sessions: status.sessions + status.lost_sessions,
         }
     }
 }
@@ -370,7 +367,7 @@ impl Measure<'_> {
             wait_for(&format!("{what} ({host})"), PATIENCE, || {
                 let status = self.rig.lab.status(host).map_err(|error| error.to_string())?;
                 f(before, &Account::of(&status)).map_err(|why| {
-                    format!("{why}; plain: {}; circuits: {}", status["counters"]["plain"], status["circuits"])
+                    format!("{why}; plain: {:?}; circuits: {:?}", status.counters.plain, status.circuits)
                 })
             })?;
         }

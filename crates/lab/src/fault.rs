@@ -5,9 +5,9 @@ use crate::plan::Cable;
 use crate::query::{self, Tool};
 use crate::state::HostState;
 use crate::{Lab, LabError, process};
+use crosslane_status::Status;
 use crosslane_wire::local::Request;
 use rustix::process::Signal;
-use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// How long both ends of a cable may take to notice that it was cut or mended: a connecting port tries again after
@@ -158,7 +158,7 @@ fn request(cable: &Cable, cut: bool) -> Request {
 fn notices(host: &HostState, cable: &Cable, down: bool, begin: Instant) -> Option<Duration> {
     let tool = Tool::connect(&host.control).ok()?;
     let name = cable.port_name(host.id);
-    let is_down = |status: &Value| query::down_port(status, &[name]).is_some();
+    let is_down = |status: &Status| query::down_port(status, &[name]).is_some();
     while begin.elapsed() < NOTICE {
         if is_down(&tool.status().ok()?) == down {
             return Some(begin.elapsed());

@@ -7,7 +7,7 @@ use crate::process::Identity;
 use crate::state::{HostState, State};
 use crate::updown::{clear, create, start_keeper, take_down};
 use crate::{LabError, enter, query};
-use serde_json::Value;
+use crosslane_status::Status;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::net::IpAddr;
@@ -231,7 +231,7 @@ impl Lab {
     ///
     /// # Errors
     /// [`LabError::NoHost`], [`LabError::NoDaemon`].
-    pub fn status(&self, host: &str) -> Result<Value, LabError> {
+    pub fn status(&self, host: &str) -> Result<Status, LabError> {
         query::status(&self.state.host(host)?.control)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::query::Tool;
 use crate::{Lab, LabError};
-use serde_json::Value;
+use crosslane_status::Counters;
 use std::time::{Duration, Instant};
 
 /// Pause between two looks at the counters.
@@ -24,14 +24,6 @@ pub struct Moves {
 #[derive(Debug)]
 pub struct Watch(Vec<(Tool, Counters)>);
 
-/// A daemon's counters: ends that moved, and how long the last and the longest took, us.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counters {
-    moved: u64,
-    last: u64,
-    longest: u64,
-}
-
 impl Lab {
     /// Begins to watch how streams move, to be called before the cable is touched.
     ///
@@ -40,7 +32,7 @@ impl Lab {
     pub fn watch_moves(&mut self) -> Result<Watch, LabError> {
         self.refresh()?;
         let running = self.state.hosts.iter().filter(|host| host.daemon.is_some_and(|daemon| daemon.alive()));
-        let look = |tool: Tool| Ok((Counters::read(&tool.status()?), tool));
+        let look = |tool: Tool| Ok((tool.status()?.counters, tool));
         let watched = running.map(|host| look(Tool::connect(&host.control)?));
         let watched: Result<Vec<_>, LabError> = watched.collect();
         Ok(Watch(watched?.into_iter().map(|(counters, tool)| (tool, counters)).collect()))
@@ -57,10 +49,10 @@ impl Watch {
         while since.elapsed() < quiet && begin.elapsed() < LONGEST {
             for (tool, before) in &mut self.0 {
                 let Ok(status) = tool.status() else { continue };
-                let now = Counters::read(&status);
+                let now = status.counters;
                 if now.moved > before.moved {
                     ends += now.moved - before.moved;
-                    longest = longest.max(now.slowest_since(before));
+                    longest = longest.max(slowest_of(before, &now));
                     since = Instant::now();
                 }
                 *before = now;
@@ -71,31 +63,25 @@ impl Watch {
     }
 }
 
-impl Counters {
-    fn read(status: &Value) -> Self {
-        let counter = |name: &str| status["counters"][name].as_u64().unwrap_or(0);
-        Self { moved: counter("moved"), last: counter("move_last_us"), longest: counter("move_longest_us") }
-    }
-
-    /// The longest of the moves since `before` that can be told.
-    fn slowest_since(&self, before: &Self) -> u64 {
-        if self.longest > before.longest { self.longest } else { self.last }
-    }
+/// The longest of the moves between two looks that can be told, us.
+fn slowest_of(before: &Counters, now: &Counters) -> u64 {
+    if now.move_longest_us > before.move_longest_us { now.move_longest_us } else { now.move_last_us }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_new_record_counts_before_the_last() {
-        let counters = |moved: u64, last: u64, longest: u64| {
-            let names = json!({"moved": moved, "move_last_us": last, "move_longest_us": longest});
-            Counters::read(&json!({"counters": names}))
+        let counters = |moved, move_last_us, move_longest_us| Counters {
+            moved,
+            move_last_us,
+            move_longest_us,
+            ..Counters::default()
         };
         let before = counters(2, 40, 90);
-        assert_eq!(counters(4, 50, 300).slowest_since(&before), 300);
-        assert_eq!(counters(4, 50, 90).slowest_since(&before), 50);
+        assert_eq!(slowest_of(&before, &counters(4, 50, 300)), 300);
+        assert_eq!(slowest_of(&before, &counters(4, 50, 90)), 50);
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::LabError;
 use crosslane_client::session::Session;
+use crosslane_status::{Link, Status};
+use crosslane_wire::HostId;
 use crosslane_wire::local::{Reply, Request};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// A session with one daemon.
@@ -24,9 +25,9 @@ impl Tool {
     }
 
     /// The daemon's status ([`Request::Status`]).
-    pub(crate) fn status(&self) -> Result<Value, LabError> {
+    pub(crate) fn status(&self) -> Result<Status, LabError> {
         let text = self.session.text(&Request::Status).map_err(failed(&self.socket))?;
-        serde_json::from_str(&text).map_err(failed(&self.socket))
+        Status::parse(&text).map_err(failed(&self.socket))
     }
 
     /// A request whose answer is [`Reply::Done`].
@@ -39,11 +40,11 @@ impl Tool {
     }
 }
 
-/// What the daemon behind the control socket `control` says of itself (the JSON of [`Request::Status`]).
+/// What the daemon behind the control socket `control` says of itself ([`Request::Status`]).
 ///
 /// # Errors
 /// [`LabError::NoDaemon`] if none answers there, or answers nonsense.
-pub fn status(control: &Path) -> Result<Value, LabError> {
+pub fn status(control: &Path) -> Result<Status, LabError> {
     Tool::connect(control)?.status()
 }
 
@@ -53,47 +54,47 @@ fn failed<E: ToString>(control: &Path) -> impl Fn(E) -> LabError {
 
 /// What is still missing until the host of `status` has the links of `ports` up and knows `hosts`. `None` if nothing
 /// is.
-pub(crate) fn missing(status: &Value, ports: &[&str], hosts: &[u8]) -> Option<String> {
-    let own = status["host"].as_u64()?;
+pub(crate) fn missing(status: &Status, ports: &[&str], hosts: &[u8]) -> Option<String> {
+    let own = status.host;
     if let Some(down) = down_port(status, ports) {
         return Some(format!("h{own}: {down}"));
     }
-    let known: Vec<u64> = list(&status["hosts"]).filter_map(|host| host["id"].as_u64()).collect();
-    let unknown = hosts.iter().find(|id| !known.contains(&u64::from(**id)))?;
+    let unknown = hosts.iter().find(|id| status.other_host(HostId(u16::from(**id))).is_none())?;
     Some(format!("h{own} does not know h{unknown} yet"))
 }
 
 /// The first of `ports` whose link is not up, for people.
-pub(crate) fn down_port(status: &Value, ports: &[&str]) -> Option<String> {
-    ports.iter().find_map(|&name| {
-        let port = list(&status["ports"]).find(|port| port["name"] == name);
-        let link = port.and_then(|port| port["link"].as_str()).unwrap_or("not there");
-        let why = port.and_then(|port| port["why"].as_str()).map(|why| format!(" ({why})"));
-        (link != "up").then(|| format!("port {name} is {link}{}", why.unwrap_or_default()))
+pub(crate) fn down_port(status: &Status, ports: &[&str]) -> Option<String> {
+    ports.iter().find_map(|&name| match status.port(name) {
+        None => Some(format!("port {name} is not there")),
+        Some(port) if port.link == Link::Up => None,
+        Some(port) => {
+            let why = port.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            Some(format!("port {name} is {}{why}", port.link))
+        }
     })
-}
-
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crosslane_status::{Host, Port};
 
     #[test]
     fn ready_means_links_up_and_hosts_known() {
-        let status = |link: &str, hosts: Value| json!({"host": 1, "ports": [{"name": "right", "link": link}], "hosts": hosts});
-        let both = json!([{"id": 2}, {"id": 3}]);
-        assert_eq!(missing(&status("up", both.clone()), &["right"], &[2, 3]), None);
-        assert_eq!(missing(&status("down", both.clone()), &[], &[3]), None, "that link is not wanted");
-        let down = missing(&status("down", both.clone()), &["right"], &[]);
+        let status = |link, hosts: &[u16]| Status {
+            host: HostId(1),
+            ports: vec![Port { name: "right".to_owned(), link, ..Port::default() }],
+            hosts: hosts.iter().map(|id| Host { id: HostId(*id), ..Host::default() }).collect(),
+            ..Status::default()
+        };
+        assert_eq!(missing(&status(Link::Up, &[2, 3]), &["right"], &[2, 3]), None);
+        assert_eq!(missing(&status(Link::Down, &[2, 3]), &[], &[3]), None, "that link is not wanted");
+        let down = missing(&status(Link::Down, &[2, 3]), &["right"], &[]);
         assert!(down.is_some_and(|why| why.contains("right is down")));
-        let unknown = missing(&status("up", json!([{"id": 2}])), &["right"], &[2, 3]);
+        let unknown = missing(&status(Link::Up, &[2]), &["right"], &[2, 3]);
         assert!(unknown.is_some_and(|why| why.contains("h3")));
-        assert!(
-            missing(&status("up", both), &["left"], &[]).is_some_and(|why| why.contains("left is not there"))
-        );
+        let other = missing(&status(Link::Up, &[2, 3]), &["left"], &[]);
+        assert!(other.is_some_and(|why| why.contains("left is not there")));
     }
 }

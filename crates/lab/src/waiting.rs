@@ -3,7 +3,7 @@
 use crate::state::{HostState, State};
 use crate::updown::log_end;
 use crate::{Lab, LabError, query};
-use serde_json::Value;
+use crosslane_status::Status;
 use std::time::{Duration, Instant};
 
 /// Pause between two looks.
@@ -18,8 +18,8 @@ impl Lab {
         &self,
         host: &str,
         patience: Duration,
-        mut ready: impl FnMut(&Value) -> bool,
-    ) -> Result<Value, LabError> {
+        mut ready: impl FnMut(&Status) -> bool,
+    ) -> Result<Status, LabError> {
         self.look_until(patience, || match self.status(host) {
             Ok(status) if ready(&status) => Ok(status),
             Ok(status) => Err(Wait::More(format!("last status of {host}: {status}"))),
@@ -63,7 +63,7 @@ impl Lab {
     }
 
     /// The status of a host's daemon. One that does not answer may not have got so far yet, or be gone for good.
-    fn answer(&self, host: &HostState) -> Result<Value, Wait> {
+    fn answer(&self, host: &HostState) -> Result<Status, Wait> {
         query::status(&host.control).map_err(|error| {
             let now = self.folder.state();
             let runs = now.is_none_or(|now| now.host(&host.name).is_ok_and(|now| now.daemon.is_some()));

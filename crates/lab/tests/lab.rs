@@ -1,6 +1,8 @@
 //! A lab with a stand-in for the daemon: what the lab itself does, from `up` to the last file removed.
 
 use crosslane_lab::{Identity, Lab, LabError, Options, Preload};
+use crosslane_status::{Host, Link, Port, SCHEMA, Status};
+use crosslane_wire::HostId;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +13,8 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Answers `Hello`, `Cut` and `Mend` with `Done`, and everything else with a status whose links are up.
+/// Answers `Hello`, `Cut` and `Mend` with `Done`, and everything else with a status whose links are up. What stands between `@` is
+/// filled in.
 const STAND_IN: &str = r#"#!/usr/bin/env python3
 import json, os, socket, sys, threading
 text = open(sys.argv[sys.argv.index("--config") + 1]).read()
@@ -23,8 +26,10 @@ listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind(path); listener.listen()
 ports = [part.split('"')[1] for part in text.split("[[port]]\nname = ")[1:]]
 cut = [part.split('"')[1] for part in text.split("[[port]]\nname = ")[1:] if "cut = true" in part]
-status = json.dumps({"host": me, "ports": [{"name": p, "link": "cut" if p in cut else "up"} for p in ports],
-                     "hosts": [{"id": n} for n in range(1, 9) if n != me]}).encode()
+status, port, host = (json.loads(text) for text in (r'@STATUS@', r'@PORT@', r'@HOST@'))
+status.update(host=me, ports=[dict(port, name=p, link="cut" if p in cut else "up") for p in ports],
+              hosts=[dict(host, id=n) for n in range(1, 9) if n != me])
+status = json.dumps(status).encode()
 def varint(n): return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
 def serve(peer):
     peer.recv(9000); peer.send(b"\x01")
@@ -36,6 +41,15 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
+/// A stand-in's text with documents that lack nothing.
+fn filled(text: &str) -> String {
+    let json = |document| serde_json::to_string(&document).expect("JSON");
+    let status = Status { schema: SCHEMA, ..Status::default() }.to_string();
+    text.replace("@STATUS@", &status)
+        .replace("@PORT@", &json(serde_json::to_value(Port::default()).expect("JSON")))
+        .replace("@HOST@", &json(serde_json::to_value(Host::default()).expect("JSON")))
+}
+
 struct Place {
     base: TempDir,
     bin: TempDir,
@@ -46,7 +60,7 @@ impl Place {
         let base = tempfile::tempdir().expect("folder");
         let bin = tempfile::tempdir().expect("folder");
         let path = bin.path().join("crosslaned");
-        fs::write(&path, daemon).expect("stand-in");
+        fs::write(&path, filled(daemon)).expect("stand-in");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
         symlink(env!("CARGO_BIN_EXE_crosslane-keeper"), bin.path().join("crosslane-keeper")).expect("link");
         fs::write(bin.path().join("libcrosslane_sockets.so"), "").expect("library");
@@ -259,8 +273,8 @@ fn a_daemon_is_killed_and_started_again() {
     lab.start_daemon("h2").expect("started");
     lab.wait_links(PATIENCE).expect("up again");
     assert!(lab.start_daemon("h2").is_err());
-    let status = lab.wait_until("h2", PATIENCE, |status| status["host"] == 2).expect("status");
-    assert_eq!(status["ports"][0]["link"], "up");
+    let status = lab.wait_until("h2", PATIENCE, |status| status.host == HostId(2)).expect("status");
+    assert_eq!(status.ports[0].link, Link::Up);
 }
 
 #[test]
@@ -278,19 +292,18 @@ fn a_cut_outlives_the_daemon_and_a_mended_cable_does_too() {
     // Cable 2 is pulled at h2. While its daemon is down that is only written down.
     lab.kill_daemon("h2", Signal::KILL).expect("killed");
     let link = |lab: &Lab| {
-        let status = lab.wait_until("h2", PATIENCE, |status| status["host"] == 2).expect("status");
-        let ports = status["ports"].as_array().expect("ports").clone();
-        ports.iter().find(|port| port["name"] == "right").expect("port")["link"].clone()
+        let status = lab.wait_until("h2", PATIENCE, |status| status.host == HostId(2)).expect("status");
+        status.port("right").expect("port").link
     };
     assert!(lab.cut("2", "h3").expect("cut").changed);
     assert!(!lab.cut("h3", "h2").expect("cut").changed, "it is cut already");
     lab.start_daemon("h2").expect("started");
-    assert_eq!(link(&lab), "cut");
+    assert_eq!(link(&lab), Link::Cut);
     lab.wait_links(PATIENCE).expect("nobody waits for a cable that is cut");
     lab.kill_daemon("h2", Signal::KILL).expect("killed");
     assert!(lab.mend("h2", "h3").expect("mended").changed);
     lab.start_daemon("h2").expect("started");
-    assert_eq!(link(&lab), "up");
+    assert_eq!(link(&lab), Link::Up);
 }
 
 #[test]

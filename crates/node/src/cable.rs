@@ -21,6 +21,7 @@ use crosslane_port::{Mapped, PortError};
 use crosslane_shm::arm::{self, Armed, NextSleep};
 use crosslane_shm::ring::Violation;
 use crosslane_shm::{Inbound, Outbound, Segment};
+use crosslane_status::Link;
 use crosslane_wire::control::Control;
 use crosslane_wire::scratchpad::DOORBELL_CHANNEL;
 use crosslane_wire::segment::{RING_MIN, segment_len};
@@ -231,12 +232,14 @@ impl Cable {
     }
 
     /// `up`, `down`, `cut` or `refused`, and why.
-    pub fn link(&self) -> (&'static str, Option<String>) {
+    pub fn link(&self) -> (Link, Option<String>) {
         match self.setup.state() {
-            _ if self.cut => ("cut", Some("it was cut here, and waits to be mended".to_owned())),
-            State::Up(_) => ("up", None),
-            State::Refused(why) => ("refused", Some(why.clone())),
-            _ => ("down", self.why.clone().or_else(|| self.port.down_reason().map(|why| why.to_string()))),
+            _ if self.cut => (Link::Cut, Some("it was cut here, and waits to be mended".to_owned())),
+            State::Up(_) => (Link::Up, None),
+            State::Refused(why) => (Link::Refused, Some(why.clone())),
+            _ => {
+                (Link::Down, self.why.clone().or_else(|| self.port.down_reason().map(|why| why.to_string())))
+            }
         }
     }
 

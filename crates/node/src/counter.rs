@@ -70,7 +70,8 @@ impl Counters {
     }
 }
 
-fn name_of(why: Plain) -> String {
+/// The reason as `status`, `explain` and the metrics name it: that of the far daemon, if it was the one that refused.
+pub(crate) fn name_of(why: Plain) -> String {
     match why {
         Plain::Refused(refusal) => format!("{refusal:?}"),
         other => format!("{other:?}"),

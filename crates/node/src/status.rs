@@ -1,15 +1,19 @@
 //! Texts of a snapshot: status and explanations as JSON, hosts in `/etc/hosts` form. Here each viewer gets its part, and nothing
 //! else decides that.
 
+use crate::counter::name_of;
 use crate::session::SessionId;
 use crate::sight::Sight;
 use crate::snapshot::{CircuitRow, HostRow, PortRow, SessionRow, Snapshot};
-use crosslane_fabric::circuit::Role;
+use crosslane_fabric::circuit::{Death, Role};
 use crosslane_shm::state::{Chooser, ModesSnapshot};
+use crosslane_status::{
+    self as status, ChosenBy, Circuit, Counters, Direction, Explanation, Host, LinkStates, Note, Offload,
+    Path, Port, RefusedStates, SCHEMA, Session, Status,
+};
 use crosslane_stream::Transfer;
 use crosslane_wire::{HostId, PortId};
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Most ancestors that are looked at to find a process's session.
@@ -18,40 +22,10 @@ const ANCESTORS: usize = 16;
 /// Rows that are written one by one: there may be many.
 struct Rows<F>(F);
 
-impl<I: Iterator<Item = Value>, F: Fn() -> I> Serialize for Rows<F> {
+impl<I: Iterator<Item = Circuit>, F: Fn() -> I> Serialize for Rows<F> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq((self.0)())
     }
-}
-
-#[derive(Serialize)]
-struct Status<C> {
-    host: HostId,
-    version: &'static str,
-    addresses: [std::net::IpAddr; 2],
-    uptime_s: f64,
-    sessions: usize,
-    lost_sessions: usize,
-    twin: bool,
-    namespaces: bool,
-    link_states: Value,
-    hosts: Vec<Value>,
-    links: Vec<(HostId, HostId)>,
-    ports: Vec<Value>,
-    listeners: Vec<std::net::SocketAddr>,
-    circuits: C,
-    counters: Value,
-    offload: Value,
-    quota: Value,
-}
-
-#[derive(Serialize)]
-struct Explanation<C> {
-    pid: u32,
-    session_pid: i32,
-    not_yours: bool,
-    sessions: Vec<Value>,
-    circuits: C,
 }
 
 impl Snapshot {
@@ -59,26 +33,27 @@ impl Snapshot {
     pub fn status(&self, sight: Sight) -> String {
         let is_seen = |users: &BTreeSet<u32>| users.iter().any(|uid| sight.sees(*uid));
         let listeners = self.listeners.iter().filter(|(_, users)| is_seen(users));
-        let status = Status {
+        let greeted = self.sessions.iter().filter(|session| session.greeted && !session.lost);
+        text(&Status {
+            schema: SCHEMA,
             host: self.head.me,
-            version: env!("CARGO_PKG_VERSION"),
-            addresses: self.head.addresses.of(self.head.me),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: self.head.addresses.of(self.head.me).to_vec(),
             uptime_s: self.head.uptime.as_secs_f64(),
-            sessions: self.sessions.iter().filter(|session| session.greeted && !session.lost).count(),
-            lost_sessions: self.sessions.iter().filter(|session| session.lost).count(),
-            twin: self.head.twin,
+            sessions: greeted.count() as u64,
+            lost_sessions: self.sessions.iter().filter(|session| session.lost).count() as u64,
+            duplicate_id: self.head.duplicate_id,
             namespaces: self.head.namespaces,
-            link_states: self.link_states_json(),
-            hosts: self.hosts.iter().map(|host| self.host_json(host)).collect(),
+            link_states: self.link_states(),
+            hosts: self.hosts.iter().map(|host| self.host_of(host)).collect(),
             links: self.links.clone(),
-            ports: self.ports_json(),
+            ports: self.ports(),
             listeners: listeners.map(|(address, _)| *address).collect(),
-            circuits: Rows(|| self.circuits_json(sight, |end| sight.sees(end.uid))),
-            counters: self.counters_json(),
-            offload: self.offload_json(),
+            circuits: Rows(|| self.circuits_of(sight, |end| sight.sees(end.uid))),
+            counters: self.counters(),
+            offload: self.offload(),
             quota: self.books.report(sight.user()),
-        };
-        text(&status)
+        })
     }
 
     /// `Explain`: sessions of a process, or of the nearest ancestor that has one, unless they are not the viewer's to see.
@@ -91,11 +66,12 @@ impl Snapshot {
         let held: BTreeSet<SessionId> = sessions.iter().map(|session| session.id).collect();
         let is_held = |end: &CircuitRow| end.holders.iter().any(|session| held.contains(session));
         text(&Explanation {
+            schema: SCHEMA,
             pid,
             session_pid: if is_others { 0 } else { owner },
             not_yours: is_others,
-            sessions: sessions.iter().map(|session| session_json(session)).collect(),
-            circuits: Rows(|| self.circuits_json(sight, is_held)),
+            sessions: sessions.iter().map(|session| session_of(session)).collect(),
+            circuits: Rows(|| self.circuits_of(sight, is_held)),
         })
     }
 
@@ -111,101 +87,104 @@ impl Snapshot {
         text
     }
 
-    fn host_json(&self, host: &HostRow) -> Value {
-        let way = |(hops, port): &(u8, PortId)| json!({"hops": hops, "via": self.port_name(*port)});
-        json!({
-            "id": host.id,
-            "hops": host.ways.first().map(|(hops, _)| hops),
-            "via": host.ways.first().map(|(_, port)| self.port_name(*port)),
-            "addresses": self.head.addresses.of(host.id),
-            "signed": host.signed,
-            "ways": host.ways.iter().map(way).collect::<Vec<_>>(),
-        })
+    fn host_of(&self, host: &HostRow) -> Host {
+        let path = |(hops, port): &(u8, PortId)| Path { hops: *hops, via: self.port_name(*port) };
+        Host {
+            id: host.id,
+            hops: host.ways.first().map(|(hops, _)| *hops),
+            via: host.ways.first().map(|(_, port)| self.port_name(*port)),
+            addresses: self.head.addresses.of(host.id).to_vec(),
+            signed: host.signed,
+            ways: host.ways.iter().map(path).collect(),
+        }
     }
 
     /// Whether link states are signed and checked, and those that were not believed.
-    fn link_states_json(&self) -> Value {
+    fn link_states(&self) -> LinkStates {
         let (signed, checked) = self.head.signing;
-        let refused: Vec<Value> = self
-            .head
-            .refused
-            .iter()
-            .map(|(host, refused)| json!({"host": host, "count": refused.count, "why": refused.why.to_string()}))
+        let refused = self.head.refused.iter();
+        let refused = refused
+            .map(|(host, refused)| RefusedStates {
+                host: *host,
+                count: refused.count,
+                why: refused.why.to_string(),
+            })
             .collect();
-        json!({"signed": signed, "checked": checked, "refused": refused})
+        LinkStates { signed, checked, refused }
     }
 
-    fn port_name(&self, port: PortId) -> &str {
-        self.port(port).map_or("?", |port| &port.name)
+    fn port_name(&self, port: PortId) -> String {
+        self.port(port).map_or("?", |port| &port.name).to_owned()
     }
 
-    fn ports_json(&self) -> Vec<Value> {
+    fn ports(&self) -> Vec<Port> {
         let moved = self.port_bytes();
         let bytes = |port: &PortRow| moved.get(&port.id).copied().unwrap_or_default();
-        self.head.ports.iter().map(|port| self.port_json(port, bytes(port))).collect()
+        self.head.ports.iter().map(|port| self.port_of(port, bytes(port))).collect()
     }
 
-    fn port_json(&self, port: &PortRow, (tx_bytes, rx_bytes): (u64, u64)) -> Value {
-        let (link, why) = &port.link;
-        json!({
-            "name": port.name,
-            "kind": port.kind,
-            "link": link,
-            "why": why,
-            "epoch": port.epoch,
-            "peer": port.peer,
-            "window": port.window.0,
-            "window_used": port.window.1,
-            "tx_bytes": tx_bytes,
-            "rx_bytes": rx_bytes,
-            "streams": self.open_ends().filter(|end| end.port == Some(port.id)).count(),
-            "transits": self.passing.get(&port.id).map_or(0, |passing| passing.circuits),
-            "silent": port.silent,
-        })
+    fn port_of(&self, port: &PortRow, (tx_bytes, rx_bytes): (u64, u64)) -> Port {
+        let (link, why) = port.link.clone();
+        Port {
+            name: port.name.clone(),
+            kind: port.kind.to_owned(),
+            link,
+            why,
+            epoch: port.epoch,
+            peer: port.peer,
+            window: port.window.0,
+            window_used: port.window.1,
+            tx_bytes,
+            rx_bytes,
+            streams: self.open_ends().filter(|end| end.port == Some(port.id)).count() as u64,
+            transits: self.passing.get(&port.id).map_or(0, |passing| passing.circuits as u64),
+            silent: port.silent,
+        }
     }
 
     /// Ends that are wanted; of one that another user's program opened and passed on, that program is not told.
-    fn circuits_json(
+    fn circuits_of(
         &self,
         sight: Sight,
         wanted: impl Fn(&CircuitRow) -> bool,
-    ) -> impl Iterator<Item = Value> {
+    ) -> impl Iterator<Item = Circuit> {
         let rows = self.circuits.iter().filter(move |end| wanted(end));
-        rows.map(move |end| circuit_json(end, sight.sees(end.uid)))
+        rows.map(move |end| circuit_of(end, sight.sees(end.uid)))
     }
 
-    /// What the engine has done, by its two threads; null before anybody wanted it.
-    fn offload_json(&self) -> Value {
-        let Some(threads) = &self.head.offload else { return Value::Null };
-        json!({ "send": threads.first(), "receive": threads.get(1) })
+    /// What the engine has done, by its two threads; nothing before anybody wanted it.
+    fn offload(&self) -> Option<Offload> {
+        let mut threads = self.head.offload.as_ref()?.iter().cloned();
+        let mut next = || threads.next().unwrap_or_default();
+        Some(Offload { send: next(), receive: next() })
     }
 
-    fn counters_json(&self) -> Value {
+    fn counters(&self) -> Counters {
         let (totals, counters) = (self.stream_totals(), &self.head.counters);
-        json!({
-            "streams_opened": counters.streams_opened,
-            "streams_open": totals.open,
-            "streams_closed": counters.streams_closed,
-            "streams_aborted": counters.streams_aborted,
-            "stream_tx_bytes": totals.tx_bytes,
-            "stream_rx_bytes": totals.rx_bytes,
-            "ip_tx_packets": counters.ip_tx_packets,
-            "ip_rx_packets": counters.ip_rx_packets,
-            "ip_tx_bytes": counters.ip_tx_bytes,
-            "ip_rx_bytes": counters.ip_rx_bytes,
-            "ip_forwarded_packets": counters.ip_forwarded_packets,
-            "ip_dropped_packets": counters.ip_dropped_packets,
-            "ip_refused_packets": counters.ip_refused_packets,
-            "moves": counters.moves,
-            "moved": counters.moved,
-            "move_last_us": counters.move_last_us,
-            "move_longest_us": counters.move_longest_us,
-            "transits": self.head.transits,
-            "transit_bytes": self.transit_bytes(),
-            "wakes": counters.wakes.wrapping_add(totals.wakes),
-            "violations": counters.violations,
-            "plain": counters.plain,
-        })
+        Counters {
+            streams_opened: counters.streams_opened,
+            streams_open: totals.open,
+            streams_closed: counters.streams_closed,
+            streams_aborted: counters.streams_aborted,
+            stream_tx_bytes: totals.tx_bytes,
+            stream_rx_bytes: totals.rx_bytes,
+            ip_tx_packets: counters.ip_tx_packets,
+            ip_rx_packets: counters.ip_rx_packets,
+            ip_tx_bytes: counters.ip_tx_bytes,
+            ip_rx_bytes: counters.ip_rx_bytes,
+            ip_forwarded_packets: counters.ip_forwarded_packets,
+            ip_dropped_packets: counters.ip_dropped_packets,
+            ip_refused_packets: counters.ip_refused_packets,
+            moves: counters.moves,
+            moved: counters.moved,
+            move_last_us: counters.move_last_us,
+            move_longest_us: counters.move_longest_us,
+            transits: self.head.transits as u64,
+            transit_bytes: self.transit_bytes(),
+            wakes: counters.wakes.wrapping_add(totals.wakes),
+            violations: counters.violations,
+            plain: counters.plain.clone(),
+        }
     }
 
     fn sessions_of(&self, pid: u32) -> (i32, Vec<&SessionRow>) {
@@ -230,75 +209,80 @@ fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn circuit_json(end: &CircuitRow, tells_owner: bool) -> Value {
+fn circuit_of(end: &CircuitRow, tells_owner: bool) -> Circuit {
     let CircuitRow { moved, chosen, modes: (sent, received), .. } = end;
-    let owner = tells_owner.then_some((end.program.as_str(), end.pid));
+    let owner = tells_owner.then(|| (end.program.clone(), end.pid));
     let (program, pid) = owner.unwrap_or_default();
-    json!({
-        "id": end.id,
-        "client": end.tuple.client.to_string(),
-        "server": end.tuple.server.to_string(),
-        "peer": end.peer,
-        "role": if end.role == Role::Client { "client" } else { "server" },
-        "program": program,
-        "pid": pid,
-        "state": end.state,
-        "hops": end.hops,
-        "pumps": end.pumps,
-        "generation": end.generation,
-        "far_closed": end.far_closed,
-        "dead": end.dead.map(|death| format!("{death:?}")),
-        "tx_bytes": moved.tx_bytes,
-        "rx_bytes": moved.rx_bytes,
-        "wakes": moved.wakes,
-        "sleeps": moved.sleeps,
-        "transfer": Transfer::from_number(chosen.transfer).unwrap_or_default().name(),
-        "transfer_by": chooser(chosen.transfer_by),
-        "offload": chosen.offload,
-        "offload_by": chooser(chosen.offload_by),
-        "sent": modes_json(moved.tx_bytes, sent),
-        "received": modes_json(moved.rx_bytes, received),
-    })
+    Circuit {
+        id: end.id,
+        client: end.tuple.client,
+        server: end.tuple.server,
+        peer: end.peer,
+        role: if end.role == Role::Client { status::Role::Client } else { status::Role::Server },
+        program,
+        pid,
+        state: end.state,
+        hops: end.hops,
+        pumps: end.pumps,
+        generation: end.generation,
+        far_closed: end.far_closed,
+        dead: end.dead.map(death),
+        tx_bytes: moved.tx_bytes,
+        rx_bytes: moved.rx_bytes,
+        wakes: moved.wakes,
+        sleeps: moved.sleeps,
+        transfer: Transfer::from_number(chosen.transfer).unwrap_or_default().name().to_owned(),
+        transfer_by: chooser(chosen.transfer_by),
+        offload: chosen.offload,
+        offload_by: chooser(chosen.offload_by),
+        sent: direction(moved.tx_bytes, sent),
+        received: direction(moved.rx_bytes, received),
+    }
 }
 
-fn chooser(by: Chooser) -> &'static str {
+fn death(why: Death) -> status::Death {
+    match why {
+        Death::Cable => status::Death::Cable,
+        Death::Abort => status::Death::Abort,
+        Death::Shutdown => status::Death::Shutdown,
+        Death::Violation => status::Death::Violation,
+    }
+}
+
+fn chooser(by: Chooser) -> ChosenBy {
     match by {
-        Chooser::Nobody => "default",
-        Chooser::Program => "program",
-        Chooser::Rule => "rule",
+        Chooser::Nobody => ChosenBy::Default,
+        Chooser::Program => ChosenBy::Program,
+        Chooser::Rule => ChosenBy::Rule,
     }
 }
 
 /// How one direction moved its `total` bytes.
-fn modes_json(total: u64, modes: &ModesSnapshot) -> Value {
-    json!({
-        "bcopy": modes.bcopy(total),
-        "read_zcopy": modes.read_zcopy,
-        "write_zcopy": modes.write_zcopy,
-        "transaction": modes.transaction,
-        "copied": modes.copied(total),
-        "records": modes.records,
-        "control": modes.control,
-        "cancelled": modes.cancelled,
-        "offloaded": modes.offloaded,
-    })
+fn direction(total: u64, modes: &ModesSnapshot) -> Direction {
+    Direction {
+        bcopy: modes.bcopy(total),
+        read_zcopy: modes.read_zcopy,
+        write_zcopy: modes.write_zcopy,
+        transaction: modes.transaction,
+        copied: modes.copied(total),
+        records: modes.records,
+        control: modes.control,
+        cancelled: modes.cancelled,
+        offloaded: modes.offloaded,
+    }
 }
 
-fn session_json(session: &SessionRow) -> Value {
-    let notes: Vec<Value> = session
-        .notes
-        .iter()
-        .map(|note| json!({"fd": note.fd, "remote": note.remote.to_string(), "why": note.why}))
-        .collect();
-    json!({
-        "id": session.id.0,
-        "pid": session.pid,
-        "uid": session.uid,
-        "program": session.program,
-        "waiters": session.waiters,
-        "held": session.held,
-        "notes": notes,
-    })
+fn session_of(session: &SessionRow) -> Session {
+    let notes = session.notes.iter();
+    Session {
+        id: session.id.0,
+        pid: session.pid,
+        uid: session.uid,
+        program: session.program.clone(),
+        waiters: session.waiters as u64,
+        held: session.held as u64,
+        notes: notes.map(|note| Note { fd: note.fd, remote: note.remote, why: name_of(note.why) }).collect(),
+    }
 }
 
 /// The parent of a process: the fourth word of its `stat`, counted behind the name, which may hold anything.

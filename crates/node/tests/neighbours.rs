@@ -204,7 +204,7 @@ fn where_records_are_signed_forged_ones_are_not_believed_and_that_is_shown() {
     assert_eq!(status["hosts"].as_array().unwrap().len(), 2, "{status:#}");
     assert!(status["hosts"].as_array().unwrap().iter().all(|host| host["signed"] == true));
     let now = &lab.status(3);
-    assert_eq!(now["twin"], false, "host 3 has heard of none of them");
+    assert_eq!(now["duplicate_id"], false, "host 3 has heard of none of them");
 }
 
 #[test]

@@ -146,8 +146,7 @@ impl Rig {
 
     /// Stream ends that programs in `h1` have got so far.
     fn streams(&self) -> u64 {
-        let status = self.lab.status("h1").unwrap_or_default();
-        status["counters"]["streams_opened"].as_u64().unwrap_or(0)
+        self.lab.status("h1").unwrap_or_default().counters.streams_opened
     }
 }
 

@@ -202,7 +202,7 @@ fn figures(size: Length, runs: &[(Way, Vec<Done>)]) -> Vec<Figure> {
         copies(size, runs),
     ];
     figures.extend(FORCED.into_iter().map(|name| forced_figure(name, size, of(name), rate)));
-    figures.extend(MODES.iter().map(|(mode, _)| shares(mode, size, of(AUTO))));
+    figures.extend(MODES.iter().map(|mode| shares(mode, size, of(AUTO))));
     figures
 }
 
@@ -236,8 +236,7 @@ fn carried_by_others(name: &str, runs: &[Done]) -> Option<String> {
     if worst.share(name) >= PURE {
         return None;
     }
-    let shares =
-        MODES.iter().map(|(mode, _)| (*mode, worst.share(mode))).filter(|(_, share)| *share >= 0.005);
+    let shares = MODES.iter().map(|mode| (*mode, worst.share(mode))).filter(|(_, share)| *share >= 0.005);
     let shares: Vec<String> = shares.map(|(mode, share)| format!("{mode} {:.0} %", share * 100.0)).collect();
     Some(format!("carried by {}", shares.join(", ")))
 }

@@ -147,8 +147,7 @@ fn native(report: &Report) -> Vec<Vec<String>> {
 /// Which modes carried what nobody forced.
 fn chosen(report: &Report, case: &str) -> String {
     let share = |mode: &str| find(report, &share_group(mode), case).and_then(|figure| value(figure, None));
-    let parts =
-        MODES.iter().filter_map(|(mode, _)| Some((*mode, share(mode)?))).filter(|(_, part)| *part >= 0.5);
+    let parts = MODES.iter().filter_map(|mode| Some((*mode, share(mode)?))).filter(|(_, part)| *part >= 0.5);
     let mut parts: Vec<(&str, f64)> = parts.collect();
     parts.sort_by(|a, b| b.1.total_cmp(&a.1));
     let words = |(mode, part): &(&str, f64)| {

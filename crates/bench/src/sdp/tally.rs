@@ -2,17 +2,12 @@
 
 use anyhow::{Context, Result};
 use crosslane_lab::Lab;
-use serde_json::Value;
+use crosslane_status::{Circuit, Direction, Role, Status};
 use std::net::SocketAddr;
 use std::ops::Sub;
 
-/// The modes that carry bytes, as people name them and as counters do.
-pub const MODES: [(&str, &str); 4] = [
-    ("bcopy", "bcopy"),
-    ("read-zcopy", "read_zcopy"),
-    ("write-zcopy", "write_zcopy"),
-    ("transaction", "transaction"),
-];
+/// The modes that carry bytes, as people name them.
+pub const MODES: [&str; 4] = ["bcopy", "read-zcopy", "write-zcopy", "transaction"];
 
 /// Counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,25 +30,22 @@ impl Tally {
     /// # Errors
     /// A daemon does not answer, or knows no such stream: the connection was not accelerated.
     pub fn of(lab: &Lab, client: SocketAddr) -> Result<Self> {
-        let end = |host, role| -> Result<Value> {
+        let end = |host, role| -> Result<Circuit> {
             let status = lab.status(host)?;
             let found = find(&status, client, role).cloned();
             found.with_context(|| format!("{host} has no stream of {client}: it was not accelerated"))
         };
-        Ok(Self::read(&end("h1", "client")?, &end("h2", "server")?))
+        Ok(Self::read(&end("h1", Role::Client)?, &end("h2", Role::Server)?))
     }
 
-    fn read(sender: &Value, receiver: &Value) -> Self {
-        let number = |value: &Value| value.as_u64().unwrap_or(0);
-        let messages = |end: &Value| {
-            let of = |way: &str, what: &str| number(&end[way][what]);
-            of("sent", "records") + of("sent", "control") + of("received", "control")
-        };
+    fn read(sender: &Circuit, receiver: &Circuit) -> Self {
+        let messages = |end: &Circuit| end.sent.records + end.sent.control + end.received.control;
+        let Direction { bcopy, read_zcopy, write_zcopy, transaction, copied, .. } = sender.sent;
         Self {
-            by_mode: MODES.map(|(_, counter)| number(&sender["sent"][counter])),
-            copied_in: number(&sender["sent"]["copied"]),
-            received: number(&receiver["rx_bytes"]),
-            copied_out: number(&receiver["received"]["copied"]),
+            by_mode: [bcopy, read_zcopy, write_zcopy, transaction],
+            copied_in: copied,
+            received: receiver.rx_bytes,
+            copied_out: receiver.received.copied,
             messages: messages(sender) + messages(receiver),
         }
     }
@@ -65,7 +57,7 @@ impl Tally {
 
     /// Part of the bytes that went by the mode of this name.
     pub fn share(&self, mode: &str) -> f64 {
-        let at = MODES.iter().position(|(name, _)| *name == mode);
+        let at = MODES.iter().position(|name| *name == mode);
         at.map_or(0.0, |at| ratio(self.by_mode[at], self.bytes()))
     }
 
@@ -91,10 +83,8 @@ impl Sub for Tally {
     }
 }
 
-fn find<'a>(status: &'a Value, client: SocketAddr, role: &str) -> Option<&'a Value> {
-    let client = client.to_string();
-    let mut circuits = status["circuits"].as_array()?.iter();
-    circuits.rfind(|circuit| circuit["client"] == client.as_str() && circuit["role"] == role)
+fn find(status: &Status, client: SocketAddr, role: Role) -> Option<&Circuit> {
+    status.circuits.iter().rfind(|circuit| circuit.client == client && circuit.role == role)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a figure")]
@@ -105,14 +95,18 @@ fn ratio(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crosslane_wire::CircuitId;
+
+    fn circuit() -> Circuit {
+        Circuit::between("10.86.0.1:5".parse().unwrap(), "10.86.0.2:80".parse().unwrap())
+    }
 
     #[test]
     fn shares_and_copies_are_of_what_came_between() {
-        let end = |read: u64, copied: u64| {
-            let counted =
-                json!({"bcopy": 100, "read_zcopy": read, "copied": copied, "records": 3, "control": 1});
-            json!({"sent": counted, "received": counted, "rx_bytes": 100 + read})
+        let end = |read_zcopy: u64, copied: u64| {
+            let zero = Direction::default();
+            let counted = Direction { bcopy: 100, read_zcopy, copied, records: 3, control: 1, ..zero };
+            Circuit { sent: counted, received: counted, rx_bytes: 100 + read_zcopy, ..circuit() }
         };
         let before = Tally::read(&end(0, 100), &end(0, 100));
         let between = Tally::read(&end(900, 100), &end(900, 1000)) - before;
@@ -122,12 +116,11 @@ mod tests {
 
     #[test]
     fn the_stream_is_found_by_its_connecting_end() {
-        let status = json!({"circuits": [
-            {"client": "10.86.0.1:5", "role": "server", "id": 1},
-            {"client": "10.86.0.1:5", "role": "client", "id": 2},
-        ]});
-        let client: SocketAddr = "10.86.0.1:5".parse().unwrap();
-        assert_eq!(find(&status, client, "client").map(|found| &found["id"]), Some(&json!(2)));
-        assert!(find(&status, client, "peer").is_none());
+        let row = |id, role| Circuit { id: CircuitId(id), role, ..circuit() };
+        let status =
+            Status { circuits: vec![row(1, Role::Server), row(2, Role::Client)], ..Status::default() };
+        let client = circuit().client;
+        assert_eq!(find(&status, client, Role::Client).map(|found| found.id), Some(CircuitId(2)));
+        assert!(find(&status, circuit().server, Role::Client).is_none());
     }
 }

@@ -1,13 +1,12 @@
 //! One user takes all that he can get: sessions, descriptors, circuits, listeners. Others get theirs as
 //! before.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use crosslane_e2e::attacks;
 use crosslane_e2e::honest::{Honest, WINDOW};
 use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::Rig;
 use crosslane_lab::Options;
-use serde_json::Value;
 
 /// An attack on h1 while others are at work between h1 and h2.
 fn withstand(words: &[&str], check: impl FnOnce(&Rig, &Program) -> Result<()>) -> Result<()> {
@@ -24,8 +23,8 @@ fn withstand(words: &[&str], check: impl FnOnce(&Rig, &Program) -> Result<()>) -
 /// Times that somebody was refused something of this kind.
 fn refused(rig: &Rig, host: &str, kind: &str) -> Result<u64> {
     let status = rig.lab.status(host)?;
-    let pools = status["quota"]["pools"].as_array().cloned().unwrap_or_default();
-    Ok(pools.iter().filter(|pool| pool["kind"] == kind).filter_map(|pool| pool["refused"].as_u64()).sum())
+    let pools = status.quota.pools.iter();
+    Ok(pools.filter(|pool| pool.kind == kind).map(|pool| pool.refused).sum())
 }
 
 fn was_refused(rig: &Rig, attack: &Program, kind: &str) -> Result<()> {
@@ -78,11 +77,6 @@ fn circuits_that_fill_both_windows_when_a_cable_is_cut() -> Result<()> {
 fn listener(rig: &Rig, host: &str) -> Result<String> {
     let address = rig.address(host)?;
     let status = rig.lab.status(host)?;
-    let listeners: Vec<&str> =
-        status["listeners"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let port = listeners.iter().find_map(|one| one.rsplit_once(':')).map(|(_, port)| port.to_owned());
-    Ok(format!(
-        "{address}:{}",
-        port.ok_or_else(|| anyhow::anyhow!("nobody listens on {host}: {listeners:?}"))?
-    ))
+    let listener = status.listeners.first().with_context(|| format!("nobody listens on {host}"))?;
+    Ok(format!("{address}:{}", listener.port()))
 }

@@ -21,7 +21,7 @@ fn a_holder_that_is_stopped_killed_or_lies_keeps_others_for_their_own_time() -> 
     let mut parent = attacks::command_as(&rig, "root", "h1", &attacker)?;
     let mut parent = Program::start(parent.arg("locks-parent").args([&address, &port]).arg(&attacker))?;
     parent.says("attacking")?;
-    ensure!(rig.holds("h1", ROOT, "circuits")? >= 2, "the parent has no streams");
+    ensure!(rig.holds("h1", ROOT)?.circuits.used >= 2, "the parent has no streams");
     let printed = parent.finish(WORK)?.text();
     let refused =
         printed.lines().find_map(|line| line.strip_prefix("refused ")).context("no call was refused")?;

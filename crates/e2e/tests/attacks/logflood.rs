@@ -81,7 +81,7 @@ fn log_to(rig: &mut Rig, sink: Stdio) -> Result<Daemon> {
     wait_for("both hosts know each other", PATIENCE, || {
         let knows = |host: &str| {
             let status = rig.lab.status(host).ok()?;
-            (status["hosts"].as_array()?.len() == 1).then_some(())
+            (status.hosts.len() == 1).then_some(())
         };
         knows("h1").and(knows("h2")).ok_or_else(|| "they do not".to_owned())
     })?;

@@ -7,18 +7,17 @@ use crosslane_e2e::program::Program;
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{PATIENCE, wait_for};
 use crosslane_lab::{Options, Topology};
+use crosslane_status::Counters;
 use rustix::process::Signal;
 use std::path::PathBuf;
 
 /// The hosts that a host knows.
-fn known(rig: &Rig, host: &str) -> Result<Vec<u64>> {
-    let status = rig.lab.status(host)?;
-    let hosts = status["hosts"].as_array().context("no hosts")?;
-    Ok(hosts.iter().filter_map(|host| host["id"].as_u64()).collect())
+fn known(rig: &Rig, host: &str) -> Result<Vec<u16>> {
+    Ok(rig.lab.status(host)?.hosts.iter().map(|host| host.id.0).collect())
 }
 
-fn counter(rig: &Rig, host: &str, name: &str) -> Result<u64> {
-    rig.lab.status(host)?["counters"][name].as_u64().with_context(|| format!("no counter {name}"))
+fn counters(rig: &Rig, host: &str) -> Result<Counters> {
+    Ok(rig.lab.status(host)?.counters)
 }
 
 /// The hostile program: as root, as a neighbour's daemon is.
@@ -39,7 +38,7 @@ fn a_neighbour_that_forges_and_floods_disturbs_nobody() -> Result<()> {
     attack.says("attacking")?;
     honest.holds_out(&calm)?;
     ensure!(!attack.is_over(), "the attack ended: {}", attack.tail());
-    ensure!(counter(&rig, "h2", "ip_refused_packets")? > 0, "nothing was refused");
+    ensure!(counters(&rig, "h2")?.ip_refused_packets > 0, "nothing was refused");
     ensure!(known(&rig, "h1")?.contains(&2) && known(&rig, "h2")?.contains(&1), "honest hosts are lost");
     drop(attack);
     // What was forged is over as soon as it ends: a real host 3 is known again.
@@ -75,7 +74,7 @@ fn no_raw_socket_sends_packets_in_the_name_of_another_host() -> Result<()> {
         heard.lines().filter(|line| line.starts_with("from") && **line != *own.trim()).collect();
     ensure!(foreign.is_empty(), "packets in the name of others: {foreign:?}");
     wait_for("they are refused at their source, of both kinds", PATIENCE, || {
-        let refused = counter(&rig, "h1", "ip_refused_packets");
+        let refused = counters(&rig, "h1").map(|it| it.ip_refused_packets);
         refused.as_ref().is_ok_and(|refused| *refused > 100).then_some(()).ok_or(format!("{refused:?}"))
     })
 }

@@ -1,6 +1,6 @@
 //! Four hundred sessions that ask for texts without end, on a host through which others' packets and streams go.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use crosslane_e2e::honest::{FACTOR, Honest, WINDOW};
 use crosslane_e2e::program::run;
 use crosslane_e2e::rig::Rig;
@@ -52,7 +52,7 @@ fn four_hundred_sessions_that_ask_for_texts_stop_nobodys_packets_streams_or_stat
         let answer = run(&mut rig.tool("h2", words)?, PATIENCE)?.text();
         ensure!(!answer.is_empty(), "{words:?} says nothing");
     }
-    let sessions = rig.lab.status("h2")?["sessions"].as_u64().context("no number of sessions")?;
+    let sessions = rig.lab.status("h2")?.sessions;
     ensure!(sessions > 300, "{sessions} sessions: the attack was not there");
     drop(attack);
     honest.finish()

@@ -6,6 +6,8 @@ use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{PATIENCE, WORK, echo, package, wait_for};
 use crosslane_lab::{Options, Resilience, Topology, status};
+use crosslane_status::Link;
+use crosslane_wire::HostId;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -75,13 +77,13 @@ fn without_window_memory_connections_use_tcp() -> Result<()> {
     let mut client = Program::start(command.args(["client", &address, &port.to_string(), "12"]))?;
     client.says("ready")?;
     let status = rig.lab.status("h1")?;
-    let counters = &status["counters"];
-    let streams = counters["streams_open"].as_u64().unwrap_or(0);
+    let counters = &status.counters;
+    let streams = counters.streams_open;
     // The window is full, or the neighbour's share of it is.
-    let plain: u64 = ["NoMemory", "Quota"].iter().filter_map(|why| counters["plain"][why].as_u64()).sum();
+    let plain: u64 = ["NoMemory", "Quota"].iter().filter_map(|why| counters.plain.get(*why)).sum();
     ensure!(
         (1..12).contains(&streams) && streams + plain == 12,
-        "{streams} streams, not all others by TCP: {counters}"
+        "{streams} streams, not all others by TCP: {counters:?}"
     );
     let log = rig.log("h1")? + &rig.log("h2")?;
     let said = log.matches("no window memory left").count() + log.matches("quota is used up").count();
@@ -168,7 +170,7 @@ fn a_second_daemon_of_one_socket_is_refused() -> Result<()> {
     let (mut second, _) = daemon(&rig, "one", "host = 2\n")?;
     ensure!(second.wait(PATIENCE)?.code() == Some(3), "{}", second.errors());
     ensure!(second.errors().contains(&control.display().to_string()), "{}", second.errors());
-    ensure!(status(&control)?["host"] == 1, "the first one still answers");
+    ensure!(status(&control)?.host == HostId(1), "the first one still answers");
     Ok(())
 }
 
@@ -182,9 +184,9 @@ fn two_hosts_of_one_id_are_refused() -> Result<()> {
     for control in [&control, &other] {
         wait_for("the port says why", PATIENCE, || {
             let status = status(control).map_err(|error| error.to_string())?;
-            let port = &status["ports"][0];
-            let why = port["why"].as_str().unwrap_or("");
-            if port["link"] == "refused" && why.contains("host") { Ok(()) } else { Err(status.to_string()) }
+            let port = &status.ports[0];
+            let is_said = port.why.as_ref().is_some_and(|why| why.contains("host"));
+            if port.link == Link::Refused && is_said { Ok(()) } else { Err(status.to_string()) }
         })?;
     }
     ensure!((one.errors() + &two.errors()).contains('7'), "no log names the id: {}", one.errors());

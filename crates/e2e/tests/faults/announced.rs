@@ -8,7 +8,7 @@ use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{PATIENCE, WORK, package, wait_for};
 use crosslane_lab::{Options, Topology};
-use serde_json::Value;
+use crosslane_status::{Circuit, Direction};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,33 +92,31 @@ fn is_loss(said: &Said) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that the open streams of a host have `sent` or `received` by Read Zcopy, or by Bcopy if that is all that the cable can, as its
+/// Bytes that the streams of a host have sent (or received, by `way`) by Read Zcopy, or by Bcopy if that is all that the cable can, as its
 /// daemon has it. On a posted cable none go by Read Zcopy.
-fn fetched(rig: &Rig, host: &str, way: &str) -> Result<u64> {
+fn fetched(rig: &Rig, host: &str, way: impl Fn(&Circuit) -> Direction) -> Result<u64> {
     let (status, is_posted) = (rig.lab.status(host)?, rig.is_posted()?);
-    let by = |mode: &str| -> u64 {
-        let circuits = status["circuits"].as_array().into_iter().flatten();
-        circuits.filter_map(|circuit| circuit[way][mode].as_u64()).sum()
-    };
-    ensure!(!is_posted || by("read_zcopy") == 0, "a posted cable lends memory: {status}");
-    Ok(by(if is_posted { "bcopy" } else { "read_zcopy" }))
+    let by = |mode: fn(Direction) -> u64| status.circuits.iter().map(|circuit| mode(way(circuit))).sum();
+    let fetched: u64 = by(|moved| moved.read_zcopy);
+    ensure!(!is_posted || fetched == 0, "a posted cable lends memory: {status}");
+    Ok(if is_posted { by(|moved| moved.bcopy) } else { fetched })
 }
 
 /// Waits until much more is fetched.
 fn flows(rig: &Rig) -> Result<()> {
-    let (before, much) = (fetched(rig, "h1", "sent")?, if rig.is_posted()? { MUCH_POSTED } else { MUCH });
-    wait_for("memory is fetched", PATIENCE, || match fetched(rig, "h1", "sent") {
+    let (before, much) =
+        (fetched(rig, "h1", |it| it.sent)?, if rig.is_posted()? { MUCH_POSTED } else { MUCH });
+    wait_for("memory is fetched", PATIENCE, || match fetched(rig, "h1", |it| it.sent) {
         Ok(now) if now > before + much => Ok(()),
         seen => Err(format!("{seen:?}, was {before}; {}", rig.story("h1"))),
     })
 }
 
 /// Waits until the stream of h1 goes over so many cables.
-fn goes_over(rig: &Rig, cables: u64) -> Result<()> {
+fn goes_over(rig: &Rig, cables: u8) -> Result<()> {
     rig.lab.wait_until("h1", PATIENCE, |status| {
-        let circuits = status["circuits"].as_array().into_iter().flatten();
-        let hops: Vec<&Value> = circuits.filter(|it| it["state"] == "open").map(|it| &it["hops"]).collect();
-        !hops.is_empty() && hops.iter().all(|hops| **hops == cables)
+        let hops: Vec<u8> = status.open_circuits().map(|it| it.hops).collect();
+        !hops.is_empty() && hops.iter().all(|hops| *hops == cables)
     })?;
     Ok(())
 }
@@ -135,7 +133,7 @@ fn what_is_chosen_by_hand_is_how_it_goes_over_a_cable() -> Result<()> {
         let by_ring = rule.is_some_and(|rule| rule.contains("bcopy"));
         if !by_ring {
             flows(&rig)?;
-            ensure!(fetched(&rig, "h2", "received")? > MUCH_POSTED, "{}", rig.story("h2"));
+            ensure!(fetched(&rig, "h2", |it| it.received)? > MUCH_POSTED, "{}", rig.story("h2"));
         }
         let by_ring = by_ring || rig.is_posted()?;
         let [sent, _] = flow.ends_well()?;

@@ -5,13 +5,11 @@ use crosslane_e2e::PATIENCE;
 use crosslane_e2e::reach::cables;
 use crosslane_e2e::rig::Rig;
 use crosslane_lab::{Options, Topology};
+use crosslane_status::{Link, Status};
 use rustix::process::Signal;
-use serde_json::Value;
 
-fn link(status: &Value, port: &str) -> String {
-    let ports = status["ports"].as_array().into_iter().flatten();
-    let found = ports.filter(|it| it["name"] == port).find_map(|it| it["link"].as_str());
-    found.unwrap_or("not there").to_owned()
+fn link(status: &Status, port: &str) -> Option<Link> {
+    status.port(port).map(|port| port.link)
 }
 
 #[test]
@@ -22,8 +20,11 @@ fn a_cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<(
     ensure!(cut.ends[0].0 == "h2", "{cut:?}");
     rig.lies("h1", 2, Some(2))?;
     rig.lies("h2", 1, Some(2))?;
-    ensure!(link(&rig.lab.status("h1")?, "right") == "cut");
-    ensure!(link(&rig.lab.status("h2")?, "left") == "down", "the neighbour must find out by itself");
+    ensure!(link(&rig.lab.status("h1")?, "right") == Some(Link::Cut));
+    ensure!(
+        link(&rig.lab.status("h2")?, "left") == Some(Link::Down),
+        "the neighbour must find out by itself"
+    );
     rig.ping("h1", "h2")?;
     for host in ["h1", "h2"] {
         rig.lab.kill_daemon(host, Signal::KILL)?;
@@ -31,7 +32,7 @@ fn a_cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<(
         rig.lab.wait_host(host, PATIENCE)?;
     }
     rig.lab.wait_links(PATIENCE)?;
-    ensure!(link(&rig.lab.status("h1")?, "right") == "cut");
+    ensure!(link(&rig.lab.status("h1")?, "right") == Some(Link::Cut));
     rig.ping("h2", "h1")?;
     ensure!(!rig.lab.cut("h1", "h2")?.changed);
     let mended = rig.lab.mend("h1", "h2")?;
@@ -44,11 +45,8 @@ fn a_cut_is_seen_at_both_ends_and_outlives_the_daemon_that_made_it() -> Result<(
 #[test]
 fn a_host_that_dies_whole_comes_back_in_a_new_epoch() -> Result<()> {
     let Some(mut rig) = Rig::ring()? else { return Ok(()) };
-    let epoch = |rig: &Rig| -> Result<u64> {
-        let status = rig.lab.status("h1")?;
-        let port = status["ports"].as_array().into_iter().flatten().find(|port| port["name"] == "right");
-        port.and_then(|port| port["epoch"].as_u64()).context("no epoch")
-    };
+    let epoch =
+        |rig: &Rig| -> Result<u32> { Ok(rig.lab.status("h1")?.port("right").context("no port")?.epoch.0) };
     let before = epoch(&rig)?;
     rig.lab.kill_host("h2")?;
     rig.lies("h1", 2, None)?;

@@ -199,7 +199,7 @@ fn a_daemon_that_hangs_for_a_while() -> Result<()> {
     let client = Program::start(command.args(["client", &to, &port.to_string(), "300000", "2"]))?;
     let waited = wait_for("the client's daemon gives up", PATIENCE, || {
         let status = rig.lab.status("h1").map_err(|error| error.to_string())?;
-        let late = status["counters"]["plain"]["Timeout"].as_u64() == Some(2);
+        let late = status.counters.plain.get("Timeout") == Some(&2);
         if late { Ok(()) } else { Err(status.to_string()) }
     });
     ensure!(daemon.signal(Signal::CONT), "it cannot go on");

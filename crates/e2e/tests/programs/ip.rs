@@ -77,8 +77,7 @@ fn tcp_both_ways_over_a_host_between() -> Result<()> {
         all_came(transfer(&rig, &python, &address.to_string(), 200 << 20)?)?;
     }
     measure.carried_by_ip(2 * 2 * (200 << 20))?;
-    let counters = &rig.lab.status("h2")?["counters"];
-    let packets = counters["ip_forwarded_packets"].as_u64().unwrap_or(0);
+    let packets = rig.lab.status("h2")?.counters.ip_forwarded_packets;
     // 800 MB in packets of 16 KB on an average at least, and as many acknowledgements.
     ensure!(packets > 0 && packets < 2 * 800 * 64, "{packets} packets were passed on");
     Ok(())
@@ -195,9 +194,7 @@ fn an_interface_that_is_removed_is_said_once() -> Result<()> {
         let log = rig.log("h1").map_err(|error| error.to_string())?;
         if log.contains("the interface was removed") { Ok(()) } else { Err(log) }
     })?;
-    rig.lab.wait_until("h1", PATIENCE, |status| {
-        status["hosts"].as_array().is_some_and(|hosts| hosts.len() == 1)
-    })?;
+    rig.lab.wait_until("h1", PATIENCE, |status| status.hosts.len() == 1)?;
     ensure!(rig.log("h1")?.matches("the interface was removed").count() == 1, "{}", rig.story("h1"));
     Ok(())
 }

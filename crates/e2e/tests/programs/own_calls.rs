@@ -5,7 +5,6 @@ use crosslane_e2e::program::{Program, run};
 use crosslane_e2e::python::Script;
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{PATIENCE, WORK, own_calls, package, payload};
-use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
@@ -105,10 +104,9 @@ fn an_environment_that_came_from_another_host() -> Result<()> {
         let mut server = Program::start(&mut command)?;
         server.listens_to_tcp(port.parse()?)?;
         if is_known {
-            let is_it =
-                |address: &Value| address.as_str().is_some_and(|it| it.ends_with(&format!(":{port}")));
+            let number: u16 = port.parse()?;
             rig.lab.wait_until("h2", PATIENCE, |status| {
-                status["listeners"].as_array().is_some_and(|all| all.iter().any(is_it))
+                status.listeners.iter().any(|address| address.port() == number)
             })?;
         }
         let mut command = Script::Echo.command(&rig, "h1", &python)?;

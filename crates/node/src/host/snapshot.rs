@@ -9,8 +9,8 @@ use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
 
 impl Host {
     /// Begins a snapshot: its head, with the counters as they are now.
-    pub(crate) fn begin_snapshot(&self) -> Collector {
-        Collector::new(self.head(), self.accounts.ledger())
+    pub(crate) fn begin_snapshot(&self) -> Box<Collector> {
+        Box::new(Collector::new(self.head(), self.accounts.ledger()))
     }
 
     /// Copies a piece.
@@ -64,7 +64,7 @@ impl Host {
             addresses: self.config.addresses,
             operators: self.config.operators,
             uptime: self.now,
-            twin: self.policy.links.has_twin(),
+            duplicate_id: self.policy.links.has_twin(),
             namespaces: self.knows_namespaces(),
             signing: self.signing,
             refused: self.policy.links.refused().clone(),

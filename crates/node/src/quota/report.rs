@@ -2,7 +2,7 @@
 
 use super::pool::Pool;
 use super::{Kind, Ledger, Payer, Purpose, Settings};
-use serde_json::{Map, Value, json};
+use crosslane_status::{self as status, Holds, Quota, Requests, Use, WindowUse};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -43,21 +43,21 @@ impl Books {
         Self { settings: ledger.settings(), pools: Vec::new() }
     }
 
-    /// As JSON, as far as a viewer may see it: a user its own part, nobody else's; `None` sees all.
-    pub fn report(&self, viewer: Option<u32>) -> Value {
+    /// As far as a viewer may see it: a user its own part, nobody else's; `None` sees all.
+    pub fn report(&self, viewer: Option<u32>) -> Quota {
         let own = viewer.map(Payer::User);
         let all = self.pools.iter().flat_map(Pool::payers).map(|(payer, _)| payer);
         let mut payers: BTreeSet<Payer> = all.filter(|payer| own.is_none_or(|own| own == *payer)).collect();
         payers.extend(own);
         let settings = &self.settings;
-        json!({
-            "share_percent": settings.share,
-            "neighbour_share_percent": settings.neighbour_share,
-            "moves_percent": settings.moves,
-            "root_percent": settings.root,
-            "pools": self.pools.iter().map(pool_json).collect::<Vec<_>>(),
-            "payers": payers.into_iter().map(|payer| self.payer_json(payer)).collect::<Vec<_>>(),
-        })
+        Quota {
+            share_percent: settings.share,
+            neighbour_share_percent: settings.neighbour_share,
+            moves_percent: settings.moves,
+            root_percent: settings.root,
+            pools: self.pools.iter().map(pool_of).collect(),
+            payers: payers.into_iter().map(|payer| self.payer_of(payer)).collect(),
+        }
     }
 
     /// Times that somebody asked for more than he may have, by kind.
@@ -65,43 +65,40 @@ impl Books {
         self.pools.iter().map(|pool| (pool.kind(), pool.refused()))
     }
 
-    fn payer_json(&self, payer: Payer) -> Value {
-        let mut held = Map::new();
-        let mut windows = Vec::new();
+    fn payer_of(&self, payer: Payer) -> status::Payer {
+        let mut holds = Holds::default();
         for pool in &self.pools {
-            let (used, limit) = (pool.used_by(payer), pool.limit(&self.settings, payer, Purpose::New));
-            let entry = json!({"port": port_of(pool.kind()), "used": used, "limit": bound(limit)});
+            let limit = bound(pool.limit(&self.settings, payer, Purpose::New));
+            let taken = Use { used: pool.used_by(payer), limit };
             match pool.kind() {
-                Kind::Window(_) => windows.push(entry),
-                kind => drop(held.insert(kind.name().to_owned(), entry)),
+                Kind::Sessions => holds.sessions = taken,
+                Kind::Listeners => holds.listeners = taken,
+                Kind::Descriptors => holds.descriptors = taken,
+                Kind::Circuits => holds.circuits = taken,
+                Kind::Pending => holds.pending = taken,
+                Kind::Mappings => holds.mappings = taken,
+                Kind::Transits => holds.transits = taken,
+                Kind::Memory => holds.memory = taken,
+                Kind::Window(port) => {
+                    holds.window.push(WindowUse { port: port.0, used: taken.used, limit: taken.limit });
+                }
             }
         }
-        let (user, port) = match payer {
-            Payer::User(uid) => (Some(uid), None),
-            Payer::Neighbour(port) => (None, Some(port.0)),
-        };
-        held.insert("window".to_owned(), windows.into());
-        if let Payer::User(uid) = payer {
-            held.insert("requests".to_owned(), json!({"a_second": self.settings.requests(uid)}));
-        }
-        json!({"user": user, "neighbour_at_port": port, "holds": held})
+        holds.requests = payer.user().map(|uid| Requests { a_second: self.settings.requests(uid) });
+        status::Payer { user: payer.user(), neighbour_at_port: payer.port(), holds }
     }
 }
 
-fn pool_json(pool: &Pool) -> Value {
-    json!({
-        "kind": pool.kind().name(),
-        "port": port_of(pool.kind()),
-        "capacity": bound(pool.capacity()),
-        "used": pool.total(),
-        "refused": pool.refused(),
-    })
-}
-
-fn port_of(kind: Kind) -> Option<u8> {
-    match kind {
-        Kind::Window(port) => Some(port.0),
-        _ => None,
+fn pool_of(pool: &Pool) -> status::Pool {
+    status::Pool {
+        kind: pool.kind().name().to_owned(),
+        port: match pool.kind() {
+            Kind::Window(port) => Some(port.0),
+            _ => None,
+        },
+        capacity: bound(pool.capacity()),
+        used: pool.total(),
+        refused: pool.refused(),
     }
 }
 
@@ -137,12 +134,12 @@ mod tests {
         let books = copy_of(&ledger, 1);
         let users = |viewer| {
             let report = books.report(viewer);
-            report["payers"].as_array().unwrap().iter().map(|payer| payer["user"].clone()).collect::<Vec<_>>()
+            report.payers.iter().filter_map(|payer| payer.user).collect::<Vec<_>>()
         };
-        assert_eq!(users(None), [json!(1000), json!(1001)]);
-        assert_eq!(users(Some(1001)), [json!(1001)]);
-        assert_eq!(users(Some(7)), [json!(7)], "who has nothing sees what he may have");
-        let own = &books.report(Some(1001))["payers"][0]["holds"]["sessions"];
-        assert_eq!((&own["used"], &own["limit"]), (&json!(2), &json!(4096)));
+        assert_eq!(users(None), [1000, 1001]);
+        assert_eq!(users(Some(1001)), [1001]);
+        assert_eq!(users(Some(7)), [7], "who has nothing sees what he may have");
+        let own = books.report(Some(1001)).payers[0].holds.sessions;
+        assert_eq!(own, Use { used: 2, limit: Some(4096) });
     }
 }

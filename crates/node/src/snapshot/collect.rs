@@ -6,7 +6,7 @@
 //!                                             ^ an end that is closed or moves on before its turn is copied first
 //! ```
 
-use super::{CircuitRow, Head, HostRow, Passing, PortRow, SessionRow, Snapshot, Worked};
+use super::{CircuitRow, Head, HostRow, Passing, PortRow, SessionRow, Snapshot};
 use crate::cable::Cable;
 use crate::end_resources::EndResources;
 use crate::offload::Tally;
@@ -14,6 +14,7 @@ use crate::quota::{Books, Kind, Ledger, Payer};
 use crate::session::{Session, SessionId};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_fabric::circuit::{End, Far, State};
+use crosslane_status::{self as status, OffloadThread};
 use crosslane_wire::{CircuitId, HostId, PortId, TransitId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -238,10 +239,10 @@ pub(crate) fn circuit_row(
         },
         role: end.role,
         state: match end.state {
-            _ if end.moving.is_some() => "moving",
-            State::Opening | State::Pending => "pending",
-            State::Open => "open",
-            State::Closing(_) => "closing",
+            _ if end.moving.is_some() => status::State::Moving,
+            State::Opening | State::Pending => status::State::Pending,
+            State::Open => status::State::Open,
+            State::Closing(_) => status::State::Closing,
         },
         open: end.state == State::Open,
         hops: end.hops,
@@ -289,9 +290,9 @@ pub(crate) fn port_row(cable: &Cable, silent: bool) -> PortRow {
     }
 }
 
-pub(crate) fn worked(tally: &Tally) -> Worked {
-    Worked {
-        copy: tally.copy.get().copied(),
+pub(crate) fn worked(tally: &Tally) -> OffloadThread {
+    OffloadThread {
+        copy: tally.copy.get().map(|name| (*name).to_owned()),
         bytes: tally.bytes.load(Relaxed),
         registered: tally.registered.load(Relaxed),
         transfers: tally.transfers.load(Relaxed),

@@ -11,8 +11,8 @@ use crate::session::{Note, SessionId};
 use crosslane_fabric::circuit::{Death, Role};
 use crosslane_fabric::links::AllRefused;
 use crosslane_shm::state::{Chosen, ModesSnapshot, Snapshot as Moved};
+use crosslane_status::{Link, OffloadThread, State};
 use crosslane_wire::{CircuitId, Epoch, HostId, PortId, Tuple};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub struct Head {
     /// How long the daemon has been running.
     pub uptime: Duration,
     /// Whether another host has the same id.
-    pub twin: bool,
+    pub duplicate_id: bool,
     /// Whether the kernel can tell network namespaces apart.
     pub namespaces: bool,
     /// Whether link states are signed, and whether they are checked.
@@ -65,7 +65,7 @@ pub struct Head {
     /// Counters.
     pub counters: Counters,
     /// What the engine's two threads have done; none before anybody wanted it.
-    pub offload: Option<Vec<Worked>>,
+    pub offload: Option<Vec<OffloadThread>>,
     /// Circuits that pass through this host.
     pub transits: usize,
 }
@@ -91,7 +91,7 @@ pub struct PortRow {
     /// What kind of port it is.
     pub kind: &'static str,
     /// State of the link, and why, for people.
-    pub link: (&'static str, Option<String>),
+    pub link: (Link, Option<String>),
     /// Epoch of the cable.
     pub epoch: Epoch,
     /// Who is at the other end, if it is up.
@@ -113,23 +113,6 @@ pub struct Passing {
     pub tx_bytes: u64,
     /// Payload received, bytes.
     pub rx_bytes: u64,
-}
-
-/// What a thread of the engine has done.
-#[derive(Debug, Serialize)]
-pub struct Worked {
-    /// The name of what copies.
-    pub copy: Option<&'static str>,
-    /// Payload, bytes.
-    pub bytes: u64,
-    /// Those of it that were copied from, or to, buffers that are mapped.
-    pub registered: u64,
-    /// Transfers that were taken.
-    pub transfers: u64,
-    /// Those that the kernel refused.
-    pub refused: u64,
-    /// Times that the thread slept.
-    pub sleeps: u64,
 }
 
 /// A session.
@@ -166,8 +149,8 @@ pub struct CircuitRow {
     pub peer: HostId,
     /// Which side of it.
     pub role: Role,
-    /// State.
-    pub state: &'static str,
+    /// What becomes of it.
+    pub state: State,
     /// Whether it is open, also if it moves.
     pub open: bool,
     /// Cables.

@@ -59,7 +59,7 @@ pub struct Texts {
     serving: Vec<Asked>,
     /// Whether readers of the metrics wait for the next one.
     scraped: bool,
-    collector: Option<Collector>,
+    collector: Option<Box<Collector>>,
     /// When the next piece may be copied.
     next: Duration,
     begun: Duration,
@@ -98,12 +98,12 @@ impl Texts {
     /// The snapshot that is being made.
     #[cfg(test)]
     pub(crate) fn collector(&self) -> Option<&Collector> {
-        self.collector.as_ref()
+        self.collector.as_deref()
     }
 
     /// The same, for what must be copied early.
     pub(crate) fn collector_mut(&mut self) -> Option<&mut Collector> {
-        self.collector.as_mut()
+        self.collector.as_deref_mut()
     }
 
     /// A session asks for a text, by a socket that it is sent to.
@@ -132,7 +132,7 @@ impl Texts {
     }
 
     /// A piece was copied; a whole snapshot goes to the thread.
-    pub(crate) fn put(&mut self, collector: Collector) {
+    pub(crate) fn put(&mut self, collector: Box<Collector>) {
         if collector.is_whole() {
             self.writer.write(collector.finish(), std::mem::take(&mut self.serving));
         } else {
@@ -157,14 +157,13 @@ impl Texts {
 
 /// What is to be copied.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub(crate) enum Piece {
     /// Nothing yet: the thread has not caught up.
     None,
     /// The first piece of a new snapshot.
     First,
     /// Another piece of this one.
-    Next(Collector),
+    Next(Box<Collector>),
 }
 
 #[cfg(test)]

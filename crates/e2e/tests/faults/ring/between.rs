@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The host through which streams from h1 to h3 lead.
 fn between(rig: &Rig) -> Result<&'static str> {
-    Ok(if count(rig, "h2", "transits")? > 0 { "h2" } else { "h4" })
+    Ok(if count(rig, "h2", |it| it.transits)? > 0 { "h2" } else { "h4" })
 }
 
 /// The host between dies, and comes back.
@@ -34,7 +34,7 @@ fn with_dead_host(kind: Between) -> Result<()> {
     rig.lab.start_daemon(between)?;
     rig.lab.wait_host(between, PATIENCE)?;
     iperf3::report(&client.finish(WORK)?)?;
-    ensure!(count(&rig, "h1", "moves")? >= 3, "nothing moved");
+    ensure!(count(&rig, "h1", |it| it.moves)? >= 3, "nothing moved");
     Ok(())
 }
 
@@ -54,7 +54,7 @@ fn with_frozen_host(kind: Between) -> Result<()> {
     let between = between(&rig)?;
     let daemon = rig.lab.daemon(between)?.context("it runs")?;
     ensure!(daemon.signal(Signal::STOP), "it cannot be stopped");
-    let moved = rig.lab.wait_until("h1", PATIENCE, |status| status["counters"]["moves"].as_u64() >= Some(2));
+    let moved = rig.lab.wait_until("h1", PATIENCE, |status| status.counters.moves >= 2);
     let moved = moved.map_err(Into::into).and_then(|_| all_over(&rig, "h1", 2, 2));
     std::thread::sleep(Duration::from_secs(9));
     ensure!(daemon.signal(Signal::CONT), "it cannot go on");

@@ -3,11 +3,11 @@
 mod between;
 mod cut;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use crosslane_e2e::PATIENCE;
 use crosslane_e2e::rig::Rig;
 use crosslane_lab::{Options, Topology};
-use serde_json::Value;
+use crosslane_status::Counters;
 use std::time::Duration;
 
 /// How long programs run undisturbed before, between and after what happens to them.
@@ -40,30 +40,29 @@ fn options(between: Between) -> Options {
     Options { hosts: 4, topology: Topology::Ring, pump, ..Options::scratch("e2e") }
 }
 
-fn count(rig: &Rig, host: &str, counter: &str) -> Result<u64> {
-    rig.lab.status(host)?["counters"][counter].as_u64().with_context(|| format!("no counter {counter}"))
+fn count(rig: &Rig, host: &str, counter: impl FnOnce(&Counters) -> u64) -> Result<u64> {
+    Ok(counter(&rig.lab.status(host)?.counters))
 }
 
 /// Waits until a host has so many open streams at least, and all of them lead over so many cables.
-fn all_over(rig: &Rig, host: &str, cables: u64, streams: usize) -> Result<()> {
+fn all_over(rig: &Rig, host: &str, cables: u8, streams: usize) -> Result<()> {
     rig.lab.wait_until(host, PATIENCE, |status| {
-        let circuits = status["circuits"].as_array().into_iter().flatten();
-        let hops: Vec<&Value> = circuits.filter(|it| it["state"] == "open").map(|it| &it["hops"]).collect();
-        hops.len() >= streams && hops.iter().all(|hops| **hops == cables)
+        let hops: Vec<u8> = status.open_circuits().map(|it| it.hops).collect();
+        hops.len() >= streams && hops.iter().all(|hops| *hops == cables)
     })?;
     Ok(())
 }
 
 fn nothing_violated(rig: &Rig) -> Result<()> {
     HOSTS.into_iter().try_for_each(|host| {
-        ensure!(count(rig, host, "violations")? == 0, "{}", rig.story(host));
+        ensure!(count(rig, host, |it| it.violations)? == 0, "{}", rig.story(host));
         Ok(())
     })
 }
 
 fn nothing_broke(rig: &Rig) -> Result<()> {
     HOSTS.into_iter().try_for_each(|host| {
-        ensure!(count(rig, host, "streams_aborted")? == 0, "{}", rig.story(host));
+        ensure!(count(rig, host, |it| it.streams_aborted)? == 0, "{}", rig.story(host));
         Ok(())
     })?;
     nothing_violated(rig)

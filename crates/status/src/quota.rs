@@ -1,0 +1,98 @@
+//! Who has how much of what the daemon can run out of.
+
+use serde::{Deserialize, Serialize};
+
+/// Limits, reserves, and who has how much.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quota {
+    /// How much a user may have of what nobody else has, percent.
+    pub share_percent: u64,
+    /// The same for the neighbour at a port, percent.
+    pub neighbour_share_percent: u64,
+    /// What is kept for streams that lost their circuit, percent.
+    pub moves_percent: u64,
+    /// What is kept for root, percent.
+    pub root_percent: u64,
+    /// What there is of each kind.
+    pub pools: Vec<Pool>,
+    /// Who has how much; the viewer alone, if it may not see others.
+    pub payers: Vec<Payer>,
+}
+
+/// What there is of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// The kind: a field of [`Holds`].
+    pub kind: String,
+    /// The number of the port, of a `window`.
+    pub port: Option<u8>,
+    /// How much there is; nothing if there is no bound.
+    pub capacity: Option<u64>,
+    /// How much of that is taken.
+    pub used: u64,
+    /// Times that somebody asked for more than he may have.
+    pub refused: u64,
+}
+
+/// What a user or a neighbour has: one of the first two fields is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payer {
+    /// The user.
+    pub user: Option<u32>,
+    /// The number of the neighbour's port.
+    pub neighbour_at_port: Option<u8>,
+    /// What it has.
+    pub holds: Holds,
+}
+
+/// What a user or a neighbour has, by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holds {
+    /// Sessions.
+    pub sessions: Use,
+    /// Listeners that take streams.
+    pub listeners: Use,
+    /// The daemon's descriptors.
+    pub descriptors: Use,
+    /// Ends of circuits.
+    pub circuits: Use,
+    /// Ends that no program has accepted yet.
+    pub pending: Use,
+    /// The daemon's mappings.
+    pub mappings: Use,
+    /// Circuits through this host.
+    pub transits: Use,
+    /// Memory that the daemon made, bytes.
+    pub memory: Use,
+    /// Of each port's window.
+    pub window: Vec<WindowUse>,
+    /// Requests to the daemon; nothing of a neighbour.
+    pub requests: Option<Requests>,
+}
+
+/// How much is taken, and how much may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Use {
+    /// Taken.
+    pub used: u64,
+    /// What may be taken now, as others have what they have; nothing if there is no bound.
+    pub limit: Option<u64>,
+}
+
+/// How much of a port's window is taken, and how much may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowUse {
+    /// The port's number.
+    pub port: u8,
+    /// Taken, bytes.
+    pub used: u64,
+    /// What may be taken now, bytes; nothing if there is no bound.
+    pub limit: Option<u64>,
+}
+
+/// How many requests a user is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// So many of the smallest kind a second; nothing if there is no bound.
+    pub a_second: Option<u64>,
+}
