@@ -136,10 +136,8 @@ impl Host {
             Output::Drain { transit, side } => self.drain(transit, side),
             Output::Stop { transit } => self.stop_transit(transit),
             Output::Died { circuit, .. } => self.wake_holders(circuit),
-            Output::FarClosed { circuit } => {
-                self.note_closed(circuit);
-                self.doubt(circuit);
-            }
+            Output::FarClosed { circuit } => self.note_closed(circuit),
+            Output::NobodyHolds { circuit, late } => self.nobody_holds(circuit, late),
             Output::Prove { circuit } => self.prove(circuit),
             Output::Proven { circuit, is_so } => self.proven(circuit, is_so),
             Output::Free { circuit } => self.free(circuit),

@@ -143,11 +143,11 @@ impl Engine {
         moved |= host.hear_neighbours();
         host.cables.iter_mut().for_each(Cable::disarm);
         let now = host.now;
-        host.policy.handle_time(now);
+        host.handle_time();
         host.run_circuits();
         host.expire_waiting();
         host.wake_rested();
-        host.resolve_doubts();
+        host.end_empty_sessions();
         self.poll_ports();
         self.host.tell_neighbours();
         self.host.tend_texts();

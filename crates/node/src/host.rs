@@ -3,7 +3,6 @@
 use crate::cable::{Cable, CableEvent};
 use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
-use crate::doubt::Doubts;
 use crate::end_resources::EndResources;
 use crate::inbox::Inbox;
 use crate::ip::Ip;
@@ -36,6 +35,7 @@ mod accept;
 mod buffer;
 mod ends;
 mod hearing;
+mod holding;
 mod ip;
 mod offload;
 mod provider;
@@ -111,10 +111,6 @@ pub struct Host {
     pub emptied: Vec<SessionId>,
     /// Connections that are not to be watched any more under these numbers.
     pub unwatched: Vec<(SessionId, Arc<Foreign>)>,
-    /// Ends that perhaps nobody holds.
-    pub doubts: Doubts,
-    /// When all ends are looked at next, in doubt or not.
-    pub sweep_at: Duration,
     /// IP, with its interface.
     pub ip: Ip,
     /// What the kernel knows of the sockets of the daemon's own network namespace.
@@ -194,8 +190,6 @@ impl Host {
             guests: BTreeSet::new(),
             emptied: Vec::new(),
             unwatched: Vec::new(),
-            doubts: Doubts::default(),
-            sweep_at: crate::doubt::SWEEP,
             ip: Ip::new(tun),
             sockets,
             counters: Counters::default(),
@@ -230,6 +224,13 @@ impl Host {
     /// Reads the clock.
     pub fn tick(&mut self) {
         self.now = self.start.elapsed();
+    }
+
+    /// What was due until now happens.
+    pub(crate) fn handle_time(&mut self) {
+        let now = self.now;
+        let (policy, mut provider) = self.split();
+        policy.handle_time(now, &mut provider);
     }
 
     /// Time since the start, read now.
@@ -348,12 +349,8 @@ impl Host {
     /// When the daemon must act even if nothing happens.
     pub fn deadline(&self) -> Option<Duration> {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
-        let sweep = (!self.resources.is_empty()).then_some(self.sweep_at);
         let waiting = [self.waiting_deadline(), self.accounts.deadline()].into_iter().flatten().min();
-        [cables, sweep, waiting, self.doubts.deadline(), self.policy.poll_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [cables, waiting, self.policy.poll_deadline()].into_iter().flatten().min()
     }
 }
 

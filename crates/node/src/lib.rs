@@ -20,7 +20,6 @@ pub mod control;
 pub mod counter;
 pub mod daemon;
 pub mod dial;
-pub mod doubt;
 pub mod echo;
 pub mod end_resources;
 pub mod engine;

@@ -52,7 +52,8 @@ impl Host {
         self.unwatched.extend(socket.map(|socket| (id, socket)));
         self.lost.insert(id);
         let held: Vec<CircuitId> = session.held.iter().copied().collect();
-        held.into_iter().for_each(|circuit| self.doubt_soon(circuit));
+        let now = self.now;
+        held.into_iter().for_each(|circuit| self.policy.doubt_soon(circuit, now));
     }
 
     /// The session that a new one of the same process goes on with, by its ticket. An error says that it must come later.
@@ -88,8 +89,7 @@ impl Host {
         let held: Vec<CircuitId> = session.held.iter().copied().collect();
         self.spend(old, SEARCH + held.len() as u64 / ENDS);
         for circuit in held {
-            self.doubts.remove(circuit);
-            self.doubt(circuit);
+            self.policy.doubt_anew(circuit, self.now);
         }
     }
 

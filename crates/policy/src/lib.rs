@@ -13,11 +13,12 @@
 //!
 //! [`neighbour`] has the cables and what neighbours say, [`ways`] which cables lead anywhere, [`dial`] circuits that are
 //! asked for here, [`answer`] those that neighbours ask for, [`resume`] streams that move, [`transit`] circuits that pass
-//! through.
+//! through, [`doubt`] ends that perhaps nobody holds.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod dial;
+pub mod doubt;
 pub mod neighbour;
 pub mod output;
 pub mod resources;
@@ -47,6 +48,7 @@ pub struct Policy {
     me: HostId,
     ports: BTreeMap<PortId, neighbour::Port>,
     ways: ways::Ways,
+    doubts: doubt::Doubts,
     ends: HashMap<CircuitId, EndState>,
     transits: BTreeMap<TransitId, transit::State>,
     outputs: VecDeque<Output>,
@@ -76,6 +78,7 @@ impl Policy {
             me,
             ports: BTreeMap::new(),
             ways: ways::Ways::default(),
+            doubts: doubt::Doubts::default(),
             ends: HashMap::new(),
             transits: BTreeMap::new(),
             outputs: VecDeque::new(),
@@ -83,15 +86,17 @@ impl Policy {
     }
 
     /// The time is `now`; what was due until then happens.
-    pub fn handle_time(&mut self, now: Duration) {
+    pub fn handle_time(&mut self, now: Duration, resources: &mut impl Resources) {
         self.circuits.handle_time(now);
         self.links.handle_time(now);
         self.tend_ways(now);
+        self.resolve_doubts(now, resources);
     }
 
     /// When [`Self::handle_time`] shall be called next.
     pub fn poll_deadline(&self) -> Option<Duration> {
-        [Some(self.links.poll_deadline()), self.circuits.poll_deadline(), self.ways_deadline()]
+        let links = Some(self.links.poll_deadline());
+        [links, self.circuits.poll_deadline(), self.ways_deadline(), self.doubts_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -132,12 +137,16 @@ impl Policy {
                 self.push(Output::Stop { transit });
             }
             Wanted::Died { circuit, death } => self.push(Output::Died { circuit, death }),
-            Wanted::Doubt { circuit } => self.push(Output::FarClosed { circuit }),
+            Wanted::Doubt { circuit } => {
+                self.doubt(circuit, now);
+                self.push(Output::FarClosed { circuit });
+            }
             Wanted::Prove { circuit } => self.push(Output::Prove { circuit }),
             Wanted::Proven { circuit, is_so } => self.push(Output::Proven { circuit, is_so }),
             Wanted::Freed { channel, port, epoch } => self.push(Output::Freed { channel, port, epoch }),
             Wanted::Free { circuit, .. } => {
                 self.ends.remove(&circuit);
+                self.doubts.remove(circuit);
                 self.push(Output::Free { circuit });
             }
         }

@@ -64,10 +64,17 @@ pub enum Output {
         /// Why.
         death: Death,
     },
-    /// The far end was closed or is lost while ours is still held: it may be that nobody holds it.
+    /// The far end was closed or is lost while ours is still held.
     FarClosed {
         /// The end.
         circuit: CircuitId,
+    },
+    /// Nobody holds the end any more, since some time ago if `late`: it is closed here next.
+    NobodyHolds {
+        /// The end.
+        circuit: CircuitId,
+        /// Nobody has said so in that time.
+        late: bool,
     },
     /// The accepting side asks whether the socket of this end became the connection:
     /// [`crosslane_fabric::Circuits::tell_proof`] follows.

@@ -126,6 +126,15 @@ pub trait Resources {
     /// The same, after its programs were made to stop: the end is in this state now.
     fn stop_and_count(&mut self, circuit: CircuitId, end: &End) -> Option<u64>;
 
+    /// Whether a process holds the socket of an end, which is in this state; `None`: that cannot be told.
+    fn is_held(&self, circuit: CircuitId, end: &End) -> Option<bool>;
+
+    /// Whether no session that holds the end has a connection.
+    fn is_lost(&self, circuit: CircuitId) -> bool;
+
+    /// Whether the processes of all sessions that hold the end have ended.
+    fn is_orphaned(&self, circuit: CircuitId) -> bool;
+
     /// A program here for a circuit that the neighbour at `port` asks for, and memory.
     ///
     /// # Errors

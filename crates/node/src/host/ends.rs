@@ -44,7 +44,6 @@ impl Host {
 
     /// An end is gone.
     pub(crate) fn free(&mut self, circuit: CircuitId) {
-        self.doubts.remove(circuit);
         self.drop_holders(circuit);
         if let Some(engines) = &mut self.offload {
             engines.free(circuit);

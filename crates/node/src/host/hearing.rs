@@ -20,8 +20,8 @@ const TABLES: usize = 4;
 pub(crate) struct Hearing<'a> {
     config: &'a Config,
     listeners: &'a Listeners,
-    sockets: &'a SocketTable,
-    sessions: &'a BTreeMap<SessionId, Session>,
+    pub(super) sockets: &'a SocketTable,
+    pub(super) sessions: &'a BTreeMap<SessionId, Session>,
     interface: u32,
 }
 

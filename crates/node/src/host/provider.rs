@@ -210,6 +210,18 @@ impl Resources for Provider<'_> {
         self.count_arrived(circuit)
     }
 
+    fn is_held(&self, circuit: CircuitId, end: &End) -> Option<bool> {
+        self.hearing().holds_socket(end, self.holders(circuit))
+    }
+
+    fn is_lost(&self, circuit: CircuitId) -> bool {
+        self.hearing().are_all(self.holders(circuit), Session::is_lost)
+    }
+
+    fn is_orphaned(&self, circuit: CircuitId) -> bool {
+        self.hearing().are_all(self.holders(circuit), Session::is_orphaned)
+    }
+
     fn admit(&mut self, port: PortId, asked: &Asked) -> Result<(Answer, Ring), Refusal> {
         self.make_answer(port, asked)
     }

@@ -22,13 +22,17 @@ impl World {
         let outcomes = self.streams[stream].programs.map(outcome);
         if outcomes.contains(&Some(None)) {
             let programs = self.streams[stream].programs.map(|program| program.map(|it| &self.programs[it]));
-            return self.fail(format!("stream {stream} does not end: {programs:#?}"));
+            let why = format!("stream {stream} does not end: {programs:#?}");
+            return self.fail_stream(stream, why);
         }
         let [client, server] = outcomes.map(Option::flatten);
         for (one, other) in [(client, server), (server, client)] {
             let closed = one == Some(Outcome::Closed);
             if closed && matches!(other, None | Some(Outcome::Failed | Outcome::Refused)) {
-                self.fail(format!("stream {stream} ended in two ways: {client:?}, {server:?}"));
+                self.fail_stream(
+                    stream,
+                    format!("stream {stream} ended in two ways: {client:?}, {server:?}"),
+                );
             }
         }
     }

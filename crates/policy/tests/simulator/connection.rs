@@ -23,6 +23,11 @@ pub(crate) fn host_of(address: IpAddr) -> Option<HostId> {
     Some(HostId(u16::from_be_bytes([high, low])))
 }
 
+/// The stream that a connection belongs to: its port tells.
+pub(crate) fn stream_of(tuple: &Tuple) -> Option<usize> {
+    tuple.client.port().checked_sub(FIRST).map(usize::from)
+}
+
 impl World {
     /// The connection of a stream.
     pub(crate) fn tuple_of(&self, stream: usize) -> Tuple {
@@ -34,7 +39,11 @@ impl World {
     /// A circuit never passes a host twice.
     pub(crate) fn check_route(&mut self, host: usize, message: &Control) {
         let Control::Open { tuple, route, passed, .. } = message else { return };
-        let Some(client) = host_of(tuple.client.ip()).filter(|_| !route.is_empty()) else { return };
+        let is_prey = |stream: usize| self.streams.get(stream).is_none_or(|stream| stream.is_prey);
+        if route.is_empty() || stream_of(tuple).is_none_or(is_prey) || self.liar.is_some() {
+            return;
+        }
+        let Some(client) = host_of(tuple.client.ip()) else { return };
         let mut seen = BTreeSet::from([client, self.hosts[host].id]);
         if !route.iter().all(|next| seen.insert(*next)) || *passed > 250 {
             self.fail(format!("circuit through host {host} goes in circles: {route:?}"));

@@ -86,6 +86,8 @@ pub(crate) struct Next {
 pub(crate) enum Life {
     /// In use, in this generation.
     Alive(u32),
+    /// The same, and the far side has closed its end.
+    FarClosed(u32),
     /// Stop, another circuit is sought.
     Moving,
     /// It is dead; the generation that was told of last.
@@ -186,6 +188,7 @@ impl World {
             (Some(_), _) => Life::Dead(parts.published),
             (None, Some(_)) => Life::Moving,
             (None, None) if end.generation != parts.published => Life::Moving,
+            (None, None) if end.far_closed => Life::FarClosed(parts.published),
             (None, None) => Life::Alive(parts.published),
         }
     }
@@ -197,12 +200,5 @@ impl World {
             parts.program = None;
         }
         self.policies[host].circuits.close(circuit, abort);
-    }
-
-    /// An end that no program ever accepts is closed.
-    pub(crate) fn look_into(&mut self, host: usize, circuit: CircuitId) {
-        if self.policies[host].circuits.get(circuit).is_some_and(|end| end.state == State::Pending) {
-            self.close_end(host, circuit, false);
-        }
     }
 }

@@ -16,7 +16,6 @@ use std::time::Duration;
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
 const PENDING: usize = 64;
 const HIGHEST: u16 = 2000;
-const DOUBT: Duration = Duration::from_secs(2);
 /// Rings that a port's inbound memory has room for.
 pub(crate) const ROOM: usize = 256;
 
@@ -143,9 +142,10 @@ impl World {
 
     /// What was due until now happens; whatever comes of it is told soon.
     pub(crate) fn let_policy_know_the_time(&mut self, host: usize) {
-        let policy = &mut self.policies[host];
-        let links_are_due = policy.links.poll_deadline() <= self.now;
-        policy.handle_time(self.now);
+        let now = self.now;
+        let (policy, mut resources) = self.split(host);
+        let links_are_due = policy.links.poll_deadline() <= now;
+        policy.handle_time(now, &mut resources);
         if links_are_due {
             self.turn_soon(host);
         }
@@ -174,6 +174,7 @@ impl World {
 
     /// A neighbour says something.
     pub(crate) fn hear(&mut self, host: usize, port: usize, message: Control) {
+        self.overhear(host, &message);
         self.check_route(host, &message);
         if matches!(message, Control::LinkStates(_)) {
             self.turn_soon(host);
@@ -199,7 +200,7 @@ impl World {
     fn execute(&mut self, host: usize, output: Output) {
         match output {
             Output::Send { port, message } => self.send(host, port, message),
-            Output::BreakOff { port, why, .. } => self.fail(format!("host {host} distrusts {port:?}: {why}")),
+            Output::BreakOff { port, why, .. } => self.break_off(host, port, &why),
             Output::Granted { circuit } => self.opened(host, circuit),
             Output::Refused { circuit, why } => {
                 self.say(|| format!("host {host}: {circuit} is refused: {why:?}"));
@@ -219,9 +220,8 @@ impl World {
                 self.say(|| format!("host {host}: {circuit} dies of {death:?}"));
                 self.wake_holder(host, circuit);
             }
-            Output::FarClosed { circuit } => {
-                self.after(DOUBT, Event::Doubt(host, self.hosts[host].life, circuit));
-            }
+            Output::FarClosed { circuit } => self.wake_holder(host, circuit),
+            Output::NobodyHolds { circuit, .. } => self.close_end(host, circuit, false),
             // Every socket here has become the connection that it announced.
             Output::Prove { circuit } => self.policies[host].circuits.tell_proof(circuit, true),
             Output::Proven { circuit, is_so } => {
@@ -237,6 +237,7 @@ impl World {
     fn hear_notice(&mut self, host: usize, notice: Notice) {
         match notice {
             Notice::Used { .. } => self.counts.tables += u64::try_from(self.hosts.len()).unwrap(),
+            Notice::Contradiction { .. } if self.liar.is_some() => self.counts.contradictions += 1,
             Notice::Contradiction { port, why } => {
                 self.fail(format!("host {host} finds a contradiction at {port:?}: {why}"));
             }

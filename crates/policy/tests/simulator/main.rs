@@ -11,6 +11,7 @@ mod connection;
 mod ends;
 mod host;
 mod hostile;
+mod liar;
 mod memory;
 mod network;
 mod program;
@@ -28,6 +29,8 @@ use world::{Counts, Event, World};
 
 /// Hosts of a schedule.
 const HOSTS: usize = 64;
+/// In one schedule of so many a host lies.
+const LIARS: u64 = 10;
 
 const REPLAY: &str = "cargo test -p crosslane-policy --test simulator replay -- --nocapture";
 
@@ -45,6 +48,10 @@ fn schedule(seed: u64, hosts: usize, aloud: bool) -> World {
     let faults = 1 + world.random.below(16);
     world.plan_streams(24, hosts, time, true);
     world.plan_faults(faults, form, time);
+    if seed % LIARS == LIARS - 1 {
+        let liar = world.random.below(hosts);
+        world.plan_lies(liar, time);
+    }
     world.run(world.now + time + Duration::from_secs(20));
     world.check();
     world
@@ -92,6 +99,7 @@ impl Counts {
         self.resumed += more.resumed;
         self.transits += more.transits;
         self.units += more.units;
+        self.contradictions += more.contradictions;
         for (sum, more) in self.outcomes.iter_mut().zip(more.outcomes) {
             *sum += more;
         }

@@ -94,7 +94,8 @@ impl World {
     /// Writes a unit, which wakes the reader if it has found nothing.
     pub(crate) fn store(&mut self, ring: usize, unit: Unit) {
         if self.rings[ring].freed {
-            self.fail(format!("{unit:?} is stored into ring {ring}, which was given back"));
+            let why = format!("{unit:?} is stored into ring {ring}, which was given back");
+            self.fail_stream(unit.stream, why);
         }
         let there = &mut self.rings[ring];
         let reader = there.reader;

@@ -14,6 +14,8 @@ use std::time::Duration;
 const RETENTION: u64 = 32;
 /// One program in so many must not wait for its connection.
 const HURRIED: usize = 4;
+/// Of those that break their stream off, programs of one stream in so many are killed instead.
+const KILLED: usize = 3;
 
 /// A stream between two hosts.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Stream {
     pub(crate) totals: [u64; 2],
     /// After so many units read and written each breaks the stream off.
     pub(crate) aborts: [Option<u64>; 2],
+    /// Whether a host that lies has had it.
+    pub(crate) is_prey: bool,
     /// The programs, as soon as they are there.
     pub(crate) programs: [Option<usize>; 2],
 }
@@ -39,6 +43,8 @@ pub(crate) enum Outcome {
     Failed,
     /// It broke off the stream itself.
     Aborted,
+    /// It was killed in the middle.
+    Killed,
     /// There was no stream.
     Refused,
     /// Its host died.
@@ -173,14 +179,14 @@ impl World {
         if self.programs[program].outcome.is_some() || self.programs[program].reading.is_empty() {
             return;
         }
-        let dead = loop {
+        let (dead, far_closed) = loop {
             let life = self.life_of(host, circuit);
             let published = match life {
                 Life::Moving => return,
-                Life::Alive(published) | Life::Dead(published) => published,
+                Life::Alive(published) | Life::FarClosed(published) | Life::Dead(published) => published,
             };
             if published <= self.programs[program].generation {
-                break matches!(life, Life::Dead(_));
+                break (matches!(life, Life::Dead(_)), matches!(life, Life::FarClosed(_)));
             }
             if self.hosts[host].frozen {
                 self.programs[program].awake = true;
@@ -188,19 +194,24 @@ impl World {
             }
             match self.next_segments(host, circuit, self.programs[program].generation) {
                 Some(next) => self.go_on(program, next),
-                None => break matches!(life, Life::Dead(_)),
+                None => break (matches!(life, Life::Dead(_)), false),
             }
         };
-        if dead {
+        if dead || far_closed {
             while self.read(program) {}
-            let outcome = if self.is_finished(program) { Outcome::Unsure } else { Outcome::Failed };
+            let outcome = match self.is_finished(program) {
+                true if far_closed => Outcome::Closed,
+                true => Outcome::Unsure,
+                false => Outcome::Failed,
+            };
             return self.close(program, outcome);
         }
         let (read, written) = (self.read_some(program), self.write_some(program));
         let here = &self.programs[program];
         let abort = self.streams[here.stream].aborts[here.side];
         if abort.is_some_and(|abort| here.received + here.next >= abort) {
-            self.close(program, Outcome::Aborted);
+            let is_killed = self.programs[program].stream.is_multiple_of(KILLED);
+            if is_killed { self.kill_program(program) } else { self.close(program, Outcome::Aborted) }
         } else if self.is_finished(program) && self.programs[program].kept == self.total(program) {
             self.close(program, Outcome::Closed);
         } else if read || written {
@@ -231,13 +242,20 @@ impl World {
         self.after(Duration::ZERO, Event::Close(host, self.hosts[host].life, circuit, abort));
     }
 
+    /// The program is killed: it says nothing, and its daemon sees its session end.
+    pub(crate) fn kill_program(&mut self, program: usize) {
+        let (host, circuit) = (self.programs[program].host, self.programs[program].circuit);
+        self.end(program, Outcome::Killed);
+        self.after(Duration::ZERO, Event::Killed(host, self.hosts[host].life, circuit));
+    }
+
     /// The stream is over for its program.
     pub(crate) fn end(&mut self, program: usize, outcome: Outcome) {
         self.programs[program].outcome = Some(outcome);
         self.say(|| format!("program {program} {outcome:?}: {:?}", self.programs[program]));
         let count = match outcome {
             Outcome::Closed => 0,
-            Outcome::Unsure | Outcome::Failed | Outcome::Aborted => 1,
+            Outcome::Unsure | Outcome::Failed | Outcome::Aborted | Outcome::Killed => 1,
             Outcome::Refused | Outcome::Gone => 2,
         };
         self.counts.outcomes[count] += 1;
@@ -260,16 +278,18 @@ impl World {
         let Some(&segment) = here.reading.front() else { return false };
         if segment.limit.is_some_and(|limit| number >= limit) {
             if segment.limit != Some(number) {
-                self.fail(format!("program {program} has read {number} units of {segment:?}"));
+                let why = format!("program {program} has read {number} units of {segment:?}");
+                self.fail_stream(stream, why);
             }
             return false;
         }
         let Some(unit) = self.load(segment.ring) else { return false };
         if unit != (Unit { stream, side, number }) {
-            self.fail(format!("program {program} reads {unit:?} and should read number {number}"));
+            let why = format!("program {program} reads {unit:?} and should read number {number}");
+            self.fail_stream(stream, why);
         }
         if number >= self.far_total(program) {
-            self.fail(format!("program {program} reads more than was sent"));
+            self.fail_stream(stream, format!("program {program} reads more than was sent"));
         }
         self.programs[program].received += 1;
         self.counts.units += 1;
@@ -305,12 +325,13 @@ impl World {
     fn go_on(&mut self, program: usize, next: Next) {
         let segments = next.segments;
         let here = &mut self.programs[program];
-        let received = here.received;
+        let (stream, received) = (here.stream, here.received);
         if let Some(last) = here.reading.back_mut() {
             last.limit = Some(segments.before);
         }
         if segments.before < received {
-            self.fail(format!("program {program} has read {received} units of which {segments:?} count"));
+            let why = format!("program {program} has read {received} units of which {segments:?} count");
+            self.fail_stream(stream, why);
         }
         self.take(program, segments, next.newest);
     }
@@ -330,11 +351,11 @@ impl World {
         }
         let arrived = if segments.arrived == ARRIVED_ALL { here.top } else { segments.arrived };
         if arrived > here.top || arrived < here.kept {
-            let (kept, top) = (here.kept, here.top);
-            self.fail(format!(
+            let (stream, kept, top) = (here.stream, here.kept, here.top);
+            let why = format!(
                 "program {program} shall go on from unit {arrived} and has those from {kept} to {top}"
-            ));
-            return;
+            );
+            return self.fail_stream(stream, why);
         }
         (here.next, here.kept) = (arrived, arrived);
         if let Some(ring) = segments.outbound {

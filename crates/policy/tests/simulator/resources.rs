@@ -1,11 +1,11 @@
 //! What a host's policy asks for: simulated memory, and programs that always listen.
 
-use crate::connection::host_of;
+use crate::connection::{host_of, stream_of};
 use crate::ends::{Parts, Segments};
 use crate::host::Host;
 use crate::memory::{Actor, Ring as There, range_of, ring_at};
 use crate::network::Cable;
-use crate::program::Program;
+use crate::program::{Outcome, Program, Stream};
 use crate::pump::Passage;
 use crate::random::Random;
 use crate::world::{Counts, World};
@@ -22,6 +22,7 @@ pub(crate) struct Simulated<'a> {
     here: &'a mut Host,
     rings: &'a mut Vec<There>,
     programs: &'a mut Vec<Program>,
+    streams: &'a [Stream],
     cables: &'a [Cable],
     secrets: &'a mut Random,
     counts: &'a mut Counts,
@@ -36,6 +37,7 @@ impl World {
             here: &mut self.hosts[host],
             rings: &mut self.rings,
             programs: &mut self.programs,
+            streams: &self.streams,
             cables: &self.cables,
             secrets: &mut self.secrets,
             counts: &mut self.counts,
@@ -158,6 +160,23 @@ impl Resources for Simulated<'_> {
     fn stop_and_count(&mut self, circuit: CircuitId, _: &End) -> Option<u64> {
         // Programs look at the end's state itself.
         self.arrived(circuit)
+    }
+
+    fn is_held(&self, circuit: CircuitId, end: &End) -> Option<bool> {
+        let program = self.here.parts.get(&circuit).and_then(|parts| parts.program);
+        // One that nobody has accepted is held by the kernel for as long as its client has it.
+        let program =
+            program.or_else(|| self.streams.get(stream_of(&end.tuple)?).and_then(|it| it.programs[0]));
+        Some(program.is_some_and(|program| self.programs[program].outcome.is_none()))
+    }
+
+    fn is_lost(&self, circuit: CircuitId) -> bool {
+        let program = self.here.parts.get(&circuit).and_then(|parts| parts.program);
+        program.is_some_and(|program| self.programs[program].outcome == Some(Outcome::Killed))
+    }
+
+    fn is_orphaned(&self, circuit: CircuitId) -> bool {
+        self.is_lost(circuit)
     }
 
     fn admit(&mut self, port: PortId, asked: &Asked) -> Result<(Segments, Ring), Refusal> {

@@ -1,6 +1,7 @@
 //! What is done to a network: its form, and the faults that a seed brings about.
 
 use crate::host::ROOM;
+use crate::liar::GRACE;
 use crate::network::Cable;
 use crate::program::{Outcome, Stream};
 use crate::random::Random;
@@ -45,6 +46,10 @@ pub(crate) enum Fault {
     Join(usize, usize, usize),
     /// A host forges or replays some link states.
     Forge(usize),
+    /// A host says what is not so.
+    Lie(usize),
+    /// Programs end that a liar has had a stream of.
+    Reap,
     /// All ways are held against the truth.
     Look,
     /// All faults are over; cables that are cut stay so if that is wanted.
@@ -100,8 +105,16 @@ impl World {
                 self.boot(host);
             }
             Fault::Forge(host) => self.forge(host),
+            Fault::Lie(host) => self.lie(host),
+            Fault::Reap => self.reap(),
             Fault::Look => self.check_ways(),
             Fault::Peace(mend) => {
+                // It is found out, and begins anew.
+                if let Some(liar) = self.liar {
+                    self.thaw(liar);
+                    self.kill(liar);
+                    self.after(GRACE, Event::Fault(Fault::Reap));
+                }
                 for host in 0..self.hosts.len() {
                     self.thaw(host);
                     self.set_room(host, ROOM);
@@ -184,7 +197,13 @@ impl World {
             let totals = [0; 2].map(|_: u64| 1 + self.random.next() % 300);
             let mut abort = || (aborts && self.random.once_in(8)).then(|| self.random.next() % 300);
             let aborts = [abort(), abort()];
-            self.streams.push(Stream { hosts: [from, to], totals, aborts, programs: [None; 2] });
+            self.streams.push(Stream {
+                hosts: [from, to],
+                totals,
+                aborts,
+                is_prey: false,
+                programs: [None; 2],
+            });
             let pause = self.random.micros(0, u64::try_from(time.as_micros()).unwrap());
             self.after(pause, Event::Connect(stream));
         }

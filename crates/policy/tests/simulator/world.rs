@@ -30,8 +30,8 @@ pub(crate) enum Event {
     Pump(usize, u32, TransitId),
     /// A program of a host accepts the connection of a stream, whose end must be known until this time.
     Accept(usize, u32, usize, Duration),
-    /// A host looks whether anybody holds an end.
-    Doubt(usize, u32, CircuitId),
+    /// A program was killed, and its session with it.
+    Killed(usize, u32, CircuitId),
     /// A program has closed its end, or broken it off.
     Close(usize, u32, CircuitId, bool),
     /// A program runs.
@@ -70,6 +70,8 @@ pub(crate) struct Counts {
     pub(crate) transits: u64,
     /// Ends of streams: closed in order, broken off or lost, without a stream at all.
     pub(crate) outcomes: [u64; 3],
+    /// Contradictions that hosts found where one lies.
+    pub(crate) contradictions: u64,
     /// Units that programs read.
     pub(crate) units: u64,
 }
@@ -100,6 +102,10 @@ pub(crate) struct World {
     pub(crate) turn: u64,
     /// What a hostile host has heard, to say it again, if there is one.
     pub(crate) tape: Option<Vec<LinkState>>,
+    /// The host that lies, if there is one.
+    pub(crate) liar: Option<usize>,
+    /// What was said to it and by it.
+    pub(crate) heard: Vec<Control>,
     /// What was seen.
     pub(crate) counts: Counts,
     /// What went wrong first.
@@ -131,6 +137,8 @@ impl World {
             streams: vec![],
             turn: 60,
             tape: None,
+            liar: None,
+            heard: vec![],
             counts: Counts::default(),
             wrong: None,
             digest: 0xcbf2_9ce4_8422_2325,
@@ -185,6 +193,13 @@ impl World {
         }
     }
 
+    /// Something is wrong with a stream, which is held against nobody if a liar had it.
+    pub(crate) fn fail_stream(&mut self, stream: usize, why: String) {
+        if self.streams.get(stream).is_some_and(|stream| !stream.is_prey) {
+            self.fail(why);
+        }
+    }
+
     /// Says something about what happens, to whoever replays a schedule.
     pub(crate) fn say(&self, what: impl FnOnce() -> String) {
         if self.aloud {
@@ -214,7 +229,7 @@ impl World {
             | Event::Turn(host, life)
             | Event::Pump(host, life, _)
             | Event::Accept(host, life, ..)
-            | Event::Doubt(host, life, _)
+            | Event::Killed(host, life, _)
             | Event::Close(host, life, ..) => {
                 if self.hosts[host].life != life {
                     return;
@@ -258,7 +273,7 @@ impl World {
             Event::Tick(..) => self.tick(host),
             Event::Turn(..) => self.tell_neighbours(host),
             Event::Accept(_, _, stream, until) => self.accept(host, stream, until),
-            Event::Doubt(_, _, circuit) => self.look_into(host, circuit),
+            Event::Killed(_, _, circuit) => self.policies[host].doubt_soon(circuit, self.now),
             Event::Close(_, _, circuit, abort) => self.close_end(host, circuit, abort),
             Event::Pump(..) | Event::Program(_) | Event::Connect(_) | Event::Fault(_) => {}
         }

@@ -1,0 +1,164 @@
+//! Ends that perhaps nobody holds any more: a process that was killed says nothing, and its session may live on in
+//! others, or its connection end while it lives. The kernel knows: a TCP connection without a socket file has no holder.
+
+use crate::{Output, Policy, Resources};
+use crosslane_fabric::circuit::{End, State};
+use crosslane_wire::CircuitId;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+/// How often doubtful ends are looked at. So long must nobody hold an end whose program may be about to say `Close`.
+const LOOK: Duration = Duration::from_secs(1);
+/// The first look at an end whose session was lost; the pauses double from here on.
+const SOON: Duration = Duration::from_millis(1);
+/// How often all ends are.
+const SWEEP: Duration = Duration::from_secs(30);
+/// Most ends that are looked at in one turn: about half a millisecond.
+const BATCH: usize = 256;
+
+/// An end that perhaps nobody holds.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    at: Duration,
+    /// Between the last look and this one.
+    pause: Duration,
+    /// Since when nobody holds it, as far as was looked.
+    gone: Option<Duration>,
+}
+
+/// Ends that are to be looked at, in the order of time: no number of them keeps others from their turn.
+#[derive(Debug)]
+pub(crate) struct Doubts {
+    of: HashMap<CircuitId, Doubt>,
+    due: BTreeSet<(Duration, CircuitId)>,
+    /// When all ends are looked at next, in doubt or not.
+    sweep_at: Duration,
+}
+
+impl Default for Doubts {
+    fn default() -> Self {
+        Self { of: HashMap::new(), due: BTreeSet::new(), sweep_at: SWEEP }
+    }
+}
+
+impl Doubts {
+    /// The end is gone.
+    pub(crate) fn remove(&mut self, circuit: CircuitId) {
+        if let Some(doubt) = self.of.remove(&circuit) {
+            self.due.remove(&(doubt.at, circuit));
+        }
+    }
+
+    fn add(&mut self, circuit: CircuitId, doubt: Doubt) {
+        self.remove(circuit);
+        self.due.insert((doubt.at, circuit));
+        self.of.insert(circuit, doubt);
+    }
+
+    /// The next end whose time has come.
+    fn take(&mut self, now: Duration) -> Option<(CircuitId, Doubt)> {
+        let (_, circuit) = self.due.first().copied().filter(|(at, _)| *at <= now)?;
+        let doubt = self.of.get(&circuit).copied();
+        self.remove(circuit);
+        doubt.map(|doubt| (circuit, doubt))
+    }
+}
+
+/// What a look at an end has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// There is no doubt.
+    Fine,
+    /// A process holds it, but that may end without a word.
+    Held,
+    /// Nobody holds it.
+    Gone,
+    /// Nobody holds it, and no process lives that might say more about it.
+    Over,
+}
+
+impl Policy {
+    /// Perhaps nobody holds this end.
+    pub fn doubt(&mut self, circuit: CircuitId, now: Duration) {
+        if !self.doubts.of.contains_key(&circuit) {
+            self.doubts.add(circuit, Doubt { at: now + LOOK, pause: LOOK, gone: None });
+        }
+    }
+
+    /// The same where a process has probably just ended.
+    pub fn doubt_soon(&mut self, circuit: CircuitId, now: Duration) {
+        self.doubts.add(circuit, Doubt { at: now + SOON, pause: SOON, gone: None });
+    }
+
+    /// The same where what was seen of the end counts no more.
+    pub fn doubt_anew(&mut self, circuit: CircuitId, now: Duration) {
+        self.doubts.remove(circuit);
+        self.doubt(circuit, now);
+    }
+
+    /// Looks into doubts whose time has come; [`Output::NobodyHolds`] follows for ends that nobody holds.
+    pub(crate) fn resolve_doubts(&mut self, now: Duration, resources: &mut impl Resources) {
+        if now >= self.doubts.sweep_at {
+            self.doubts.sweep_at = now + SWEEP;
+            let all: Vec<CircuitId> = self.circuits.iter().map(|(circuit, _)| circuit).collect();
+            all.into_iter().for_each(|circuit| self.doubt(circuit, now));
+        }
+        for _ in 0..BATCH {
+            let Some((circuit, doubt)) = self.doubts.take(now) else { break };
+            let gone = match self.look(circuit, resources) {
+                Seen::Fine => continue,
+                Seen::Held => None,
+                Seen::Gone => Some(doubt.gone.unwrap_or(now)),
+                Seen::Over => Some(Duration::ZERO),
+            };
+            if gone.is_some_and(|since| since.is_zero() || now >= since + LOOK) {
+                self.push(Output::NobodyHolds { circuit, late: doubt.gone.is_some() });
+                continue;
+            }
+            let pause = (doubt.pause * 2).min(LOOK);
+            self.doubts.add(circuit, Doubt { at: now + pause, pause, gone });
+        }
+    }
+
+    /// When [`Self::resolve_doubts`] shall be called next.
+    pub(crate) fn doubts_deadline(&self) -> Option<Duration> {
+        let sweep = self.circuits.iter().next().map(|_| self.doubts.sweep_at);
+        let next = self.doubts.due.first().map(|(at, _)| *at);
+        [sweep, next].into_iter().flatten().min()
+    }
+
+    fn look(&self, circuit: CircuitId, resources: &mut impl Resources) -> Seen {
+        let is_used = |end: &&End| matches!(end.state, State::Pending | State::Open);
+        let Some(end) = self.circuits.get(circuit).filter(is_used) else { return Seen::Fine };
+        let is_lost = resources.is_lost(circuit);
+        match resources.is_held(circuit, end) {
+            None => Seen::Fine,
+            Some(true) if is_lost || end.far_closed => Seen::Held,
+            Some(true) => Seen::Fine,
+            Some(false) if is_lost && resources.is_orphaned(circuit) => Seen::Over,
+            Some(false) => Seen::Gone,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubts_are_looked_into_in_the_order_of_time_and_once() {
+        let mut doubts = Doubts::default();
+        let at = |ms| Doubt { at: Duration::from_millis(ms), pause: LOOK, gone: None };
+        for (number, ms) in [(1, 30), (2, 10), (3, 20), (2, 40), (4, 20)] {
+            doubts.add(CircuitId(number), at(ms));
+        }
+        doubts.remove(CircuitId(4));
+        assert_eq!(doubts.due.first().map(|(at, _)| *at), Some(Duration::from_millis(20)));
+        let mut taken = Vec::new();
+        while let Some((circuit, _)) = doubts.take(Duration::from_millis(35)) {
+            taken.push(circuit.0);
+        }
+        assert_eq!(taken, [3, 1]);
+        assert!(doubts.of.contains_key(&CircuitId(2)) && doubts.of.len() == doubts.due.len());
+    }
+}
