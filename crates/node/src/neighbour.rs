@@ -80,9 +80,14 @@ impl Host {
     }
 
     fn handle_message(&mut self, port: PortId, message: Control) {
-        let now = self.now;
+        let (now, opens) = (self.now, matches!(message, Control::Open { .. }));
         let (policy, mut provider) = self.split();
-        match policy.handle_message(port, message, now, &mut provider) {
+        let left = policy.handle_message(port, message, now, &mut provider);
+        if opens {
+            // Before the opener is answered.
+            self.publish_announced();
+        }
+        match left {
             Some(Control::WantWaker { channel, waiter }) => self.handle_want_waker(port, channel, waiter),
             Some(Control::Waker { channel, waiter, doorbell }) => {
                 self.handle_waker(port, (channel, waiter), doorbell);
