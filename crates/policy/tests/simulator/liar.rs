@@ -24,9 +24,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(8);
 const PENANCE: Duration = Duration::from_secs(1);
 
 impl World {
-    /// The host lies at times, for so long.
-    pub(crate) fn plan_lies(&mut self, host: usize, time: Duration) {
-        self.liar = Some(host);
+    /// The host lies at times, for so long; of who is where only if it `forges`.
+    pub(crate) fn plan_lies(&mut self, host: usize, time: Duration, forges: bool) {
+        (self.liar, self.forges) = (Some(host), forges);
         self.tape.get_or_insert_default();
         for stream in 0..self.streams.len() {
             if self.streams[stream].hosts.contains(&host) {
@@ -62,8 +62,8 @@ impl World {
         }
         let port = id_of(self.random.below(self.hosts[host].ports.len()));
         match self.random.below(12) {
-            0 => self.forge(host),
-            1..5 => self.lie_of_circuits(host, port, 1),
+            0 if self.forges => self.forge(host),
+            0..5 => self.lie_of_circuits(host, port, 1),
             5 => self.lie_of_circuits(host, port, 40),
             6..9 => {
                 let lie = self.lie_of_channel();

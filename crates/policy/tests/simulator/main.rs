@@ -21,6 +21,7 @@ mod resources;
 mod schedule;
 mod world;
 
+use program::Outcome;
 use random::Random;
 use schedule::{Fault, Form};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +51,7 @@ fn schedule(seed: u64, hosts: usize, aloud: bool) -> World {
     world.plan_faults(faults, form, time);
     if seed % LIARS == LIARS - 1 {
         let liar = world.random.below(hosts);
-        world.plan_lies(liar, time);
+        world.plan_lies(liar, time, true);
     }
     world.run(world.now + time + Duration::from_secs(20));
     world.check();
@@ -201,6 +202,40 @@ fn a_network_recovers_from_a_hostile_host_that_stops() {
         world.check_flood();
         assert_eq!(world.wrong, None, "seed {seed}, {form:?}, hostile host {hostile}");
     }
+}
+
+/// Where nothing happens but that a host lies of circuits and channels, no stream notices that never passed it.
+#[test]
+fn a_host_that_lies_of_circuits_breaks_no_stream_that_does_not_pass_it() {
+    let (mut kept, mut found) = (0, 0);
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let form = [Form::Ring, Form::Torus(4), Form::Random(12)][random.below(3)];
+        let mut world = World::build(random, 16, form, false);
+        let time = Duration::from_secs(4);
+        world.plan_streams(60, 16, time, false);
+        let liar = world.random.below(16);
+        world.plan_lies(liar, time, false);
+        world.after(time, Event::Fault(Fault::Peace(true)));
+        world.run(world.now + time + Duration::from_secs(20));
+        world.check();
+        assert_eq!(world.wrong, None, "seed {seed}, host {liar} lies");
+        for (number, stream) in world.streams.iter().enumerate().filter(|(_, stream)| !stream.is_prey) {
+            let outcomes = stream.programs.map(|program| world.programs[program?].outcome);
+            // It asked for a circuit past that host, and had none.
+            if outcomes[0] == Some(Outcome::Refused) {
+                continue;
+            }
+            assert_eq!(
+                outcomes,
+                [Some(Outcome::Closed); 2],
+                "seed {seed}, stream {number}, host {liar} lies"
+            );
+            kept += 1;
+        }
+        found += world.counts.contradictions;
+    }
+    assert!(kept > 500 && found > 100, "{kept} streams, {found} lies found out");
 }
 
 /// The same where records are signed: nobody is wrong at any time.

@@ -104,6 +104,8 @@ pub(crate) struct World {
     pub(crate) tape: Option<Vec<LinkState>>,
     /// The host that lies, if there is one.
     pub(crate) liar: Option<usize>,
+    /// Whether it forges link states too.
+    pub(crate) forges: bool,
     /// What was said to it and by it.
     pub(crate) heard: Vec<Control>,
     /// What was seen.
@@ -138,6 +140,7 @@ impl World {
             turn: 60,
             tape: None,
             liar: None,
+            forges: false,
             heard: vec![],
             counts: Counts::default(),
             wrong: None,
