@@ -18,7 +18,6 @@ use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
 use crate::socket_table::SocketTable;
 use crate::texts::{Texts, Writer};
-use crate::transit::{OwedWake, PassedAsk, PumpAsks, TransitCircuit};
 use crate::tun::Tun;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_passing::Foreign;
@@ -43,9 +42,11 @@ mod proving;
 mod quota;
 mod snapshot;
 mod texts;
+pub mod transit;
 
 pub(crate) use provider::{Answer, Attempt, Provider};
 pub(crate) use quota::{Carved, not_there, refusal_of};
+use transit::{OwedWake, PassedAsk, PumpAsks, TransitCircuit};
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.

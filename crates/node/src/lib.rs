@@ -60,7 +60,6 @@ pub mod source;
 pub mod status;
 pub mod status_page;
 pub mod texts;
-pub mod transit;
 pub mod tun;
 pub mod waiting;
 pub mod waker;

@@ -1,5 +1,6 @@
 //! What this host's policy may ask of the daemon: all that the daemon holds, but not what is decided.
 
+use super::transit::{Made, TransitCircuit};
 use super::{Carved, Host, Waiter};
 use crate::cable::Cable;
 use crate::config::Config;
@@ -13,7 +14,6 @@ use crate::random;
 use crate::session::{Session, SessionId};
 use crate::socket_table::SocketTable;
 use crate::texts::Texts;
-use crate::transit::{Made, TransitCircuit};
 use crosslane_fabric::circuit::{End, Path};
 use crosslane_policy::{Asked, Policy, Prepared, Purpose, Resources, Ring, Size};
 use crosslane_wire::control::Refusal;

@@ -6,8 +6,8 @@ mod shared;
 
 pub use shared::{OwedWake, PassedAsk};
 
+use super::{Carved, Host, Provider, not_there, refusal_of};
 use crate::cable::Cable;
-use crate::host::{Carved, Host, Provider, not_there, refusal_of};
 use crate::pump::{Command, Leg, Pumps, Report};
 use crate::quota::{Charge, Kind, Payer, Purpose};
 use crate::random;
