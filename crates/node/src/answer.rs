@@ -22,7 +22,7 @@ impl Provider<'_> {
         let (keeps, key) = (segments.way.keeps, segments.rx_key);
         let mut resources =
             EndResources { uid: accepter, ..EndResources::new(Some(segments), payer, charges) };
-        if keeps && let Err(why) = resources.keep_sent(self.accounts.ledger(), Purpose::New) {
+        if keeps && let Err(why) = resources.keep_sent((self.accounts.ledger(), self.shelves), Purpose::New) {
             self.free_inbound(port, range);
             return Err(refusal_of(why));
         }
@@ -45,7 +45,8 @@ impl Provider<'_> {
         let Carved { range, window, memory: inbound } =
             self.carve(port, asked.segment.len, Payer::Neighbour(port), purpose).map_err(refusal_of)?;
         let cables = asked.passed.saturating_add(1);
-        let way = self.way(port, (cables, asked.pumps), &inbound, &outbound);
+        let way = self.way(port, (cables, asked.pumps), &inbound.info, &outbound.info);
+        let (inbound, outbound) = (self.shelves.keep_segment(inbound), self.shelves.keep_segment(outbound));
         let segments = Segments {
             generation: asked.generation(),
             port: Some(port),

@@ -214,6 +214,8 @@ impl Host {
         let (forth, back) = (segment()?, segment()?);
         let copy = |segment: &Segment| segment.try_clone().map_err(|_| Plain::System);
         let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
+        let [forth, back, forth_copy, back_copy] =
+            [forth, back, forth_copy, back_copy].map(|segment| self.shelves.keep_segment(segment));
         let (client, server) = self.policy.circuits.local(tuple, scope);
         let (key_forth, key_back) = (random::u64(), random::u64());
         let segments = |inbound, outbound, rx_key, tx_key, charges| Segments {

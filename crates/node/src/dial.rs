@@ -13,7 +13,7 @@ use crosslane_shm::Segment;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{CircuitId, PortId, SegmentRange, Tuple, Way};
+use crosslane_wire::{CircuitId, PortId, SegmentInfo, SegmentRange, Tuple, Way};
 
 impl Host {
     /// Asks a neighbour; the answer comes later. `hurried`: the program must not wait.
@@ -120,11 +120,11 @@ impl Provider<'_> {
         &mut self,
         port: PortId,
         distance: (u8, u8),
-        inbound: &Segment,
-        outbound: &Segment,
+        inbound: &SegmentInfo,
+        outbound: &SegmentInfo,
     ) -> Way {
-        let grows = self.resumes() && inbound.info.len < segment_len(self.long_ring(port));
-        Way { grows, ..Way::new(distance, &inbound.info, &outbound.info, self.resumes()) }
+        let grows = self.resumes() && inbound.len < segment_len(self.long_ring(port));
+        Way { grows, ..Way::new(distance, inbound, outbound, self.resumes()) }
     }
 
     /// Completes the segments of the circuit that was asked for with what the neighbour said. Units that had arrived here
@@ -139,14 +139,14 @@ impl Provider<'_> {
         let attempt = self.resources.get_mut(&circuit).and_then(|resources| resources.attempt.take());
         let segments = attempt.ok_or(Plain::System)?;
         let outbound = self.outbound_of(port, ring.segment)?;
-        let way = self.way(port, (end.hops, end.pumps), &segments.inbound, &outbound);
+        let way = self.way(port, (end.hops, end.pumps), &segments.inbound.info, &outbound.info);
         let resources = self.resources.get_mut(&circuit).ok_or(Plain::System)?;
         if way.keeps {
             let moves = segments.generation > 0;
             let purpose = if moves { quota::Purpose::Move } else { quota::Purpose::New };
-            resources.keep_sent(self.accounts.ledger(), purpose)?;
+            resources.keep_sent((self.accounts.ledger(), self.shelves), purpose)?;
         }
-        let (outbound, far_range) = (Some(outbound), Some(ring.segment));
+        let (outbound, far_range) = (Some(self.shelves.keep_segment(outbound)), Some(ring.segment));
         let segments = Segments { way, outbound, far_range, tx_key: ring.key, before, arrived, ..segments };
         self.push_segments((circuit, end), port, segments);
         Ok(())

@@ -5,15 +5,14 @@ use crate::proof::{Announcer, Cookie};
 use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
 use crate::session_id::SessionId;
-use crosslane_passing::Foreign;
-use crosslane_shm::state::{Chosen, ModesSnapshot, Sent, Snapshot, StateView};
-use crosslane_shm::{Segment, mem::new_segment};
+use crate::shelves::{Kept, KeptSegment, Loan, Shelves};
+use crosslane_shm::mem::new_segment;
+use crosslane_shm::state::{Sent, Snapshot, StateView};
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::RETENTION;
 use crosslane_wire::{BufferId, ChannelInfo, PortId, SegmentRange, Way};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,9 +28,9 @@ pub struct Segments {
     /// The port that the circuit leaves by; none within this host.
     pub port: Option<PortId>,
     /// Memory that the far side writes.
-    pub inbound: Segment,
+    pub inbound: KeptSegment,
     /// Memory of the far side; none before the far side has answered.
-    pub outbound: Option<Segment>,
+    pub outbound: Option<KeptSegment>,
     /// Where that lies in the far side's window; none within this host.
     pub far_range: Option<SegmentRange>,
     /// Bytes of each ring.
@@ -52,19 +51,36 @@ pub struct Segments {
 
 impl Segments {
     /// What a program is told of them.
-    pub(crate) fn channel_info(&self, outbound: &Segment) -> ChannelInfo {
+    pub(crate) fn channel_info(&self, outbound: &KeptSegment) -> ChannelInfo {
         let (inbound, outbound) = (self.inbound.info, outbound.info);
         ChannelInfo { inbound, outbound, ring_max: self.ring_max, way: self.way }
+    }
+
+    /// The descriptors that a program gets with them, and others behind those.
+    pub(crate) fn lend<'a>(
+        &self,
+        outbound: &KeptSegment,
+        others: impl IntoIterator<Item = &'a Kept>,
+    ) -> Option<Vec<Loan>> {
+        let segments = [self.inbound.lend(), outbound.lend()];
+        segments.into_iter().chain(others.into_iter().map(Kept::lend)).collect::<Result<_, _>>().ok()
     }
 }
 
 /// What the holders of an end share.
 #[derive(Debug)]
 pub struct HeldState {
-    /// The memory.
-    pub view: StateView<Foreign>,
+    /// The memory, which was found to be some.
+    pub memory: Kept,
     /// What the user of the program that made it pays for the descriptor.
     pub charge: Charge,
+}
+
+impl HeldState {
+    /// Looks into it; `None` if that is not possible now.
+    pub(crate) fn view(&self) -> Option<StateView<Loan>> {
+        self.memory.lend().ok().map(StateView::checked)
+    }
 }
 
 /// What an end holds besides its state.
@@ -91,7 +107,7 @@ pub struct EndResources {
     /// What the far end may map, the oldest first.
     pub buffers: VecDeque<(BufferId, Rc<Opened>)>,
     /// What was sent and has perhaps not landed.
-    pub retention: Option<OwnedFd>,
+    pub retention: Option<Kept>,
     /// Payload that went by circuits before the newest one, sent and received, bytes.
     pub before: (u64, u64),
     /// The generation that programs were told of last.
@@ -146,37 +162,35 @@ impl EndResources {
     }
 
     /// What is sent from here on is kept until it has landed.
-    pub(crate) fn keep_sent(&mut self, ledger: &Ledger, purpose: Purpose) -> Result<(), Plain> {
+    pub(crate) fn keep_sent(
+        &mut self,
+        (ledger, shelves): (&Ledger, &Shelves),
+        purpose: Purpose,
+    ) -> Result<(), Plain> {
         if self.retention.is_none() {
-            for (kind, amount) in [(Kind::Descriptors, 1), (Kind::Memory, RETENTION)] {
+            for (kind, amount) in [(Kind::Stored, 1), (Kind::Memory, RETENTION)] {
                 let charge = ledger.charge(self.payer, kind, amount, purpose);
                 self.charges.push(charge.map_err(|_| Plain::Refused(Refusal::Quota))?);
             }
             let kept = new_segment("crosslane-retention", RETENTION).map_err(|_| Plain::System)?;
-            self.retention = Some(kept);
+            self.retention = Some(shelves.keep(kept));
         }
         Ok(())
     }
 
+    /// The state, if a program uses it.
+    pub(crate) fn view(&self) -> Option<StateView<Loan>> {
+        self.state.as_ref().filter(|_| !self.holders.is_empty())?.view()
+    }
+
     /// What the end has moved so far.
     pub fn traffic(&self) -> Snapshot {
-        match &self.state {
-            Some(state) if !self.holders.is_empty() => state.view.counters(),
-            _ => Snapshot::default(),
-        }
+        self.view().map(|view| view.counters()).unwrap_or_default()
     }
 
-    /// What was chosen for the end, and how it moved its data, sent and received.
-    pub fn modes(&self) -> (Chosen, (ModesSnapshot, ModesSnapshot)) {
-        match &self.state {
-            Some(state) if !self.holders.is_empty() => (state.view.chosen(), state.view.modes()),
-            _ => Default::default(),
-        }
-    }
-
-    /// The port of the newest circuit, and the payload that went by it so far, sent and received, bytes.
-    pub fn port_traffic(&self) -> (Option<PortId>, (u64, u64)) {
-        let (moved, (tx, rx)) = (self.traffic(), self.before);
+    /// Of what it has `moved`: the port of the newest circuit, and the payload that went by it, sent and received, bytes.
+    pub fn port_traffic(&self, moved: &Snapshot) -> (Option<PortId>, (u64, u64)) {
+        let (tx, rx) = self.before;
         let port = self.segments.back().and_then(|segments| segments.port);
         (port, (moved.tx_bytes.saturating_sub(tx), moved.rx_bytes.saturating_sub(rx)))
     }
@@ -184,7 +198,8 @@ impl EndResources {
     /// Forgets segments that the program has left behind in both directions: who adopts the end goes on from what is left.
     pub(crate) fn trim(&mut self) {
         let Some(state) = self.state.as_ref().filter(|_| self.segments.len() > 1) else { return };
-        let (Some((receives, _)), Some(sends)) = (state.view.receiver(), state.view.sent()) else { return };
+        let Some(view) = state.view() else { return };
+        let (Some((receives, _)), Some(sends)) = (view.receiver(), view.sent()) else { return };
         let oldest = receives.min(sends.generation);
         while self.segments.len() > 1 && self.segments.front().is_some_and(|old| old.generation < oldest) {
             self.segments.pop_front();
@@ -201,13 +216,15 @@ impl EndResources {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::Settings;
     use crosslane_client::shared::SharedState;
+    use crosslane_shm::Segment;
 
-    fn segments(generation: u32) -> Segments {
+    fn segments(shelves: &Shelves, generation: u32) -> Segments {
         Segments {
             generation,
             port: None,
-            inbound: Segment::sealed(new_segment("test", 4096).unwrap(), 4096),
+            inbound: shelves.keep_segment(Segment::sealed(new_segment("test", 4096).unwrap(), 4096)),
             outbound: None,
             far_range: None,
             ring_max: 4096,
@@ -223,11 +240,10 @@ mod tests {
     #[test]
     fn segments_stay_as_long_as_the_program_uses_them_either_way_and_not_without_end() {
         let (shared, fd) = SharedState::create().unwrap();
-        let mut resources = EndResources::new(Some(segments(0)), Payer::User(0), Vec::new());
-        let fd = crosslane_passing::Foreign::new(fd, crosslane_passing::Owner::NOBODY);
-        let view = StateView::new(fd).unwrap();
-        resources.state = Some(HeldState { view, charge: Charge::of_nothing() });
-        resources.segments.extend([1, 2].map(segments));
+        let shelves = Shelves::new(1000, Ledger::new(Settings::default(), 1000, []));
+        let mut resources = EndResources::new(Some(segments(&shelves, 0)), Payer::User(0), Vec::new());
+        resources.state = Some(HeldState { memory: shelves.keep(fd), charge: Charge::of_nothing() });
+        resources.segments.extend([1, 2].map(|generation| segments(&shelves, generation)));
         let oldest = |resources: &mut EndResources| {
             resources.trim();
             resources.segments.front().map(|segments| segments.generation)
@@ -241,7 +257,7 @@ mod tests {
             if !resources.may_move() {
                 break;
             }
-            resources.segments.push_back(segments(generation));
+            resources.segments.push_back(segments(&shelves, generation));
         }
         assert_eq!(resources.segments.len(), GENERATIONS);
         shared.producer.resume(9, 4096, 4096, 2, 0);

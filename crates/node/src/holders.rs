@@ -89,12 +89,11 @@ impl Host {
             channel: Box::new(segments.channel_info(outbound)),
             retained: retention.is_some(),
         };
-        let mut fds = vec![segments.inbound.as_fd(), outbound.as_fd()];
-        fds.extend(retention.map(AsFd::as_fd));
-        if let (true, Some(state)) = (adopted, &resources.state) {
-            fds.push(state.view.memory().as_fd());
-        }
-        holder.reply(&reply, &fds);
+        let state = resources.state.as_ref().filter(|_| adopted).map(|state| &state.memory);
+        let Some(fds) = segments.lend(outbound, retention.into_iter().chain(state)) else {
+            return Some(Plain::System);
+        };
+        holder.reply(&reply, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
         if !adopted {
             self.counters.streams_opened += 1;
         }

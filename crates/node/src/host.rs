@@ -16,6 +16,7 @@ use crate::quota::{Accounts, Charge, Kind, Ledger, descriptor_limit};
 use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
+use crate::shelves::Shelves;
 use crate::socket_table::SocketTable;
 use crate::texts::{Texts, Writer};
 use crate::tun::Tun;
@@ -120,6 +121,8 @@ pub struct Host {
     pub counters: Counters,
     /// Who has how much of what is scarce, and how much each user was served lately.
     pub accounts: Accounts,
+    /// Descriptors that are kept for streams.
+    pub shelves: Shelves,
     /// Sessions that wait for something, or have yet to greet, with a deadline.
     pub pausing: BTreeSet<SessionId>,
     /// Sessions whose readiness may have changed since the engine looked.
@@ -194,6 +197,7 @@ impl Host {
             ip: Ip::new(tun),
             sockets,
             counters: Counters::default(),
+            shelves: Shelves::new(descriptor_limit(), ledger.clone()),
             accounts: Accounts::new(ledger, ports),
             pausing: BTreeSet::new(),
             touched: BTreeSet::new(),

@@ -3,7 +3,8 @@
 //! One thread, one epoll ([`engine`]), over one struct ([`host`]) that has the owners of everything do their part: cables set up over
 //! the scratchpads ([`cable`]), which speak with neighbours through message channels ([`channel`], [`neighbour`]); programs'
 //! sessions ([`session`], [`request`]) and their segments of circuits ([`circuit`], [`dial`], [`answer`], [`end_resources`],
-//! [`holders`]) and wake events ([`waker`]); IP ([`tun`], [`ip`]); the engine that copies for programs ([`offload`]); what each user
+//! [`holders`]) and wake events ([`waker`]); IP ([`tun`], [`ip`]); the engine that copies for programs ([`offload`]); descriptors of streams
+//! ([`shelves`]); what each user
 //! and neighbour may have ([`quota`]); what the daemon tells about itself (a [`snapshot`], of which another thread makes [`texts`]:
 //! [`status`], [`metrics`]). An owner does not know the host: it is given what it needs, and says what is to be done. Who is where
 //! and what becomes of a circuit is decided in `crosslane_fabric`, which is pure.
@@ -52,6 +53,7 @@ pub mod rule;
 pub mod seldom;
 pub mod session;
 pub mod session_id;
+pub mod shelves;
 pub mod sight;
 pub mod signal;
 pub mod snapshot;

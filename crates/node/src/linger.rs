@@ -21,7 +21,7 @@ impl Host {
         let retained = resources.segments.back().is_some_and(|newest| newest.way.keeps);
         resources.sent = None;
         if moving || retained {
-            resources.sent = resources.state.as_ref().and_then(|state| state.view.sent());
+            resources.sent = resources.state.as_ref().and_then(|state| state.view()?.sent());
         }
         if resources.sent.is_none() {
             resources.retention = None;
@@ -38,7 +38,7 @@ impl Host {
         let Some(resources) = self.resources.get(&circuit).filter(|resources| resources.published > 0) else {
             return true;
         };
-        let sent = resources.state.as_ref().and_then(|state| state.view.sent());
+        let sent = resources.state.as_ref().and_then(|state| state.view()?.sent());
         let newest = resources.segments.back().filter(|newest| newest.generation == resources.published);
         let (Some(sent), Some(newest)) = (sent, newest) else { return true };
         if sent.generation == newest.generation {
@@ -79,7 +79,7 @@ impl Host {
         let newest = self.resources.get(&circuit)?.segments.back()?;
         let outbound = newest.outbound.as_ref()?;
         if outbound.info.memory != MemoryKind::Queue {
-            return Outbound::map(outbound).ok();
+            return Outbound::map(&outbound.open().ok()?).ok();
         }
         let (port, range) = (newest.port?, newest.far_range?);
         Outbound::map(&self.cable(port)?.queue_beside(range).ok()?).ok()
@@ -99,7 +99,7 @@ impl Host {
         {
             return None;
         }
-        let credits = Inbound::map(&newest.inbound).ok()?;
+        let credits = Inbound::map(&newest.inbound.open().ok()?).ok()?;
         let producer = Producer::default();
         let cap = RING_MIN.min(newest.ring_max);
         producer.resume(newest.generation, cap, newest.ring_max, newest.tx_key, arrived);
@@ -109,7 +109,7 @@ impl Host {
             producer.push_control(&ring, &credits, handshake, 0).ok().filter(|pushed| *pushed)?;
         }
         if begin < end {
-            let kept = Inbound::sealed(resources.retention.as_ref()?, RETENTION).ok()?;
+            let kept = Inbound::sealed(resources.retention.as_ref()?.lend().ok()?, RETENTION).ok()?;
             push_kept(&producer, &ring, &credits, (&kept, sent.cap.clamp(1, RETENTION)), (begin, end))
                 .ok()
                 .filter(|pushed| *pushed)?;

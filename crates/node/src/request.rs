@@ -357,9 +357,10 @@ impl Host {
         let view = StateView::new(memory).map_err(|error| format!("the state cannot be used: {error}"))?;
         // Counted, not refused: an `accept` must not fail for it, since the far program has its stream by now.
         let payer = self.payer_of(id).ok_or("no session")?;
-        let charge = self.accounts.ledger().charge_always(payer, Kind::Descriptors, 1);
+        let charge = self.accounts.ledger().charge_always(payer, Kind::Stored, 1);
+        let memory = self.shelves.keep(view.into_memory().into_owned());
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.offered = Some(HeldState { view, charge });
+            session.offered = Some(HeldState { memory, charge });
         }
         Ok(socket.socket())
     }

@@ -1,6 +1,7 @@
 //! Streams that go on over another circuit: decision 11. What is tried is decided in `crosslane_policy::resume`; here is what it
 //! means for memory and programs.
 
+use crate::end_resources::HeldState;
 use crate::host::{Host, Provider};
 use crate::quota::{Charge, Purpose};
 use crate::session::SessionId;
@@ -71,9 +72,8 @@ impl Host {
             channel: Box::new(next.channel_info(outbound)),
             retained: retention.is_some(),
         };
-        let mut fds = vec![next.inbound.as_fd(), outbound.as_fd()];
-        fds.extend(retention.map(AsFd::as_fd));
-        self.sessions.get_mut(&session)?.reply(&reply, &fds);
+        let fds = next.lend(outbound, retention)?;
+        self.sessions.get_mut(&session)?.reply(&reply, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
         Some(())
     }
 
@@ -143,7 +143,9 @@ impl Provider<'_> {
         let (segments, (range, window)) = self.answering_segments(port, asked, arrived, payer)?;
         let key = segments.rx_key;
         let resources = self.resources.get_mut(&circuit).ok_or(Refusal::Unknown)?;
-        if segments.way.keeps && resources.keep_sent(self.accounts.ledger(), Purpose::Move).is_err() {
+        if segments.way.keeps
+            && resources.keep_sent((self.accounts.ledger(), self.shelves), Purpose::Move).is_err()
+        {
             self.free_inbound(port, range);
             return Err(Refusal::NoMemory);
         }
@@ -156,10 +158,11 @@ impl Provider<'_> {
         let resources = self.resources.get_mut(&circuit)?;
         resources.trim();
         let newest = resources.segments.back()?;
-        let ring = Inbound::map(&newest.inbound).ok()?;
+        let ring = Inbound::map(&newest.inbound.open().ok()?).ok()?;
         let fresh = Cursor::fresh(newest.ring_max, newest.rx_key, newest.before);
+        let view = resources.state.as_ref().and_then(HeldState::view);
         let reader = || {
-            let (generation, cursor) = resources.state.as_ref()?.view.receiver()?;
+            let (generation, cursor) = view.as_ref()?.receiver()?;
             (generation == newest.generation)
                 .then(|| cursor.checked(newest.ring_max, newest.rx_key))
                 .flatten()

@@ -56,7 +56,7 @@ impl Signals {
     }
 }
 
-/// As many descriptors as we may have: each circuit end takes three. A daemon that is root may have as many as the kernel
+/// As many descriptors as we may have: each circuit end takes three, which lie here up to a quarter ([`crate::shelves`]). A daemon that is root may have as many as the kernel
 /// gives to any process.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -183,6 +183,16 @@ impl<F: AsFd> StateView<F> {
         &self.0
     }
 
+    /// Another view of what was checked before.
+    pub fn checked(fd: F) -> Self {
+        Self(fd)
+    }
+
+    /// The descriptor, to be kept.
+    pub fn into_memory(self) -> F {
+        self.0
+    }
+
     /// Maps it for the engine.
     pub fn engine_state(&self) -> Result<EngineState, MapError> {
         Mapping::new(&self.0, LEN).map(EngineState)
@@ -314,7 +324,7 @@ mod tests {
     #[test]
     fn state_is_the_same_for_whoever_adopts_the_end() {
         let ((one, fd), (other, _)) = (State::create().unwrap(), State::create().unwrap());
-        let adopted = State::open(StateView::new(fd).unwrap().memory()).unwrap();
+        let adopted = State::open(StateView::new(fd).unwrap().into_memory()).unwrap();
         adopted.front().counters.rx_bytes.store(7, Ordering::Relaxed);
         let read = |state: &State| state.front().counters.rx_bytes.load(Ordering::Relaxed);
         assert_eq!((read(&one), read(&other)), (7, 0));
@@ -334,7 +344,7 @@ mod tests {
         assert!(matches!(StateView::new(memory(2 * LEN, sealed)), Err(MapError::Length { .. })));
         assert!(StateView::new(std::fs::File::open("/dev/zero").unwrap()).is_err());
         let view = StateView::new(memory(LEN, sealed)).unwrap();
-        let program = Outbound::sealed(view.memory(), LEN).unwrap();
+        let program = Outbound::sealed(&view.0, LEN).unwrap();
         program.write(0, &[0xff; 4096]);
         assert_eq!(view.counters().tx_bytes, u64::MAX);
         assert!(view.receiver().is_none_or(|(_, cursor)| cursor.checked(1 << 20, 1).is_none()));

@@ -52,8 +52,10 @@ pub struct Holds {
     pub sessions: Use,
     /// Listeners that take streams.
     pub listeners: Use,
-    /// The daemon's descriptors.
+    /// Descriptors in the daemon's own table.
     pub descriptors: Use,
+    /// Descriptors that are kept for streams, in that table or on shelves.
+    pub stored: Use,
     /// Ends of circuits.
     pub circuits: Use,
     /// Ends that no program has accepted yet.

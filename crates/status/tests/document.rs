@@ -143,6 +143,7 @@ fn quota() -> Quota {
         sessions: taken,
         listeners: taken,
         descriptors: taken,
+        stored: taken,
         circuits: taken,
         pending: taken,
         mappings: taken,
@@ -222,7 +223,8 @@ fn fields(value: &Value) -> Fields {
 
 /// What is written once in the documentation for several fields of one type.
 fn is_told_elsewhere(path: &str) -> bool {
-    let kinds = ["listeners", "descriptors", "circuits", "pending", "mappings", "transits", "memory"];
+    let kinds =
+        ["listeners", "descriptors", "stored", "circuits", "pending", "mappings", "transits", "memory"];
     path.starts_with("circuits[].received.")
         || path.starts_with("offload.receive.")
         || kinds.iter().any(|kind| path.starts_with(&format!("quota.payers[].holds.{kind}.")))

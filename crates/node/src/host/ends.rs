@@ -82,7 +82,7 @@ impl Provider<'_> {
     /// already.
     pub(crate) fn settle_port(&mut self, circuit: CircuitId) {
         let Some(resources) = self.resources.get_mut(&circuit) else { return };
-        let (port, (tx, rx)) = resources.port_traffic();
+        let (port, (tx, rx)) = resources.port_traffic(&resources.traffic());
         resources.before = (resources.before.0.wrapping_add(tx), resources.before.1.wrapping_add(rx));
         self.count_past(port, tx, rx);
     }

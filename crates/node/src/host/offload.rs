@@ -112,12 +112,12 @@ impl Host {
             .filter(|segments| segments.generation == generation && segments.way.offload)?;
         Some(Work {
             generation,
-            inbound: Inbound::map(&segments.inbound).ok()?,
-            outbound: Outbound::map(segments.outbound.as_ref()?).ok()?,
+            inbound: Inbound::map(&segments.inbound.open().ok()?).ok()?,
+            outbound: Outbound::map(&segments.outbound.as_ref()?.open().ok()?).ok()?,
             ring_max: segments.ring_max,
             rx_key: segments.rx_key,
             tx_key: segments.tx_key,
-            state: resources.state.as_ref()?.view.engine_state().ok()?,
+            state: resources.state.as_ref()?.view()?.engine_state().ok()?,
             status: AtomicU32::new(status_of(self.policy.circuits.get(circuit)?, resources.published)),
             _mappings: mappings,
         })

@@ -12,6 +12,7 @@ use crate::pump::Pumps;
 use crate::quota::{Accounts, Charge, Payer};
 use crate::random;
 use crate::session::{Session, SessionId};
+use crate::shelves::Shelves;
 use crate::socket_table::SocketTable;
 use crate::texts::Texts;
 use crosslane_fabric::circuit::{End, Path};
@@ -29,6 +30,7 @@ pub(crate) struct Provider<'a> {
     pub(crate) config: &'a Config,
     pub(crate) cables: &'a mut Vec<Cable>,
     pub(crate) accounts: &'a mut Accounts,
+    pub(crate) shelves: &'a Shelves,
     pub(crate) counters: &'a mut Counters,
     pub(crate) resources: &'a mut HashMap<CircuitId, EndResources>,
     pub(crate) memory: &'a mut HashMap<ChannelId, (SegmentRange, Charge)>,
@@ -54,6 +56,7 @@ impl Host {
             config: &self.config,
             cables: &mut self.cables,
             accounts: &mut self.accounts,
+            shelves: &self.shelves,
             counters: &mut self.counters,
             resources: &mut self.resources,
             memory: &mut self.memory,
@@ -165,7 +168,7 @@ impl Resources for Provider<'_> {
         let segments = Segments {
             generation,
             port: Some(port),
-            inbound: memory,
+            inbound: self.shelves.keep_segment(memory),
             outbound: None,
             far_range: None,
             ring_max,

@@ -108,7 +108,7 @@ impl Accounts {
         purpose: Purpose,
         now: Duration,
     ) -> Result<Vec<Charge>, Refusal> {
-        let parts = [(Kind::Descriptors, SEGMENTS_FDS), (Kind::Memory, len)];
+        let parts = [(Kind::Stored, SEGMENTS_FDS), (Kind::Memory, len)];
         let charge = |(kind, amount)| self.charge_or_refuse(payer, kind, amount, purpose, now);
         parts.into_iter().map(charge).collect()
     }
@@ -118,7 +118,7 @@ impl Accounts {
     /// # Errors
     /// He may not.
     pub fn check_accepter(&mut self, uid: u32, now: Duration) -> Result<(), Refusal> {
-        for (kind, amount) in [(Kind::Circuits, 1), (Kind::Descriptors, SEGMENTS_FDS)] {
+        for (kind, amount) in [(Kind::Circuits, 1), (Kind::Stored, SEGMENTS_FDS)] {
             self.charge_or_refuse(Payer::User(uid), kind, amount, Purpose::New, now)?;
         }
         Ok(())

@@ -16,6 +16,23 @@ const MAPPINGS: u64 = 65530;
 /// Most circuits through this host: they are the work of one thread.
 const TRANSITS: u64 = 8192;
 
+/// Shelves at most.
+pub const SHELVES: usize = 8;
+/// Numbers of a shelf's table that are not for what is kept.
+pub const SHELF_OWN: u64 = 64;
+/// How many descriptors of streams lie in the daemon's own table, of so many that it may have, before some go to a shelf.
+pub fn here_of(descriptors: u64) -> u64 {
+    descriptors / 4
+}
+
+/// How many descriptors of streams a daemon can keep in all.
+fn capacity_of(descriptors: u64) -> u64 {
+    let shelf = descriptors.saturating_sub(SHELF_OWN);
+    u64::try_from(SHELVES)
+        .map_or(0, |shelves| shelf.saturating_mul(shelves))
+        .saturating_add(here_of(descriptors))
+}
+
 /// Somebody asked for more than he may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{payer} has {used} of {kind} and may have {limit} now: see [quota] in the daemon's configuration")]
@@ -68,7 +85,10 @@ impl Ledger {
     pub fn new(settings: Settings, descriptors: u64, windows: impl IntoIterator<Item = (Kind, u64)>) -> Self {
         let own = (descriptors / 100 * OWN_PERCENT).max(OWN_LEAST);
         let capacity = |kind| match kind {
-            Kind::Descriptors if descriptors < u64::MAX => descriptors.saturating_sub(own),
+            Kind::Descriptors if descriptors < u64::MAX => {
+                descriptors.saturating_sub(own + here_of(descriptors))
+            }
+            Kind::Stored if descriptors < u64::MAX => capacity_of(descriptors),
             Kind::Mappings => mapping_limit().saturating_sub(OWN_MAPPINGS),
             Kind::Transits => TRANSITS,
             _ => u64::MAX,
@@ -90,6 +110,11 @@ impl Ledger {
     /// Charges by other settings from now on. Nobody loses what he has; who has more than he may have now gets nothing more.
     pub fn use_settings(&self, settings: Settings) {
         lock(&self.books).settings = Arc::new(settings);
+    }
+
+    /// Of this kind there is less than was thought. Nobody loses what he has.
+    pub fn bound(&self, kind: Kind, capacity: u64) {
+        pool(&mut lock(&self.books), kind).bound(capacity);
     }
 
     /// Charges if the payer may have so much.
@@ -212,9 +237,9 @@ mod tests {
         let ledger = ledger();
         let charges: Vec<Charge> =
             std::iter::from_fn(|| ledger.charge(ALICE, Kind::Descriptors, 10, Purpose::New).ok()).collect();
-        assert_eq!(charges.len(), 59, "75 % of 85 % of what is not the daemon's own");
+        assert_eq!(charges.len(), 43, "75 % of 85 % of what is neither the daemon's own nor for streams");
         let denied = ledger.charge(ALICE, Kind::Descriptors, 10, Purpose::New).unwrap_err();
-        assert_eq!((denied.used, denied.limit), (590, 596));
+        assert_eq!((denied.used, denied.limit), (430, 437));
         std::thread::spawn(move || drop(charges)).join().unwrap();
         assert_eq!(used(&ledger, ALICE, Kind::Descriptors), 0);
     }

@@ -48,7 +48,7 @@ impl Limits {
             Kind::Descriptors => self.descriptors,
             Kind::Circuits => self.circuits,
             Kind::Pending => self.pending,
-            Kind::Mappings | Kind::Transits => u64::MAX,
+            Kind::Mappings | Kind::Transits | Kind::Stored => u64::MAX,
             Kind::Memory => self.memory,
             Kind::Window(_) => self.window,
         }

@@ -18,7 +18,7 @@ mod report;
 mod said;
 
 pub use accounts::Accounts;
-pub use ledger::{Charge, Denied, Ledger, descriptor_limit};
+pub use ledger::{Charge, Denied, Ledger, SHELF_OWN, SHELVES, descriptor_limit, here_of};
 pub use limits::{Limits, Settings};
 pub use rate::{HEAVY, May, Rates, TEXT};
 pub use report::Books;
@@ -34,8 +34,10 @@ pub enum Kind {
     Sessions,
     /// Accelerated listeners.
     Listeners,
-    /// Descriptors that the daemon holds.
+    /// Descriptors that the daemon holds in its own table.
     Descriptors,
+    /// Descriptors that it keeps for streams, here or on shelves ([`crate::shelves`]).
+    Stored,
     /// Ends of circuits.
     Circuits,
     /// Ends that were asked for and that no program has accepted yet.
@@ -52,10 +54,11 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that do not belong to a port.
-    pub const OF_HOST: [Self; 8] = [
+    pub const OF_HOST: [Self; 9] = [
         Self::Sessions,
         Self::Listeners,
         Self::Descriptors,
+        Self::Stored,
         Self::Circuits,
         Self::Pending,
         Self::Mappings,
@@ -69,6 +72,7 @@ impl Kind {
             Self::Sessions => "sessions",
             Self::Listeners => "listeners",
             Self::Descriptors => "descriptors",
+            Self::Stored => "stored",
             Self::Circuits => "circuits",
             Self::Pending => "pending",
             Self::Mappings => "mappings",

@@ -21,6 +21,11 @@ impl Pool {
         Self { kind, capacity, used: BTreeMap::new(), total: 0, refused: 0 }
     }
 
+    /// There is no more than this.
+    pub(super) fn bound(&mut self, capacity: u64) {
+        self.capacity = self.capacity.min(capacity);
+    }
+
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }

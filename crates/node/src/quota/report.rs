@@ -74,6 +74,7 @@ impl Books {
                 Kind::Sessions => holds.sessions = taken,
                 Kind::Listeners => holds.listeners = taken,
                 Kind::Descriptors => holds.descriptors = taken,
+                Kind::Stored => holds.stored = taken,
                 Kind::Circuits => holds.circuits = taken,
                 Kind::Pending => holds.pending = taken,
                 Kind::Mappings => holds.mappings = taken,

@@ -229,7 +229,9 @@ pub(crate) fn circuit_row(
     resources: &EndResources,
     port: Option<PortId>,
 ) -> CircuitRow {
-    let (chosen, modes) = resources.modes();
+    let view = resources.view();
+    let (chosen, modes, moved) =
+        view.map(|view| (view.chosen(), view.modes(), view.counters())).unwrap_or_default();
     CircuitRow {
         id: circuit,
         tuple: end.tuple,
@@ -254,11 +256,11 @@ pub(crate) fn circuit_row(
         pid: resources.pid,
         uid: resources.uid,
         holders: resources.holders.iter().map(|(session, _)| *session).collect(),
-        moved: resources.traffic(),
+        moved,
         chosen,
         modes,
         port,
-        by_port: resources.port_traffic(),
+        by_port: resources.port_traffic(&moved),
     }
 }
 
