@@ -23,6 +23,9 @@ pub enum Script {
     /// Connections that last: `server ADDRESS PORT`, `client ADDRESS PORT CONNECTIONS`: one echo on each, `ready`,
     /// idle until told by a line to end.
     Idle,
+    /// Many connections at once: `server ADDRESS PORT`, `client ADDRESS PORT CONNECTIONS`: `ready`, `heirs`, `last`, each
+    /// behind a SIGUSR1 but the first, and the end behind another.
+    Many,
     /// Client processes that come and go, to the server of [`Script::Short`]: `ADDRESS PORT COUNT PROCESSES AT_A_TIME`.
     Crowd,
     /// Short connections to ports in a row: `server ADDRESS PORT COUNT`, `client ADDRESS PORT COUNT ROUNDS BYTES`.
@@ -63,6 +66,7 @@ impl Script {
             Self::SocketServer => ("server.py", include_str!("python/server.py")),
             Self::Memcached => ("memcache.py", include_str!("python/memcache.py")),
             Self::Idle => ("idle.py", include_str!("python/idle.py")),
+            Self::Many => ("many.py", include_str!("python/many.py")),
             Self::Crowd => ("crowd.py", include_str!("python/crowd.py")),
             Self::Short => ("short.py", include_str!("python/short.py")),
             Self::Loop => ("loop.py", include_str!("python/loop.py")),
