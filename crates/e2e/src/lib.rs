@@ -38,6 +38,7 @@ pub mod redis;
 pub mod rig;
 pub mod soak;
 pub mod sockperf;
+pub mod steps;
 pub mod uvloop;
 
 use std::time::{Duration, Instant, SystemTime};
