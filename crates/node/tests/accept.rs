@@ -90,6 +90,24 @@ impl Announced {
 }
 
 #[test]
+fn accept_programs_learn_of_a_connection_before_its_opener_does() {
+    let lab = ring(4, "");
+    let mut server = Client::hello(&lab.control(3), "server");
+    let listener = TcpListener::bind("127.86.0.3:0").unwrap();
+    server.listen(&listener);
+    assert_eq!(server.announced(), 0);
+    // From this host, over one cable, and over two.
+    let mut clients = Vec::new();
+    for (count, host) in [(1, 3), (2, 2), (3, 1)] {
+        let mut client = Client::hello(&lab.control(host), "client");
+        let (socket, near) = client.connect_to(&format!("127.86.0.{host}:0"), listener.local_addr().unwrap());
+        let near = near.expect("a circuit");
+        assert_eq!(server.announced(), count, "a connection from host {host}");
+        clients.push((client, socket, near));
+    }
+}
+
+#[test]
 fn a_handshake_that_is_slower_than_the_connection_is_waited_for() {
     let mut announced = announced();
     announced.accept();

@@ -9,7 +9,7 @@ use crosslane_passing::{Foreign, Owner, receive, send};
 use crosslane_shm::wake::Receiver;
 use crosslane_shm::{Inbound, Load, Outbound, Segment, Store};
 use crosslane_wire::codec::{self, MAX_MESSAGE};
-use crosslane_wire::local::{Reply, Request};
+use crosslane_wire::local::{Reply, Request, STATUS_ANNOUNCED};
 use crosslane_wire::segment::RING;
 use crosslane_wire::{ChannelInfo, CircuitId, PROTOCOL_VERSION, Tuple, WaiterId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -475,8 +475,17 @@ impl Client {
 
     /// The word of a circuit in the status page.
     pub fn status(&self, circuit: &Circuit) -> u32 {
+        self.status_word(circuit.status)
+    }
+
+    /// Connections that the daemon says wait to be accepted by a listener of this session.
+    pub fn announced(&self) -> u32 {
+        self.status_word(STATUS_ANNOUNCED)
+    }
+
+    fn status_word(&self, index: u32) -> u32 {
         let mut word = [0; 4];
-        self.status_page.as_ref().unwrap().read_exact_at(&mut word, u64::from(circuit.status) * 4).unwrap();
+        self.status_page.as_ref().unwrap().read_exact_at(&mut word, u64::from(index) * 4).unwrap();
         u32::from_ne_bytes(word)
     }
 }
