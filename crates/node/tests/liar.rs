@@ -118,6 +118,8 @@ fn pending_ends_of_a_neighbour_are_bounded() {
         match liar.open(tuple, range) {
             Control::Opened { .. } => opened += 1,
             Control::Refused { why: Refusal::NoMemory | Refusal::Quota, .. } => break,
+            // On a busy machine the first ones are given up before the last ones are asked for.
+            Control::Closed { .. } => {}
             other => panic!("{other:?}"),
         }
     }
