@@ -1,7 +1,7 @@
 //! Descriptors that the daemon keeps for streams and rarely needs: two segments for each end, its state, and perhaps a retention
 //! ring. They are needed when an end gets another holder, moves to another circuit, ends, or is shown. A process has so many numbers
 //! for descriptors, and the daemon must have some left for sessions and wakers, so of these only so many (`here_of`) lie in the daemon's own
-//! table. What is above that goes to a [`Shelf`], the oldest first: a thread with a table of its own ([decision 41]).
+//! table. What is above that goes to a `Shelf`, the oldest first: a thread with a table of its own ([decision 41]).
 //!
 //! ```text
 //!   keep --> here --(more than a quarter of the table, 128 at a time)--> shelf

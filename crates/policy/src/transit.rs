@@ -102,7 +102,7 @@ impl Policy {
         resources.begin_transit(transit, before, ring, pumps)
     }
 
-    /// Breaks a circuit in transit off, of which a side did what it must not; [`Output::Stop`] follows.
+    /// Breaks a circuit in transit off, of which a side did what it must not; [`crate::Output::Stop`] follows.
     pub fn break_transit(&mut self, transit: TransitId) {
         self.circuits.break_transit(transit, Closing::Abort);
     }

@@ -40,7 +40,7 @@ pub struct Link {
     pub status_page: StatusPage,
     /// Answers that were not waited for and have not come yet.
     owed: Cell<u32>,
-    /// Such an answer did not come within [`session::ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
+    /// Such an answer did not come within [`crosslane_client::session::ANSWER_TIMEOUT`]: none is waited for until the daemon runs again.
     hangs: Cell<bool>,
     /// What this session shows to go on by another connection.
     ticket: u64,
