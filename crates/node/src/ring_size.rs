@@ -1,8 +1,8 @@
 //! How long the rings of a circuit are: long ones while the window has room for them, short ones after that, which grow.
 //!
 //! A window is as small as the hardware makes it, and all streams of a cable share it. A *long* ring is one of which [`LONG_STREAMS`]
-//! fit in it, a *short* one such that [`SHORT_STREAMS`] do. While half of the window is free a new stream has a long ring if that is one of `ring_max`,
-//! else a short one. A stream that its reader keeps waiting in a ring that is not long asks for more (`Request::Grow`), and moves to
+//! fit in it, a *short* one such that [`SHORT_STREAMS`] do. While half of the window is free a new stream has a long ring, and a
+//! short one then. A stream that its reader keeps waiting in a ring that is not long asks for more (`Request::Grow`), and moves to
 //! a longer segment as it would to another path (decision 31): to a long one, or to the longest for which there is room. While
 //! there is room for none it waits until some is given back.
 
@@ -24,7 +24,7 @@ const SHORT_RELAYED: u64 = 16 * 1024;
 /// Most of a window that new streams with long rings use: one part of so many.
 const NEW_LONG: u64 = 2;
 /// What streams that become longer leave to new ones: one part of so many.
-const KEPT_FROM_GROWN: u64 = 2;
+const KEPT_FROM_GROWN: u64 = 4;
 /// How often a stream may move to a longer segment, or try to: each time it can double, and some in vain.
 const GROWTHS: u8 = 16;
 
@@ -66,13 +66,9 @@ impl Provider<'_> {
         if resumes { short_ring(window, path.hops, long) } else { long }
     }
 
-    /// Bytes of the ring that a new stream gets on this path now: a long one if the window has plenty of room. One that has none for a few
-    /// rings of `ring_max` is for those who need it.
+    /// Bytes of the ring that a new stream gets on this path now: a long one if the window has plenty of room.
     pub(crate) fn new_ring(&mut self, path: Path) -> u64 {
         let (long, short) = (self.long_ring(path.port), self.short_ring(path));
-        if long < self.config.ring_max {
-            return short;
-        }
         let ample = self.cable(path.port).is_some_and(|cable| {
             let circuits = cable.window().circuits_bytes();
             has_room(cable, long, circuits - circuits / NEW_LONG)
@@ -154,19 +150,12 @@ impl Host {
         }
     }
 
-    /// Room was given back at a port: streams that wait for some may have it, those that asked first before the others.
+    /// Room was given back at a port: a stream that waits for some may have it.
     pub(crate) fn grow_next(&mut self, port: PortId) {
         while let Some(circuit) = self.cable(port).and_then(|cable| cable.outgrown.pop_front()) {
             if let Some(resources) = self.resources.get_mut(&circuit) {
                 resources.outgrown = false;
-                self.try_grow(circuit, 0);
-            }
-            if self.resources.get(&circuit).is_some_and(|resources| resources.outgrown) {
-                // It waits on, before the others.
-                if let Some(cable) = self.cable(port) {
-                    cable.outgrown.rotate_right(1);
-                }
-                return;
+                return self.try_grow(circuit, 0);
             }
         }
     }

@@ -56,10 +56,6 @@ impl Small {
         let _ = self.client.try_tell(&Request::Grow { circuit: near.id, token: near.token, generation });
     }
 
-    fn moves(&self) -> u64 {
-        self.lab.status(1)["counters"]["moves"].as_u64().unwrap()
-    }
-
     fn generation(&self, near: &Circuit) -> u32 {
         let word = self.client.status(near);
         if status_reason(word) == STATUS_ALIVE { status_generation(word) } else { 0 }
@@ -79,10 +75,23 @@ fn ring(end: &Circuit) -> u64 {
     u64::try_from(end.inbound.len()).unwrap() - segment_len(0)
 }
 
+/// A stream with a short ring, and those with long ones that were opened before.
+fn crowded(small: &mut Small) -> (Stream, Vec<Stream>) {
+    let mut long = Vec::new();
+    loop {
+        let stream = small.open().unwrap();
+        if ring(&stream.0) == SHORT {
+            return (stream, long);
+        }
+        assert_eq!(ring(&stream.0), LONG);
+        long.push(stream);
+    }
+}
+
 fn short_ring_becomes_a_long_one(lab: Lab) {
     let mut small = Small::new(lab);
-    let short = small.open().unwrap();
-    assert_eq!(ring(&short.0), SHORT);
+    let (short, long) = crowded(&mut small);
+    assert!(long.len() >= 4, "{} streams with long rings", long.len());
     small.request_grow(&short.0, 0);
     assert_eq!(small.moved_ring(&short.0), LONG);
 }
@@ -100,38 +109,36 @@ fn growth_short_ring_becomes_a_long_one_over_a_posted_cable() {
 #[test]
 fn growth_is_had_when_there_is_room_again() {
     let mut small = Small::new(Lab::soft());
-    let streams: Vec<Stream> = core::iter::from_fn(|| small.open().ok()).collect();
-    assert!(streams.len() >= 16, "{} streams with short rings", streams.len());
-    for (near, ..) in &streams {
-        small.request_grow(near, 0);
+    let (short, long) = crowded(&mut small);
+    let mut others = Vec::new();
+    while let Ok(stream) = small.open() {
+        others.push(stream);
     }
-    let moves = small.moves();
-    let has_moved = |small: &Small, stream: &Stream| small.generation(&stream.0) > 0;
-    until("those have moved for which there is room", || {
-        (streams.iter().filter(|stream| has_moved(&small, stream)).count() as u64 == moves).then_some(())
-    });
-    let (moved, rest): (Vec<_>, Vec<_>) = streams.iter().partition(|stream| has_moved(&small, stream));
-    assert!(!rest.is_empty() && moves < 8, "{moves} of {} have grown", streams.len());
+    assert!(others.len() > 8, "{} streams with short rings", others.len());
+    small.request_grow(&short.0, 0);
+    let status = small.lab.status(1);
+    assert_eq!((status["counters"]["moves"].as_u64(), small.generation(&short.0)), (Some(0), 0));
     let begin = Instant::now();
-    moved.into_iter().for_each(|stream| small.close(stream));
-    rest[1..].iter().for_each(|stream| small.close(stream));
-    assert!(small.moved_ring(&rest[0].0) > SHORT);
+    for stream in long.iter().chain(&others) {
+        small.close(stream);
+    }
+    assert!(small.moved_ring(&short.0) > SHORT);
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
 fn growth_without_end_moves_a_stream_no_more_than_a_few_times() {
     let mut small = Small::new(Lab::soft());
-    let (short, other) = (small.open().unwrap(), small.open().unwrap());
+    let (short, long) = crowded(&mut small);
     for _ in 0..1000 {
         let generation = small.generation(&short.0);
         small.request_grow(&short.0, generation);
         small.request_grow(&short.0, generation + 1);
-        small.request_grow(&other.0, 7);
+        small.request_grow(&long[0].0, 0);
         let forged = Request::Grow { circuit: short.0.id, token: short.0.token ^ 1, generation };
         let _ = small.client.try_tell(&forged);
     }
     small.moved_ring(&short.0);
-    let moves = small.moves();
+    let moves = small.lab.status(1)["counters"]["moves"].as_u64().unwrap();
     assert!((1..=2).contains(&moves), "{moves} moves");
 }
