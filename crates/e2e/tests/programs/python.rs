@@ -9,7 +9,7 @@ use crosslane_lab::Options;
 
 /// Echo from `from` to `to`, by its address there or another name for it.
 fn echo_with(script: Script, from: &str, to: &str, address: Option<&str>, connections: u32) -> Result<()> {
-    let Some(rig) = Rig::pair()? else { return Ok(()) };
+    let Some(rig) = Rig::pair_with_room()? else { return Ok(()) };
     echo_in(rig, script, from, to, address, connections)
 }
 
