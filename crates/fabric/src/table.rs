@@ -94,6 +94,13 @@ impl Circuits {
         }
     }
 
+    /// Gives back memory for more than so many ends, or for more than there are.
+    pub fn shrink_to(&mut self, ends: usize) {
+        self.by_stream.shrink_to(ends);
+        self.by_tuple.shrink_to(ends);
+        self.outputs.shrink_to(ends);
+    }
+
     /// An end by its id.
     pub fn get(&self, circuit: CircuitId) -> Option<&End> {
         self.ends.get(&circuit)

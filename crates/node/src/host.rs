@@ -41,6 +41,7 @@ mod offload;
 mod provider;
 mod proving;
 mod quota;
+mod room;
 mod snapshot;
 mod texts;
 pub mod transit;

@@ -1,7 +1,7 @@
 //! How long the rings of a circuit are: long ones while the window has room for them, short ones after that, which grow.
 //!
 //! A window is as small as the hardware makes it, and all streams of a cable share it. A *long* ring is one of which [`LONG_STREAMS`]
-//! fit in it, a *short* one such that [`SHORT_STREAMS`] do. While half of the window is free a new stream has a long ring, and a
+//! fit in it, a *short* one such that [`SHORT_STREAMS`] do. While three quarters of the window are free a new stream has a long ring, and a
 //! short one then. A stream that its reader keeps waiting in a ring that is not long asks for more (`Request::Grow`), and moves to
 //! a longer segment as it would to another path (decision 31): to a long one, or to the longest for which there is room. While
 //! there is room for none it waits until some is given back.
@@ -22,7 +22,7 @@ const SHORT_STREAMS: u64 = 64 * 1024;
 /// The same for circuits with hosts between, whose senders have more under way.
 const SHORT_RELAYED: u64 = 16 * 1024;
 /// Most of a window that new streams with long rings use: one part of so many.
-const NEW_LONG: u64 = 2;
+const NEW_LONG: u64 = 4;
 /// What streams that become longer leave to new ones: one part of so many.
 const KEPT_FROM_GROWN: u64 = 4;
 /// How often a stream may move to a longer segment, or try to: each time it can double, and some in vain.

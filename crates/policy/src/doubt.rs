@@ -42,6 +42,11 @@ impl Default for Doubts {
 }
 
 impl Doubts {
+    /// Gives back memory for more than so many ends.
+    pub(crate) fn shrink_to(&mut self, ends: usize) {
+        self.of.shrink_to(ends);
+    }
+
     /// The end is gone.
     pub(crate) fn remove(&mut self, circuit: CircuitId) {
         if let Some(doubt) = self.of.remove(&circuit) {

@@ -152,6 +152,14 @@ impl Policy {
         }
     }
 
+    /// Gives back memory for more than so many ends, or for more than there are.
+    pub fn shrink_to(&mut self, ends: usize) {
+        self.ends.shrink_to(ends);
+        self.doubts.shrink_to(ends);
+        self.circuits.shrink_to(ends);
+        self.outputs.shrink_to(ends);
+    }
+
     /// How many ends and circuits in transit something is decided about.
     pub fn decided(&self) -> usize {
         self.ends.len() + self.transits.len()

@@ -49,6 +49,7 @@ impl Host {
             engines.free(circuit);
         }
         self.resources.remove(&circuit);
+        self.give_room_back();
     }
 
     /// A channel is gone: its memory may be given to another.
