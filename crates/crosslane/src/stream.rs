@@ -397,6 +397,7 @@ impl Drop for Stream {
             let _ = sockopt::set_socket_linger(&self.quiet, Some(Duration::ZERO));
         } else if let Ok(moved) = self.end.send_control(tid(), Kind::DisConn) {
             self.wake(moved.wake);
+            self.end.await_sent(tid());
         }
         self.end.leave();
         let (circuit, token) = (self.end.circuit(), self.end.token());

@@ -2,7 +2,7 @@
 
 use super::End;
 use crate::shared::{FIN_SILENT, FIN_TOLD};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 use crosslane_shm::Load;
 use crosslane_stream::Direction;
@@ -50,6 +50,7 @@ impl End {
     /// The first record that lies unread and is not data, if there is one; `None` if other threads move too fast to tell, or
     /// more may come from another circuit. After the FIN nothing more arrives, so the answer stays.
     fn turn_ahead(&self) -> Option<Option<Kind>> {
+        let word = self.status.load(Acquire);
         if self.is_moving() {
             return None;
         }
@@ -61,6 +62,7 @@ impl End {
             }
             walk.pass(header);
         }
-        Some(None)
+        // Nothing counts from the moment on in which the stream begins to move.
+        (self.status.load(Acquire) == word).then_some(None)
     }
 }

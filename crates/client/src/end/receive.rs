@@ -33,8 +33,8 @@ enum Front {
 enum LastWord {
     /// The stream is broken off: by an end of it, or a daemon.
     Broken,
-    /// The kernel's connection ended.
-    Fin,
+    /// The kernel's connection ended, while the daemon's word of the circuit was this.
+    Fin(u32),
 }
 
 /// Where received bytes go.
@@ -453,7 +453,8 @@ impl End {
         if self.dead().is_some() || self.shared.status.reset.load(Acquire) != 0 {
             return Some(LastWord::Broken);
         }
-        (self.has_fin() && !self.is_moving()).then_some(LastWord::Fin)
+        let word = self.status.load(Acquire);
+        (self.has_fin() && !self.is_moving()).then_some(LastWord::Fin(word))
     }
 
     /// Why nothing is there to receive on a stream of which nobody has said that it is over.
@@ -473,8 +474,9 @@ impl End {
             // As with the kernel's TCP a reset behind the end of the far side's direction does not change that end.
             (LastWord::Broken, _) if self.rx() == Direction::Ended => Failure::Ended,
             (LastWord::Broken, _) => Failure::Reset,
-            (LastWord::Fin, Failure::WouldBlock) => Failure::Ended,
-            (LastWord::Fin, why) => why,
+            // If the stream has begun to move meanwhile, what lies there did not count in the last look.
+            (LastWord::Fin(word), Failure::WouldBlock) if self.status.load(Acquire) == word => Failure::Ended,
+            (LastWord::Fin(_), why) => why,
         }
     }
 }

@@ -11,6 +11,12 @@ use std::time::{Duration, Instant};
 
 /// How long a call that cannot know what became of its bytes waits for the circuit to move.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that a close waits for a stream that moves.
+const CLOSE_WAIT: Duration = Duration::from_millis(200);
+/// First pause between two looks of who waits for a move, which takes about a millisecond as a rule.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+/// Longest of these pauses, each of which is twice the one before.
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 impl End {
     /// Units of the stream that were sent, or wait to be sent again.
@@ -21,6 +27,33 @@ impl End {
     /// Whether units of an earlier ring have still to be sent again.
     pub(super) fn owes(&self) -> bool {
         self.shared.producer.units() < self.shared.kept.owed.load(Relaxed)
+    }
+
+    /// Behind [`Self::end_sending`]: whether the end lies in the ring that the far side reads, so that the kernel's FIN may follow. One that
+    /// comes without it says that nobody is left here, and what the far side sends then is thrown away.
+    pub fn fin_may_go(&self) -> bool {
+        !self.is_ending() && self.is_sent()
+    }
+
+    /// Whether all that was sent lies in the ring that the far side reads, or will never.
+    fn is_sent(&self) -> bool {
+        let is_there = match self.standing() {
+            Standing::Lives(generation) => self.shared.producer.generation() == generation && !self.owes(),
+            Standing::Moving => false,
+            Standing::Dead => true,
+        };
+        is_there || self.shared.status.reset.load(Relaxed) != 0
+    }
+
+    /// Waits until what was sent lies in the ring that the far side reads, [`CLOSE_WAIT`] at most. Before the socket is closed, which sends the
+    /// FIN.
+    pub fn await_sent(&self, tid: u32) {
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
+        while !self.is_sent() && start.elapsed() < CLOSE_WAIT {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            self.attend(tid);
+        }
     }
 
     /// Whether there is room for some of them.
@@ -133,7 +166,7 @@ impl End {
     /// Waits for the segments after `tx` where sending goes on, and returns what has arrived before; `None` if the circuit
     /// died, or lives on as it was.
     pub(super) fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
-        let (start, mut pause) = (Instant::now(), Duration::from_micros(50));
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         while start.elapsed() < MOVE_TIMEOUT && self.shared.status.reset.load(Relaxed) == 0 {
             match self.standing() {
                 Standing::Dead => return Ok(None),
@@ -150,7 +183,7 @@ impl End {
                 Standing::Moving => {}
             }
             std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(5));
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         self.give_up("the stream moves for too long");
         Err(Failure::Reset)

@@ -83,18 +83,18 @@ pub fn abort(held: &Held) {
     close_circuit(held, true);
 }
 
-/// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: not yet, since another process keeps the lock or
-/// the stream moves.
+/// Sends the end of this direction (`shutdown(SHUT_WR)`, close). `false`: it does not lie in the far side's ring yet, since another
+/// process keeps the lock, or the stream moves and the end is noted: the kernel's FIN must not go before it.
 pub fn end_sending(held: &Held) -> bool {
     let outcome = held.end_sending(thread::tid());
     if let Ok(moved) = &outcome {
         waiters::wake(held, moved.wake);
     }
-    !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered))
+    !matches!(outcome, Err(Failure::WouldBlock | Failure::Reentered)) && held.fin_may_go()
 }
 
-/// Has the direction ended as soon as may be, on a thread of its own: who kept the lock may be killed while everybody else
-/// sleeps. Where there can be no thread, whoever gives the lock back does it.
+/// Has the direction ended as soon as may be, on a thread of its own: who kept the lock may be killed, and a stream may go on,
+/// while everybody else sleeps. Where there can be no thread, whoever gives the lock back does it.
 pub fn end_sending_later(held: &Held) {
     if program::sandboxed() || !held.become_ender(std::process::id()) {
         return;
@@ -105,14 +105,15 @@ pub fn end_sending_later(held: &Held) {
     }
 }
 
-/// Looks at the lock less and less often.
+/// Looks at the lock, and whether the stream goes on, less and less often.
 fn await_ending(held: &Held) {
     const FIRST: Duration = Duration::from_millis(2);
     const LONGEST: Duration = Duration::from_secs(1);
     let mut pause = FIRST;
-    while held.is_ending() && held.dead().is_none() && !end_sending(held) {
+    while !held.fin_may_go() && held.dead().is_none() && !end_sending(held) {
         std::thread::sleep(pause);
         pause = (pause * 2).min(LONGEST);
+        held.attend(thread::tid());
     }
     held.resign_as_ender();
 }
@@ -123,8 +124,8 @@ fn finish(held: &Held) -> bool {
     let unread = held.unread(thread::tid()).is_ok_and(|bytes| bytes > 0) && held.rx() == Direction::Open;
     let linger_zero = held.shared().status.linger.load(Relaxed) == 1;
     let abort = unread || linger_zero;
-    if !abort {
-        end_sending(held);
+    if !(abort || end_sending(held)) {
+        held.await_sent(thread::tid());
     }
     held.leave();
     close_circuit(held, false);
