@@ -36,7 +36,7 @@ pub struct Status {
     pub error: AtomicU32,
     /// Not 0: the stream was broken off; after `error` was told, reads give end of file and writes `EPIPE`.
     pub reset: AtomicU32,
-    /// Not 0: the quiet TCP connection has seen the far side's FIN; what lies in the ring still counts.
+    /// Not 0: the carrier TCP connection has seen the far side's FIN; what lies in the ring still counts.
     pub fin: AtomicU32,
     /// Once the FIN was seen: whether the far side announced it in the ring ([`FIN_TOLD`]) or not ([`FIN_SILENT`]); 0
     /// while nobody has looked.
@@ -49,7 +49,7 @@ pub struct Status {
     pub connecting: AtomicU32,
     /// Far waiters that were asked for and not found.
     pub unfound: AtomicU32,
-    /// When the kernel was last asked about the quiet connection by a call that must not wait, milliseconds.
+    /// When the kernel was last asked about the carrier connection by a call that must not wait, milliseconds.
     pub looked: AtomicU32,
     /// `SO_RCVTIMEO`, milliseconds, 0 = for ever.
     pub receive_timeout: AtomicU32,
@@ -247,7 +247,7 @@ impl Zcopy {
 
 /// Bytes were sent after the far end had gone.
 pub const UNHEARD: u32 = 1;
-/// The same, and the quiet connection has had its far kernel reset it.
+/// The same, and the carrier connection has had its far kernel reset it.
 pub const UNHEARD_TOLD: u32 = 2;
 
 /// The FIN belongs to a record that ends, or turns, the far side's direction.

@@ -121,7 +121,7 @@ impl Peer {
         if let Some(short) = short(bytes) {
             let len = u32::try_from(bytes.len()).unwrap_or(0);
             self.send(&Command::PutShort { place, len, bytes: short }, &[])?;
-            return Ok(self.exchange.ledger.quiet());
+            return Ok(self.exchange.ledger.unsignaled());
         }
         let (first, rest) = bytes.split_at(bytes.len().min(PIECE));
         let mut op = self.put_piece(&mut place, first)?;
@@ -135,7 +135,7 @@ impl Peer {
         let len = u32::try_from(piece.len()).unwrap_or(0);
         self.send(&Command::Put { place: *place, len }, piece)?;
         place.offset = place.offset.saturating_add(len.into());
-        Ok(self.exchange.ledger.quiet())
+        Ok(self.exchange.ledger.unsignaled())
     }
 
     /// Gets `buffer.len()` bytes from `offset` of a region.
@@ -227,7 +227,7 @@ impl Peer {
     pub fn notify(&mut self, region: &RemoteRegion, value: u64) -> Result<Op, Error> {
         self.make_room()?;
         self.send(&Command::Notify { place: region.place(0), value }, &[])?;
-        Ok(self.exchange.ledger.quiet())
+        Ok(self.exchange.ledger.unsignaled())
     }
 
     /// Puts, and notifies when that is executed. If the put is refused, the notification comes nevertheless.
@@ -251,7 +251,7 @@ impl Peer {
     /// As [`Self::put`].
     pub fn fence(&mut self) -> Result<(), Error> {
         self.send(&Command::Fence, &[])?;
-        let _ = self.exchange.ledger.quiet();
+        let _ = self.exchange.ledger.unsignaled();
         Ok(())
     }
 

@@ -106,7 +106,7 @@ impl Queue {
         }
         let free = self.entries.iter().position(Option::is_none);
         let member = free.unwrap_or(self.entries.len());
-        self.sleep.watch(stream.quiet(), member)?;
+        self.sleep.watch(stream.carrier(), member)?;
         stream.set_offload(true);
         let entry = Some(Entry { stream, lanes: [Lane::new(Way::Out), Lane::new(Way::In)] });
         match self.entries.get_mut(member) {
@@ -218,7 +218,7 @@ impl Queue {
     pub fn remove(&mut self, member: Member) -> Option<Stream> {
         self.cancel(member);
         let entry = self.entries.get_mut(member.0)?.take()?;
-        self.sleep.forget(entry.stream.quiet());
+        self.sleep.forget(entry.stream.carrier());
         Some(entry.stream)
     }
 

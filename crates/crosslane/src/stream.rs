@@ -55,8 +55,8 @@ use zcopy::Posts;
 pub struct Stream {
     attachment: &'static Attachment,
     end: End,
-    /// The kernel's connection, which lies quiet: it tells when the far program is gone.
-    quiet: OwnedFd,
+    /// The kernel's connection, which lies idle: it tells when the far program is gone.
+    carrier: OwnedFd,
     wakers: Wakers,
     receive_limit: Limit,
     send_limit: Limit,
@@ -64,25 +64,25 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(attachment: &'static Attachment, end: End, quiet: OwnedFd) -> Self {
+    pub(crate) fn new(attachment: &'static Attachment, end: End, carrier: OwnedFd) -> Self {
         let shared = end.shared();
         shared.sending.budget.reset(attachment.spin_ns());
         shared.receiving.budget.reset(attachment.spin_ns());
         shared.status.born.store(now_ms(), Relaxed);
         let (receive_limit, send_limit) = (Limit::none(), Limit::none());
         let (wakers, posts) = (Wakers::default(), Posts::default());
-        Self { attachment, end, quiet, wakers, receive_limit, send_limit, posts }
+        Self { attachment, end, carrier, wakers, receive_limit, send_limit, posts }
     }
 
     /// Makes the kernel's connection, which was announced.
     pub(crate) fn connect(&self, remote: SocketAddr, patience: &mut Patience) -> Result<(), Error> {
-        rustix::io::ioctl_fionbio(&self.quiet, true)?;
-        match rustix::net::connect(&self.quiet, &remote) {
+        rustix::io::ioctl_fionbio(&self.carrier, true)?;
+        match rustix::net::connect(&self.carrier, &remote) {
             Err(Errno::INPROGRESS | Errno::INTR) => {}
             outcome => return Ok(outcome?),
         }
         loop {
-            let mut fds = [PollFd::new(&self.quiet, PollFlags::OUT), self.attachment.watched()];
+            let mut fds = [PollFd::new(&self.carrier, PollFlags::OUT), self.attachment.watched()];
             match rustix::event::poll(&mut fds, time_left(patience.end()).as_ref()) {
                 Ok(0) => {
                     return Err(Error::TimedOut { remote, after: patience.limit(), done: 0 });
@@ -90,7 +90,7 @@ impl Stream {
                 Ok(_) if !fds[1].revents().is_empty() => {
                     return Err(Error::DaemonGone);
                 }
-                Ok(_) => return Ok(sockopt::socket_error(&self.quiet)??),
+                Ok(_) => return Ok(sockopt::socket_error(&self.carrier)??),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -394,7 +394,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         let unread = self.end.rx() == Direction::Open && self.end.unread(tid()).is_ok_and(|bytes| bytes > 0);
         if unread {
-            let _ = sockopt::set_socket_linger(&self.quiet, Some(Duration::ZERO));
+            let _ = sockopt::set_socket_linger(&self.carrier, Some(Duration::ZERO));
         } else if let Ok(moved) = self.end.send_control(tid(), Kind::DisConn) {
             self.wake(moved.wake);
             self.end.await_sent(tid());

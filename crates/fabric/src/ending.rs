@@ -92,7 +92,7 @@ impl Circuits {
                 }
             }
             _ if abort => self.die(circuit, Death::Abort),
-            _ => self.outputs.push_back(Output::Doubt { circuit }),
+            _ => self.outputs.push_back(Output::CheckHolders { circuit }),
         }
     }
 
@@ -102,7 +102,7 @@ impl Circuits {
         if end.death.is_none() {
             end.death = Some(death);
             self.outputs.push_back(Output::Died { circuit, death });
-            self.outputs.push_back(Output::Doubt { circuit });
+            self.outputs.push_back(Output::CheckHolders { circuit });
         }
     }
 

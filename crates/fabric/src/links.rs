@@ -26,7 +26,7 @@ use crate::route::{Graph, Way, Ways, path};
 use core::cell::OnceCell;
 use crosslane_wire::control::{LinkState, MAX_LINKS};
 use crosslane_wire::{HostId, PortId};
-use order::{Standing, compare};
+use order::{Recency, compare};
 use pace::{Budget, Intake};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -99,7 +99,7 @@ pub struct Links {
     /// The incarnation to go above as soon as we may.
     above: Option<u64>,
     /// When somebody spread more records in our name than we may go above.
-    twin_at: Option<Duration>,
+    duplicate_seen_at: Option<Duration>,
     reborn: BTreeSet<HostId>,
     /// The ports that ways may begin with; `None`: all.
     onward: Option<BTreeSet<PortId>>,
@@ -130,7 +130,7 @@ impl Links {
             told: Some(Ways::default()),
             retorts: RETORTS,
             above: None,
-            twin_at: None,
+            duplicate_seen_at: None,
             reborn: BTreeSet::new(),
             onward: None,
             highest: HOST_MAX,
@@ -166,7 +166,7 @@ impl Links {
     pub fn handle_cable_up(&mut self, port: PortId, host: HostId) {
         self.ports.insert(port, host);
         self.owed.insert(port, self.states.keys().copied().collect());
-        self.twin_at = None;
+        self.duplicate_seen_at = None;
         self.renew();
     }
 
@@ -223,8 +223,8 @@ impl Links {
     }
 
     /// Whether another host in the network has our id, or somebody forges records in our name.
-    pub fn has_twin(&self) -> bool {
-        self.twin_at.is_some()
+    pub fn has_duplicate(&self) -> bool {
+        self.duplicate_seen_at.is_some()
     }
 
     /// Records that were not believed since the keys were given, by origin.
@@ -317,7 +317,7 @@ impl Links {
 
     /// A record came by a port: it is handled now or waits for its turn. What is known already costs nothing.
     fn take_in(&mut self, port: PortId, record: LinkState) {
-        if self.standing(&record) == Some(Standing::Same) || u64::from(record.age) >= LIFE.as_secs() {
+        if self.recency(&record) == Some(Recency::Same) || u64::from(record.age) >= LIFE.as_secs() {
             return;
         }
         match self.intakes.entry(port).or_default().offer(record, self.now) {
@@ -327,17 +327,17 @@ impl Links {
     }
 
     /// How a record stands to what is known of its origin, if anything is.
-    fn standing(&self, record: &LinkState) -> Option<Standing> {
+    fn recency(&self, record: &LinkState) -> Option<Recency> {
         let known = self.states.get(&record.origin)?;
         Some(compare(record, &known.record, known.age(self.now)))
     }
 
     fn handle_record(&mut self, port: PortId, record: LinkState) {
         let origin = record.origin;
-        match self.standing(&record) {
-            Some(Standing::Same) => {}
-            Some(Standing::Younger) if origin == self.me => {}
-            Some(Standing::Older) => self.owe(port, origin),
+        match self.recency(&record) {
+            Some(Recency::Same) => {}
+            Some(Recency::Younger) if origin == self.me => {}
+            Some(Recency::Older) => self.owe(port, origin),
             _ => match self.keys.check(&record) {
                 Err(why) => {
                     let refused = self.refused.entry(origin).or_insert(Refused { count: 0, why });

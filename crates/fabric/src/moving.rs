@@ -52,7 +52,7 @@ impl Circuits {
     }
 
     /// Whether anything but streams with that neighbour itself goes through the cable at `port`.
-    pub fn leans_on(&self, port: PortId, neighbour: HostId) -> bool {
+    pub fn is_passed_through(&self, port: PortId, neighbour: HostId) -> bool {
         self.owners.iter().any(|(channel, owner)| self.passes(*channel, *owner, port, neighbour))
     }
 

@@ -41,7 +41,7 @@ pub enum Output {
         death: Death,
     },
     /// The far end was closed while ours is still held: it may be that nobody holds it.
-    Doubt {
+    CheckHolders {
         /// The end.
         circuit: CircuitId,
     },

@@ -108,7 +108,7 @@ impl Network {
                 let found = known.get(&id(other)).map(|way| way.hops);
                 assert_eq!(found, *distance, "host {} to {}", id(index), id(other));
             }
-            assert!(!host.has_twin());
+            assert!(!host.has_duplicate());
         }
     }
 }
@@ -175,7 +175,7 @@ fn two_hosts_of_one_id_find_out_and_the_flood_ends() {
     network.hosts[2].handle_cable_up(PortId(1), id(0));
     network.hosts[3].handle_cable_up(PortId(0), id(2));
     network.settle();
-    assert!(network.hosts[0].has_twin() || network.hosts[3].has_twin());
+    assert!(network.hosts[0].has_duplicate() || network.hosts[3].has_duplicate());
 }
 
 proptest! {

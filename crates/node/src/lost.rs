@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 
 /// Connections of a user above his quota at a time: they go on with an earlier session, or end.
 const GUESTS: usize = 8;
-/// What it costs its user, in requests, to find a lost session, and how many of its ends are put in doubt for the cost of one.
+/// What it costs its user, in requests, to find a lost session, and how many of its ends are checked for the cost of one.
 const SEARCH: u64 = 8;
 const ENDS: u64 = 8;
 
@@ -53,7 +53,7 @@ impl Host {
         self.lost.insert(id);
         let held: Vec<CircuitId> = session.held.iter().copied().collect();
         let now = self.now;
-        held.into_iter().for_each(|circuit| self.policy.doubt_soon(circuit, now));
+        held.into_iter().for_each(|circuit| self.policy.check_holders_soon(circuit, now));
     }
 
     /// The session that a new one of the same process goes on with, by its ticket. An error says that it must come later.
@@ -89,7 +89,7 @@ impl Host {
         let held: Vec<CircuitId> = session.held.iter().copied().collect();
         self.spend(old, SEARCH + held.len() as u64 / ENDS);
         for circuit in held {
-            self.policy.doubt_anew(circuit, self.now);
+            self.policy.check_holders_anew(circuit, self.now);
         }
     }
 

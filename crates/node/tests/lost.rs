@@ -198,7 +198,7 @@ fn lost_sessions_count() {
     drop(back);
 }
 
-/// However many ends are in doubt, the next one is looked at as soon as it would be without them.
+/// However many ends are to be checked, the next one is looked at as soon as it would be without them.
 #[test]
 fn ends_in_doubt_wait_for_no_others() {
     let lab = host("");

@@ -72,7 +72,7 @@ impl Policy {
         }
         let path = path_of(port, &agreement, asked)?;
         let (answer, ring) = resources.admit(port, asked)?;
-        self.ways.leaning |= asked.passed > 0;
+        self.ways.relies |= asked.passed > 0;
         let opened = self.circuits.handle_open(asked.tuple, asked.stream, client, path, asked.channel);
         let (circuit, channel) = match opened {
             Ok(opened) => opened,

@@ -103,7 +103,7 @@ impl Policy {
     ) {
         let Attempt { path, route, memory, ring: Ring { segment, key } } = attempt;
         resources.keep_attempt(circuit, channel, resume.map_or(0, |resume| resume.generation), memory);
-        self.ways.leaning |= path.hops > 1;
+        self.ways.relies |= path.hops > 1;
         if let Some(state) = self.ends.get_mut(&circuit) {
             state.len = segment.len;
         }

@@ -13,12 +13,12 @@
 //!
 //! [`neighbour`] has the cables and what neighbours say, [`ways`] which cables lead anywhere, [`dial`] circuits that are
 //! asked for here, [`answer`] those that neighbours ask for, [`resume`] streams that move, [`transit`] circuits that pass
-//! through, [`doubt`] ends that perhaps nobody holds.
+//! through, [`holder_check`] whether anybody holds an end.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod dial;
-pub mod doubt;
+pub mod holder_check;
 pub mod neighbour;
 pub mod output;
 pub mod resources;
@@ -48,7 +48,7 @@ pub struct Policy {
     me: HostId,
     ports: BTreeMap<PortId, neighbour::Port>,
     ways: ways::Ways,
-    doubts: doubt::Doubts,
+    checks: holder_check::Checks,
     ends: HashMap<CircuitId, EndState>,
     transits: BTreeMap<TransitId, transit::State>,
     outputs: VecDeque<Output>,
@@ -78,7 +78,7 @@ impl Policy {
             me,
             ports: BTreeMap::new(),
             ways: ways::Ways::default(),
-            doubts: doubt::Doubts::default(),
+            checks: holder_check::Checks::default(),
             ends: HashMap::new(),
             transits: BTreeMap::new(),
             outputs: VecDeque::new(),
@@ -90,13 +90,13 @@ impl Policy {
         self.circuits.handle_time(now);
         self.links.handle_time(now);
         self.tend_ways(now);
-        self.resolve_doubts(now, resources);
+        self.check_due_holders(now, resources);
     }
 
     /// When [`Self::handle_time`] shall be called next.
     pub fn poll_deadline(&self) -> Option<Duration> {
         let links = Some(self.links.poll_deadline());
-        [links, self.circuits.poll_deadline(), self.ways_deadline(), self.doubts_deadline()]
+        [links, self.circuits.poll_deadline(), self.ways_deadline(), self.checks_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -137,8 +137,8 @@ impl Policy {
                 self.push(Output::Stop { transit });
             }
             Wanted::Died { circuit, death } => self.push(Output::Died { circuit, death }),
-            Wanted::Doubt { circuit } => {
-                self.doubt(circuit, now);
+            Wanted::CheckHolders { circuit } => {
+                self.check_holders(circuit, now);
                 self.push(Output::FarClosed { circuit });
             }
             Wanted::Prove { circuit } => self.push(Output::Prove { circuit }),
@@ -146,7 +146,7 @@ impl Policy {
             Wanted::Freed { channel, port, epoch } => self.push(Output::Freed { channel, port, epoch }),
             Wanted::Free { circuit, .. } => {
                 self.ends.remove(&circuit);
-                self.doubts.remove(circuit);
+                self.checks.remove(circuit);
                 self.push(Output::Free { circuit });
             }
         }
@@ -155,7 +155,7 @@ impl Policy {
     /// Gives back memory for more than so many ends, or for more than there are.
     pub fn shrink_to(&mut self, ends: usize) {
         self.ends.shrink_to(ends);
-        self.doubts.shrink_to(ends);
+        self.checks.shrink_to(ends);
         self.circuits.shrink_to(ends);
         self.outputs.shrink_to(ends);
     }

@@ -93,7 +93,7 @@ impl Policy {
         let arrived = counted.unwrap_or(ARRIVED_ALL);
         match resources.answer_move((circuit, end), channel, (port, asked), arrived) {
             Ok(ring) => {
-                self.ways.leaning |= asked.passed > 0;
+                self.ways.relies |= asked.passed > 0;
                 if let Some(state) = self.ends.get_mut(&circuit) {
                     state.waiting = Some(resume.generation);
                 }

@@ -47,7 +47,7 @@ impl Policy {
             self.circuits.transit(before, asked.channel, behind, (now + DIAL_TIMEOUT, late));
         self.transits.insert(transit, State { onward: behind.port, len: asked.segment.len, late });
         resources.keep_transit(transit, [port, behind.port], channels, prepared.made);
-        self.ways.leaning = true;
+        self.ways.relies = true;
         let open = Control::Open {
             channel: channels[BEHIND],
             tuple: asked.tuple,

@@ -5,7 +5,7 @@ use crosslane_wire::PortId;
 use crosslane_wire::control::Control;
 use std::time::Duration;
 
-/// How often a neighbour is asked whether it is there, while anything leans on it.
+/// How often a neighbour is asked whether it is there, while streams go through it to hosts behind it.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 /// How long its answer may take. A daemon waits for a processor on a busy machine; a needless move costs a pause only.
 const SILENCE: Duration = Duration::from_millis(1000);
@@ -22,10 +22,10 @@ const BATCH_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Ways {
     /// When ways are looked at, and streams taken to shorter ones, if links have changed.
     shorten_at: Option<Duration>,
-    /// When neighbours are asked whether they are there, if anything leans on them.
+    /// When neighbours are asked whether they are there, if streams go through them.
     ask_at: Duration,
     /// Whether there are circuits of more than one cable here.
-    pub(crate) leaning: bool,
+    pub(crate) relies: bool,
     /// Whether changes of ways are found out though no stream is here to take them.
     reports: bool,
 }
@@ -78,7 +78,7 @@ impl Policy {
     /// When [`Self::tend_ways`] shall be called next.
     pub(crate) fn ways_deadline(&self) -> Option<Duration> {
         let joins = self.ports.values().filter_map(|there| there.up?.join_at).min();
-        let asks = self.ways.leaning.then_some(self.ways.ask_at);
+        let asks = self.ways.relies.then_some(self.ways.ask_at);
         [joins, self.ways.shorten_at, asks].into_iter().flatten().min()
     }
 
@@ -104,7 +104,7 @@ impl Policy {
         }
         if self.ways.reports {
             let hosts = self.links.hosts().map(|(host, _)| host).collect();
-            let duplicate_id = self.links.has_twin();
+            let duplicate_id = self.links.has_duplicate();
             self.push(Output::Notice(Notice::InReach { hosts, duplicate_id }));
         }
         self.ways.shorten_at = Some(now + SETTLE);
@@ -117,15 +117,15 @@ impl Policy {
     }
 
     fn ask_neighbours(&mut self, now: Duration) {
-        self.ways.leaning = false;
+        self.ways.relies = false;
         let ports: Vec<PortId> = self.ports.keys().copied().collect();
         for port in ports {
             let Some(up) = self.up(port).copied() else { continue };
             let peer = up.agreement.peer;
-            let leant_on = self.circuits.leans_on(port, peer);
-            self.ways.leaning |= leant_on || up.asked.is_some();
+            let relied_on = self.circuits.is_passed_through(port, peer);
+            self.ways.relies |= relied_on || up.asked.is_some();
             match up.asked {
-                None if leant_on => {
+                None if relied_on => {
                     self.change(port, |up| up.asked = Some(now));
                     self.send(port, Control::Alive { reply: false });
                 }

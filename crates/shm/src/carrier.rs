@@ -1,4 +1,4 @@
-//! The kernel's connection that lies quiet beside a stream: how long ago it was heard of.
+//! The kernel's connection that lies idle beside a stream: how long ago it was heard of.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;

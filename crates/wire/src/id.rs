@@ -87,7 +87,7 @@ impl SegmentRange {
     }
 }
 
-/// The 4-tuple of the quiet TCP connection under a stream, as the **connecting** side sees it.
+/// The 4-tuple of the carrier TCP connection under a stream, as the **connecting** side sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tuple {
     /// Address and port of the side that called `connect`.

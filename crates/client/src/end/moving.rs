@@ -16,7 +16,7 @@ use crosslane_wire::segment::{ORDER, RING_MIN, STATE, STATE_ATTACHED};
 
 /// What the daemon says of the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum CircuitState {
     /// It lives, in the generation with this number.
     Lives(u32),
     /// It is lost, and another is sought: nothing is sent and nothing more counts as received now.
@@ -45,12 +45,12 @@ impl End {
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn circuit_state(&self) -> CircuitState {
         let word = self.status.load(Acquire);
         match status_reason(word) {
-            STATUS_ALIVE => Standing::Lives(status_generation(word)),
-            STATUS_MOVING => Standing::Moving,
-            _ => Standing::Dead,
+            STATUS_ALIVE => CircuitState::Lives(status_generation(word)),
+            STATUS_MOVING => CircuitState::Moving,
+            _ => CircuitState::Dead,
         }
     }
 
@@ -59,10 +59,10 @@ impl End {
         if self.is_steady() {
             return false;
         }
-        match self.standing() {
-            Standing::Lives(generation) => self.shared.consumer.generation() != generation,
-            Standing::Moving => true,
-            Standing::Dead => false,
+        match self.circuit_state() {
+            CircuitState::Lives(generation) => self.shared.consumer.generation() != generation,
+            CircuitState::Moving => true,
+            CircuitState::Dead => false,
         }
     }
 
@@ -71,10 +71,10 @@ impl End {
     #[inline]
     pub(super) fn counts(&self, rx: &Generation) -> bool {
         self.is_steady()
-            || match self.standing() {
-                Standing::Lives(generation) => generation == rx.number(),
-                Standing::Moving => false,
-                Standing::Dead => true,
+            || match self.circuit_state() {
+                CircuitState::Lives(generation) => generation == rx.number(),
+                CircuitState::Moving => false,
+                CircuitState::Dead => true,
             }
     }
 
@@ -211,9 +211,9 @@ impl End {
     /// With the lock of a direction: that goes by ring number `generation`, which this process does not have. It may be an old
     /// one, or a new one of which the daemon has told somebody else; it is none of which nobody was told.
     fn check_generation(&self, generation: u32) -> Result<(), Failure> {
-        let newest = match self.standing() {
-            Standing::Lives(newest) => newest.max(self.generations.newest().number()),
-            Standing::Moving | Standing::Dead => return Ok(()),
+        let newest = match self.circuit_state() {
+            CircuitState::Lives(newest) => newest.max(self.generations.newest().number()),
+            CircuitState::Moving | CircuitState::Dead => return Ok(()),
         };
         if generation > newest { Err(Violation::state("the number of a ring").into()) } else { Ok(()) }
     }
@@ -264,14 +264,14 @@ impl End {
     #[cold]
     pub(super) fn maybe_readable_meanwhile(&self) -> bool {
         let newest = self.generations.newest();
-        let behind = match self.standing() {
-            Standing::Lives(generation) => {
+        let behind = match self.circuit_state() {
+            CircuitState::Lives(generation) => {
                 newest.number() != generation
                     || self.shared.producer.generation() != generation
                     || (self.owes() && self.can_resend())
             }
-            Standing::Moving => false,
-            Standing::Dead => true,
+            CircuitState::Moving => false,
+            CircuitState::Dead => true,
         };
         behind || self.has_record()
     }

@@ -1,6 +1,6 @@
 //! What was sent and has not landed: it is kept, and sent again where the stream goes on.
 
-use super::moving::{LockHeld, Standing};
+use super::moving::{CircuitState, LockHeld};
 use super::{End, Failure, Generation};
 use crate::segments::Retention;
 use core::sync::atomic::Ordering::Relaxed;
@@ -37,10 +37,12 @@ impl End {
 
     /// Whether all that was sent lies in the ring that the far side reads, or will never.
     fn is_sent(&self) -> bool {
-        let is_there = match self.standing() {
-            Standing::Lives(generation) => self.shared.producer.generation() == generation && !self.owes(),
-            Standing::Moving => false,
-            Standing::Dead => true,
+        let is_there = match self.circuit_state() {
+            CircuitState::Lives(generation) => {
+                self.shared.producer.generation() == generation && !self.owes()
+            }
+            CircuitState::Moving => false,
+            CircuitState::Dead => true,
         };
         is_there || self.shared.status.reset.load(Relaxed) != 0
     }
@@ -71,7 +73,8 @@ impl End {
         }
         self.catch_up(tid, has)?;
         let (tx, producer) = (self.generations.tx(), &self.shared.producer);
-        let goes = self.standing() == Standing::Lives(tx.number()) && producer.generation() == tx.number();
+        let goes =
+            self.circuit_state() == CircuitState::Lives(tx.number()) && producer.generation() == tx.number();
         Ok(goes && !self.owes())
     }
 
@@ -168,10 +171,10 @@ impl End {
     pub(super) fn await_next(&self, tx: &Generation) -> Result<Option<u64>, Failure> {
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         while start.elapsed() < MOVE_TIMEOUT && self.shared.status.reset.load(Relaxed) == 0 {
-            match self.standing() {
-                Standing::Dead => return Ok(None),
-                Standing::Lives(generation) if generation == tx.number() => return Ok(None),
-                Standing::Lives(generation) => {
+            match self.circuit_state() {
+                CircuitState::Dead => return Ok(None),
+                CircuitState::Lives(generation) if generation == tx.number() => return Ok(None),
+                CircuitState::Lives(generation) => {
                     // In a handler that interrupted a request nobody can wait for the answer.
                     if self.fetch_segments(generation).is_err() {
                         break;
@@ -180,7 +183,7 @@ impl End {
                         return Ok(Some(arrived));
                     }
                 }
-                Standing::Moving => {}
+                CircuitState::Moving => {}
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -1,4 +1,4 @@
-//! What the kernel's connection of a stream, which lies quiet, tells of the far program.
+//! What the kernel's connection of a stream, which lies idle, tells of the far program.
 
 use crate::End;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,13 +18,13 @@ pub fn events(end: &End) -> PollFlags {
 pub fn news(
     end: &End,
     tid: u32,
-    quiet: BorrowedFd<'_>,
+    carrier: BorrowedFd<'_>,
     told: PollFlags,
     heard_before: impl FnOnce() -> Duration,
 ) {
-    // Without ERR, SO_ERROR would tell what a cut cable did to the quiet connection a while ago (ICMP), which is no error to it.
+    // Without ERR, SO_ERROR would tell what a cut cable did to the carrier connection a while ago (ICMP), which is no error to it.
     if told.contains(PollFlags::ERR)
-        && let Ok(Err(errno)) = sockopt::socket_error(quiet)
+        && let Ok(Err(errno)) = sockopt::socket_error(carrier)
     {
         // The kernel has it so behind a FIN, which on its way is slower than the end that the ring tells.
         let is_behind = errno.raw_os_error() == libc::ECONNRESET && end.has_end();
@@ -36,19 +36,19 @@ pub fn news(
         end.note_fin(heard_before);
     }
     if told.contains(PollFlags::IN) && end.rx() != Direction::Tcp {
-        stray_bytes(end, tid, quiet);
+        stray_bytes(end, tid, carrier);
     }
 }
 
-/// Bytes on the quiet connection have no place in the order of the stream, unless the far end went over to it: somebody wrote past
+/// Bytes on the carrier connection have no place in the order of the stream, unless the far end went over to it: somebody wrote past
 /// us. Never guess.
-fn stray_bytes(end: &End, tid: u32, quiet: BorrowedFd<'_>) {
+fn stray_bytes(end: &End, tid: u32, carrier: BorrowedFd<'_>) {
     end.refresh(tid);
     if end.rx() == Direction::Tcp {
         return;
     }
-    let count = rustix::io::ioctl_fionread(quiet).unwrap_or(0);
+    let count = rustix::io::ioctl_fionread(carrier).unwrap_or(0);
     if count > 0 {
-        end.give_up(&format!("{count} stray bytes on the quiet connection: written past the library"));
+        end.give_up(&format!("{count} stray bytes on the carrier connection: written past the library"));
     }
 }

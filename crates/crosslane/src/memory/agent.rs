@@ -239,7 +239,7 @@ impl Agent {
         let Ok(connection) = Connection::new(stream) else { return };
         self.last += 1;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        if self.tie.watch(connection.stream().quiet(), self.last, flags).is_ok() {
+        if self.tie.watch(connection.stream().carrier(), self.last, flags).is_ok() {
             self.connections.insert(self.last, connection);
         }
     }

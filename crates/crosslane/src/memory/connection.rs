@@ -174,7 +174,7 @@ impl Connection {
                 if put.left == 0 {
                     let (number, outcome) = (put.number, put.outcome());
                     self.stage = Stage::Command;
-                    self.quiet(number, outcome)?;
+                    self.answer_unsignaled(number, outcome)?;
                 }
                 count
             }
@@ -193,7 +193,7 @@ impl Connection {
                     Ok(region)
                 });
                 if len == 0 {
-                    return self.quiet(number, region.map(drop));
+                    return self.answer_unsignaled(number, region.map(drop));
                 }
                 self.stage = Stage::Data(Put { number, place, left: len as usize, region });
                 Ok(())
@@ -201,7 +201,7 @@ impl Connection {
             Command::PutShort { place, len, bytes } => {
                 let store = |memory: &SharedBytes| memory.write(place.offset, &bytes[..len as usize]);
                 let outcome = regions.access(place, Access::WRITE, store);
-                self.quiet(number, outcome)
+                self.answer_unsignaled(number, outcome)
             }
             Command::Get { place, len } => {
                 match regions.access(place, Access::READ, |bytes| bytes.check(place.offset, len)) {
@@ -224,7 +224,7 @@ impl Connection {
             }
             Command::Fence => {
                 self.fenced = !self.gets.is_empty();
-                self.quiet(number, Ok(()))
+                self.answer_unsignaled(number, Ok(()))
             }
             Command::Notify { place, value } => {
                 let outcome = regions.access(place, Access::default(), |_| Ok(()));
@@ -232,7 +232,7 @@ impl Connection {
                     let notice = Notice { region: place.region, value, from: self.stream.peer() };
                     owner.notices.push(notice, &self.notices);
                 }
-                self.quiet(number, outcome)
+                self.answer_unsignaled(number, outcome)
             }
         }
     }
@@ -264,7 +264,7 @@ impl Connection {
     }
 
     /// A command without an answer of its own was executed, or not.
-    fn quiet(&mut self, number: u64, outcome: Result<(), Denial>) -> Result<(), Error> {
+    fn answer_unsignaled(&mut self, number: u64, outcome: Result<(), Denial>) -> Result<(), Error> {
         self.done = Some(number);
         match outcome {
             Ok(()) => Ok(()),

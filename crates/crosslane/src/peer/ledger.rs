@@ -1,6 +1,6 @@
 //! What a requester asked for, and what was answered: which operations are done, and how. Pure.
 //!
-//! Commands are numbered. *Quiet* ones (puts, notifications, fences) are done when the owner says so of them or of a later
+//! Commands are numbered. *Unsignaled* ones (puts, notifications, fences) are done when the owner says so of them or of a later
 //! one; the others have an answer each. What is kept of results is bounded by [`MOST`].
 
 use crate::memory::SharedBytes;
@@ -8,11 +8,11 @@ use crosslane_wire::access::{Answer, Denial};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most operations under way or done whose results nobody asked for, not counting quiet ones that succeed.
+/// Most operations under way or done whose results nobody asked for, not counting unsignaled ones that succeed.
 pub(super) const MOST: usize = 4096;
-/// Most quiet commands that were sent and not answered, more than the longest ring holds: an owner that takes commands,
+/// Most unsignaled commands that were sent and not answered, more than the longest ring holds: an owner that takes commands,
 /// says nothing, and then refuses them all is kept to it.
-const MOST_QUIET: u64 = 1 << 21;
+const UNSIGNALED_MAX: u64 = 1 << 21;
 
 /// An operation that was posted: to be given to [`super::Peer::wait`], or forgotten: then [`super::Peer::flush`] tells
 /// whether it failed.
@@ -22,11 +22,11 @@ pub struct Op {
     first: u64,
     /// And the last.
     last: u64,
-    quiet: bool,
+    unsignaled: bool,
 }
 
 impl Op {
-    /// This quiet operation and the one posted right after it, as one.
+    /// This unsignaled operation and the one posted right after it, as one.
     pub(super) fn with(self, next: Self) -> Self {
         Self { last: next.last, ..self }
     }
@@ -70,9 +70,9 @@ pub(super) struct Coming {
 pub(super) struct Ledger {
     /// Number of the next command.
     next: u64,
-    /// One more than the last quiet command.
-    quiet: u64,
-    /// All quiet commands below this are done.
+    /// One more than the last unsignaled command.
+    unsignaled: u64,
+    /// All unsignaled commands below this are done.
     done: u64,
     waiting: BTreeMap<u64, Waiting>,
     /// What words held, or why not, until somebody asks.
@@ -93,15 +93,15 @@ impl Ledger {
 
     /// Whether answers must come before another command is sent.
     pub(super) fn is_crowded(&self) -> bool {
-        self.quiet.saturating_sub(self.done) >= MOST_QUIET
+        self.unsignaled.saturating_sub(self.done) >= UNSIGNALED_MAX
     }
 
-    /// A quiet command was sent.
-    pub(super) fn quiet(&mut self) -> Op {
+    /// A unsignaled command was sent.
+    pub(super) fn unsignaled(&mut self) -> Op {
         let number = self.next;
         self.next += 1;
-        self.quiet = self.next;
-        Op { first: number, last: number, quiet: true }
+        self.unsignaled = self.next;
+        Op { first: number, last: number, unsignaled: true }
     }
 
     /// A command whose answer is a word.
@@ -118,14 +118,14 @@ impl Ledger {
         let number = self.next;
         self.next += 1;
         self.waiting.insert(number, waiting);
-        Op { first: number, last: number, quiet: false }
+        Op { first: number, last: number, unsignaled: false }
     }
 
     /// The owner answered. What is returned are the bytes that follow.
     pub(super) fn answer(&mut self, answer: Answer) -> Result<Option<Coming>, Senseless> {
         match answer {
             Answer::Done { upto } => {
-                if upto >= self.quiet || upto < self.done {
+                if upto >= self.unsignaled || upto < self.done {
                     return Err(Senseless("more is done than was asked for"));
                 }
                 self.done = upto + 1;
@@ -154,8 +154,9 @@ impl Ledger {
                 self.failures.insert(number, why);
             }
             None => {
-                let quiet = (self.done..self.quiet).contains(&number) && !self.values.contains_key(&number);
-                if !quiet || self.failures.insert(number, why).is_some() {
+                let unsignaled =
+                    (self.done..self.unsignaled).contains(&number) && !self.values.contains_key(&number);
+                if !unsignaled || self.failures.insert(number, why).is_some() {
                     return Err(Senseless("a denial of what was not asked for"));
                 }
             }
@@ -188,7 +189,7 @@ impl Ledger {
 
     /// Whether an operation is done, whatever came of it.
     pub(super) fn is_done(&self, op: &Op) -> bool {
-        if op.quiet { op.last < self.done } else { !self.waiting.contains_key(&op.last) }
+        if op.unsignaled { op.last < self.done } else { !self.waiting.contains_key(&op.last) }
     }
 
     /// Takes what came of an operation that is done: what the word held, else 0.
@@ -204,7 +205,7 @@ impl Ledger {
     /// Nobody waits for an operation any more: what the word held is forgotten, and the bytes of a get that was to
     /// bring them to its caller. That it failed, [`Self::finish`] tells, as of one that nobody ever waited for.
     pub(super) fn abandon(&mut self, op: &Op) {
-        if op.quiet {
+        if op.unsignaled {
             return;
         }
         match self.waiting.get_mut(&op.last) {
@@ -218,7 +219,7 @@ impl Ledger {
 
     /// Whether everything is done.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.done >= self.quiet
+        self.waiting.is_empty() && self.done >= self.unsignaled
     }
 
     /// The first failure that nobody asked for, but for those of atomic operations; all of them are forgotten.
@@ -236,9 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn quiet_operations_are_done_when_the_last_of_their_commands_is() {
+    fn unsignaled_operations_are_done_when_the_last_of_their_commands_is() {
         let mut ledger = Ledger::default();
-        let (one, three) = (ledger.quiet(), ledger.quiet().with(ledger.quiet()).with(ledger.quiet()));
+        let (one, three) =
+            (ledger.unsignaled(), ledger.unsignaled().with(ledger.unsignaled()).with(ledger.unsignaled()));
         assert!(!ledger.is_done(&one) && !ledger.is_idle());
         ledger.answer(Answer::Done { upto: 2 }).unwrap();
         assert!(ledger.is_done(&one) && !ledger.is_done(&three));
@@ -253,7 +255,7 @@ mod tests {
     #[test]
     fn values_stay_until_somebody_asks_and_failures_until_a_flush() {
         let mut ledger = Ledger::default();
-        let (add, swap, put) = (ledger.value(), ledger.value(), ledger.quiet());
+        let (add, swap, put) = (ledger.value(), ledger.value(), ledger.unsignaled());
         ledger.answer(Answer::Value { number: 0, value: 7 }).unwrap();
         ledger.answer(denied(1)).unwrap();
         ledger.answer(denied(2)).unwrap();
@@ -281,7 +283,7 @@ mod tests {
     fn what_nobody_waits_for_any_more_takes_no_room_when_it_comes() {
         let mut ledger = Ledger::default();
         let (get, add, swap, put) =
-            (ledger.get(10, Target::Caller), ledger.value(), ledger.value(), ledger.quiet());
+            (ledger.get(10, Target::Caller), ledger.value(), ledger.value(), ledger.unsignaled());
         [&get, &add, &swap, &put].into_iter().for_each(|op| ledger.abandon(op));
         let coming = ledger.answer(Answer::Data { number: 0, offset: 0, len: 10 }).unwrap().unwrap();
         assert!(matches!(coming.target, Target::Nowhere));
@@ -297,7 +299,7 @@ mod tests {
     #[test]
     fn answers_that_make_no_sense_are_refused() {
         let mut ledger = Ledger::default();
-        let _put = ledger.quiet();
+        let _put = ledger.unsignaled();
         let _get = ledger.get(10, Target::Caller);
         let _add = ledger.value();
         ledger.answer(Answer::Done { upto: 0 }).unwrap();
@@ -335,13 +337,13 @@ mod tests {
     }
 
     #[test]
-    fn quiet_commands_without_an_answer_are_bounded() {
+    fn unsignaled_commands_without_an_answer_are_bounded() {
         let mut ledger = Ledger::default();
-        (1..MOST_QUIET).for_each(|_| {
-            ledger.quiet();
+        (1..UNSIGNALED_MAX).for_each(|_| {
+            ledger.unsignaled();
         });
         assert!(!ledger.is_crowded());
-        let _last = ledger.quiet();
+        let _last = ledger.unsignaled();
         assert!(ledger.is_crowded());
         ledger.answer(Answer::Done { upto: 0 }).unwrap();
         assert!(!ledger.is_crowded());

@@ -91,16 +91,16 @@ impl Sleep {
     }
 
     /// The kernel's connection of a stream: that the far program is gone.
-    pub(super) fn watch(&mut self, quiet: &OwnedFd, member: usize) -> Result<(), Errno> {
+    pub(super) fn watch(&mut self, carrier: &OwnedFd, member: usize) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, quiet, epoll::EventData::new_u64(member as u64 + FIRST), flags)?;
+        epoll::add(&self.epoll, carrier, epoll::EventData::new_u64(member as u64 + FIRST), flags)?;
         self.armed.resize(self.armed.len().max(member + 1), None);
         Ok(())
     }
 
-    pub(super) fn forget(&self, quiet: &OwnedFd) {
+    pub(super) fn forget(&self, carrier: &OwnedFd) {
         // One that is not there is forgotten already.
-        let _ = epoll::delete(&self.epoll, quiet);
+        let _ = epoll::delete(&self.epoll, carrier);
     }
 
     /// The engine's completions are listened to from now on.

@@ -51,23 +51,23 @@ impl Stream {
     }
 
     /// The kernel's connection, for those who sleep for many streams.
-    pub(crate) fn quiet(&self) -> &OwnedFd {
-        &self.quiet
+    pub(crate) fn carrier(&self) -> &OwnedFd {
+        &self.carrier
     }
 
     /// Looks whether the far program is gone, without waiting.
     pub(crate) fn look_at_kernel(&self) {
-        let mut fds = [PollFd::new(&self.quiet, kernel::events(&self.end)), self.attachment.watched()];
+        let mut fds = [PollFd::new(&self.carrier, kernel::events(&self.end)), self.attachment.watched()];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         if rustix::event::poll(&mut fds, Some(&zero)).is_ok_and(|count| count > 0) {
-            let [quiet, daemon] = fds.map(|fd| fd.revents());
-            self.news(quiet, daemon);
+            let [carrier, daemon] = fds.map(|fd| fd.revents());
+            self.news(carrier, daemon);
         }
     }
 
     /// What `poll` said of the kernel's connection and of the session.
-    fn news(&self, quiet: PollFlags, daemon: PollFlags) {
-        kernel::news(&self.end, tid(), self.quiet.as_fd(), quiet, || carrier::heard_of(&self.quiet));
+    fn news(&self, carrier: PollFlags, daemon: PollFlags) {
+        kernel::news(&self.end, tid(), self.carrier.as_fd(), carrier, || carrier::heard_of(&self.carrier));
         if daemon.contains(PollFlags::HUP) {
             self.end.break_off(libc::ECONNRESET);
         }
@@ -137,13 +137,13 @@ impl Sleeper for Waiting<'_> {
     }
 
     fn block(&self, waiter: Option<&Waiter>, until: Option<Instant>) -> Result<bool, Error> {
-        let quiet = PollFd::new(&self.0.quiet, kernel::events(&self.0.end));
+        let carrier = PollFd::new(&self.0.carrier, kernel::events(&self.0.end));
         let daemon = self.0.attachment.watched();
-        let mut fds = [quiet, daemon.clone(), waiter.map_or(daemon, Waiter::poll)];
+        let mut fds = [carrier, daemon.clone(), waiter.map_or(daemon, Waiter::poll)];
         match rustix::event::poll(&mut fds, time_left(until).as_ref()) {
             Ok(count) => {
-                let [quiet, daemon, _] = fds.map(|fd| fd.revents());
-                self.0.news(quiet, daemon);
+                let [carrier, daemon, _] = fds.map(|fd| fd.revents());
+                self.0.news(carrier, daemon);
                 Ok(count > 0)
             }
             Err(Errno::INTR) => Ok(true),

@@ -12,7 +12,7 @@ const AGE_STEP: u16 = 120;
 
 /// How a record that arrived stands to the one that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Recency {
     /// It is newer.
     Newer,
     /// It says the same, and its origin said it later than we thought.
@@ -36,16 +36,16 @@ pub(super) fn compare_lives(one: u64, other: u64) -> Ordering {
 
 /// How `new` stands to `known`, which is `age` seconds old by now. Of two with one number the same one counts everywhere,
 /// so that a forged copy does not stay where it came first.
-pub(super) fn compare(new: &LinkState, known: &LinkState, age: u16) -> Standing {
+pub(super) fn compare(new: &LinkState, known: &LinkState, age: u16) -> Recency {
     let order = compare_lives(new.incarnation, known.incarnation)
         .then(new.sequence.cmp(&known.sequence))
         .then_with(|| new.neighbours.cmp(&known.neighbours))
         .then(new.seal.cmp(&known.seal));
     match order {
-        Ordering::Greater => Standing::Newer,
-        Ordering::Less => Standing::Older,
-        Ordering::Equal if new.age.saturating_add(AGE_STEP) < age => Standing::Younger,
-        Ordering::Equal => Standing::Same,
+        Ordering::Greater => Recency::Newer,
+        Ordering::Less => Recency::Older,
+        Ordering::Equal if new.age.saturating_add(AGE_STEP) < age => Recency::Younger,
+        Ordering::Equal => Recency::Same,
     }
 }
 

@@ -2,7 +2,7 @@
 //! waits, the newest of each origin, so that a neighbour makes neither us nor the network work without end, and nothing is
 //! lost.
 
-use super::order::{Standing, compare};
+use super::order::{Recency, compare};
 use crosslane_wire::HostId;
 use crosslane_wire::control::LinkState;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl Intake {
         }
         let until = budget.ready_at();
         let waits = self.waiting.get(&record.origin);
-        if waits.is_none_or(|waits| compare(&record, waits, 0) == Standing::Newer) {
+        if waits.is_none_or(|waits| compare(&record, waits, 0) == Recency::Newer) {
             self.waiting.insert(record.origin, record);
         }
         Err(until)

@@ -36,17 +36,17 @@ fn links_are_those_that_both_hosts_declare_and_that_can_be_reached() {
 }
 
 #[test]
-fn a_twin_is_told_from_our_own_earlier_life() {
+fn duplicate_id_is_not_taken_for_our_own_earlier_life() {
     let mut links = Links::new(HostId(1), 10);
     links.handle_cable_up(PortId(0), HostId(2));
     links.handle_link_states(PortId(0), vec![record(1, 50, 9, &[3])]).unwrap();
-    assert!(!links.has_twin());
+    assert!(!links.has_duplicate());
     let sent = links.poll_output(PortId(0)).unwrap();
     assert!(sent.iter().any(|own| own.origin == HostId(1) && own.incarnation == 51));
     for round in 0..10 {
         links.handle_link_states(PortId(0), vec![record(1, 60 + round, 1, &[3])]).unwrap();
     }
-    assert!(links.has_twin());
+    assert!(links.has_duplicate());
 }
 
 #[test]

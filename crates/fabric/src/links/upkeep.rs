@@ -56,10 +56,10 @@ impl Links {
             self.forget_ways();
         }
         self.intakes.values_mut().for_each(|intake| intake.tidy(now));
-        self.twin_at = self.twin_at.filter(|at| now.saturating_sub(*at) < LOOK);
+        self.duplicate_seen_at = self.duplicate_seen_at.filter(|at| now.saturating_sub(*at) < LOOK);
     }
 
-    /// Somebody spreads a newer record about us than ours is: of our own earlier life, of a twin, or forged.
+    /// Somebody spreads a newer record about us than ours is: of our own earlier life, of another host with our id, or forged.
     pub(super) fn retort(&mut self, incarnation: u64) {
         let is_higher = |above: u64| compare_lives(incarnation, above) == Ordering::Greater;
         if self.above.is_none_or(is_higher) {
@@ -68,7 +68,7 @@ impl Links {
         if self.retorts.take(self.now) {
             self.go_above();
         } else {
-            self.twin_at = Some(self.now);
+            self.duplicate_seen_at = Some(self.now);
             self.due = self.due.min(self.retorts.ready_at());
         }
     }

@@ -23,7 +23,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// What is known of a pending end when its connection is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Verdict {
     /// It is the connection's.
     Proven,
     /// The connecting side has not said so yet.
@@ -66,13 +66,11 @@ impl Host {
             return Choice::None;
         }
         let here = self.connected_here(session, tuple, scope);
-        let known: Vec<(CircuitId, Standing)> = pending
-            .iter()
-            .map(|circuit| (*circuit, self.standing(*circuit, socket, here, is_late)))
-            .collect();
+        let known: Vec<(CircuitId, Verdict)> =
+            pending.iter().map(|circuit| (*circuit, self.judge(*circuit, socket, here, is_late))).collect();
         let first = |wanted| known.iter().find(|(_, is)| *is == wanted).map(|(circuit, _)| *circuit);
-        let chosen = first(Standing::Proven);
-        if chosen.is_none() && first(Standing::Unknown).is_some() {
+        let chosen = first(Verdict::Proven);
+        if chosen.is_none() && first(Verdict::Unknown).is_some() {
             return Choice::Wait;
         }
         for circuit in pending.into_iter().filter(|circuit| Some(*circuit) != chosen) {
@@ -174,35 +172,29 @@ impl Host {
 
     /// Whether a pending end is that of the connection which this `socket` is on the accepting side, and the one from `here` on the
     /// connecting side if that is on this host.
-    fn standing(
-        &mut self,
-        circuit: CircuitId,
-        socket: Cookie,
-        here: Option<Cookie>,
-        is_late: bool,
-    ) -> Standing {
-        let Some(end) = self.policy.circuits.get(circuit) else { return Standing::No };
+    fn judge(&mut self, circuit: CircuitId, socket: Cookie, here: Option<Cookie>, is_late: bool) -> Verdict {
+        let Some(end) = self.policy.circuits.get(circuit) else { return Verdict::No };
         let (far, is_over) = (end.far, end.far_closed || end.death.is_some());
-        let Some(resources) = self.resources.get(&circuit) else { return Standing::No };
+        let Some(resources) = self.resources.get(&circuit) else { return Verdict::No };
         let (accepting, asked) = (resources.accepting, resources.proof);
         if end.death == Some(Death::Abort) {
-            return Standing::No;
+            return Verdict::No;
         }
         if let Far::Here(client) = far
             && here.is_some()
             && here == self.resources.get(&client).and_then(|resources| resources.cookie)
         {
-            return Standing::Proven;
+            return Verdict::Proven;
         }
         match (accepting, far) {
-            (Some(accepting), _) if accepting == socket => Standing::Proven,
+            (Some(accepting), _) if accepting == socket => Verdict::Proven,
             (None, Far::Host { .. }) if !is_over && !is_late => self.ask_far(circuit, asked),
-            _ => Standing::No,
+            _ => Verdict::No,
         }
     }
 
     /// Asks the connecting side, once for each channel.
-    fn ask_far(&mut self, circuit: CircuitId, proof: Announcer) -> Standing {
+    fn ask_far(&mut self, circuit: CircuitId, proof: Announcer) -> Verdict {
         let channel = self.policy.circuits.get(circuit).and_then(|end| end.channel());
         if channel.is_some_and(|channel| proof != Announcer::Asked(channel))
             && let Some(channel) = self.policy.circuits.ask_for_proof(circuit)
@@ -211,7 +203,7 @@ impl Host {
             resources.proof = Announcer::Asked(channel);
             self.run_circuits();
         }
-        Standing::Unknown
+        Verdict::Unknown
     }
 
     /// The socket that has this connection's client side, if that is on this host. In another namespace the accepting

@@ -64,7 +64,7 @@ impl Host {
             addresses: self.config.addresses,
             operators: self.config.operators,
             uptime: self.now,
-            duplicate_id: self.policy.links.has_twin(),
+            duplicate_id: self.policy.links.has_duplicate(),
             namespaces: self.knows_namespaces(),
             signing: self.signing,
             refused: self.policy.links.refused().clone(),

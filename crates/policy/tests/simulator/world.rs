@@ -276,7 +276,7 @@ impl World {
             Event::Tick(..) => self.tick(host),
             Event::Turn(..) => self.tell_neighbours(host),
             Event::Accept(_, _, stream, until) => self.accept(host, stream, until),
-            Event::Killed(_, _, circuit) => self.policies[host].doubt_soon(circuit, self.now),
+            Event::Killed(_, _, circuit) => self.policies[host].check_holders_soon(circuit, self.now),
             Event::Close(_, _, circuit, abort) => self.close_end(host, circuit, abort),
             Event::Pump(..) | Event::Program(_) | Event::Connect(_) | Event::Fault(_) => {}
         }

@@ -6,7 +6,7 @@ use crate::daemon::waiters;
 use crate::descriptors::table::{Held, Kind};
 use crate::kernel::user::Value;
 use crate::kernel::{sockopt, thread};
-use crate::socket::{end_of_life, handshake, inq, port, quiet};
+use crate::socket::{carrier, end_of_life, handshake, inq, port};
 use crate::waiting::{epoll, wait};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ pub fn are_tcp_only(fd: c_int) -> bool {
     is_set(libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) || is_set(libc::SOL_SOCKET, libc::SO_ZEROCOPY)
 }
 
-/// Why an option must not reach the quiet socket of a stream, or a listener of ours; programs know these answers from
+/// Why an option must not reach the carrier socket of a stream, or a listener of ours; programs know these answers from
 /// kernels that were built without it, and do without. What the kernel refuses or what asks for nothing, it may have.
 pub fn refused(kind: Kind, level: c_int, name: c_int, value: &Value) -> Option<c_int> {
     if c_int::try_from(value.len()).is_err() {
@@ -135,7 +135,7 @@ fn unsent(end: &Held) -> c_int {
 /// what it says of a far side's FIN: whether that has come could not be seen any more, which counts as long as we send.
 pub fn shutting_down(fd: c_int, end: &Held, how: c_int) -> Option<c_int> {
     let status = &end.shared().status;
-    quiet::look_at_kernel(fd, end);
+    carrier::look_at_kernel(fd, end);
     if !wait::is_connected(fd, end) || status.reset.load(Relaxed) != 0 {
         return Some(how);
     }

@@ -2,7 +2,7 @@
 
 use crate::descriptors::table::Held;
 use crate::kernel::{real, user};
-use crate::socket::{inq, quiet};
+use crate::socket::{carrier, inq};
 use core::ffi::{c_int, c_void};
 use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
 
@@ -31,7 +31,7 @@ pub unsafe fn refused(fd: c_int, end: &Held, message: &msghdr, flags: c_int) -> 
         return None;
     }
     // It would take an error that waits to be told.
-    quiet::look_at_kernel(fd, end);
+    carrier::look_at_kernel(fd, end);
     let empty = msghdr { msg_iov: core::ptr::null_mut(), msg_iovlen: 0, ..*message };
     let flags = flags & libc::MSG_FASTOPEN | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the caller's promise.

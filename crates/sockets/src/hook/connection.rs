@@ -198,7 +198,7 @@ fn error_of(fd: c_int, end: &table::Held, len: *const socklen_t) -> Option<c_int
     if len.is_none_or(|len| c_int::try_from(len).is_err()) || !crate::waiting::wait::is_connected(fd, end) {
         return None;
     }
-    crate::socket::quiet::look_at_kernel(fd, end);
+    crate::socket::carrier::look_at_kernel(fd, end);
     crate::calls::io::pending_error(end)
 }
 

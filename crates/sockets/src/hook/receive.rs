@@ -155,7 +155,7 @@ hook! {
         // Unlike other receives it tells of an error before there is a message to receive.
         if flags & libc::MSG_ERRQUEUE == 0 {
             if count == 0 || end.gone() || end.shared().status.read_shut.load(Relaxed) != 0 {
-                crate::socket::quiet::look_at_kernel(fd, &end);
+                crate::socket::carrier::look_at_kernel(fd, &end);
             }
             if let Some(errno) = io::pending_error(&end) {
                 return real::fail(errno);

@@ -6,7 +6,7 @@ use crate::daemon::{process, watch};
 use crate::descriptors::internal_fds;
 use crate::descriptors::table::Held;
 use crate::kernel::{polling, program, thread};
-use crate::socket::quiet;
+use crate::socket::carrier;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use crosslane_client::link::kernel;
@@ -17,7 +17,7 @@ use rustix::fd::RawFd;
 use rustix::io::Errno;
 use std::time::Duration;
 
-/// Key of the quiet socket in the set.
+/// Key of the carrier socket in the set.
 const QUIET: u64 = 1;
 /// Key of the wake event.
 const WAKE: u64 = 2;
@@ -46,7 +46,7 @@ pub fn after_fork() {
     }
 }
 
-/// Sleeps until there is news of the quiet socket `fd` of `end`, or the waiter is rung; at most for `timeout` (`None` is
+/// Sleeps until there is news of the carrier socket `fd` of `end`, or the waiter is rung; at most for `timeout` (`None` is
 /// for ever), and without a set for `blind` only. Whether it heard something.
 pub fn doze(
     fd: c_int,
@@ -68,12 +68,12 @@ pub fn doze(
     }
 }
 
-/// The quiet socket alone.
+/// The carrier socket alone.
 fn look(fd: c_int, end: &Held, timeout: Option<&Timespec>) -> Result<bool, Errno> {
-    let mut fds = [quiet::polled(fd, end)];
+    let mut fds = [carrier::polled(fd, end)];
     let heard = rustix::event::poll(&mut fds, timeout)? > 0;
     if heard {
-        quiet::news(fd, end, fds[0].revents());
+        carrier::news(fd, end, fds[0].revents());
     }
     Ok(heard)
 }
@@ -105,7 +105,7 @@ fn wait_in(
     let count = count.map_err(Errno::from_raw_os_error)?;
     for event in events.iter().take(count).filter(|event| event.u64 == QUIET) {
         let news = PollFlags::from_bits_retain(u16::try_from(event.events & 0xffff).unwrap_or(0));
-        quiet::news(fd, end, news);
+        carrier::news(fd, end, news);
     }
     if let (Some(daemon), true) = (daemon, events.iter().take(count).any(|event| event.u64 == DAEMON)) {
         process::lost(daemon);

@@ -7,7 +7,7 @@ use crate::daemon::waiters::{self, Waiter};
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::table::{self, Held};
 use crate::kernel::{fd, program, signals, thread};
-use crate::socket::{handshake, port, quiet};
+use crate::socket::{carrier, handshake, port};
 use crate::waiting::fd_limit;
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -211,7 +211,7 @@ fn doze(
     let daemon = watch::present();
     let cap = daemon.is_none().then(|| Instant::now() + link::BLIND);
     let timeout = time_left(until.into_iter().chain(cap).min());
-    let mut fds = vec![quiet::polled(fd, end)];
+    let mut fds = vec![carrier::polled(fd, end)];
     if let Some(waiter) = waiter {
         fds.push(PollFd::from_borrowed_fd(fd::borrow(waiter.fd), PollFlags::IN));
     }
@@ -221,9 +221,9 @@ fn doze(
         Ok(count) => {
             let news = fds[0].revents();
             if !news.is_empty() {
-                quiet::news(fd, end, news);
+                carrier::news(fd, end, news);
             }
-            quiet::ended(daemon, fds.get(at));
+            carrier::ended(daemon, fds.get(at));
             Ok(count > 0)
         }
         Err(Errno::INTR) => interrupted(timed).map(|()| true),

@@ -25,7 +25,7 @@ pub const MEANT: &[Meant] = &[
     },
     Meant {
         name: "`TCP_MAXSEG`, `TCP_WINDOW_CLAMP`, `TCP_QUICKACK` of a connection",
-        reason: "the quiet socket's: the kernel changes its answer with what it sent and received, which is nothing",
+        reason: "the carrier socket's: the kernel changes its answer with what it sent and received, which is nothing",
         ends: false,
         fits: |case| {
             let names = [libc::TCP_MAXSEG, libc::TCP_WINDOW_CLAMP, libc::TCP_QUICKACK];
@@ -58,7 +58,7 @@ pub const MEANT: &[Meant] = &[
     },
     Meant {
         name: "how soon the far side's end is seen",
-        reason: "the quiet connection is asked for it each 10 µs by calls that wait for several, each clock tick by receives that must not wait",
+        reason: "the carrier connection is asked for it each 10 µs by calls that wait for several, each clock tick by receives that must not wait",
         ends: true,
         fits: |case| {
             let used = |call: &str| case.used(|op| op.call == call);
@@ -126,7 +126,7 @@ pub const MEANT: &[Meant] = &[
     },
     Meant {
         name: "the state in `TCP_INFO` after a shutdown",
-        reason: "the quiet connection's, whose FIN is acknowledged a moment later",
+        reason: "the carrier connection's, whose FIN is acknowledged a moment later",
         ends: false,
         fits: |case| case.call == "getopt" && case.field == "state",
     },

@@ -1,6 +1,6 @@
 //! The sink of Read Zcopy: fetches what the far side has announced, straight into the program's buffer.
 
-use super::super::moving::{LockHeld, Standing};
+use super::super::moving::{CircuitState, LockHeld};
 use super::{End, Failure};
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_shm::account::{self, Function};
@@ -151,13 +151,13 @@ impl End {
     fn await_limit(&self) -> Result<Option<u64>, Failure> {
         let start = Instant::now();
         while start.elapsed() < MOVE_TIMEOUT {
-            match self.standing() {
-                Standing::Dead => return Ok(None),
-                Standing::Lives(generation) => {
+            match self.circuit_state() {
+                CircuitState::Dead => return Ok(None),
+                CircuitState::Lives(generation) => {
                     self.fetch_segments(generation)?;
                     return Ok(self.generations.rx().next().map(|next| next.limit));
                 }
-                Standing::Moving => std::thread::sleep(Duration::from_micros(100)),
+                CircuitState::Moving => std::thread::sleep(Duration::from_micros(100)),
             }
         }
         self.give_up("the stream moves for too long");

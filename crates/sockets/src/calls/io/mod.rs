@@ -12,7 +12,7 @@ pub use transact::transact;
 use crate::daemon::waiters;
 use crate::descriptors::table::Held;
 use crate::kernel::{polling, real, signals, thread};
-use crate::socket::quiet;
+use crate::socket::carrier;
 use crate::waiting::epoll;
 use crate::waiting::wait::{self, WaitFor};
 use core::ffi::c_int;
@@ -55,7 +55,7 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     let mut awaited = false;
     if sending.total() == 0 {
         // It asks for nothing but what there is to tell.
-        quiet::look_at_kernel(fd, end);
+        carrier::look_at_kernel(fd, end);
     }
     look_now_and_then(fd, end);
     if let [bytes] = buffers
@@ -177,13 +177,13 @@ fn waiting<T>(end: &Held, call: impl FnOnce() -> T) -> T {
 
 fn send_failed(fd: c_int, end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
     let failure = match failure {
-        Failure::Unheard(bytes) if quiet::have_reset(fd, end, bytes) => Failure::Reset,
+        Failure::Unheard(bytes) if carrier::have_reset(fd, end, bytes) => Failure::Reset,
         Failure::Ended => {
-            quiet::have_reset(fd, end, usize::from(end.gone()));
+            carrier::have_reset(fd, end, usize::from(end.gone()));
             failure
         }
         // A reset comes before what is wrong with a buffer.
-        Failure::Fault if quiet::have_reset(fd, end, 0) => Failure::Reset,
+        Failure::Fault if carrier::have_reset(fd, end, 0) => Failure::Reset,
         failure => failure,
     };
     match failure {
@@ -237,7 +237,7 @@ pub fn must_not_wait(end: &Held, flags: c_int) -> bool {
 #[inline]
 fn look_now_and_then(fd: c_int, end: &Held) {
     if end.shared().sending.sends.load(Relaxed) % LOOK_EVERY == LOOK_EVERY - 1 {
-        quiet::look_at_kernel(fd, end);
+        carrier::look_at_kernel(fd, end);
     }
 }
 

@@ -4,7 +4,7 @@ use super::write_zcopy::{self, Landed};
 use super::{Outcome, connect_first, must_not_wait, peeking, pending_error, violated, waiting, wake_far};
 use crate::descriptors::table::Held;
 use crate::kernel::{clock, signals, thread};
-use crate::socket::quiet;
+use crate::socket::carrier;
 use crate::waiting::wait::{self, WaitFor};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -153,7 +153,7 @@ fn peek_enough(fd: c_int, end: &Held, buffers: &mut [IoSliceMut<'_>], flags: c_i
     let deadline = wait::deadline(end.shared().status.receive_timeout.load(Relaxed));
     loop {
         // Before the bytes: what the far side stored before its FIN is there then.
-        quiet::look_at_kernel(fd, end);
+        carrier::look_at_kernel(fd, end);
         let over = end.ready(thread::tid()).read_closed
             || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         match end.try_peek(thread::tid(), buffers) {
@@ -213,7 +213,7 @@ pub fn receive_failed(fd: c_int, end: &Held, failure: Failure) -> Outcome {
 fn was_reset_since(fd: c_int, end: &Held) -> bool {
     let status = &end.shared().status;
     if status.read_shut.load(Relaxed) != 0 {
-        quiet::look_at_kernel(fd, end);
+        carrier::look_at_kernel(fd, end);
     }
     status.reset.load(Relaxed) != 0
 }
@@ -229,6 +229,6 @@ fn looked_again(fd: c_int, end: &Held) -> bool {
         return false;
     }
     status.looked.store(now, Relaxed);
-    quiet::look_at_kernel(fd, end);
+    carrier::look_at_kernel(fd, end);
     ended() != before
 }

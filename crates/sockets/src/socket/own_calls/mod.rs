@@ -1,6 +1,6 @@
 //! Programs that make system calls by themselves, past the functions that we stand for, and programs with `io_uring`.
 //!
-//! What such a program waits for or moves by itself cannot be a stream: it would wait for ever at a quiet socket. So before
+//! What such a program waits for or moves by itself cannot be a stream: it would wait for ever at a carrier socket. So before
 //! the first connection or listener that would be one, the code of the program and its libraries is looked through
 //! ([`scan`]). Decision 27 says what follows from what is found, and what it costs.
 //!

@@ -18,7 +18,7 @@ use std::time::Instant;
 /// An interest.
 pub struct Interest {
     /// The descriptor by which the inner set knows the stream.
-    pub(super) quiet: c_int,
+    pub(super) carrier: c_int,
     /// Whether that is a duplicate of our own.
     pub(super) is_duplicate: bool,
     /// Tells it from others that were in the same place before.
@@ -32,7 +32,7 @@ pub struct Interest {
     pub(super) kernel: u32,
     /// Nothing is told: one-shot and shot, or taken out by the program.
     pub(super) asleep: bool,
-    /// Taken out by the program. The quiet socket stays in the inner set, so that putting it back needs no system
+    /// Taken out by the program. The carrier socket stays in the inner set, so that putting it back needs no system
     /// call: some programs do both for each message.
     out: bool,
     /// Added or modified: whatever is ready now is news.
@@ -62,7 +62,7 @@ impl Interest {
         let blocked = held.shared().sending.blocked.load(Relaxed);
         let missed = held.shared().receiving.missed.load(Relaxed);
         Self {
-            quiet: fd,
+            carrier: fd,
             is_duplicate: false,
             key,
             held,
@@ -86,7 +86,7 @@ impl Interest {
 
     /// Whether the inner set knows its stream by the program's descriptor `fd`.
     pub fn goes_by(&self, fd: c_int) -> bool {
-        self.quiet == fd && !self.is_duplicate
+        self.carrier == fd && !self.is_duplicate
     }
 
     /// The place of its stream in the table of ends.
@@ -270,7 +270,7 @@ impl Interest {
         self.held.shared().status.connecting.load(Relaxed) != 0
     }
 
-    /// Whether both the rings and the quiet socket may be ready for something that is wanted.
+    /// Whether both the rings and the carrier socket may be ready for something that is wanted.
     fn has_news_of_both(&self) -> bool {
         self.wanted & PRI != 0 || self.held.rx() == Direction::Tcp || self.held.tx() == Direction::Tcp
     }

@@ -1,13 +1,13 @@
 //! Epoll sets that hold streams.
 //!
-//! A stream is not left in the program's kernel set: the quiet socket would always be writable. Each set has a
+//! A stream is not left in the program's kernel set: the carrier socket would always be writable. Each set has a
 //! shadow with the interests in streams; it is looked at by `epoll_wait` together with the kernel's part.
 //!
 //! ```text
 //!   program's epoll set (kernel) ----- its own descriptors, as ever
 //!        |                                                          events of both, up to maxevents
 //!        +-- inner epoll set (ours) -- wake event: rung by far sides
-//!                                   +- quiet sockets: FIN, RST, and directions that went back to TCP
+//!                                   +- carrier sockets: FIN, RST, and directions that went back to TCP
 //!                                   +- the session with the daemon: its end
 //!   shadow (memory) ------------------ interests in streams: readiness comes from the rings
 //! ```
@@ -16,12 +16,12 @@
 
 mod bits;
 mod candidate;
+mod carrier;
 mod control;
 #[allow(unsafe_code, reason = "the program's array, which may end before the program says")]
 mod events;
 mod interest;
 mod order;
-mod quiet;
 mod registry;
 mod scan;
 mod set;

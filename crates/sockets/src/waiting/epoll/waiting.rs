@@ -306,7 +306,7 @@ fn doze(inner: c_int, timeout: Option<Duration>) {
 }
 
 /// What the kernel has ready now, as far as there is room for at most `room` more. A set that asks again lives long enough for
-/// a wakeup set, by which the kernel tells of quiet sockets, too.
+/// a wakeup set, by which the kernel tells of carrier sockets, too.
 /// Whether it had news of streams.
 fn ask_kernel(state: &mut State, call: Call, events: &mut Events, room: usize) -> Result<bool, c_int> {
     if state.asked.replace(Moment::now()).is_some() && state.wakeup_set.is_none() {

@@ -1,4 +1,4 @@
-//! What wakes sleepers: the inner set with the wake event, the quiet sockets and the daemon's session, inside the
+//! What wakes sleepers: the inner set with the wake event, the carrier sockets and the daemon's session, inside the
 //! program's set.
 
 use super::interest::tid;

@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// What the kernel has to tell of the quiet sockets of a set without a wakeup set.
+    /// What the kernel has to tell of the carrier sockets of a set without a wakeup set.
     pub fn look_at_quiet(&mut self, epfd: c_int) {
         const FEW: usize = 2;
         if self.wakeup_set.is_some() {

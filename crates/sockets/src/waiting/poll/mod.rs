@@ -5,7 +5,7 @@
 //!      | no
 //!   spin: rings at each round, the kernel each 10 us
 //!      | in vain
-//!   one waiter for all rings --> ppoll(kernel descriptors + quiet sockets + waiter + daemon) --> look again
+//!   one waiter for all rings --> ppoll(kernel descriptors + carrier sockets + waiter + daemon) --> look again
 //! ```
 
 mod round;

@@ -6,7 +6,7 @@ use crate::daemon::waiters::{self, Waiter};
 use crate::daemon::watch::{self, Watched};
 use crate::descriptors::table::{self, Held};
 use crate::kernel::{polling, thread};
-use crate::socket::quiet;
+use crate::socket::carrier;
 use crate::waiting::limit::{BLIND, KERNEL_EVERY, KERNEL_EVERY_UNITS, Limit, Timeout, timespec_of};
 use crate::waiting::{epoll, wait};
 use core::cell::Cell;
@@ -203,7 +203,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of quiet sockets.
+    /// Asks the kernel, waiting for at most `timeout`, and takes notice of what it says of carrier sockets.
     fn ask_kernel(&mut self, timeout: Option<Duration>, mask: *const sigset_t) -> Result<(), c_int> {
         let mut ready_sets = false;
         self.sets_next = NextSleep::Unbounded;
@@ -233,7 +233,7 @@ impl<'a> Round<'a> {
             let news = self.kernel[watch.at].revents;
             if news & (POLLIN | ALWAYS | POLLRDHUP) != 0 && watch.rings != 0 {
                 let news = PollFlags::from_bits_retain(news.cast_unsigned());
-                quiet::news(fd, &watch.held, news);
+                carrier::news(fd, &watch.held, news);
             }
         }
         Ok(())

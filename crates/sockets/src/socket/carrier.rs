@@ -1,4 +1,4 @@
-//! The quiet connection of a stream: what its kernel socket tells, and what it is made to do.
+//! The carrier connection of a stream: what its kernel socket tells, and what it is made to do.
 
 use crate::daemon::process;
 use crate::daemon::watch::{self, Watched};
@@ -10,11 +10,11 @@ use crosslane_client::link::kernel;
 use crosslane_client::shared::UNHEARD_TOLD;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// Looks whether the quiet TCP connection of `end` has ended or was reset, without waiting.
+/// Looks whether the carrier TCP connection of `end` has ended or was reset, without waiting.
 pub fn look_at_kernel(fd: c_int, end: &Held) {
     let daemon = watch::present();
-    let quiet = polled(fd, end);
-    let mut fds = [quiet.clone(), daemon.map_or(quiet, Watched::poll)];
+    let carrier = polled(fd, end);
+    let mut fds = [carrier.clone(), daemon.map_or(carrier, Watched::poll)];
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut fds, Some(&zero)).is_ok_and(|count| count > 0) {
         let revents = fds[0].revents();
@@ -23,7 +23,7 @@ pub fn look_at_kernel(fd: c_int, end: &Held) {
     }
 }
 
-/// Bytes were sent to a far end that has gone: a byte on the quiet connection has the far kernel answer with a reset, as
+/// Bytes were sent to a far end that has gone: a byte on the carrier connection has the far kernel answer with a reset, as
 /// theirs would. Then the kernel's socket, and whoever asks it, is in the state that the program is to see. `true`: a reset had come
 /// already, and the bytes are refused.
 #[cold]
@@ -41,7 +41,7 @@ pub fn have_reset(fd: c_int, end: &Held, bytes: usize) -> bool {
     false
 }
 
-/// The kernel's news of a quiet socket: FIN, RST, or bytes that should not be there.
+/// The kernel's news of a carrier socket: FIN, RST, or bytes that should not be there.
 pub fn news(fd: c_int, end: &Held, told: PollFlags) {
     let fd = end.fd(fd).unwrap_or(fd);
     kernel::news(end, thread::tid(), fd::borrow(fd), told, || sockopt::heard_before(fd));
@@ -56,7 +56,7 @@ pub fn ended(daemon: Option<Watched>, polled: Option<&PollFd<'_>>) {
     }
 }
 
-/// The quiet socket, asked for what it can still tell.
+/// The carrier socket, asked for what it can still tell.
 pub fn polled(fd: c_int, end: &Held) -> PollFd<'static> {
     let fd = end.fd(fd).unwrap_or(fd);
     PollFd::from_borrowed_fd(fd::borrow(fd), kernel::events(end))

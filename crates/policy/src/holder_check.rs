@@ -7,7 +7,7 @@ use crosslane_wire::CircuitId;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// How often doubtful ends are looked at. So long must nobody hold an end whose program may be about to say `Close`.
+/// How often such an end is looked at. So long must nobody hold an end whose program may be about to say `Close`.
 const LOOK: Duration = Duration::from_secs(1);
 /// The first look at an end whose session was lost; the pauses double from here on.
 const SOON: Duration = Duration::from_millis(1);
@@ -18,7 +18,7 @@ const BATCH: usize = 256;
 
 /// An end that perhaps nobody holds.
 #[derive(Clone, Copy, Debug)]
-struct Doubt {
+struct Check {
     at: Duration,
     /// Between the last look and this one.
     pause: Duration,
@@ -28,20 +28,20 @@ struct Doubt {
 
 /// Ends that are to be looked at, in the order of time: no number of them keeps others from their turn.
 #[derive(Debug)]
-pub(crate) struct Doubts {
-    of: HashMap<CircuitId, Doubt>,
+pub(crate) struct Checks {
+    of: HashMap<CircuitId, Check>,
     due: BTreeSet<(Duration, CircuitId)>,
-    /// When all ends are looked at next, in doubt or not.
+    /// When all ends are looked at next, due or not.
     sweep_at: Duration,
 }
 
-impl Default for Doubts {
+impl Default for Checks {
     fn default() -> Self {
         Self { of: HashMap::new(), due: BTreeSet::new(), sweep_at: SWEEP }
     }
 }
 
-impl Doubts {
+impl Checks {
     /// Gives back memory for more than so many ends.
     pub(crate) fn shrink_to(&mut self, ends: usize) {
         self.of.shrink_to(ends);
@@ -49,30 +49,30 @@ impl Doubts {
 
     /// The end is gone.
     pub(crate) fn remove(&mut self, circuit: CircuitId) {
-        if let Some(doubt) = self.of.remove(&circuit) {
-            self.due.remove(&(doubt.at, circuit));
+        if let Some(check) = self.of.remove(&circuit) {
+            self.due.remove(&(check.at, circuit));
         }
     }
 
-    fn add(&mut self, circuit: CircuitId, doubt: Doubt) {
+    fn add(&mut self, circuit: CircuitId, check: Check) {
         self.remove(circuit);
-        self.due.insert((doubt.at, circuit));
-        self.of.insert(circuit, doubt);
+        self.due.insert((check.at, circuit));
+        self.of.insert(circuit, check);
     }
 
     /// The next end whose time has come.
-    fn take(&mut self, now: Duration) -> Option<(CircuitId, Doubt)> {
+    fn take(&mut self, now: Duration) -> Option<(CircuitId, Check)> {
         let (_, circuit) = self.due.first().copied().filter(|(at, _)| *at <= now)?;
-        let doubt = self.of.get(&circuit).copied();
+        let check = self.of.get(&circuit).copied();
         self.remove(circuit);
-        doubt.map(|doubt| (circuit, doubt))
+        check.map(|check| (circuit, check))
     }
 }
 
 /// What a look at an end has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// There is no doubt.
+    /// It is held, or will be closed by whoever holds it.
     Fine,
     /// A process holds it, but that may end without a word.
     Held,
@@ -84,51 +84,51 @@ enum Seen {
 
 impl Policy {
     /// Perhaps nobody holds this end.
-    pub fn doubt(&mut self, circuit: CircuitId, now: Duration) {
-        if !self.doubts.of.contains_key(&circuit) {
-            self.doubts.add(circuit, Doubt { at: now + LOOK, pause: LOOK, gone: None });
+    pub fn check_holders(&mut self, circuit: CircuitId, now: Duration) {
+        if !self.checks.of.contains_key(&circuit) {
+            self.checks.add(circuit, Check { at: now + LOOK, pause: LOOK, gone: None });
         }
     }
 
     /// The same where a process has probably just ended.
-    pub fn doubt_soon(&mut self, circuit: CircuitId, now: Duration) {
-        self.doubts.add(circuit, Doubt { at: now + SOON, pause: SOON, gone: None });
+    pub fn check_holders_soon(&mut self, circuit: CircuitId, now: Duration) {
+        self.checks.add(circuit, Check { at: now + SOON, pause: SOON, gone: None });
     }
 
     /// The same where what was seen of the end counts no more.
-    pub fn doubt_anew(&mut self, circuit: CircuitId, now: Duration) {
-        self.doubts.remove(circuit);
-        self.doubt(circuit, now);
+    pub fn check_holders_anew(&mut self, circuit: CircuitId, now: Duration) {
+        self.checks.remove(circuit);
+        self.check_holders(circuit, now);
     }
 
-    /// Looks into doubts whose time has come; [`Output::NobodyHolds`] follows for ends that nobody holds.
-    pub(crate) fn resolve_doubts(&mut self, now: Duration, resources: &mut impl Resources) {
-        if now >= self.doubts.sweep_at {
-            self.doubts.sweep_at = now + SWEEP;
+    /// Makes the checks whose time has come; [`Output::NobodyHolds`] follows for ends that nobody holds.
+    pub(crate) fn check_due_holders(&mut self, now: Duration, resources: &mut impl Resources) {
+        if now >= self.checks.sweep_at {
+            self.checks.sweep_at = now + SWEEP;
             let all: Vec<CircuitId> = self.circuits.iter().map(|(circuit, _)| circuit).collect();
-            all.into_iter().for_each(|circuit| self.doubt(circuit, now));
+            all.into_iter().for_each(|circuit| self.check_holders(circuit, now));
         }
         for _ in 0..BATCH {
-            let Some((circuit, doubt)) = self.doubts.take(now) else { break };
+            let Some((circuit, check)) = self.checks.take(now) else { break };
             let gone = match self.look(circuit, resources) {
                 Seen::Fine => continue,
                 Seen::Held => None,
-                Seen::Gone => Some(doubt.gone.unwrap_or(now)),
+                Seen::Gone => Some(check.gone.unwrap_or(now)),
                 Seen::Over => Some(Duration::ZERO),
             };
             if gone.is_some_and(|since| since.is_zero() || now >= since + LOOK) {
-                self.push(Output::NobodyHolds { circuit, late: doubt.gone.is_some() });
+                self.push(Output::NobodyHolds { circuit, late: check.gone.is_some() });
                 continue;
             }
-            let pause = (doubt.pause * 2).min(LOOK);
-            self.doubts.add(circuit, Doubt { at: now + pause, pause, gone });
+            let pause = (check.pause * 2).min(LOOK);
+            self.checks.add(circuit, Check { at: now + pause, pause, gone });
         }
     }
 
-    /// When [`Self::resolve_doubts`] shall be called next.
-    pub(crate) fn doubts_deadline(&self) -> Option<Duration> {
-        let sweep = self.circuits.iter().next().map(|_| self.doubts.sweep_at);
-        let next = self.doubts.due.first().map(|(at, _)| *at);
+    /// When [`Self::check_due_holders`] shall be called next.
+    pub(crate) fn checks_deadline(&self) -> Option<Duration> {
+        let sweep = self.circuits.iter().next().map(|_| self.checks.sweep_at);
+        let next = self.checks.due.first().map(|(at, _)| *at);
         [sweep, next].into_iter().flatten().min()
     }
 
@@ -151,19 +151,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubts_are_looked_into_in_the_order_of_time_and_once() {
-        let mut doubts = Doubts::default();
-        let at = |ms| Doubt { at: Duration::from_millis(ms), pause: LOOK, gone: None };
+    fn checks_are_made_in_the_order_of_time_and_once() {
+        let mut checks = Checks::default();
+        let at = |ms| Check { at: Duration::from_millis(ms), pause: LOOK, gone: None };
         for (number, ms) in [(1, 30), (2, 10), (3, 20), (2, 40), (4, 20)] {
-            doubts.add(CircuitId(number), at(ms));
+            checks.add(CircuitId(number), at(ms));
         }
-        doubts.remove(CircuitId(4));
-        assert_eq!(doubts.due.first().map(|(at, _)| *at), Some(Duration::from_millis(20)));
+        checks.remove(CircuitId(4));
+        assert_eq!(checks.due.first().map(|(at, _)| *at), Some(Duration::from_millis(20)));
         let mut taken = Vec::new();
-        while let Some((circuit, _)) = doubts.take(Duration::from_millis(35)) {
+        while let Some((circuit, _)) = checks.take(Duration::from_millis(35)) {
             taken.push(circuit.0);
         }
         assert_eq!(taken, [3, 1]);
-        assert!(doubts.of.contains_key(&CircuitId(2)) && doubts.of.len() == doubts.due.len());
+        assert!(checks.of.contains_key(&CircuitId(2)) && checks.of.len() == checks.due.len());
     }
 }

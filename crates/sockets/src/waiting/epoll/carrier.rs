@@ -1,10 +1,10 @@
-//! The kernel's part of an interest: what the inner set is asked about the quiet socket, and what it says.
+//! The kernel's part of an interest: what the inner set is asked about the carrier socket, and what it says.
 
 use super::bits::{ALWAYS, ET, HUP, IN, OUT, PRI, QUIET, RDHUP, bit};
 use super::interest::Interest;
 use crate::descriptors::internal_fds;
 use crate::kernel::{fd, polling};
-use crate::socket::quiet;
+use crate::socket::carrier;
 use crate::waiting::wait;
 use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use rustix::event::PollFlags;
 use rustix::fd::RawFd;
 
 impl Interest {
-    /// Adds the quiet socket to the inner set.
+    /// Adds the carrier socket to the inner set.
     pub fn enlist(&mut self, inner: RawFd) -> Result<(), c_int> {
         self.asked = self.registration();
         if inner < 0 {
@@ -31,7 +31,7 @@ impl Interest {
         }
     }
 
-    /// Removes the quiet socket from the inner set; and no wake is wanted any more. Whether the inner set had it, so that it
+    /// Removes the carrier socket from the inner set; and no wake is wanted any more. Whether the inner set had it, so that it
     /// surely has it no more.
     pub fn delist(&mut self, inner: RawFd, waiter: Option<WaiterId>) -> bool {
         let clean = inner < 0 || self.control(inner, libc::EPOLL_CTL_DEL).is_ok();
@@ -42,26 +42,26 @@ impl Interest {
         clean
     }
 
-    /// The program's descriptor by which the quiet socket is known goes, another one of the same stream stays.
+    /// The program's descriptor by which the carrier socket is known goes, another one of the same stream stays.
     pub fn rename(&mut self, other: c_int, inner: RawFd) {
         if inner >= 0 {
             let _ = self.control(inner, libc::EPOLL_CTL_DEL);
         }
-        self.quiet = other;
+        self.carrier = other;
         let _ = self.enlist(inner);
     }
 
-    /// The quiet socket goes by a descriptor of our own from now on. It is closed before the program's last one.
+    /// The carrier socket goes by a descriptor of our own from now on. It is closed before the program's last one.
     fn duplicate(&mut self) -> Result<(), c_int> {
-        let copy = fd::duplicate(self.quiet).map_err(rustix::io::Errno::raw_os_error)?;
-        self.quiet = internal_fds::hide(copy);
+        let copy = fd::duplicate(self.carrier).map_err(rustix::io::Errno::raw_os_error)?;
+        self.carrier = internal_fds::hide(copy);
         self.is_duplicate = true;
         Ok(())
     }
 
     fn close_duplicate(&mut self) {
         if core::mem::take(&mut self.is_duplicate) {
-            internal_fds::close(self.quiet);
+            internal_fds::close(self.carrier);
         }
     }
 
@@ -75,10 +75,10 @@ impl Interest {
         self.ask_kernel(inner);
     }
 
-    /// The inner set has news of the quiet socket.
+    /// The inner set has news of the carrier socket.
     pub fn news(&mut self, bits: u32) {
         if self.is_connecting() {
-            if wait::is_connected(self.quiet, &self.held) {
+            if wait::is_connected(self.carrier, &self.held) {
                 self.fresh = true;
             } else {
                 self.kernel = bits;
@@ -88,7 +88,7 @@ impl Interest {
         let by_ring = self.held.rx() != Direction::Tcp;
         if by_ring || bits & ALWAYS != 0 {
             let flags = PollFlags::from_bits_retain(u16::try_from(bits & 0xffff).unwrap_or(0));
-            quiet::news(self.quiet, &self.held, flags);
+            carrier::news(self.carrier, &self.held, flags);
         }
         let mut own = PRI | HUP | if by_ring { 0 } else { IN | RDHUP };
         if self.held.tx() == Direction::Tcp {
@@ -101,9 +101,9 @@ impl Interest {
     /// as it would be of one socket.
     pub fn look_at_kernel(&mut self) {
         let asked = c_short::try_from(self.asked & (IN | OUT | PRI | RDHUP)).unwrap_or(0);
-        let mut quiet = libc::pollfd { fd: self.quiet, events: asked, revents: 0 };
-        if polling::poll_one(&mut quiet, 0) == Ok(true) {
-            self.news(u32::from(quiet.revents.cast_unsigned()));
+        let mut carrier = libc::pollfd { fd: self.carrier, events: asked, revents: 0 };
+        if polling::poll_one(&mut carrier, 0) == Ok(true) {
+            self.news(u32::from(carrier.revents.cast_unsigned()));
         }
     }
 
@@ -145,10 +145,10 @@ impl Interest {
 
     fn control(&self, inner: RawFd, operation: c_int) -> Result<(), c_int> {
         match operation {
-            libc::EPOLL_CTL_DEL => polling::remove(inner, self.quiet),
+            libc::EPOLL_CTL_DEL => polling::remove(inner, self.carrier),
             _ => {
                 let event = epoll_event { events: self.asked, u64: self.key };
-                polling::control(inner, operation, self.quiet, event)
+                polling::control(inner, operation, self.carrier, event)
             }
         }
     }
