@@ -8,7 +8,7 @@ use crosslane_shm::state::Sent;
 use crosslane_shm::{Inbound, Load, Outbound, Store};
 use crosslane_wire::control::ARRIVED_ALL;
 use crosslane_wire::record::{Kind, MAX_PAYLOAD};
-use crosslane_wire::segment::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, WANT_DATA};
+use crosslane_wire::segment::{RETENTION, RING_MIN, STATE, STATE_ATTACHED, STATE_GONE, WANT_DATA, WANT_ROOM};
 use crosslane_wire::{CircuitId, MemoryKind, WaiterId};
 
 impl Host {
@@ -16,7 +16,7 @@ impl Host {
     /// is in the far host's memory.
     pub(crate) fn leave_segments(&mut self, circuit: CircuitId) -> bool {
         let moving = self.policy.circuits.get(circuit).is_some_and(|end| end.moving.is_some());
-        let whole = moving || self.go_on(circuit);
+        let whole = moving || (self.go_on(circuit) && self.tell_gone(circuit).is_some());
         let Some(resources) = self.resources.get_mut(&circuit) else { return whole };
         let retained = resources.segments.back().is_some_and(|newest| newest.way.keeps);
         resources.sent = None;
@@ -53,12 +53,34 @@ impl Host {
         if self.policy.circuits.get(circuit).is_some_and(|end| matches!(end.state, State::Closing(_))) {
             let sent = self.resources.get(&circuit).and_then(|resources| resources.sent);
             let whole = sent.is_none_or(|sent| self.send_rest(circuit, arrived, sent));
+            let whole = whole && self.tell_gone(circuit).is_some();
             if !whole {
                 let uid = self.resources.get(&circuit).map(|resources| resources.uid);
                 tracing::warn!(uid, %circuit, "what a program sent before it left is lost; the stream is broken off");
             }
             self.policy.circuits.finish(circuit, !whole);
         }
+    }
+
+    /// Tells the far end of a stream that has moved that nobody is left here, behind all that was sent: the kernel's FIN, which may
+    /// have overtaken that, does not count there. `None` if it cannot be told.
+    fn tell_gone(&mut self, circuit: CircuitId) -> Option<()> {
+        let newest = self.resources.get(&circuit)?.segments.back()?;
+        if newest.generation == 0 {
+            return Some(());
+        }
+        let wanted = Inbound::map(&newest.inbound.open().ok()?).ok()?;
+        let ring = self.ring_of_rest(circuit)?;
+        ring.store_fence();
+        ring.store_u32(STATE, STATE_GONE);
+        ring.fence();
+        let channel = self.policy.circuits.get(circuit)?.channel();
+        for waiter in [WANT_DATA, WANT_ROOM].map(|word| WaiterId(wanted.load_u32(word))) {
+            if let Some(channel) = channel.filter(|_| waiter.0 != 0) {
+                self.wake_neighbour(channel, waiter);
+            }
+        }
+        Some(())
     }
 
     /// Sends again what the far end lacks; whether it has all then.

@@ -434,15 +434,16 @@ impl End {
     }
 
     /// Whether the far side's FIN was seen, and all that it sent before is here: a FIN may overtake what hosts between
-    /// carry, which is over when the segment says that the far side is gone. To be asked before the ring is looked at: what
+    /// carry, and what is sent again by another circuit, which is over when the segment says that the far side is gone. To be asked before the ring is looked at: what
     /// the far side stored before its FIN is in the ring then, while another thread may see the FIN at any moment after.
     #[inline]
     pub fn has_fin(&self) -> bool {
         self.shared.status.fin.load(Acquire) != 0 && {
-            let segments = &self.generations.newest().segments;
+            let newest = self.generations.newest();
+            let segments = &newest.segments;
             match segments.way.ended_by {
-                EndedBy::Fin => true,
-                EndedBy::Status => segments.inbound.load_u32(STATE) == STATE_GONE,
+                EndedBy::Fin if newest.number() == 0 => true,
+                EndedBy::Fin | EndedBy::Status => segments.inbound.load_u32(STATE) == STATE_GONE,
             }
         }
     }

@@ -9,6 +9,7 @@ use crosslane_e2e::python::Script;
 use crosslane_e2e::redis::Redis;
 use crosslane_e2e::rig::Rig;
 use crosslane_e2e::{PATIENCE, WORK, echo, iperf3, package, payload, seed, wait_for};
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// Cuts the cable between h1 and h2 under so many streams at least, mends it, and cuts and mends it again; in between
@@ -230,4 +231,28 @@ fn what_is_cut_off_is_told_in_time() -> Result<()> {
     let text = run(command.args(["absent", &rig.address("h2")?.to_string()]), WORK)?.text();
     ensure!(text.trim() == "No route to host", "{text}");
     rig.ping("h1", "h3")
+}
+
+/// Behind a move the kernel's FIN says nothing by itself: the daemon tells the far end, and wakes whoever sleeps there.
+#[test]
+fn killed_program_whose_streams_have_moved_is_heard_by_all_sleepers() -> Result<()> {
+    let Some(python) = package::python() else { return Ok(()) };
+    let Some(mut rig) = ring()? else { return Ok(()) };
+    let port = rig.port();
+    let words = ["server", "::", &port.to_string()];
+    let mut server = Script::Sleepers.server(&rig, "h2", &python, &words, port)?;
+    let mut ask = Script::Sleepers.command(&rig, "h1", &python)?;
+    let mut client =
+        Program::start(ask.args(["client", &rig.address("h2")?.to_string(), &port.to_string()]))?;
+    client.says("connected")?;
+    server.says("asleep")?;
+    rig.lab.cut("h1", "h2")?;
+    all_over(&rig, "h1", 3, 5)?;
+    client.signal(Signal::KILL)?;
+    wait_for("all hear of it", PATIENCE, || {
+        let text = String::from_utf8_lossy(&server.output()).into_owned();
+        if text.matches("ended eof\n").count() == 5 { Ok(()) } else { Err(text) }
+    })?;
+    ensure!(server.wait(WORK)?.success(), "{}", server.tail());
+    nothing_broke(&rig)
 }
