@@ -11,7 +11,7 @@
 //!                                +--fork--> FROZEN: private to parent and child, no more to be shared
 //! ```
 //! All state is in a static table of atomics: nothing here locks or allocates, so that `malloc` may be built on it, and
-//! signal handlers may look. Who frees memory that it uses harms itself alone.
+//! signal handlers may read it. A program that frees a buffer in use harms only itself.
 //!
 //! **Loads only** ([`Reach::Load`]): the seal `F_SEAL_FUTURE_WRITE` is set once the owner has mapped its buffer. From then
 //! on the kernel makes no other mapping for stores of it, for no user and by no way (reopened descriptors, `mprotect`,
@@ -42,7 +42,7 @@ pub const SLOTS: usize = 256;
 const CACHE: u64 = 32 << 20;
 /// and each of them counts for so many at least: there are never more than sixteen.
 const CACHE_LEAST: u64 = CACHE / 16;
-/// Buffers given back whose news has not been told yet, at most; beyond that it is the end of the circuit that tells.
+/// Most freed buffers of which the daemon has not been notified yet; beyond that far ends unmap a buffer when its circuit ends.
 const NEWS: usize = 64;
 
 /// What a buffer is for.
@@ -52,7 +52,7 @@ pub enum Kind {
     Malloc,
     /// A program asked for it by name; far programs may load. A forked child has the same memory.
     Own,
-    /// As [`Self::Own`], but far programs may store, and this program can never be sure of what lies there.
+    /// As [`Self::Own`], but far programs may store at any time: what this program reads there may change under it.
     Open,
 }
 
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// Memory just allotted.
+/// A new allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     /// Its start, aligned to 1 GB.
@@ -89,7 +89,7 @@ pub struct Located {
     slot: &'static Slot,
 }
 
-/// How this process keeps descriptors of its own out of its program's sight.
+/// How the library keeps its descriptors apart from the program's.
 #[derive(Debug)]
 pub struct Keeper {
     /// Takes a descriptor; its number from then on.
@@ -208,30 +208,30 @@ pub fn len_at(at: *const u8) -> Option<usize> {
     matches!(slot.state(), State::Live | State::Frozen | State::Busy).then(|| slot.len())
 }
 
-/// The buffer that `len` bytes at `at` lie in, if far programs may be told of it.
+/// The buffer that holds `len` bytes at `at`, if it may be exported.
 #[inline]
 pub fn locate(at: *const u8, len: usize) -> Option<Located> {
     slots::of(at)?.locate(at, len)
 }
 
-/// The buffer that these bytes lie in, if far programs may be told of it.
+/// The buffer that holds these bytes, if it may be exported.
 #[inline]
 pub fn locate_bytes(bytes: &[u8]) -> Option<Located> {
     locate(bytes.as_ptr(), bytes.len())
 }
 
-/// A shared buffer that was given back since, of which the daemon shall be told.
+/// Takes the next freed buffer of which the daemon has to be notified.
 pub fn next_given_back() -> Option<BufferId> {
     let words = GIVEN_BACK.iter().filter(|word| word.load(Relaxed) != 0);
     words.map(|word| word.swap(0, Relaxed)).find(|id| *id != 0).map(BufferId)
 }
 
-/// Whether there is one, or was a moment ago.
+/// Whether there is one; may be out of date at once.
 pub fn is_any_given_back() -> bool {
     GIVEN_BACK.iter().any(|word| word.load(Relaxed) != 0)
 }
 
-/// A buffer of which the daemon could not be told now.
+/// Puts a buffer back of which the daemon could not be notified.
 pub fn tell_later(buffer: BufferId) {
     let _ = GIVEN_BACK.iter().any(|word| word.compare_exchange(0, buffer.0, Relaxed, Relaxed).is_ok());
 }
@@ -268,7 +268,7 @@ fn again(len: u64) -> Option<Block> {
     Some(block)
 }
 
-/// Takes a seized slot's memory away from this process.
+/// Unmaps the memory of a seized slot.
 fn give_back(slot: &'static Slot, was: State) {
     announce_end(slot, was);
     slot.vacate();
@@ -278,7 +278,7 @@ fn give_back(slot: &'static Slot, was: State) {
     slot.set(State::Free);
 }
 
-/// Those who have it mapped, and the daemon, may forget it.
+/// Notes that the daemon and those who have the buffer mapped may drop it.
 fn announce_end(slot: &Slot, was: State) {
     if was == State::Live && slot.is_shared() {
         slot.mark(GONE);

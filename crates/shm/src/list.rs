@@ -1,5 +1,5 @@
-//! A list that any thread may read without a lock while others append to it. What is in it stays until the list is
-//! dropped; *marks* move along it, and never back.
+//! An append-only list that any thread may read without a lock while others append. Members stay until the list is dropped;
+//! *marks* (cursors) move along it, and never back.
 
 use core::ops::Deref;
 use core::ptr::null_mut;
@@ -32,7 +32,7 @@ impl<T> Node<T> {
         unsafe { self.next.load(Acquire).as_ref() }
     }
 
-    /// Appends a member behind this one. Whether it did; another thread may have been first.
+    /// Appends a member behind this one; `false` if another thread has appended first.
     pub fn append(&self, value: T) -> bool {
         let made = Self::make(value);
         let appended = self.next.compare_exchange(null_mut(), made, AcqRel, Acquire).is_ok();

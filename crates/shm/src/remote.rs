@@ -1,13 +1,12 @@
 //! The memory of a program that has consented to have it copied by its daemon: `process_vm_readv` and `process_vm_writev`
 //! between the program's buffers and rings that are mapped here.
 //!
-//! A process number says nothing of who has it when the call is made. So each call looks first whether the process lives and
-//! is its user's still ([`Peer`]), and the program keeps a *guard*: a page at an address
-//! that the daemon chose at random, which begins with a number that it chose too. Each call names the guard first: the
-//! kernel finds the process once in a call and goes through its places in order, so in any other process, and after the
-//! program took its consent back by unmapping the page, the call ends before the first byte of a buffer. What is read is
-//! believed only with the number; a call that writes cannot look at it, so guards lie where the kernel puts nothing by itself
-//! ([`guard_at`]): what a process has there it has put there.
+//! A pid may belong to another process by the time of the call. So each call first checks that the process lives and still belongs
+//! to the same user ([`Peer`]), and the program maps a *guard*: a page at an address that the daemon chose at random, which begins
+//! with a random number of the daemon's. The guard is the first `iovec` of each call. The kernel looks the process up once per call and
+//! walks the `iovec`s in order: in any other process, and after the program withdrew its consent by unmapping the page, the call ends
+//! before the first byte of a buffer. A call that reads checks the number as well. A call that writes cannot, so guards lie where the
+//! kernel never places a mapping by itself ([`guard_at`]): what is mapped there was put there on purpose.
 
 use crate::peer::{Peer, PeerError};
 use crate::{Inbound, Outbound, Store};
@@ -17,7 +16,7 @@ use libc::{c_ulong, c_void, iovec};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Places in a buffer, and in a ring, of one call at most.
+/// Most `iovec`s of one call, on either side.
 pub const PLACES: usize = 8;
 /// Bytes of the guard that each call names.
 const GUARD: usize = 8;
@@ -46,22 +45,22 @@ fn pages_of(range: &Range<u64>) -> u64 {
 /// Bytes of a program's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Where they begin in the program. Anything may be said here: the kernel looks whether it is there.
+    /// Address in the program. Not trusted: the kernel checks that it is mapped.
     pub address: u64,
-    /// How many.
+    /// Length, bytes.
     pub len: usize,
 }
 
 /// Why nothing, or not all, was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RemoteError {
-    /// The guard is not there: the process is another one, or has taken its consent back.
+    /// The guard is not mapped: it is another process, or the program has withdrawn its consent.
     #[error("the program's guard page is not there")]
     Unguarded,
     /// The program's memory ends before the bytes do, or is not mapped.
     #[error("the program's buffer is not mapped")]
     Fault,
-    /// The kernel does not allow it.
+    /// The kernel denied access (`EPERM`).
     #[error("the kernel refuses to reach the program's memory: {0}")]
     Refused(rustix::io::Errno),
 }

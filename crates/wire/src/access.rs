@@ -12,7 +12,7 @@
 
 use crate::DecodeError;
 
-/// What both sides send first: who we are, and the version of these layouts.
+/// What both sides send first: a magic number, and the version of these layouts.
 pub const HANDSHAKE: [u8; 8] = *b"xlaccess";
 /// Bytes of a command.
 pub const COMMAND: usize = 48;
@@ -23,64 +23,64 @@ pub const PIECE: usize = 64 * 1024;
 /// Most bytes that travel in a [`Command::PutShort`] itself.
 pub const SHORT: usize = 16;
 
-/// A place in a region, and the right to it.
+/// A remote address: region, key and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Number of the region.
     pub region: u32,
-    /// What proves the right.
+    /// The region's key, which the owner gave out and checks.
     pub key: u64,
     /// Bytes from the region's start.
     pub offset: u64,
 }
 
-/// What is asked of a region's owner.
+/// What the requester asks the region's owner to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Store the `len` bytes that follow, at most [`PIECE`].
     Put {
-        /// Where.
+        /// Where in the region.
         place: Place,
-        /// How many.
+        /// Length, bytes.
         len: u32,
     },
     /// Store the first `len` bytes of `bytes`, at most [`SHORT`].
     PutShort {
-        /// Where.
+        /// Where in the region.
         place: Place,
-        /// How many.
+        /// Length, bytes.
         len: u32,
-        /// Them.
+        /// The bytes.
         bytes: [u8; SHORT],
     },
     /// Send `len` bytes back. Later commands may be executed before it, up to a [`Command::Fence`].
     Get {
-        /// From where.
+        /// Where in the region they lie.
         place: Place,
-        /// How many.
+        /// Length, bytes.
         len: u64,
     },
     /// Add to an aligned word of 8 bytes and send back what it held.
     FetchAdd {
-        /// Where.
+        /// Where in the region.
         place: Place,
-        /// How much, wrapping.
+        /// What is added; the sum wraps.
         value: u64,
     },
     /// Store `new` into an aligned word of 8 bytes if it holds `expected`, and send back what it held.
     CompareSwap {
-        /// Where.
+        /// Where in the region.
         place: Place,
-        /// What it must hold.
+        /// The value that is compared with the word.
         expected: u64,
-        /// What it shall hold.
+        /// The value that is stored if they are equal.
         new: u64,
     },
-    /// Execute nothing that follows before everything that came.
+    /// Commands after this one are executed when all before it have been.
     Fence,
-    /// Tell the owner's program a number. Any key of the region will do.
+    /// Notify the owner's program with a number. Any key of the region permits it.
     Notify {
-        /// Of which region.
+        /// The region whose owner is notified.
         place: Place,
         /// The number.
         value: u64,
@@ -127,16 +127,16 @@ pub enum Answer {
     Data {
         /// The command.
         number: u64,
-        /// Bytes of it that came before.
+        /// Bytes of this `Get` that earlier answers carried.
         offset: u64,
-        /// How many follow.
+        /// Bytes that follow.
         len: u32,
     },
-    /// It was not executed, or no further than it was answered.
+    /// The command failed: nothing of it was executed, or of a `Get` no more than was answered before.
     Denied {
         /// The command.
         number: u64,
-        /// Why.
+        /// The reason.
         why: Denial,
     },
 }

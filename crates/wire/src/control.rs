@@ -1,4 +1,4 @@
-//! What two neighbouring daemons tell each other through the control channel, and what they flood on.
+//! Messages between neighbouring daemons, on the control channel of a cable; link states are flooded on to others.
 //!
 //! Messages are [`crate::codec`]-encoded, one to a [`crate::record::Kind::Message`] record.
 
@@ -13,8 +13,8 @@ pub const MAX_LINKS: usize = 16;
 pub struct LinkState {
     /// Whose links these are.
     pub origin: HostId,
-    /// Random number of the origin's life: two lives at one time are two hosts of one id. It counts in circles: of two,
-    /// that one is newer which is less than half of all numbers ahead of the other.
+    /// Random number of the origin's daemon process: two of them at one time are two hosts with one id. Compared as serial numbers: of two,
+    /// the newer one is ahead of the other by less than half of the number space.
     pub incarnation: u64,
     /// Raised by the origin at each change; the highest within the newest incarnation counts.
     pub sequence: u64,
@@ -74,16 +74,16 @@ pub enum Closing {
     Lost,
 }
 
-/// What is said of a stream that shall go on over another circuit.
+/// Part of an `Open` by which an existing stream moves to another circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
-    /// Number of the circuit in the stream's life, larger than those before, at most [`GENERATION_MAX`].
+    /// Generation of the stream's circuit: larger than all before, at most [`GENERATION_MAX`].
     pub generation: u32,
 }
 
 /// Most circuits of one stream after its first: programs are told of no larger number ([`crate::local::status_word`]).
 pub const GENERATION_MAX: u32 = u32::MAX >> 8;
-/// In place of a number of units: nobody reads there any more, so all that was sent counts as arrived.
+/// In place of a stream offset: the program there reads no more, so that all that was sent counts as arrived.
 pub const ARRIVED_ALL: u64 = u64::MAX;
 /// Most cables of a circuit.
 pub const MAX_HOPS: u8 = 254;
@@ -131,10 +131,10 @@ pub enum Control {
         pumps: u8,
         /// Hosts still to pass behind the receiver, the last one is the far end; empty if the receiver is.
         route: Vec<HostId>,
-        /// Not a new stream, but one that goes on.
+        /// `Some` if the circuit is for a stream that moves, `None` for a new stream.
         resume: Option<Resumption>,
     },
-    /// The circuit is there.
+    /// Answer to `Open`: the circuit is made.
     Opened {
         /// The channel that `Open` bore.
         channel: ChannelId,
@@ -170,18 +170,18 @@ pub enum Control {
         /// Whether it did.
         is_so: bool,
     },
-    /// The circuit will not be.
+    /// The circuit is refused.
     Refused {
         /// The channel that `Open` bore.
         channel: ChannelId,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
     /// The sender's end of the channel is closed: it writes no more, and its segment may be freed once both are.
     Closed {
         /// The *receiver's* end of the channel.
         channel: ChannelId,
-        /// In order or not.
+        /// How it ends.
         how: Closing,
     },
     /// "Let a program of mine wake this waiter of yours": answered with `Waker` and, on a soft cable, a socket that
@@ -212,14 +212,14 @@ pub enum Control {
     ImportBuffer {
         /// The *receiver's* end of a channel that ends at the buffer's owner.
         channel: ChannelId,
-        /// Which.
+        /// The buffer's id.
         buffer: BufferId,
     },
     /// Answer to `ImportBuffer`.
     Buffer {
         /// The *receiver's* end of the channel.
         channel: ChannelId,
-        /// Which.
+        /// The buffer's id.
         buffer: BufferId,
         /// The buffer, unless it is not open to that circuit.
         handed: Option<Handed>,

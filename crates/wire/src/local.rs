@@ -111,7 +111,7 @@ pub enum Request {
         circuit: CircuitId,
         /// The key that came with it, as proof.
         token: u64,
-        /// Why.
+        /// The reason.
         text: String,
     },
     /// "The ring of this generation is too short": the stream moves to a longer segment if there is room. No answer.
@@ -192,7 +192,7 @@ pub enum Request {
         fd: i32,
         /// The far address.
         remote: SocketAddr,
-        /// Why.
+        /// The reason.
         why: Plain,
     },
     /// "Copy for me": the program consents to have its memory reached by the daemon. Descriptor: its submission queue.
@@ -217,7 +217,7 @@ pub enum Request {
         /// What others than its owner may do with it.
         reach: Reach,
     },
-    /// Everything, as JSON. Answer: [`Reply::Text`] packets.
+    /// The daemon's status, as JSON. Answer: [`Reply::Text`] packets.
     Status,
     /// Counters in Prometheus' text format. Answer: [`Reply::Text`] packets.
     Metrics,
@@ -228,7 +228,7 @@ pub enum Request {
     },
     /// One probe to a host. Answer: [`Reply::Echo`].
     Echo {
-        /// Whom.
+        /// The host that is probed.
         to: HostId,
     },
     /// Names and addresses of all hosts, `/etc/hosts` form. Answer: [`Reply::Text`] packets.
@@ -253,7 +253,7 @@ pub enum Plain {
     Rule,
     /// The address is not the fabric's.
     NotFabric,
-    /// The far daemon (or ours) would not.
+    /// The far daemon or ours refused the circuit, for this reason.
     Refused(Refusal),
     /// The connection was not announced by the other end: a plain program there.
     NotAnnounced,
@@ -338,9 +338,9 @@ pub enum Reply {
     /// Answer to [`Request::Hello`]. Descriptor, unless the session is `resumed`: the *status page*, an array of `u32` of which
     /// the daemon sets the one of a dead circuit to non-zero.
     Welcome {
-        /// A number of this life of the daemon: with another one it knows of no stream that is older.
+        /// Random number of this daemon process: a daemon with another one knows none of the streams made before.
         daemon: u64,
-        /// For [`Request::Hello`] when this connection ends before its process does. For nobody else to know.
+        /// Secret that resumes this session: for [`Request::Hello`] when the connection ends before its process does.
         ticket: u64,
         /// Whether this is the earlier session: its streams, status page, wake events, buffers and listeners are still there.
         resumed: bool,
@@ -357,13 +357,13 @@ pub enum Reply {
         /// How long a waiter may spin before it sleeps, ns.
         spin_ns: u32,
     },
-    /// It is done.
+    /// The request was carried out.
     Done,
     /// Answer to [`Request::Listen`]: another network namespace's sockets must be shown.
     WantTable,
     /// It failed; the text says what to do.
     Error {
-        /// For people.
+        /// What went wrong and what to do, for people.
         text: String,
     },
     /// A circuit's end. Descriptors: inbound segment (read it), outbound segment (store only), the retention ring if
@@ -413,7 +413,7 @@ pub enum Reply {
     },
     /// The connection stays plain TCP.
     Plain {
-        /// Why.
+        /// The reason.
         why: Plain,
     },
     /// Answer to [`Request::Waiter`]. Descriptor: the sleeper's socket, to be polled.
@@ -437,9 +437,9 @@ pub enum Reply {
     },
     /// Answer to [`Request::Echo`].
     Echo {
-        /// There and back, ns; `None` if no answer came in time or there is no way.
+        /// Round-trip time, ns; `None` if no answer came in time or there is no route.
         round_trip_ns: Option<u64>,
-        /// Cables on the way.
+        /// Cables of the route.
         hops: u8,
     },
     /// Answer to [`Request::ImportBuffer`]. Descriptor: the memory, if there is any.

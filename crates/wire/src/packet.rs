@@ -1,15 +1,15 @@
-//! How an IP packet crosses: one message of an IP channel, head first.
+//! An IP packet on a cable: one message of the IP channel, which begins with this head.
 //!
 //! ```text
 //!   +0   hops   u8   hosts that may still pass it on
 //!   +1          u8   0
 //!   +2   to     u16  the host that it is for; 0: every host
 //!   +4   from   u16  the host that sent it
-//!   +6   work   10   what is left to do to it: `struct virtio_net_hdr`, little-endian
+//!   +6   work   10   offloads that the receiver has still to do: `struct virtio_net_hdr`, little-endian
 //!   +16  the packet
 //! ```
-//! Cables lose nothing, so checksums and the cutting of large packets are left to the last kernel, or to nobody: a
-//! packet is up to 64 KB long and `work` says what it lacks. Hosts between change `hops` and nothing else.
+//! Cables neither lose nor change bytes, so that checksums and segmentation are left to the receiving host's kernel, as on a virtio device: a
+//! packet is up to 64 KB long, and `work` says which of the two are outstanding. Hosts between change `hops` and nothing else.
 
 use crate::{DecodeError, HostId};
 
@@ -22,17 +22,17 @@ pub const WORK: usize = 6;
 pub const NEEDS_CHECKSUM: u8 = 1;
 /// Flag of [`Work`]: the checksum was checked.
 pub const CHECKED: u8 = 2;
-/// Kind of [`Work`]: nothing is to be cut.
+/// Kind of [`Work`]: no segmentation.
 pub const WHOLE: u8 = 0;
-/// Kind of [`Work`]: TCP over IPv4, to be cut.
+/// Kind of [`Work`]: TCP over IPv4, to be segmented.
 pub const TCP4: u8 = 1;
-/// Kind of [`Work`]: TCP over IPv6, to be cut.
+/// Kind of [`Work`]: TCP over IPv6, to be segmented.
 pub const TCP6: u8 = 4;
-/// Kind of [`Work`]: UDP, to be cut into datagrams.
+/// Kind of [`Work`]: UDP, to be split into datagrams.
 pub const UDP: u8 = 5;
 /// Added to the kind for TCP with congestion notification.
 pub const ECN: u8 = 0x80;
-/// Shortest piece that a packet may be cut into, bytes: less is an attack on the kernel that has to.
+/// Smallest segment size that is accepted, bytes: a smaller one would make the receiving kernel build thousands of packets from one.
 const PIECE_MIN: u16 = 8;
 /// Most datagrams of one packet, as in Linux.
 const DATAGRAMS_MAX: usize = 128;
@@ -85,20 +85,20 @@ impl Head {
     }
 }
 
-/// What is left to do to a packet.
+/// Offloads of a packet that are still to be done: checksum and segmentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// [`NEEDS_CHECKSUM`], [`CHECKED`].
     pub flags: u8,
-    /// [`WHOLE`] or into what it is to be cut.
+    /// [`WHOLE`], or the kind of segmentation.
     pub kind: u8,
     /// Length of all headers, bytes.
     pub headers: u16,
-    /// Payload of one piece, bytes.
+    /// Payload of one segment, bytes.
     pub piece: u16,
-    /// Where the bytes of the checksum begin.
+    /// Offset in the packet at which the checksummed bytes begin.
     pub checksum_from: u16,
-    /// Where the checksum lies behind that.
+    /// Offset of the checksum field from there, bytes.
     pub checksum_at: u16,
 }
 

@@ -1,4 +1,4 @@
-//! Where a far program says what it has written into a buffer that was offered to it.
+//! Completion words: where a far program stores how much it has written into a buffer that was offered to it (SinkAvail).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -18,7 +18,7 @@ impl Lines {
         (0..).zip(&self.0).find(|(_, used)| free(used))
     }
 
-    /// Nobody has one any more.
+    /// Marks all lines as free.
     pub(super) fn clear(&self) {
         self.0.iter().for_each(|used| used.store(false, Relaxed));
     }
@@ -49,7 +49,7 @@ impl<'a> Landing<'a> {
         Some(Self { used, number, word, seal, most: AtomicU32::new(0) })
     }
 
-    /// Its number, to be told with the offer.
+    /// The line's number, which travels with the offer.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -65,7 +65,7 @@ impl<'a> Landing<'a> {
         self.most.load(Relaxed)
     }
 
-    /// What is said of what was written; what was written before is visible after.
+    /// Loads the far program's completion word (acquire: the bytes that it covers are visible after the load).
     #[inline]
     pub fn word(&self) -> u64 {
         self.word.load(Acquire)

@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 /// Addresses of one slot, bytes.
 pub(super) const SPAN: usize = 1 << 30;
-/// Looks at a slot that another thread works on before that is given up.
+/// Times that a slot which another thread has seized is looked at before giving up.
 const LOOKS_MAX: u32 = 100_000;
 
 /// What a slot holds.
@@ -30,11 +30,11 @@ pub(super) enum State {
     Live,
     /// A buffer that a thread is about to free or to freeze.
     Busy,
-    /// A freed buffer that nobody else ever had.
+    /// A freed buffer that was never exported.
     Cached,
     /// A buffer that became private memory at a `fork`.
     Frozen,
-    /// Nothing, for ever: other mappings may lie at its addresses.
+    /// Unusable: its addresses may be mapped by others.
     Lost,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn of(at: *const u8) -> Option<&'static Slot> {
     if base == 0 { None } else { ALL.get(distance / SPAN) }
 }
 
-/// Takes a slot in this state that pleases.
+/// Seizes a slot that is in this state and for which the predicate holds.
 pub(super) fn claim(from: State, pleases: impl Fn(&Slot) -> bool) -> Option<&'static Slot> {
     let start = NEXT.load(Relaxed) % SLOTS;
     let (behind, before) = (&ALL[start..], &ALL[..start]);
@@ -112,7 +112,7 @@ impl Slot {
         self.state.compare_exchange(from as u32, to as u32, AcqRel, Relaxed).is_ok()
     }
 
-    /// Takes a buffer in use, to free it, from all others; what it was. `None` if there is none.
+    /// Seizes a live buffer for freeing; returns what it was, `None` if no live buffer begins there.
     pub(super) fn seize(&self) -> Option<State> {
         for _ in 0..LOOKS_MAX {
             for from in [State::Live, State::Frozen] {
@@ -175,7 +175,7 @@ impl Slot {
         self.shared.store(true, Relaxed);
     }
 
-    /// Whether it is this buffer that lives here.
+    /// Whether the slot's live buffer has this id.
     pub(super) fn is(&self, id: BufferId) -> bool {
         self.state() == State::Live && self.id() == id
     }
@@ -225,7 +225,7 @@ impl Slot {
         self.at().ok_or(Errno::NOMEM)
     }
 
-    /// Not used yet. The name may stay, of one that was told nobody.
+    /// Marks the buffer as unused. It may keep its id if that was never exported.
     pub(super) fn renew(&self) {
         self.uses.store(0, Relaxed);
     }
@@ -242,7 +242,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Makes private what was shared, in one step: the memfd stays as it is from now on.
+    /// Replaces the shared mapping by a private one in one step; the memfd is never written again.
     pub(super) fn make_private(&self) -> Result<(), Errno> {
         let fd = self.descriptor().ok_or(Errno::BADF)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -294,7 +294,7 @@ impl Slot {
         debug_assert!(outcome.is_ok(), "addresses were reserved before");
     }
 
-    /// Leaves the slot's addresses to whoever gets them.
+    /// Unmaps the slot's addresses.
     pub(super) fn unmap(&self) {
         let at = self.place();
         // SAFETY: the slot's own addresses, which nobody uses any more.
