@@ -101,7 +101,7 @@ impl PostedPort {
         Ok(Self { inner, stores, epoll: poller, lander })
     }
 
-    /// What is said of a segment that stores reach later.
+    /// The description of a segment that stores reach later.
     fn posted(&self, info: SegmentInfo) -> SegmentInfo {
         SegmentInfo { posted_ns: self.stores.longest(), lossy: true, ..info }
     }

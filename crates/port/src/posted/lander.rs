@@ -1,4 +1,4 @@
-//! The thread that lands what is stored, and how a port tells it what to do.
+//! The thread that makes queued stores visible, and the requests of a port to it.
 
 use super::pace::Pace;
 use super::schedule::{Place, Schedule, Ticket};
@@ -22,7 +22,7 @@ pub(super) struct Lander {
 #[derive(Debug)]
 struct Shared {
     desk: Mutex<Desk>,
-    /// Told when a reset was done.
+    /// Notified when a reset is done.
     done: Condvar,
     /// Wakes the thread.
     waker: Waker,

@@ -65,14 +65,14 @@ pub(super) struct Link {
     queue: VecDeque<Frame>,
     next_waker: u64,
     next_buffer: u64,
-    /// What the peer freed, if somebody wants to know.
+    /// Ranges that the peer has freed, from the first [`Self::take_freed`] on.
     freed: Option<Vec<(usize, SegmentRange)>>,
     /// When the connection was made.
     pub(super) since: Instant,
 }
 
 impl Link {
-    /// Greets the peer on a fresh connection.
+    /// Sends our Hello on a new connection.
     pub(super) fn new(socket: Foreign, translations: Vec<u64>) -> Result<Self, DownReason> {
         let (own, page) = OwnPage::new()
             .map_err(|error| DownReason::System { what: "register page", errno: system_error(&error) })?;
@@ -108,7 +108,7 @@ impl Link {
         self.share.used()
     }
 
-    /// Whether the peer has greeted us.
+    /// Whether the peer's Hello has come.
     pub(super) fn up(&self) -> bool {
         self.peer.is_some()
     }
@@ -135,7 +135,7 @@ impl Link {
         }
     }
 
-    /// Says which doorbells we do not want to hear.
+    /// Stores our mask of doorbells into the peer's page.
     pub(super) fn set_mask(&self, mask: u32) {
         if let Some(peer) = &self.peer {
             peer.set_mask(mask);
@@ -262,7 +262,7 @@ impl Link {
         self.handle(outcome.map_err(DownReason::Violation)?, &mut descriptors, mask)
     }
 
-    /// Believes nothing that `frame` says. Takes from `descriptors` what it keeps.
+    /// Validates each field of `frame` before it is used. Takes from `descriptors` what is kept.
     fn handle(
         &mut self,
         frame: Frame,

@@ -44,7 +44,7 @@ impl OwnPage {
         self.page.load_u32(index * 4)
     }
 
-    /// The doorbells that the peer does not want to hear.
+    /// The doorbells that the peer has masked.
     pub(super) fn peer_mask(&self) -> u32 {
         self.page.load_u32(MASK)
     }
@@ -98,19 +98,19 @@ impl PeerPage {
         self.page.store_u32(index * 4, value);
     }
 
-    /// Says which doorbells we do not want to hear. What was rung before can be seen now.
+    /// Stores our mask of doorbells into the peer's page; doorbells that were rung before are visible afterwards (full fence).
     pub(super) fn set_mask(&self, mask: u32) {
         self.page.store_u32(MASK, mask);
         self.page.fence();
     }
 
-    /// Says which wake-up we saw. What was rung before can be seen now.
+    /// Stores the number of the last wake-up that we saw; doorbells that were rung before are visible afterwards (full fence).
     pub(super) fn saw(&self, number: u32) {
         self.page.store_u32(SEEN, number);
         self.page.fence();
     }
 
-    /// Counts these doorbells up. What the peer has said before can be seen now.
+    /// Increments the counts of these doorbells; what the peer stored before is visible afterwards (full fence).
     pub(super) fn ring(&self, bits: u32) {
         self.page.store_fence();
         for (bell, count) in self.rung.iter().enumerate().filter(|(bell, _)| bits >> bell & 1 != 0) {

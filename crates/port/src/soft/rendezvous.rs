@@ -143,8 +143,8 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), PortError> 
 }
 
 /// Whether the far end of a connection is gone, or goes without a word in the next `patience`: a process that was killed
-/// closes its sockets one after the other, and its successor may be there before the last one. A live port greets, or
-/// keeps us waiting.
+/// closes its sockets one after the other, and its successor may be there before the last one. A live port sends its Hello, or
+/// nothing.
 fn is_left(connection: &impl AsFd, patience: Timespec) -> bool {
     let mut polled = [PollFd::new(connection, PollFlags::IN)];
     let ended = poll(&mut polled, Some(&patience)).is_ok_and(|ready| ready > 0);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How long a carve waits for what the peer has announced.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_millis(5);
-/// How long a new connection may take to greet.
+/// How long a new connection may take to send its Hello.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A life shorter than this that ended by a fault makes the next wait longer.
 const GOOD_LIFE: Duration = Duration::from_secs(1);
