@@ -138,7 +138,7 @@ fn every_byte_survives_cuts_at_random_moments() -> Result<()> {
     let Some(python) = package::python() else { return Ok(()) };
     let Some(mut rig) = ring()? else { return Ok(()) };
     let (to, port) = (rig.address("h3")?.to_string(), rig.port());
-    let _server = echo::server(&rig, Script::Echo, "h3", &python, port)?;
+    let server = echo::server(&rig, Script::Echo, "h3", &python, port)?;
     let stop = rig.file("stop");
     let seed = seed();
     let mut client = Script::Checked.command(&rig, "h1", &python)?;
@@ -171,8 +171,11 @@ fn every_byte_survives_cuts_at_random_moments() -> Result<()> {
     let text = String::from_utf8_lossy(&client.output()).into_owned();
     ensure!(
         ended.success() && text.contains("all ") && !text.contains("but"),
-        "seed {seed}: {}",
-        client.tail()
+        "seed {seed}: {}{}{}{}",
+        client.tail(),
+        server.tail(),
+        rig.story("h1"),
+        rig.story("h3")
     );
     ensure!(count(&rig, "h1", |it| it.moves)? >= 6, "seed {seed}: hardly anything moved");
     // A connection that is just being made when its cable is cut may be given up, and made by TCP.
