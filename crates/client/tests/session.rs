@@ -52,13 +52,28 @@ fn many_closes_at_once_all_reach_a_daemon_that_is_behind() {
     });
 }
 
+/// How many messages lie in the daemon's socket; they are taken out.
+fn drain(daemon: &OwnedFd) -> usize {
+    let mut bytes = [0; MAX_MESSAGE];
+    std::iter::from_fn(|| rustix::net::recv(daemon, &mut bytes[..], RecvFlags::DONTWAIT).ok()).count()
+}
+
 #[test]
 fn notes_are_dropped_rather_than_waited_for() {
-    let (session, _daemon) = pair();
+    const MORE: usize = 1000;
+    let (session, daemon) = pair();
+    let mut sent = 0;
     while !is_full(&session) {
         session.tell(&note()).unwrap();
+        sent += 1;
     }
+    for _ in 0..MORE {
+        session.tell(&note()).unwrap();
+    }
+    let got = drain(&daemon);
+    assert!((sent..sent + MORE).contains(&got), "{got} of {sent} and {MORE} more");
     session.tell(&note()).unwrap();
+    assert_eq!(drain(&daemon), 1);
 }
 
 #[test]
