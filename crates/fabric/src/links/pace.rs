@@ -6,6 +6,7 @@ use super::order::{Recency, compare};
 use crosslane_wire::HostId;
 use crosslane_wire::control::LinkState;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 /// An allowance: `most` at once, and one more every `every`.
@@ -40,11 +41,19 @@ impl Budget {
 /// Records of one origin that are taken from one port.
 const ORIGIN: Budget = Budget::new(Duration::from_millis(250), 16);
 
+/// A record whose turn has not come.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) record: LinkState,
+    /// Whether an older one came after it and was dropped: who sent that has to hear of this one.
+    pub(super) has_dropped: bool,
+}
+
 /// What comes by one port.
 #[derive(Debug, Default)]
 pub(super) struct Intake {
     budgets: BTreeMap<HostId, Budget>,
-    waiting: BTreeMap<HostId, LinkState>,
+    waiting: BTreeMap<HostId, Waiting>,
 }
 
 impl Intake {
@@ -55,15 +64,19 @@ impl Intake {
             return Ok(record);
         }
         let until = budget.ready_at();
-        let waits = self.waiting.get(&record.origin);
-        if waits.is_none_or(|waits| compare(&record, waits, 0) == Recency::Newer) {
-            self.waiting.insert(record.origin, record);
+        match self.waiting.entry(record.origin) {
+            Entry::Vacant(place) => drop(place.insert(Waiting { record, has_dropped: false })),
+            Entry::Occupied(mut waits) => match compare(&record, &waits.get().record, 0) {
+                Recency::Newer => drop(waits.insert(Waiting { record, has_dropped: false })),
+                Recency::Older => waits.get_mut().has_dropped = true,
+                Recency::Same | Recency::Younger => {}
+            },
         }
         Err(until)
     }
 
     /// A record whose time has come.
-    pub(super) fn poll(&mut self, now: Duration) -> Option<LinkState> {
+    pub(super) fn poll(&mut self, now: Duration) -> Option<Waiting> {
         let ready = self
             .waiting
             .keys()

@@ -147,3 +147,25 @@ fn a_record_that_is_not_renewed_is_forgotten_and_its_age_is_passed_on() {
     links.handle_link_states(PortId(0), vec![old]).unwrap();
     assert_eq!(links.known(), 2);
 }
+
+/// The numbers of lives count in a circle: what waited in the pace of a port may be newer than what its origin says by now, and
+/// then the origin, which is behind that port, has to hear of it to go above it.
+#[test]
+fn origin_hears_of_a_record_that_waited_and_counts_before_its_own() {
+    const HALF: u64 = 1 << 63;
+    let mut links = Links::new(HostId(1), 10);
+    links.handle_cable_up(PortId(0), HostId(2));
+    for sequence in 1..=16 {
+        links.handle_link_states(PortId(0), vec![record(2, 5, sequence, &[1])]).unwrap();
+    }
+    let waits = record(2, 5, 17, &[1, 3]);
+    for next in [waits.clone(), record(2, 6 + HALF, 1, &[1])] {
+        links.handle_link_states(PortId(0), vec![next]).unwrap();
+    }
+    while links.poll_output(PortId(0)).is_some() {}
+    links.handle_time(Duration::from_secs(1));
+    let said: Vec<LinkState> = std::iter::from_fn(|| links.poll_output(PortId(0))).flatten().collect();
+    let about: Vec<_> =
+        said.iter().map(|record| (record.origin, record.incarnation, record.sequence)).collect();
+    assert_eq!(about, [(HostId(2), 5, 17)]);
+}

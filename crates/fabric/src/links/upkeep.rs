@@ -22,8 +22,12 @@ impl Links {
             return;
         }
         for port in self.intakes.keys().copied().collect::<Vec<_>>() {
-            while let Some(record) = self.intakes.get_mut(&port).and_then(|intake| intake.poll(now)) {
-                self.handle_record(port, record);
+            while let Some(waited) = self.intakes.get_mut(&port).and_then(|intake| intake.poll(now)) {
+                let origin = waited.record.origin;
+                self.handle_record(port, waited.record);
+                if waited.has_dropped {
+                    self.owe(port, origin);
+                }
             }
         }
         if self.above.is_some() && self.retorts.take(now) {
