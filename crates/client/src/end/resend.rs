@@ -47,7 +47,7 @@ impl End {
         is_there || self.shared.status.reset.load(Relaxed) != 0
     }
 
-    /// Waits until what was sent lies in the ring that the far side reads, [`CLOSE_WAIT`] at most. Before the socket is closed, which sends the
+    /// Waits until what was sent lies in the ring that the far side reads, 200 ms at most. Before the socket is closed, which sends the
     /// FIN.
     pub fn await_sent(&self, tid: u32) {
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
