@@ -17,7 +17,7 @@ import time
 
 PARTS = {
     "programs": ["bench", "quick", "--runs", "3", "--no-pinned", "--only", "iperf3,sockperf,redis"],
-    "setup": ["bench", "quick", "--runs", "3", "--no-pinned", "--only", "connect"],
+    "setup": ["bench", "quick", "--runs", "3", "--no-pinned", "--only", "connect loop"],
     "messages": ["perf", "--runs", "3", "--only", "messages"],
     "streams": ["perf", "--runs", "3", "--only", "streams", "--sizes", "64,4K,128K,1M"],
     "sdp": ["bench", "sdp", "--runs", "1", "--sizes", "64,4K,64K,1M", "--replies", "64", "--millis", "200"],
