@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! CROSSLANE_SEED=17 cargo test -p crosslane-policy --test simulator replay -- --nocapture
-//! CROSSLANE_SCHEDULES=100000 cargo test -p crosslane-policy --test simulator streams -- --nocapture   # else 10,000
+//! CROSSLANE_SCHEDULES=100000..200000 cargo test -p crosslane-policy --test simulator streams -- --nocapture   # seeds; else 10,000
 //! ```
 
 mod check;
@@ -111,9 +111,17 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+/// The seeds to run: `CROSSLANE_SCHEDULES=COUNT` or `=FROM..TO`, else the first 10,000.
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("CROSSLANE_SCHEDULES") else { return 0..10_000 };
+    let (from, to) = text.split_once("..").unwrap_or(("0", &text));
+    let number = |text: &str| text.parse().expect("CROSSLANE_SCHEDULES is COUNT or FROM..TO");
+    number(from)..number(to)
+}
+
 #[test]
 fn streams_survive_whatever_happens_or_both_ends_hear_of_it() {
-    let counts = run(0..number("CROSSLANE_SCHEDULES").unwrap_or(10_000));
+    let counts = run(seeds());
     assert!(counts.resumed > 0 && counts.transits > 0 && counts.outcomes.iter().all(|count| *count > 0));
 }
 

@@ -76,17 +76,21 @@ impl World {
         let [Some(_), Some(_)] = passage.outbound else { return dry };
         for side in [BEFORE, BEHIND] {
             let (from, Some(to)) = (passage.inbound[side], passage.outbound[1 - side]) else { continue };
+            // Where a side has closed nobody reads: what would go there is dropped, as the daemon's pump does.
+            let unheard = passage.draining[1 - side];
             for _ in 0..1 + self.random.below(6) {
-                if !self.has_room(to) {
+                if !unheard && !self.has_room(to) {
                     break;
                 }
                 let Some(unit) = self.load(from) else { break };
-                self.store(to, unit);
+                if !unheard {
+                    self.store(to, unit);
+                }
             }
             let there = &self.rings[to];
             let landed = if passage.ends[1 - side] { there.written } else { there.landed };
             self.tell_landed(from, landed);
-            if !self.is_dry(from) && self.has_room(to) {
+            if !self.is_dry(from) && (unheard || self.has_room(to)) {
                 self.wake_pump(host, self.hosts[host].life, transit);
             }
             dry[side] = self.is_dry(from) && passage.draining[side];
