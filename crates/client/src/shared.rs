@@ -14,7 +14,7 @@ use crosslane_wire::BufferId;
 use crosslane_wire::zcopy::Descriptor;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What is true of the end as a whole.
+/// What is true of the end as a whole. What each call looks at comes first, in one cache line.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Status {
@@ -38,23 +38,26 @@ pub struct Status {
     pub reset: AtomicU32,
     /// Not 0: the carrier TCP connection has seen the far side's FIN; what lies in the ring still counts.
     pub fin: AtomicU32,
-    /// Once the FIN was seen: whether the far side announced it in the ring ([`FIN_TOLD`]) or not ([`FIN_SILENT`]); 0
-    /// while nobody has looked.
-    pub silence: AtomicU32,
-    /// Not 0: bytes were sent after the far end had gone ([`UNHEARD`]), and the kernel of this host knows ([`UNHEARD_TOLD`]).
-    pub unheard: AtomicU32,
-    /// Not 0: `shutdown(SHUT_RD)` was called.
-    pub read_shut: AtomicU32,
     /// Not 0: a non-blocking `connect` has not been seen to finish.
     pub connecting: AtomicU32,
-    /// Far waiters that were asked for and not found.
-    pub unfound: AtomicU32,
-    /// When the kernel was last asked about the carrier connection by a call that must not wait, milliseconds.
-    pub looked: AtomicU32,
     /// `SO_RCVTIMEO`, milliseconds, 0 = for ever.
     pub receive_timeout: AtomicU32,
     /// `SO_SNDTIMEO`, milliseconds, 0 = for ever.
     pub send_timeout: AtomicU32,
+    /// `SO_RCVLOWAT`, bytes that have to be there before a receive that may wait returns, and before the end counts as
+    /// readable; 0 and 1 are any.
+    pub low_water: AtomicU32,
+    /// When the kernel was last asked about the carrier connection by a call that must not wait, milliseconds.
+    pub looked: AtomicU32,
+    /// Far waiters that were asked for and not found.
+    pub unfound: AtomicU32,
+    /// Not 0: bytes were sent after the far end had gone ([`UNHEARD`]), and the kernel of this host knows ([`UNHEARD_TOLD`]).
+    pub unheard: AtomicU32,
+    /// Once the FIN was seen: whether the far side announced it in the ring ([`FIN_TOLD`]) or not ([`FIN_SILENT`]); 0
+    /// while nobody has looked.
+    pub silence: AtomicU32,
+    /// Not 0: `shutdown(SHUT_RD)` was called.
+    pub read_shut: AtomicU32,
     /// Not 0: this is the connecting end.
     pub client: AtomicU32,
     /// Not 0: `SO_REUSEADDR` is set on the socket, and not by its program.
@@ -71,9 +74,6 @@ pub struct Status {
     pub unread_wanted: AtomicU32,
     /// `SO_PEEK_OFF`, bytes behind what was consumed, plus 1; 0 if peeks begin at the front.
     pub peek_offset: AtomicU32,
-    /// `SO_RCVLOWAT`, bytes that have to be there before a receive that may wait returns, and before the end counts as
-    /// readable; 0 and 1 are any.
-    pub low_water: AtomicU32,
 }
 
 /// What the sender changes.
@@ -163,13 +163,17 @@ pub struct Announcement {
 /// Announcements that are over and whose owners may not know yet.
 const RESULTS: usize = 2 * PIPELINE;
 
-/// What is announced, by either side. The source's part changes with the lock of sending held, the sink's with that of
+/// What is announced, by either side. What each call looks at comes first, in one cache line. The source's part changes with the lock of sending held, the sink's with that of
 /// receiving.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Zcopy {
     /// How many pieces of memory the far side may be fetching, announced by us.
     pub open: AtomicU32,
+    /// Not 0: something was fetched in full whose source is to be rung.
+    pub wake: AtomicU32,
+    /// Memory that the far side offers us to write into.
+    pub sink: Announcement,
     /// Number of the first of them.
     pub open_first: AtomicU32,
     /// Their bytes, in their order.
@@ -184,12 +188,8 @@ pub struct Zcopy {
     pub last_source: AtomicU32,
     /// What became of the last ones that are over: words of `crosslane_wire::zcopy`, by number.
     pub results: [AtomicU64; RESULTS],
-    /// Memory that the far side offers us to write into.
-    pub sink: Announcement,
     /// Memory that the far side offers us to fetch.
     pub source: Announcement,
-    /// Not 0: something was fetched in full whose source is to be rung.
-    pub wake: AtomicU32,
     /// Position of the last announcement record in this ring, plus 1; 0 if there was none.
     pub noted: AtomicU64,
     /// Memory that the far side may be writing into, offered by us: its number, 0 if there is none.
@@ -284,6 +284,7 @@ pub struct Shared {
 }
 
 const _: () = assert!(size_of::<Shared>() as u64 <= state::LEN);
+const _: () = assert!(offset_of!(Status, low_water) < 64 && offset_of!(Zcopy, sink.sequence) < 64);
 const _: () = assert!(offset_of!(Shared, producer) == offset_of!(Front, producer));
 const _: () = assert!(offset_of!(Shared, consumer) == offset_of!(Front, consumer));
 const _: () = assert!(offset_of!(Shared, received) == offset_of!(Front, received));

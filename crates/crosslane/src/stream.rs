@@ -30,7 +30,8 @@ use crate::wait::{Limit, Patience, most_spinners, tid, time_left};
 use crate::wakers::Wakers;
 use core::sync::atomic::Ordering::Relaxed;
 use crosslane_client::link::{Advance, Receive, Send, Spinner, WaitFor};
-use crosslane_client::{End, Failure, Transferred, offload};
+use crosslane_client::offload::Allowed;
+use crosslane_client::{End, Failure, Transferred};
 use crosslane_shm::shared_bytes::Part;
 use crosslane_shm::state::Chooser;
 use crosslane_stream::Direction;
@@ -167,7 +168,10 @@ impl Stream {
         let mut send = Send::new(&buffers, 0);
         loop {
             let before = send.done();
-            let advance = offload::allowed(|| self.advance_send(&mut send))?;
+            let advance = {
+                let _allowed = Allowed::begin();
+                self.advance_send(&mut send)?
+            };
             if advance == Advance::Done {
                 return Ok(());
             }
@@ -272,9 +276,11 @@ impl Stream {
     fn receive_by(&self, receive: &mut Receive<'_, '_>, patience: &mut Patience) -> Result<(), Error> {
         loop {
             let before = receive.done();
-            let Advance::Pending(what) = offload::allowed(|| self.advance_receive(receive))? else {
-                return Ok(());
+            let advance = {
+                let _allowed = Allowed::begin();
+                self.advance_receive(receive)?
             };
+            let Advance::Pending(what) = advance else { return Ok(()) };
             if receive.done() > before {
                 patience.moved();
             }

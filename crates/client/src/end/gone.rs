@@ -12,11 +12,16 @@ use crosslane_wire::segment::{STATE, STATE_DEAF, STATE_GONE};
 impl End {
     /// Whether nobody is there any more who could read what we send: the far end was closed or shut for both directions, or
     /// its connection ended without a word (its last holder was killed or left by `_exit`).
-    #[inline]
+    #[inline(always)]
     pub fn gone(&self) -> bool {
-        if matches!(self.generations.tx().segments.inbound.load_u32(STATE), STATE_GONE | STATE_DEAF) {
-            return self.is_steady() || !self.is_moving();
+        match self.generations.tx().segments.inbound.load_u32(STATE) {
+            STATE_GONE | STATE_DEAF => self.is_steady() || !self.is_moving(),
+            _ => self.shared.status.fin.load(Acquire) != 0 && self.is_gone_silently(),
         }
+    }
+
+    #[inline(never)]
+    fn is_gone_silently(&self) -> bool {
         self.has_fin() && matches!(self.rx(), Direction::Open | Direction::Handshake) && self.is_silent()
     }
 

@@ -45,6 +45,12 @@ pub(super) struct OffloadState {
 }
 
 impl End {
+    /// Whether a call for so many bytes may be for the daemon's engine: only such a call need begin an [`offload::Allowed`].
+    #[inline]
+    pub fn suits_engine(&self, bytes: usize) -> bool {
+        bytes >= BULK && self.offload()
+    }
+
     /// Sends what it can of `buffers`, from their byte `skip` on, by the engine; 0 if that is not for the engine.
     #[inline(always)]
     pub(super) fn hand_out(

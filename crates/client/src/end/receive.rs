@@ -153,15 +153,15 @@ impl End {
         &self,
         mut take: impl FnMut() -> Result<usize, Failure>,
     ) -> Result<(usize, Option<&Generation>), Failure> {
-        let mut bytes = self.guarded(take())?;
-        if bytes == 0 {
-            let Some(last) = self.last_word() else { return Err(self.nothing_yet()) };
-            // What the far side stored before that may have come after the look.
-            bytes = self.guarded(take())?;
-            if bytes == 0 {
-                return Err(self.nothing_left(last));
+        let mut last = None;
+        let bytes = loop {
+            match (self.guarded(take())?, last) {
+                // What the far side stored before its last word may have come after the look.
+                (0, None) => last = Some(self.last_word().ok_or_else(|| self.nothing_yet())?),
+                (0, Some(last)) => return Err(self.nothing_left(last)),
+                (bytes, _) => break bytes,
             }
-        }
+        };
         let rx = self.generations.rx();
         let (consumer, segments) = (&self.shared.consumer, &rx.segments);
         let gave = consumer.give_or_offer(&segments.outbound, &segments.inbound) | self.was_credited();

@@ -386,15 +386,22 @@ impl End {
     }
 
     /// The processor we run on, looked up at every 64th send.
+    #[inline(always)]
     pub(super) fn processor(&self) -> u16 {
         let sending = &self.shared.sending;
         let sends = sending.sends.load(Relaxed);
         sending.sends.store(sends.wrapping_add(1), Relaxed);
         if sends.is_multiple_of(64) {
-            let cpu = rustix::thread::sched_getcpu();
-            sending.cpu.store(u32::try_from(cpu).unwrap_or(0), Relaxed);
+            self.look_up_processor();
         }
-        u16::try_from(sending.cpu.load(Relaxed)).unwrap_or(0)
+        // Cut off: whoever shares the end may write anything there, and the far side takes it for a hint.
+        (sending.cpu.load(Relaxed) & u32::from(u16::MAX)) as u16
+    }
+
+    #[cold]
+    fn look_up_processor(&self) {
+        let cpu = rustix::thread::sched_getcpu();
+        self.shared.sending.cpu.store(u32::try_from(cpu).unwrap_or(0), Relaxed);
     }
 }
 

@@ -12,7 +12,7 @@ mod stall;
 
 pub(crate) use flight::Flight;
 pub(crate) use signals::is_allowed;
-pub use signals::{allowed, take_interrupted};
+pub use signals::{Allowed, take_interrupted};
 
 use crate::SessionError;
 use crate::session::Session;

@@ -16,19 +16,34 @@ thread_local! {
     static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `call`, which may wait for the engine: sends and receives of this thread meanwhile may be handed over.
-#[inline]
-pub fn allowed<T>(call: impl FnOnce() -> T) -> T {
-    take_interrupted();
-    let before = ALLOWED.try_with(|allowed| allowed.replace(true)).unwrap_or(false);
-    let outcome = call();
-    let _ = ALLOWED.try_with(|allowed| allowed.set(before));
-    let _ = MASKED.try_with(|masked| {
-        if masked.borrow().is_some() {
-            unmask(masked);
-        }
-    });
-    outcome
+/// While it lives, sends and receives of this thread may be handed over to the engine: their call may wait. Signals of the thread
+/// that came meanwhile are delivered when it is dropped, which is behind all locks of the stream.
+#[derive(Debug)]
+#[must_use = "nothing is handed over after it was dropped"]
+pub struct Allowed {
+    before: bool,
+}
+
+impl Allowed {
+    /// From here on.
+    // Not inlined, nor is its end: the compiler would look up their thread-local words in each call, handed over or not.
+    #[inline(never)]
+    pub fn begin() -> Self {
+        take_interrupted();
+        Self { before: ALLOWED.try_with(|allowed| allowed.replace(true)).unwrap_or(false) }
+    }
+}
+
+impl Drop for Allowed {
+    #[inline(never)]
+    fn drop(&mut self) {
+        let _ = ALLOWED.try_with(|allowed| allowed.set(self.before));
+        let _ = MASKED.try_with(|masked| {
+            if masked.borrow().is_some() {
+                unmask(masked);
+            }
+        });
+    }
 }
 
 /// Whether a call is under way that may wait.
@@ -37,9 +52,9 @@ pub(crate) fn is_allowed() -> bool {
     ALLOWED.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Whether a signal handler ran when the last transfer of this thread had ended, which did not do all: a call that would
-/// wait now is interrupted by it.
-#[inline]
+/// Whether a signal handler ran when the last transfer of this thread had ended, which did not do all: if its call would wait
+/// now, it is interrupted by that.
+#[inline(never)]
 pub fn take_interrupted() -> bool {
     INTERRUPTED.try_with(Cell::take).unwrap_or(false)
 }

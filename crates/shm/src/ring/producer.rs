@@ -142,7 +142,7 @@ impl Producer {
 
     /// Finds room for the next record, of as many of `left` bytes (at least one) as fit; `None` if there is no room. May double
     /// the ring. The caller stores the payload into the offered place and calls [`Self::commit`].
-    #[inline]
+    #[inline(always)]
     pub fn offer(
         &self,
         ring: &impl Store,

@@ -29,7 +29,7 @@ impl Producer {
 
     /// As [`Self::push`] of a program's memory, whose pages may be unmapped. A record of which a page is missing is not pushed:
     /// the call returns the bytes of the records before it, or [`Fault`] if it is the first.
-    #[inline]
+    #[inline(always)]
     pub fn push_guarded(
         &self,
         ring: &impl Store,
@@ -43,7 +43,7 @@ impl Producer {
     }
 
     /// Pushes as many of `len` bytes as there is room for; `fill` copies a range of them to a byte of the segment, or fails.
-    #[inline]
+    #[inline(always)]
     fn push_by<F>(
         &self,
         ring: &impl Store,
@@ -103,7 +103,7 @@ impl Producer {
 
     /// Pushes records of up to [`MAX_PAYLOAD`](crosslane_wire::record::MAX_PAYLOAD) bytes each for as many of `len` bytes as
     /// there is room for; with `gathers` the last one stays open. If `fill` fails, the records before that one stay pushed.
-    #[inline]
+    #[inline(always)]
     fn push_parts<F>(
         &self,
         ring: &impl Store,
@@ -114,13 +114,27 @@ impl Producer {
         fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
     ) -> Result<Result<usize, F>, Violation> {
         if account::is_on() {
-            self.push_counted::<true, F>(ring, credits, (kind, gathers), len, cpu, fill)
+            self.push_accounted(ring, credits, (kind, gathers), len, cpu, fill)
         } else {
             self.push_counted::<false, F>(ring, credits, (kind, gathers), len, cpu, fill)
         }
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
+    fn push_accounted<F>(
+        &self,
+        ring: &impl Store,
+        credits: &impl Credits,
+        (kind, gathers): (Kind, bool),
+        len: usize,
+        cpu: u16,
+        fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
+    ) -> Result<Result<usize, F>, Violation> {
+        self.push_counted::<true, F>(ring, credits, (kind, gathers), len, cpu, fill)
+    }
+
+    #[inline(always)]
     fn push_counted<const COUNTED: bool, F>(
         &self,
         ring: &impl Store,

@@ -61,11 +61,17 @@ impl Producer {
     }
 
     /// Bytes of ring that are free. Reads the peer's credit only if less than `wanted` bytes are known to be free.
+    #[inline(always)]
     pub fn room(&self, credits: &impl Credits, wanted: u64) -> Result<u64, Violation> {
         let known = self.known_room();
         if known >= wanted {
             return Ok(known);
         }
+        self.room_by_credit(credits)
+    }
+
+    #[inline(never)]
+    fn room_by_credit(&self, credits: &impl Credits) -> Result<u64, Violation> {
         self.reload_credit(credits)?;
         Ok(self.known_room())
     }

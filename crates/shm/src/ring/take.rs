@@ -20,7 +20,7 @@ impl Consumer {
 
     /// As [`Self::take`] into a program's memory, whose pages may be unmapped: after a [`Fault`] nothing was taken. `head` is
     /// what [`Self::head`] has just returned.
-    #[inline]
+    #[inline(always)]
     pub fn take_guarded(
         &self,
         ring: &impl Load,

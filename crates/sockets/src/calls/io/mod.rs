@@ -17,8 +17,9 @@ use crate::waiting::epoll;
 use crate::waiting::wait::{self, WaitFor};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::Failure;
 use crosslane_client::link::{Advance, Send};
-use crosslane_client::{Failure, offload};
+use crosslane_client::offload::{self, Allowed};
 use crosslane_shm::account::{self, Function, Span};
 use crosslane_shm::lock;
 use crosslane_stream::Transfer;
@@ -72,9 +73,12 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
     }
     loop {
         let may_wait = !must_not_wait(end, flags);
-        let mut advance =
-            || sending.try_advance(end, thread::tid(), |waiter| wake_far(end, waiter, account::sending));
-        let what = match if may_wait { waiting(end, advance) } else { advance() } {
+        let hands_over = may_wait && end.suits_engine(sending.total());
+        let advance = {
+            let _allowed = hands_over.then(Allowed::begin);
+            sending.try_advance(end, thread::tid(), |waiter| wake_far(end, waiter, account::sending))
+        };
+        let what = match advance {
             Ok(Advance::Done) => return Outcome::Bytes(sending.done()),
             Ok(Advance::Pending(what)) => what,
             Err(failure) => return send_failed(fd, end, failure, sending.done(), flags),
@@ -89,7 +93,9 @@ pub fn send(fd: c_int, end: &Held, buffers: &[IoSlice<'_>], flags: c_int) -> Out
                 end.request_grow();
             }
             awaited = true;
-        } else if let Err(errno) = wait_for_room(fd, end, what, deadline) {
+        } else if let Err(errno) =
+            interrupted(hands_over, deadline).and_then(|()| wait_for_room(fd, end, what, deadline))
+        {
             return partial(sending.done(), errno);
         }
     }
@@ -133,9 +139,6 @@ impl Outcome {
 /// that just has no processor gets one while we sleep, and a ring that stays in the caches serves both better.
 fn wait_for_room(fd: c_int, end: &Held, what: WaitFor, deadline: Option<Instant>) -> Result<(), c_int> {
     let _span = account::sending(Function::WaitSpace);
-    if end.offload() && offload::take_interrupted() {
-        wait::interrupted(deadline.is_some())?;
-    }
     if let Some(busy) = lock::take_busy() {
         return wait::went_by(busy, deadline);
     }
@@ -169,10 +172,9 @@ fn wake_far(end: &Held, wake: Option<WaiterId>, span: fn(Function) -> Span) {
     waiters::wake(end, wake);
 }
 
-/// Does `call`, which may wait: for the engine too, where that copies.
-#[inline(always)]
-fn waiting<T>(end: &Held, call: impl FnOnce() -> T) -> T {
-    if end.offload() { offload::allowed(call) } else { call() }
+/// A call that would wait now: whether a signal came while the engine had its bytes, if it handed any over.
+fn interrupted(handed_over: bool, deadline: Option<Instant>) -> Result<(), c_int> {
+    if handed_over && offload::take_interrupted() { wait::interrupted(deadline.is_some()) } else { Ok(()) }
 }
 
 fn send_failed(fd: c_int, end: &Held, failure: Failure, done: usize, flags: c_int) -> Outcome {
@@ -210,9 +212,14 @@ fn violated(end: &Held, failure: Failure) -> Outcome {
 }
 
 /// A stream whose `connect` is still under way: a call that must not wait says so, others wait for it.
-#[inline]
+#[inline(always)]
 fn connect_first(fd: c_int, end: &Held, flags: c_int) -> Result<(), Outcome> {
-    if end.shared().status.connecting.load(Relaxed) == 0 || wait::is_connected(fd, end) {
+    if end.shared().status.connecting.load(Relaxed) == 0 { Ok(()) } else { connected(fd, end, flags) }
+}
+
+#[cold]
+fn connected(fd: c_int, end: &Held, flags: c_int) -> Result<(), Outcome> {
+    if wait::is_connected(fd, end) {
         return Ok(());
     }
     if let Some(errno) =

@@ -1,15 +1,16 @@
 //! Receiving on a stream.
 
 use super::write_zcopy::{self, Landed};
-use super::{Outcome, connect_first, must_not_wait, peeking, pending_error, violated, waiting, wake_far};
+use super::{Outcome, connect_first, interrupted, must_not_wait, peeking, pending_error, violated, wake_far};
 use crate::descriptors::table::Held;
 use crate::kernel::{clock, signals, thread};
 use crate::socket::carrier;
 use crate::waiting::wait::{self, WaitFor};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
+use crosslane_client::Failure;
 use crosslane_client::link::{Advance, Receive};
-use crosslane_client::{Failure, offload};
+use crosslane_client::offload::Allowed;
 use crosslane_shm::account::{self, Function};
 use crosslane_shm::lock;
 use std::io::IoSliceMut;
@@ -62,12 +63,12 @@ fn receive_least(
     if let Err(outcome) = connect_first(fd, end, flags) {
         return outcome;
     }
-    if buffers.iter().all(|buffer| buffer.is_empty()) {
+    let total = buffers.iter().map(|buffer| buffer.len()).sum::<usize>();
+    if total == 0 {
         return Outcome::Bytes(0);
     }
     let mut least = least;
     if least > 1 || flags & libc::MSG_WAITALL != 0 {
-        let total = buffers.iter().map(|buffer| buffer.len()).sum();
         least = if flags & libc::MSG_WAITALL != 0 { total } else { least.min(total) };
         if flags & libc::MSG_PEEK != 0 {
             return peek_enough(fd, end, buffers, flags, least);
@@ -89,13 +90,15 @@ fn receive_least(
     }
     let mut receiving = Receive::new(buffers, least);
     loop {
-        match advance(end, &mut receiving, flags) {
+        let hands_over = end.suits_engine(total) && flags & libc::MSG_PEEK == 0 && !must_not_wait(end, flags);
+        match advance(end, &mut receiving, flags, hands_over) {
             Ok(Advance::Done) => return Outcome::Bytes(receiving.done()),
             Ok(Advance::Pending(_)) => {}
             Err(_) if receiving.done() > 0 => return Outcome::Bytes(receiving.done()),
             Err(failure) => return receive_failed(fd, end, failure),
         }
-        match wait_for_data(fd, end, flags, deadline) {
+        let interrupted = interrupted(hands_over, deadline).map_err(Outcome::Errno);
+        match interrupted.and_then(|()| wait_for_data(fd, end, flags, deadline)) {
             Ok(()) => {}
             Err(_) if receiving.done() > 0 => return Outcome::Bytes(receiving.done()),
             Err(outcome) => return outcome,
@@ -104,13 +107,17 @@ fn receive_least(
 }
 
 #[inline]
-fn advance(end: &Held, receiving: &mut Receive<'_, '_>, flags: c_int) -> Result<Advance, Failure> {
+fn advance(
+    end: &Held,
+    receiving: &mut Receive<'_, '_>,
+    flags: c_int,
+    hands_over: bool,
+) -> Result<Advance, Failure> {
     if flags & libc::MSG_PEEK != 0 {
         return receiving.try_peek(end, thread::tid());
     }
-    let mut advance =
-        || receiving.try_advance(end, thread::tid(), |waiter| wake_far(end, waiter, account::receiving));
-    if must_not_wait(end, flags) { advance() } else { waiting(end, advance) }
+    let _allowed = hands_over.then(Allowed::begin);
+    receiving.try_advance(end, thread::tid(), |waiter| wake_far(end, waiter, account::receiving))
 }
 
 /// Hands what has arrived to `takes`, by way of `buffer`, and consumes as much as it took; waits for some if the call may.
@@ -178,9 +185,6 @@ fn wait_for_data(fd: c_int, end: &Held, flags: c_int, deadline: Option<Instant>)
         return if looked_again(fd, end) { Ok(()) } else { Err(Outcome::Errno(libc::EAGAIN)) };
     }
     let _span = account::receiving(Function::WaitData);
-    if end.offload() && offload::take_interrupted() {
-        wait::interrupted(deadline.is_some()).map_err(Outcome::Errno)?;
-    }
     if let Some(busy) = lock::take_busy() {
         return wait::went_by(busy, deadline).map_err(Outcome::Errno);
     }
