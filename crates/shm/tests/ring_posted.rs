@@ -6,8 +6,10 @@ mod posted;
 
 use crosslane_wire::segment::LINE;
 use posted::Order::{self, AsMade, Combined};
+use posted::duplex::Talk;
 use posted::ends::{Mutation, Pair, Setup};
 use posted::explorer::{Found, explore};
+use posted::resume::{self, Move};
 
 /// Ticks that stores may be under way: both ways alike, and one slower than the other. Below two a flight that ends too early shows
 /// nothing.
@@ -16,11 +18,17 @@ const UNLIKE: [[u64; 2]; 2] = [[1, 3], [3, 1]];
 
 /// Room for all: only the reader sleeps.
 const DATA: Setup =
-    Setup { order: AsMade, delays: [2, 2], ring: (4 * LINE, 4 * LINE), records: 2, mutation: None };
+    Setup { order: AsMade, delays: [2, 2], ring: (4 * LINE, 4 * LINE), records: 2, first: 0, mutation: None };
 /// Room for one record, beside the line that is kept back: the writer sleeps for the next one's.
 const ROOM: Setup = Setup { ring: (2 * LINE, 2 * LINE), ..DATA };
 /// It becomes longer at the second record, and is full then.
 const GROWTH: Setup = Setup { ring: (2 * LINE, 4 * LINE), records: 3, ..DATA };
+/// The reader is far behind: small records are appended to the last one.
+const GATHERED: Setup = Setup { ring: (64 * LINE, 64 * LINE), records: 53, first: 50, ..DATA };
+/// Both ends send, and credit rides; a burst fills the ring, and needs room for two more.
+const TALK: Setup = Setup { ring: (8 * LINE, 8 * LINE), records: 9, first: 6, delays: [1, 1], ..DATA };
+const MOVE: resume::Setup =
+    resume::Setup { order: AsMade, delays: [2, 2], records: 3, cut: false, mutation: None };
 
 fn run(setup: Setup) -> Found {
     let found = explore(|chooser| Pair::new(setup, chooser));
@@ -135,4 +143,76 @@ fn sleep_or_not_a_mark_without_the_fence_before_it_shows_a_torn_record() {
     }
     // Stores that land in their order need no fence.
     assert_eq!(tears(DATA, AsMade), None);
+}
+
+#[test]
+fn credit_before_the_copy_shows_a_record_of_another_round() {
+    for order in [AsMade, Combined] {
+        let found = run(Setup { order, records: 3, mutation: Some(Mutation::EarlyCredit), ..ROOM });
+        assert!(found.wrong.expect("a run that goes wrong").contains("torn"));
+    }
+}
+
+#[test]
+fn growth_that_is_taken_for_room_overruns_the_reader() {
+    for order in [AsMade, Combined] {
+        let setup = Setup { order, records: 4, delays: [1, 0], ..GROWTH };
+        assert_eq!(run(setup).wrong, None);
+        let found = run(Setup { mutation: Some(Mutation::GrowthIsRoom), ..setup });
+        assert!(found.wrong.is_some());
+    }
+}
+
+#[test]
+fn gathered_records_are_whole_and_who_waits_for_more_is_woken() {
+    holds(GATHERED, [1, 1]);
+    loses_a_wake_up(GATHERED, Mutation::NoSecondLook);
+    let wrong = tears(GATHERED, Combined).expect("a record that is torn");
+    assert!(wrong.contains("record"), "{wrong}");
+}
+
+#[test]
+fn credit_that_rides_keeps_nobody_asleep() {
+    for order in [AsMade, Combined] {
+        let found = explore(|chooser| Talk::new(Setup { order, ..TALK }, chooser));
+        println!("{order:?}: {} states", found.states);
+        assert_eq!(found.wrong, None);
+        let mutation = Some(Mutation::RodeIsEnough);
+        let found = explore(|chooser| Talk::new(Setup { order, mutation, ..TALK }, chooser));
+        assert!(found.wrong.expect("a run that goes wrong").contains("sleeps for ever"));
+    }
+}
+
+fn moved(setup: resume::Setup) -> Option<String> {
+    let found = explore(|chooser| Move::new(setup, chooser));
+    println!("{setup:?}: {} states, {:?}", found.states, found.wrong);
+    found.wrong
+}
+
+#[test]
+fn resume_loses_nothing_and_repeats_nothing_though_stores_are_under_way() {
+    for order in [AsMade, Combined] {
+        for cut in [true, false] {
+            for delays in [ALIKE, UNLIKE[0], UNLIKE[1]] {
+                assert_eq!(moved(resume::Setup { order, cut, delays, ..MOVE }), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn resume_with_a_part_of_the_cure_taken_out_goes_wrong() {
+    use resume::Mutation::{KeepsNothing, KeepsTheLast, LeavesAtOnce, NoLimit, TakesMeanwhile};
+    for order in [AsMade, Combined] {
+        for cut in [true, false] {
+            for mutation in [KeepsNothing, KeepsTheLast, LeavesAtOnce] {
+                let mutation = Some(mutation);
+                assert!(moved(resume::Setup { order, cut, mutation, ..MOVE }).is_some());
+            }
+        }
+        // What was under way lands behind the count only where the cable lives.
+        for mutation in [NoLimit, TakesMeanwhile] {
+            assert!(moved(resume::Setup { order, mutation: Some(mutation), ..MOVE }).is_some());
+        }
+    }
 }

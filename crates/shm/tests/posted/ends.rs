@@ -15,16 +15,17 @@ use super::explorer::{Chooser, Outcome, Run};
 use super::{In, Order, Out, Shared, World};
 use core::fmt::Write;
 use crosslane_shm::arm::{Armed, NextSleep};
-use crosslane_shm::ring::{Consumer, Producer, Violation};
+use crosslane_shm::ring::{Consumer, Credits, Producer, Violation};
 use crosslane_shm::{Load, Store};
 use crosslane_wire::record::Kind;
-use crosslane_wire::segment::{LINE, WANT_DATA, WANT_ROOM, segment_len};
+use crosslane_wire::segment::{CREDIT, LINE, WANT_DATA, WANT_ROOM, segment_len};
+use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// Bytes of each record, in two stores.
-const PAYLOAD: usize = 16;
-const KEY: u64 = 9;
+pub(super) const PAYLOAD: usize = 16;
+pub(super) const KEY: u64 = 9;
 
 /// What is taken out of the protocol: then a run that goes wrong must be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,12 @@ pub(crate) enum Mutation {
     NotArmedAnew,
     /// No fence before a record's mark.
     NoStoreFence,
+    /// The reader gives the credit of two records before it copies them out. One would not matter: a writer leaves a line free.
+    EarlyCredit,
+    /// The writer of a ring that has grown believes that all of it is free.
+    GrowthIsRoom,
+    /// Credit that rode on a record is not stored as a word, whether the other end has read that record or not.
+    RodeIsEnough,
 }
 
 /// What is tried.
@@ -50,11 +57,14 @@ pub(crate) struct Setup {
     /// Bytes of the ring at first, and at most.
     pub(crate) ring: (u64, u64),
     pub(crate) records: u8,
+    /// So many of them lie there, and have landed, before anything else happens; the reader gives credit by the quarter of the ring
+    /// then.
+    pub(crate) first: u8,
     pub(crate) mutation: Option<Mutation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     Work,
     Answer,
     Arm,
@@ -66,23 +76,24 @@ enum Stage {
 
 /// What both ends have in common: a side of each lane, and how to sleep.
 #[derive(Debug)]
-struct Common {
+pub(super) struct Common {
     world: Shared,
-    out: Out,
-    inb: In,
-    stage: Stage,
+    pub(super) out: Out,
+    pub(super) inb: In,
+    pub(super) stage: Stage,
     /// The word by which this end asks for a wake, and the one by which it is asked.
-    words: [usize; 2],
+    pub(super) words: [usize; 2],
     armed: Armed<Duration>,
     in_flight_ns: u32,
     anew: bool,
     sequence: u64,
-    answered: u64,
-    wake: bool,
+    /// The last request that was answered, by the two words.
+    answered: [u64; 2],
+    pub(super) wake: bool,
 }
 
 impl Common {
-    fn new(world: &Shared, setup: &Setup, lane: usize, words: [usize; 2]) -> Self {
+    pub(super) fn new(world: &Shared, setup: &Setup, lane: usize, words: [usize; 2]) -> Self {
         let len = segment_len(setup.ring.1);
         let (out, back) = (setup.delays[lane], setup.delays[1 - lane]);
         let in_flight_ns = match setup.mutation {
@@ -101,7 +112,7 @@ impl Common {
             in_flight_ns: u32::try_from(in_flight_ns).expect("delay"),
             anew: setup.mutation != Some(Mutation::NotArmedAnew),
             sequence: 0,
-            answered: 0,
+            answered: [0; 2],
             wake: false,
         }
     }
@@ -111,7 +122,7 @@ impl Common {
     }
 
     /// Whether this end can do something now.
-    fn may_step(&self) -> bool {
+    pub(super) fn may_step(&self) -> bool {
         match self.stage {
             Stage::Done => false,
             Stage::Asleep(until) => self.wake || until.is_some_and(|until| until <= self.now()),
@@ -120,7 +131,7 @@ impl Common {
     }
 
     /// Whether it matters to this end that time passes.
-    fn has_time(&self) -> bool {
+    pub(super) fn has_time(&self) -> bool {
         match self.stage {
             Stage::Done | Stage::Asleep(None) => false,
             Stage::Asleep(Some(until)) => until > self.now(),
@@ -129,17 +140,18 @@ impl Common {
     }
 
     /// Publish is done: fence, and look whether the far side sleeps. Whether it is to be rung.
-    fn answer(&mut self) -> bool {
+    pub(super) fn answer(&mut self) -> bool {
         self.out.fence();
         let want = self.inb.load_u64(self.words[1]);
-        let is_news = want != 0 && want != self.answered;
+        let answered = &mut self.answered[usize::from(self.words[1] == WANT_ROOM)];
+        let is_news = want != 0 && want != *answered;
         if is_news {
-            self.answered = want;
+            *answered = want;
         }
         is_news
     }
 
-    fn arm(&mut self) {
+    pub(super) fn arm(&mut self) {
         self.wake = false;
         self.sequence += 1;
         self.out.store_u64(self.words[0], self.sequence);
@@ -149,13 +161,13 @@ impl Common {
         self.stage = Stage::Ask;
     }
 
-    fn ask(&mut self) {
+    pub(super) fn ask(&mut self) {
         let now = Duration::from_nanos(self.now());
         self.stage = Stage::Look(self.armed.next_sleep(|| now));
     }
 
     /// The look behind it has found something, or nothing.
-    fn looked(&mut self, found: bool, next: NextSleep) {
+    pub(super) fn looked(&mut self, found: bool, next: NextSleep) {
         if found {
             return self.awake();
         }
@@ -163,7 +175,7 @@ impl Common {
         self.stage = Stage::Asleep(next.bound().map(|bound| self.now() + ticks(bound)));
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         if self.wake && self.anew {
             return self.awake();
         }
@@ -178,7 +190,7 @@ impl Common {
     }
 
     /// Numbers of requests are told apart, and which is greater is not asked: they count from the last one.
-    fn hash(&self, state: &mut impl Hasher) {
+    pub(super) fn hash(&self, state: &mut impl Hasher) {
         let now = self.now();
         let mut armed = self.armed;
         let left = armed.next_sleep(|| Duration::from_nanos(now));
@@ -192,7 +204,7 @@ impl Common {
 }
 
 /// What is written here is hashed.
-struct Hashed<'a, H>(&'a mut H);
+pub(super) struct Hashed<'a, H>(pub(super) &'a mut H);
 
 impl<H: Hasher> Write for Hashed<'_, H> {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
@@ -211,16 +223,18 @@ pub(crate) struct Pair {
     consumer: Consumer,
     pushed: u8,
     taken: u8,
+    /// With [`Mutation::EarlyCredit`]: where the bytes lie whose credit was given.
+    uncopied: VecDeque<usize>,
 }
 
 impl Pair {
     pub(crate) fn new(setup: Setup, chooser: Chooser) -> Self {
         let unfenced = setup.mutation == Some(Mutation::NoStoreFence);
-        let world = World::new(setup.order, setup.delays, unfenced, chooser);
+        let world = World::new(setup.order, &setup.delays, unfenced, chooser);
         let (producer, consumer) = (Producer::default(), Consumer::default());
         producer.reset(setup.ring.0, setup.ring.1, KEY);
         consumer.reset(setup.ring.0, setup.ring.1, KEY);
-        Self {
+        let mut pair = Self {
             writer: Common::new(&world, &setup, 0, [WANT_ROOM, WANT_DATA]),
             reader: Common::new(&world, &setup, 1, [WANT_DATA, WANT_ROOM]),
             setup,
@@ -229,18 +243,34 @@ impl Pair {
             consumer,
             pushed: 0,
             taken: 0,
+            uncopied: VecDeque::new(),
+        };
+        while pair.pushed < setup.first {
+            assert_eq!(pair.push(), Ok(true), "room for what is there first");
         }
+        pair.world.borrow_mut().land_all();
+        pair
+    }
+
+    /// Pushes the next record, if there is room.
+    fn push(&mut self) -> Result<bool, Violation> {
+        let (ring, bytes) = (&self.writer.out, [self.pushed + 1; PAYLOAD]);
+        let grown =
+            self.setup.mutation == Some(Mutation::GrowthIsRoom) && self.producer.cap() > self.setup.ring.0;
+        let credits =
+            Believed { words: &self.writer.inb, least: if grown { self.producer.position() } else { 0 } };
+        let done = self.producer.push(ring, &credits, Kind::Data, &bytes, 0)?;
+        assert!(done == 0 || done == PAYLOAD, "half a record");
+        self.pushed += u8::from(done > 0);
+        Ok(done > 0)
     }
 
     fn step_writer(&mut self) -> Result<(), String> {
         let told = |violation: Violation| violation.to_string();
         match self.writer.stage {
             Stage::Work => {
-                let (ring, credits, bytes) = (&self.writer.out, &self.writer.inb, [self.pushed + 1; PAYLOAD]);
-                let done = self.producer.push(ring, credits, Kind::Data, &bytes, 0).map_err(told)?;
-                assert!(done == 0 || done == PAYLOAD, "half a record");
-                self.pushed += u8::from(done > 0);
-                self.writer.stage = if done > 0 { Stage::Answer } else { Stage::Arm };
+                let pushed = self.push().map_err(told)?;
+                self.writer.stage = if pushed { Stage::Answer } else { Stage::Arm };
             }
             Stage::Answer => {
                 self.reader.wake |= self.writer.answer();
@@ -293,19 +323,50 @@ impl Pair {
 
     /// Takes a record and gives its credit back. Whether there was one, or why it cannot be.
     fn take(&mut self) -> Result<Result<bool, String>, Violation> {
-        let Some(head) = self.consumer.head(&self.reader.inb)? else { return Ok(Ok(false)) };
-        if head.kind == Kind::Filler {
-            self.consumer.consume()?;
-        } else {
-            let mut bytes = [0; PAYLOAD];
-            let count = self.consumer.take(&self.reader.inb, &mut bytes)?;
-            self.taken += 1;
-            if count != PAYLOAD || bytes != [self.taken; PAYLOAD] {
-                return Ok(Err(format!("a torn record: {bytes:?}")));
-            }
+        let mut bytes = [0; PAYLOAD];
+        let ring = &self.reader.inb;
+        let waiting = self.uncopied.len();
+        if waiting > 0
+            && (waiting == 2 || usize::from(self.taken) + waiting == usize::from(self.setup.records))
+        {
+            let at = self.uncopied.pop_front().expect("one that waits");
+            ring.read(at, &mut bytes);
+            return Ok(self.check(PAYLOAD, bytes));
         }
-        self.consumer.give_credit(&self.reader.out, true);
-        Ok(Ok(true))
+        let Some(head) = self.consumer.head(ring)? else { return Ok(Ok(false)) };
+        let mut taken = None;
+        match head.kind {
+            Kind::Filler => self.consumer.consume()?,
+            _ if self.setup.mutation == Some(Mutation::EarlyCredit) => {
+                self.uncopied.push_back(self.consumer.front(ring, head)?);
+                self.consumer.consume()?;
+            }
+            _ => taken = Some(self.consumer.take(ring, &mut bytes)?),
+        }
+        self.consumer.give_credit(&self.reader.out, self.setup.first == 0);
+        Ok(taken.map_or(Ok(true), |count| self.check(count, bytes)))
+    }
+
+    fn check(&mut self, count: usize, bytes: [u8; PAYLOAD]) -> Result<bool, String> {
+        self.taken += 1;
+        let is_whole = count == PAYLOAD && bytes == [self.taken; PAYLOAD];
+        if is_whole { Ok(true) } else { Err(format!("a torn record: {bytes:?}")) }
+    }
+}
+
+/// The far side's words, which are believed to give credit up to `least` at least.
+struct Believed<'a> {
+    words: &'a In,
+    least: u64,
+}
+
+impl Credits for Believed<'_> {
+    fn stored(&self) -> u64 {
+        self.words.load_u64(CREDIT).max(self.least)
+    }
+
+    fn gathers(&self) -> bool {
+        self.words.load_u64(WANT_DATA) == 0
     }
 }
 
@@ -315,7 +376,7 @@ impl Hash for Pair {
         self.writer.hash(state);
         self.reader.hash(state);
         let _ = write!(Hashed(state), "{:?} {:?}", self.producer, self.consumer);
-        (self.pushed, self.taken).hash(state);
+        (self.pushed, self.taken, &self.uncopied).hash(state);
     }
 }
 

@@ -3,13 +3,16 @@
 //! ```text
 //!   writer --stores--> lane 0, each under way for at most delays[0] --> what the reader loads
 //!   reader --stores--> lane 1, each under way for at most delays[1] --> what the writer loads
+//!   and two more lanes for the circuit that a stream moves to
 //! ```
 //! Time is counted in ticks, which pass when the explorer says so; before one does, every store has landed that would be older than
 //! its lane lets it be. Else a store lands no sooner than a load asks for its place: the explorer chooses which of those that are
 //! under way there it sees. That is every order that can be told apart.
 
+pub(crate) mod duplex;
 pub(crate) mod ends;
 pub(crate) mod explorer;
+pub(crate) mod resume;
 
 use crosslane_shm::{Load, Store};
 use explorer::Chooser;
@@ -43,14 +46,15 @@ struct Lane {
     memory: BTreeMap<usize, u64>,
     flying: VecDeque<Flying>,
     group: u32,
+    is_cut: bool,
 }
 
 /// What both ends share: two lanes, the time, and who decides.
 #[derive(Debug)]
 pub(crate) struct World {
-    lanes: [Lane; 2],
+    lanes: Vec<Lane>,
     order: Order,
-    delays: [u64; 2],
+    delays: Vec<u64>,
     /// A mutation: the fence before a record's mark orders nothing.
     no_store_fence: bool,
     pub(crate) now: u64,
@@ -60,9 +64,27 @@ pub(crate) struct World {
 pub(crate) type Shared = Rc<RefCell<World>>;
 
 impl World {
-    pub(crate) fn new(order: Order, delays: [u64; 2], no_store_fence: bool, chooser: Chooser) -> Shared {
-        let lanes = [Lane::default(), Lane::default()];
+    /// With a lane for each delay.
+    pub(crate) fn new(order: Order, delays: &[u64], no_store_fence: bool, chooser: Chooser) -> Shared {
+        let (lanes, delays) = (delays.iter().map(|_| Lane::default()).collect(), delays.to_vec());
         Rc::new(RefCell::new(Self { lanes, order, delays, no_store_fence, now: 0, chooser }))
+    }
+
+    /// All that is under way has landed.
+    pub(crate) fn land_all(&mut self) {
+        for lane in &mut self.lanes {
+            while !lane.flying.is_empty() {
+                lane.land(0);
+            }
+        }
+    }
+
+    /// The cable of these lanes is cut: what is under way is lost, and so is what is stored from here on.
+    pub(crate) fn cut(&mut self, lanes: [usize; 2]) {
+        for lane in lanes {
+            self.lanes[lane].flying.clear();
+            self.lanes[lane].is_cut = true;
+        }
     }
 
     /// Whether a store is under way.
@@ -73,8 +95,8 @@ impl World {
     /// Time passes, and what is due has landed.
     pub(crate) fn tick(&mut self) {
         self.now += 1;
-        for (lane, delay) in self.lanes.iter_mut().zip(self.delays) {
-            while lane.flying.front().is_some_and(|store| self.now - store.made >= delay) {
+        for (lane, delay) in self.lanes.iter_mut().zip(&self.delays) {
+            while lane.flying.front().is_some_and(|store| self.now - store.made >= *delay) {
                 lane.land(0);
             }
         }
@@ -82,6 +104,9 @@ impl World {
 
     fn store(&mut self, lane: usize, at: usize, value: u64) {
         let (made, delay, lane) = (self.now, self.delays[lane], &mut self.lanes[lane]);
+        if lane.is_cut {
+            return;
+        }
         lane.flying.push_back(Flying { at, value, made, group: lane.group });
         if delay == 0 {
             lane.land(0);
@@ -111,7 +136,7 @@ impl Hash for World {
             for store in &lane.flying {
                 (store.at, store.value, self.now - store.made, store.group - first).hash(state);
             }
-            lane.flying.len().hash(state);
+            (lane.flying.len(), lane.is_cut).hash(state);
             (lane.flying.back().is_some_and(|store| store.group == lane.group)).hash(state);
         }
     }
