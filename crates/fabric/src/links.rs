@@ -8,7 +8,8 @@
 //!                    +- about us, not ours -> our incarnation goes above it; again and again: two hosts of our id
 //! ```
 //! What is owed to a port is a set of origins, not a queue: however slow a channel is, it is never more than one
-//! record for each host. `order` says which record is newer.
+//! record for each host. `order` says which record is newer. One that may have crossed ours on the cable is owed to its own port,
+//! too, since "newer" is no order where somebody forges.
 //!
 //! A neighbour may lie about others. So records are taken at a bounded rate (`pace`), an origin can always go above what
 //! was forged in its name, each renews its record every [`RENEW`], and one that is older than [`LIFE`] is forgotten. Where
@@ -88,6 +89,8 @@ pub struct Links {
     ports: BTreeMap<PortId, HostId>,
     states: BTreeMap<HostId, Held>,
     owed: BTreeMap<PortId, BTreeSet<HostId>>,
+    /// Of whom we have told a port's neighbour since we heard of them there: what comes next may have crossed that.
+    sent: BTreeMap<PortId, BTreeSet<HostId>>,
     intakes: BTreeMap<PortId, Intake>,
     keys: Box<dyn Keys>,
     refused: AllRefused,
@@ -123,6 +126,7 @@ impl Links {
             ports: BTreeMap::new(),
             states: BTreeMap::from([(me, own)]),
             owed: BTreeMap::new(),
+            sent: BTreeMap::new(),
             intakes: BTreeMap::new(),
             keys: Box::new(NoKeys),
             refused: AllRefused::new(),
@@ -173,6 +177,7 @@ impl Links {
     /// A cable is down.
     pub fn handle_cable_down(&mut self, port: PortId) {
         self.owed.remove(&port);
+        self.sent.remove(&port);
         self.intakes.remove(&port);
         if self.ports.remove(&port).is_some() {
             self.renew();
@@ -204,6 +209,7 @@ impl Links {
                 LinkState { age, ..held.record.clone() }
             }));
         }
+        self.sent.entry(port).or_default().extend(records.iter().map(|record| record.origin));
         (!records.is_empty()).then_some(records)
     }
 
@@ -317,7 +323,11 @@ impl Links {
 
     /// A record came by a port: it is handled now or waits for its turn. What is known already costs nothing.
     fn take_in(&mut self, port: PortId, record: LinkState) {
-        if self.recency(&record) == Some(Recency::Same) || u64::from(record.age) >= LIFE.as_secs() {
+        if self.recency(&record) == Some(Recency::Same) {
+            self.may_have_crossed(port, record.origin);
+            return;
+        }
+        if u64::from(record.age) >= LIFE.as_secs() {
             return;
         }
         match self.intakes.entry(port).or_default().offer(record, self.now) {
@@ -349,8 +359,17 @@ impl Links {
         }
     }
 
+    /// Whether we told the neighbour of this origin since we heard of it there.
+    fn may_have_crossed(&mut self, port: PortId, origin: HostId) -> bool {
+        self.sent.get_mut(&port).is_some_and(|sent| sent.remove(&origin))
+    }
+
     fn believe(&mut self, port: PortId, record: LinkState) {
         let origin = record.origin;
+        if self.may_have_crossed(port, origin) {
+            // Of three records in a circle it may have taken one of ours for newer than this one by now.
+            self.owe(port, origin);
+        }
         let known = self.states.get(&origin).map(|held| &held.record);
         let is_other = known.is_none_or(|known| known.neighbours != record.neighbours);
         if known.is_some_and(|known| known.incarnation != record.incarnation) {
