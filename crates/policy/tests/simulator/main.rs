@@ -283,9 +283,6 @@ fn replay() {
     if let Some(seed) = number("CROSSLANE_SEED") {
         let world = schedule(seed, HOSTS, true);
         println!("{:?}", world.counts);
-        for h in 0..HOSTS {
-            println!("DBG {h} {}", world.policies[h].links.incarnation(HostId(20)));
-        }
         assert_eq!(world.wrong, None);
     }
 }
