@@ -1,8 +1,7 @@
 //! Which of two records of one origin counts.
 //!
 //! Incarnations count in circles, so that whatever was forged, its origin can go above it. In a circle three records may
-//! each be newer than the one before; hosts pass such on no faster than [`super::pace`] allows, and their age ends them. An origin
-//! that hears of two such records by turns goes far above the last one, so that one of its own is soon newer than both.
+//! each be newer than the one before; hosts pass such on no faster than [`super::pace`] allows, and their age ends them.
 
 use core::cmp::Ordering;
 use crosslane_wire::control::LinkState;
@@ -35,17 +34,6 @@ pub(super) fn compare_lives(one: u64, other: u64) -> Ordering {
     }
 }
 
-/// An incarnation newer than `other`: the next one, or, with `far`, one that is so much newer as nobody can foresee, up to a quarter of
-/// the circle. (SplitMix64's last steps.)
-pub(super) fn above(other: u64, far: bool) -> u64 {
-    if !far {
-        return other.wrapping_add(1);
-    }
-    let mixed = (other ^ other >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    other.wrapping_add(1 + ((mixed ^ mixed >> 31) >> 2))
-}
-
 /// How `new` stands to `known`, which is `age` seconds old by now. Of two with one number the same one counts everywhere,
 /// so that a forged copy does not stay where it came first.
 pub(super) fn compare(new: &LinkState, known: &LinkState, age: u16) -> Recency {
@@ -68,26 +56,11 @@ mod tests {
     #[test]
     fn whatever_a_number_is_the_next_one_is_newer() {
         for number in [0, 1, HALF - 1, HALF, u64::MAX - 1, u64::MAX] {
-            for next in [false, true].map(|far| above(number, far)) {
-                assert_eq!(compare_lives(next, number), Ordering::Greater);
-                assert_eq!(compare_lives(number, next), Ordering::Less);
-            }
+            let next = number.wrapping_add(1);
+            assert_eq!(compare_lives(next, number), Ordering::Greater);
+            assert_eq!(compare_lives(number, next), Ordering::Less);
         }
         let opposite = compare_lives(HALF, 0);
         assert_eq!(opposite, compare_lives(0, HALF).reverse());
-    }
-
-    /// Neighbours that hold records from opposite sides of the circle answer each new one of ours with theirs, by turns.
-    #[test]
-    fn going_far_above_opposite_records_ends_their_turns() {
-        for first in [0, 2_666_930, HALF - 7, u64::MAX] {
-            let mut held = [first, first.wrapping_add(HALF + 1)];
-            let rounds = (0..200).take_while(|round| {
-                let (mine, other) = (above(held[round % 2], true), held[1 - round % 2]);
-                held[round % 2] = mine;
-                compare_lives(other, mine) == Ordering::Greater
-            });
-            assert!(rounds.count() < 40);
-        }
     }
 }

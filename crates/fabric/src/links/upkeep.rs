@@ -1,7 +1,7 @@
 //! What a host does about link states as time goes by: renews its own, goes above what others say in its name, forgets
 //! what nobody has renewed.
 
-use super::order::{self, compare_lives};
+use super::order::compare_lives;
 use super::pace::{Budget, Intake};
 use super::{Held, LIFE, Links, MAX_LINKS, RENEW};
 use core::cmp::Ordering;
@@ -79,7 +79,7 @@ impl Links {
 
     fn go_above(&mut self) {
         if let (Some(own), Some(above)) = (self.states.get_mut(&self.me), self.above.take()) {
-            own.record.incarnation = order::above(above, self.duplicate_seen_at.is_some());
+            own.record.incarnation = above.wrapping_add(1);
             self.renew();
         }
     }

@@ -128,8 +128,8 @@ fn streams_survive_whatever_happens_or_both_ends_hear_of_it() {
 /// Seeds beyond the first 10,000 that found faults.
 #[test]
 fn seeds_that_found_faults_find_none() {
-    // Pumps that wait for each other behind two killed programs; three records in a circle, two of them forged: their origin goes above
-    // them by turns for ever, and two neighbours each hold what the other one believed last.
+    // Pumps that wait for each other behind two killed programs; three records in a circle, two of them forged: two neighbours each held
+    // what the other one believed last.
     for seed in [19_305, 46_549] {
         assert_eq!(schedule(seed, HOSTS, false).wrong, None, "seed {seed}");
     }
