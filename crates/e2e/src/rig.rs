@@ -73,6 +73,11 @@ fn cabled(mut options: Options) -> Result<Options> {
     Ok(options)
 }
 
+/// Whether cables are posted ones by the environment's wish: what daemons say to each other takes milliseconds then.
+pub fn has_delays() -> bool {
+    std::env::var_os(DELAY).is_some()
+}
+
 impl Rig {
     /// A lab of two hosts with one cable; `None`, loudly, where the kernel lets this user make no namespaces or
     /// the socket library was not built.

@@ -11,6 +11,8 @@ use crosslane_e2e::{WORK, memcached, package, payload};
 fn redis_benchmark(clients: u32, requests: u32) -> Result<()> {
     let Some(redis) = Redis::find() else { return Ok(()) };
     let Some(rig) = Rig::pair_with_room()? else { return Ok(()) };
+    // With stores that are under way for a millisecond, a request takes more than two.
+    let requests = if rig.is_posted()? { requests / 10 } else { requests };
     let to = rig.address("h2")?.to_string();
     let measure = rig.measure(&["h1", "h2"])?;
     let port = rig.port();
