@@ -50,7 +50,7 @@ use exchange::Exchange;
 use generations::{Generation, Generations};
 use offload::OffloadState;
 use order::Orders;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thiserror::Error;
 
 /// Far waiters that may be asked for in vain.
@@ -364,8 +364,8 @@ impl End {
     pub fn was_attached(&self) -> bool {
         let newest = self.generations.newest();
         let is_attached = || newest.number() > 0 || newest.segments.inbound.load_u32(STATE) != STATE_NONE;
-        let posted = Duration::from_nanos(newest.segments.posted_in_ns.into());
-        is_attached() || !posted.is_zero() && wait::look_until(Instant::now() + posted, is_attached)
+        let in_flight = newest.segments.landed_after();
+        is_attached() || !in_flight.is_zero() && wait::look_until(Instant::now() + in_flight, is_attached)
     }
 
     /// Whether the far side's waiters can be asked for, and may still be: one that names waiters which do not exist would hold us

@@ -2,10 +2,11 @@
 
 use crate::SessionError;
 use crosslane_shm::guarded::Fault;
-use crosslane_shm::{Inbound, MapError, Outbound, Own, Segment};
+use crosslane_shm::{Inbound, MapError, Outbound, Own, Segment, arm};
 use crosslane_wire::segment::{self, RETENTION};
 use crosslane_wire::{ChannelInfo, Way};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// The segments of one generation, mapped.
 #[derive(Debug)]
@@ -64,6 +65,13 @@ impl Segments {
     #[inline]
     pub fn keeping(&self) -> Option<&Retention> {
         self.retention.as_ref().filter(|_| self.way.keeps)
+    }
+
+    /// So long after a store of the far side's it has landed here, also where that is done by a thread which gets no processor for a
+    /// while; zero where memory is coherent.
+    #[inline]
+    pub(crate) fn landed_after(&self) -> Duration {
+        Duration::from_nanos(arm::flight_ns(0, self.posted_in_ns).into())
     }
 
     /// Maps what came with a daemon's answer, and takes its descriptors off the front of `fds`. `Ok(None)`: they did not

@@ -4,10 +4,11 @@ use super::End;
 use crate::shared::{FIN_SILENT, FIN_TOLD};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
-use crosslane_shm::Load;
+use crosslane_shm::{Load, wait};
 use crosslane_stream::Direction;
 use crosslane_wire::record::Kind;
 use crosslane_wire::segment::{STATE, STATE_DEAF, STATE_GONE};
+use std::time::Instant;
 
 impl End {
     /// Whether nobody is there any more who could read what we send: the far end was closed or shut for both directions, or
@@ -26,12 +27,15 @@ impl End {
     }
 
     /// The kernel's connection has ended. Believed once what the far side stored before that has landed: on a port that posts
-    /// stores the caller waits until so long has passed since the end came, once in the stream's life. `heard_before` says how long
-    /// ago that was at least, so that those who see the ends of many streams wait for the last one only.
+    /// stores the caller waits, once in the stream's life, for the record by which the far side ends, or turns, its direction; of one
+    /// that was killed none comes, and the caller waits until no store can be under way any more. `heard_before` says how
+    /// long ago the end came at least, so that those who see the ends of many streams wait for the last one only.
     pub fn note_fin(&self, heard_before: impl FnOnce() -> Duration) {
-        let (fin, posted_ns) = (&self.shared.status.fin, self.generations.newest().segments.posted_in_ns);
-        if posted_ns > 0 && fin.load(Relaxed) == 0 {
-            std::thread::sleep(Duration::from_nanos(posted_ns.into()).saturating_sub(heard_before()));
+        let (fin, in_flight) = (&self.shared.status.fin, self.generations.newest().segments.landed_after());
+        if !in_flight.is_zero() && fin.load(Relaxed) == 0 {
+            let until = Instant::now() + in_flight.saturating_sub(heard_before());
+            let receives = || matches!(self.rx(), Direction::Open | Direction::Handshake);
+            wait::look_until(until, || !receives() || matches!(self.turn_ahead(), Some(Some(_))));
         }
         fin.store(1, Release);
     }
