@@ -156,7 +156,7 @@ impl Offload {
         (handle != 0).then_some(handle)
     }
 
-    /// Hands a transfer over and sleeps until it has ended. Only within [`allowed`], until whose end signals wait: no
+    /// Hands a transfer over and sleeps until it has ended. Only while there is an [`Allowed`], until whose end signals wait: no
     /// handler runs, or jumps away, while the buffer is the engine's.
     pub fn run(&self, way: Way, descriptor: &Descriptor) -> Handed {
         let Some(index) = self.take_slot(way) else { return Handed::Declined { bytes: 0 } };
