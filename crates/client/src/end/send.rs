@@ -395,7 +395,7 @@ impl End {
             self.look_up_processor();
         }
         // Cut off: whoever shares the end may write anything there, and the far side takes it for a hint.
-        (sending.cpu.load(Relaxed) & u32::from(u16::MAX)) as u16
+        u16::try_from(sending.cpu.load(Relaxed) & u32::from(u16::MAX)).unwrap_or(0)
     }
 
     #[cold]
