@@ -147,7 +147,10 @@ pub(crate) fn ask(stream: &Stream, answer: &OpenBuffer, len: usize) -> Result<()
     assert!(got <= len);
     answer.read(0, &mut bytes[..got]).unwrap();
     while got < len {
-        got += stream.receive(&mut bytes[got..])?;
+        got += match stream.receive(&mut bytes[got..])? {
+            0 => return Err(Error::Closed),
+            count => count,
+        };
     }
     check(&bytes, len);
     Ok(())
