@@ -139,7 +139,10 @@ impl Lab {
 
     /// The same with another standard error.
     pub fn start_logging(&mut self, number: usize, log: Stdio) {
-        self.start_by(number, Command::new(env!("CARGO_BIN_EXE_crosslaned")), log);
+        // It ends with the thread of the test, also if that is killed and drops nothing.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_crosslaned")]);
+        self.start_by(number, command, log);
     }
 
     /// The same by a command that becomes the daemon.
