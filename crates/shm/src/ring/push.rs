@@ -114,24 +114,10 @@ impl Producer {
         fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
     ) -> Result<Result<usize, F>, Violation> {
         if account::is_on() {
-            self.push_accounted(ring, credits, (kind, gathers), len, cpu, fill)
+            account::aside(|| self.push_counted::<true, F>(ring, credits, (kind, gathers), len, cpu, fill))
         } else {
             self.push_counted::<false, F>(ring, credits, (kind, gathers), len, cpu, fill)
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn push_accounted<F>(
-        &self,
-        ring: &impl Store,
-        credits: &impl Credits,
-        (kind, gathers): (Kind, bool),
-        len: usize,
-        cpu: u16,
-        fill: impl Fn(usize, Range<usize>) -> Result<(), F>,
-    ) -> Result<Result<usize, F>, Violation> {
-        self.push_counted::<true, F>(ring, credits, (kind, gathers), len, cpu, fill)
     }
 
     #[inline(always)]
