@@ -324,7 +324,7 @@ impl Links {
     /// A record came by a port: it is handled now or waits for its turn. What is known already costs nothing.
     fn take_in(&mut self, port: PortId, record: LinkState) {
         if self.recency(&record) == Some(Recency::Same) {
-            self.may_have_crossed(port, record.origin);
+            self.note_heard(port, record.origin);
             return;
         }
         if u64::from(record.age) >= LIFE.as_secs() {
@@ -359,15 +359,15 @@ impl Links {
         }
     }
 
-    /// Whether we told the neighbour of this origin since we heard of it there.
-    fn may_have_crossed(&mut self, port: PortId, origin: HostId) -> bool {
+    /// We heard of this origin there. Whether we had told the neighbour of it since we did so last.
+    fn note_heard(&mut self, port: PortId, origin: HostId) -> bool {
         self.sent.get_mut(&port).is_some_and(|sent| sent.remove(&origin))
     }
 
     fn believe(&mut self, port: PortId, record: LinkState) {
         let origin = record.origin;
-        if self.may_have_crossed(port, origin) {
-            // Of three records in a circle it may have taken one of ours for newer than this one by now.
+        if self.note_heard(port, origin) {
+            // It may have crossed ours. Of three records in a circle it may have taken one of ours for newer than this one by now.
             self.owe(port, origin);
         }
         let known = self.states.get(&origin).map(|held| &held.record);
