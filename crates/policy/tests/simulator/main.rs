@@ -129,8 +129,8 @@ fn streams_survive_whatever_happens_or_both_ends_hear_of_it() {
 #[test]
 fn seeds_that_found_faults_find_none() {
     // Pumps that wait for each other behind two killed programs; three records in a circle, two of them forged: two neighbours each held
-    // what the other one believed last.
-    for seed in [19_305, 46_549] {
+    // what the other one believed last; a liar that said again what it had heard proven of others' sockets, which is none of its lies.
+    for seed in [19_305, 41_129, 46_549] {
         assert_eq!(schedule(seed, HOSTS, false).wrong, None, "seed {seed}");
     }
 }
