@@ -51,6 +51,7 @@ impl Provider<'_> {
             generation: asked.generation(),
             port: Some(port),
             inbound,
+            lane: None,
             outbound: Some(outbound),
             far_range: Some(asked.segment),
             ring_max: asked.segment.len - segment_len(0),

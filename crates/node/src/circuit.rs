@@ -3,18 +3,18 @@
 use crate::address::plain;
 use crate::end_resources::{EndResources, Segments};
 use crate::host::Host;
+use crate::inside;
 use crate::proof::{Cookie, Proof};
 use crate::quota::Purpose;
 use crate::random;
 use crate::session::SessionId;
+use crate::shelves::KeptSegment;
 use crate::source::source_of;
 use crosslane_fabric::circuit::{Role, Scope, State};
 use crosslane_policy::Output;
-use crosslane_shm::Segment;
-use crosslane_shm::mem::new_segment;
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
-use crosslane_wire::{CircuitId, Tuple, Way};
+use crosslane_wire::{CircuitId, Tuple};
 use std::net::{IpAddr, SocketAddr};
 
 impl Host {
@@ -206,34 +206,36 @@ impl Host {
         };
         let (client_end, client_segments) = end(false).map_err(Plain::Refused)?;
         let (server_end, server_segments) = end(true).map_err(Plain::Refused)?;
-        let len = segment_len(ring_max);
-        let segment = || {
-            let memory = new_segment("crosslane-segment", len).map_err(|_| Plain::System)?;
-            Ok::<_, Plain>(Segment::sealed(memory, len))
+        let mut direction = || {
+            let made = self.inside.direction(ring_max, &self.shelves);
+            made.map_err(|error| {
+                tracing::warn!(%error, "no memory for a stream inside this host");
+                Plain::System
+            })
         };
-        let (forth, back) = (segment()?, segment()?);
-        let copy = |segment: &Segment| segment.try_clone().map_err(|_| Plain::System);
-        let (forth_copy, back_copy) = (copy(&forth)?, copy(&back)?);
-        let [forth, back, forth_copy, back_copy] =
-            [forth, back, forth_copy, back_copy].map(|segment| self.shelves.keep_segment(segment));
+        let (forth, back) = (direction()?, direction()?);
         let (client, server) = self.policy.circuits.local(tuple, scope);
         let (key_forth, key_back) = (random::u64(), random::u64());
-        let segments = |inbound, outbound, rx_key, tx_key, charges| Segments {
-            generation: 0,
-            port: None,
-            inbound,
-            outbound: Some(outbound),
-            far_range: None,
-            ring_max,
-            rx_key,
-            tx_key,
-            before: 0,
-            arrived: 0,
-            way: Way::DIRECT,
-            charges,
-        };
-        let of_client = segments(back, forth, key_back, key_forth, client_segments);
-        let of_server = segments(forth_copy, back_copy, key_forth, key_back, server_segments);
+        let segments =
+            |inbound: KeptSegment, lane, outbound: KeptSegment, keys: (u64, u64), charges| Segments {
+                generation: 0,
+                port: None,
+                way: inside::way(&inbound.info, &outbound.info),
+                inbound,
+                lane,
+                outbound: Some(outbound),
+                far_range: None,
+                ring_max,
+                rx_key: keys.0,
+                tx_key: keys.1,
+                before: 0,
+                arrived: 0,
+                charges,
+            };
+        let (of_client, of_server) = (
+            segments(back.inbound, back.lane, forth.outbound, (key_back, key_forth), client_segments),
+            segments(forth.inbound, forth.lane, back.outbound, (key_forth, key_back), server_segments),
+        );
         self.resources.insert(client, EndResources::new(Some(of_client), payer, client_end));
         let pending = EndResources { uid: accepter, ..EndResources::new(Some(of_server), payer, server_end) };
         self.resources.insert(server, pending);

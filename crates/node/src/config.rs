@@ -93,6 +93,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// What users and neighbours may have.
     pub quota: crate::quota::Settings,
+    /// What joins programs of this host.
+    pub inside: PortKind,
     /// Ports, in the order of the file.
     pub ports: Vec<PortConfig>,
 }
@@ -188,6 +190,16 @@ mod tests {
         assert_eq!(kind("delay_us = [0, 1000]\ncombine = false"), stores((0, 1_000_000), 0, false));
         let small = kind("delay_us = 0\nwindow = \"4M\"");
         assert_eq!(small, stores((0, 0), 0, true));
+    }
+
+    #[test]
+    fn inside_is_soft_or_posted() {
+        let inside = |text: &str| Config::parse(&format!("host = 1\n{text}")).map(|config| config.inside);
+        assert_eq!(inside("").unwrap(), PortKind::Soft);
+        let posted = inside("[inside]\nkind = \"posted\"\ndelay_us = [0, 1000]").unwrap();
+        assert_eq!(posted, PortKind::Posted(Stores { delay_ns: (0, 1_000_000), seed: 0, combine: true }));
+        let error = inside("[inside]\ndelay_us = 3").unwrap_err().to_string();
+        assert_eq!(error, "inside: delay_us: only kind `posted` has it");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::control::{ControlError, ControlSocket};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::inside::Inside;
 use crate::keys::{KeyError, KeyRing};
 use crate::log;
 use crate::metrics;
@@ -95,6 +96,7 @@ pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
     let control = ControlSocket::open(&config.control)?;
     let tun = config.interface.as_deref().map(|name| Tun::open(name, &config)).transpose()?;
     let cables = open_cables(&config)?;
+    let inside = Inside::new(config.inside.stores()).context("inside")?;
     let metrics = match config.metrics {
         Some(address) => {
             Some(metrics::Server::open(address).with_context(|| format!("metrics at {address}"))?)
@@ -102,7 +104,7 @@ pub fn serve(config: Config, file: &Path) -> anyhow::Result<()> {
         None => None,
     };
     let (host, path) = (config.addresses.me, config.control.clone());
-    let mut host_state = Host::new(config, cables, tun).context("pumps, or netlink")?;
+    let mut host_state = Host::new(config, (cables, inside), tun).context("pumps, or netlink")?;
     host_state.use_keys(keys);
     if let Some(metrics) = metrics {
         host_state.texts.writer().serve(metrics);

@@ -6,6 +6,7 @@ use crate::quota::{Charge, Kind, Ledger, Payer, Purpose};
 use crate::random;
 use crate::session_id::SessionId;
 use crate::shelves::{Kept, KeptSegment, Loan, Shelves};
+use crosslane_port::posted::Lane;
 use crosslane_shm::mem::new_segment;
 use crosslane_shm::state::{Sent, Snapshot, StateView};
 use crosslane_wire::control::Refusal;
@@ -29,6 +30,8 @@ pub struct Segments {
     pub port: Option<PortId>,
     /// Memory that the far side writes.
     pub inbound: KeptSegment,
+    /// What lands the stores to that memory inside this host, if they land later.
+    pub lane: Option<Lane>,
     /// Memory of the far side; none before the far side has answered.
     pub outbound: Option<KeptSegment>,
     /// Where that lies in the far side's window; none within this host.
@@ -225,6 +228,7 @@ mod tests {
             generation,
             port: None,
             inbound: shelves.keep_segment(Segment::sealed(new_segment("test", 4096).unwrap(), 4096)),
+            lane: None,
             outbound: None,
             far_range: None,
             ring_max: 4096,

@@ -33,6 +33,7 @@ const CONTROL: u64 = 1;
 const SIGNALS: u64 = 2;
 const PUMPS: u64 = 4;
 const INBOX: u64 = 5;
+const INSIDE: u64 = 6;
 /// The queues of the interface, in order.
 const QUEUES: u64 = 0x80;
 const PORTS: u64 = 0x100;
@@ -85,6 +86,9 @@ impl Engine {
         add(signals.event_fd(), SIGNALS)?;
         add(host.pumps.event_fd(), PUMPS)?;
         add(host.inbox.event_fd(), INBOX)?;
+        if let Some(fd) = host.inside.event_fd() {
+            add(fd, INSIDE)?;
+        }
         for (queue, token) in host.ip.fds().zip(QUEUES..) {
             add(queue, token)?;
         }
@@ -165,6 +169,7 @@ impl Engine {
             CONTROL => self.accept(),
             SIGNALS => self.handle_signals(),
             PUMPS => self.busy |= self.host.hear_pumps(),
+            INSIDE => self.host.wake_landed(),
             INBOX => self.busy |= self.host.hear_inbox(),
             token if token >= SESSIONS => {
                 let hung_up = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);

@@ -5,6 +5,7 @@ use crate::config::{Config, own_addresses};
 use crate::counter::Counters;
 use crate::end_resources::EndResources;
 use crate::inbox::Inbox;
+use crate::inside::Inside;
 use crate::ip::Ip;
 use crate::keys::KeyRing;
 use crate::listener::Listeners;
@@ -84,6 +85,8 @@ pub struct Host {
     pub resources: HashMap<CircuitId, EndResources>,
     /// Where in its port's inbound memory the segment of each channel lies, and what is paid for that.
     pub memory: HashMap<ChannelId, (SegmentRange, Charge)>,
+    /// How programs of this host reach each other.
+    pub inside: Inside,
     /// Circuits that pass through.
     pub transit_circuits: BTreeMap<TransitId, TransitCircuit>,
     /// What moves their bytes.
@@ -148,7 +151,11 @@ impl Host {
     ///
     /// # Errors
     /// An eventfd cannot be made, or the kernel has no netlink sockets.
-    pub fn new(config: Config, cables: Vec<Cable>, tun: Option<Tun>) -> Result<Self, Errno> {
+    pub fn new(
+        config: Config,
+        (cables, inside): (Vec<Cable>, Inside),
+        tun: Option<Tun>,
+    ) -> Result<Self, Errno> {
         let me = config.addresses.me;
         let limits = Limits { pending: PENDING_MAX, patience: config.resume };
         let mut policy = Policy::new(me, incarnation(), limits);
@@ -180,6 +187,7 @@ impl Host {
             policy,
             resources: HashMap::new(),
             memory: HashMap::new(),
+            inside,
             transit_circuits: BTreeMap::new(),
             pumps,
             offload: None,

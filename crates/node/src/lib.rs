@@ -29,6 +29,7 @@ pub mod given;
 pub mod holders;
 pub mod host;
 pub mod inbox;
+pub mod inside;
 pub mod ip;
 pub mod keys;
 pub mod linger;

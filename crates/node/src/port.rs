@@ -15,6 +15,14 @@ pub enum PortKind {
 }
 
 impl PortKind {
+    /// How its stores go, if they land later.
+    pub fn stores(self) -> Option<Stores> {
+        match self {
+            Self::Soft => None,
+            Self::Posted(stores) => Some(stores),
+        }
+    }
+
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {

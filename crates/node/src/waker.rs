@@ -67,7 +67,7 @@ impl Host {
             return;
         }
         match self.policy.circuits.get(circuit).map(|end| end.far) {
-            Some(Far::Here(other)) => self.wake_waiter(other, waiter),
+            Some(Far::Here(other)) => self.wake_inside(other, waiter),
             Some(Far::Host { channel: Some(channel), .. }) => self.wake_neighbour(channel, waiter),
             _ => {}
         }
@@ -212,7 +212,7 @@ impl Host {
         self.holds(waiter.session, circuit).then_some(&waiter.event)
     }
 
-    fn wake_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
+    pub(crate) fn wake_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
         if let Some(event) = self.waiter_of(circuit, waiter) {
             event.wake();
             self.counters.wakes += 1;

@@ -6,8 +6,10 @@
 //! ```
 //! Whoever maps a segment of the peer's stores into a queue ([`crosslane_shm::queue`]), from which a thread of this port, the
 //! *lander*, makes stores visible. What has not landed is seen by nobody, and lost when the link goes down. Each end delays what
-//! it stores itself: so both ends of a cable are to be of this kind.
+//! it stores itself: so both ends of a cable are to be of this kind. [`Inside`] is the same for segments between programs of one
+//! host, which no cable joins.
 
+mod inside;
 mod lander;
 mod pace;
 mod schedule;
@@ -17,6 +19,7 @@ use crate::soft::{SoftConfig, SoftPort};
 use crate::{DownReason, Event, Info, Port, PortError};
 use crosslane_shm::{Inbound, Outbound, Segment, queue};
 use crosslane_wire::{Caching, MemoryKind, Reach, SegmentInfo, SegmentRange};
+pub use inside::{Inside, Lane};
 use lander::Lander;
 use pace::Drawn;
 use rustix::event::epoll;
@@ -55,6 +58,25 @@ impl Stores {
     fn longest(&self) -> u32 {
         self.delay_ns.1.saturating_add(LATE)
     }
+
+    /// The thread that lands them.
+    fn lander(&self) -> Result<Lander, PortError> {
+        let (least, most) = self.delay_ns;
+        if least > most || most > DELAY_MAX {
+            return Err(PortError::Delay(least, most));
+        }
+        Lander::new(Box::new(Drawn::new(self.seed, self.delay_ns)), self.combine)
+    }
+
+    fn caching(&self) -> Caching {
+        if self.combine { Caching::WriteCombining } else { Caching::WriteBack }
+    }
+
+    /// The segment of `len` bytes that is reached by this queue. `lossy`: a cable that goes down loses what is under way.
+    fn queued(&self, fd: OwnedFd, len: u64, lossy: bool) -> Segment {
+        let (memory, caching, posted_ns) = (MemoryKind::Queue, self.caching(), self.longest());
+        Segment { fd, info: SegmentInfo { memory, caching, posted_ns, lossy, ..SegmentInfo::sealed(len) } }
+    }
 }
 
 /// A posted port.
@@ -84,11 +106,7 @@ impl PostedPort {
     }
 
     fn new(inner: SoftPort, stores: Stores) -> Result<Self, PortError> {
-        let (least, most) = stores.delay_ns;
-        if least > most || most > DELAY_MAX {
-            return Err(PortError::Delay(least, most));
-        }
-        let lander = Lander::new(Box::new(Drawn::new(stores.seed, stores.delay_ns)), stores.combine)?;
+        let lander = stores.lander()?;
         let system = |what: &str| {
             let what = what.to_owned();
             move |errno| PortError::System { what, errno }
@@ -104,16 +122,6 @@ impl PostedPort {
     /// The description of a segment that stores reach later.
     fn posted(&self, info: SegmentInfo) -> SegmentInfo {
         SegmentInfo { posted_ns: self.stores.longest(), lossy: true, ..info }
-    }
-
-    /// A segment of the peer's that is reached by this queue.
-    fn queued(&self, fd: OwnedFd, range: SegmentRange) -> Segment {
-        let (memory, caching) = (MemoryKind::Queue, self.caching());
-        Segment { fd, info: self.posted(SegmentInfo { memory, caching, ..SegmentInfo::sealed(range.len) }) }
-    }
-
-    fn caching(&self) -> Caching {
-        if self.stores.combine { Caching::WriteCombining } else { Caching::WriteBack }
     }
 
     /// Does what was to be done behind stores that have landed by now.
@@ -137,7 +145,12 @@ impl Port for PostedPort {
     type Outbound = Outbound;
 
     fn info(&self) -> Info {
-        Info { caching: self.caching(), posted_ns: self.stores.longest(), lossy: true, ..self.inner.info() }
+        Info {
+            caching: self.stores.caching(),
+            posted_ns: self.stores.longest(),
+            lossy: true,
+            ..self.inner.info()
+        }
     }
 
     fn held(&self) -> usize {
@@ -222,7 +235,7 @@ impl Port for PostedPort {
         self.forget_freed();
         let fd = queue::create()?;
         self.lander.add((window, range), queue::Reader::new(&fd, &memory)?);
-        Ok(self.queued(fd, range))
+        Ok(self.stores.queued(fd, range.len, true))
     }
 
     fn queue_beside(&mut self, window: usize, range: SegmentRange) -> Result<Segment, PortError> {
@@ -230,7 +243,7 @@ impl Port for PostedPort {
         let copy = rustix::io::fcntl_dupfd_cloexec(&fd, 0);
         let failed = |errno| PortError::System { what: "duplicate a queue".to_owned(), errno };
         self.lander.add_beside((window, range), copy.map_err(failed)?);
-        Ok(self.queued(fd, range))
+        Ok(self.stores.queued(fd, range.len, true))
     }
 
     fn map_inbound(&mut self, window: usize, range: SegmentRange) -> Result<Inbound, PortError> {

@@ -11,6 +11,17 @@ use std::path::PathBuf;
 /// Bounds of the delay if none are given, ns.
 const DELAY: (u32, u32) = (0, 10_000);
 
+/// What a port is, or what joins programs inside the host.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawKind {
+    #[serde(default = "default_kind")]
+    kind: String,
+    delay_us: Option<Delay>,
+    seed: Option<i64>,
+    combine: Option<bool>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPort {
@@ -48,13 +59,25 @@ fn default_mode() -> String {
     "0600".to_owned()
 }
 
+impl Default for RawKind {
+    fn default() -> Self {
+        Self { kind: default_kind(), delay_us: None, seed: None, combine: None }
+    }
+}
+
 impl RawPort {
     pub(super) fn check(self) -> Result<PortConfig, ConfigError> {
         let key = |name: &str| self.key(name);
         if self.name.is_empty() || self.name.len() > 32 {
             return Err(value("port: name", "must have 1 to 32 characters".to_owned()));
         }
-        let kind = self.check_kind()?;
+        let raw = RawKind {
+            kind: self.kind.clone(),
+            delay_us: self.delay_us,
+            seed: self.seed,
+            combine: self.combine,
+        };
+        let kind = raw.check(&format!("port {}", self.name))?;
         let listens = match self.side.as_str() {
             "a" => true,
             "b" => false,
@@ -74,39 +97,42 @@ impl RawPort {
     fn key(&self, name: &str) -> String {
         format!("port {}: {name}", self.name)
     }
+}
 
-    fn check_kind(&self) -> Result<PortKind, ConfigError> {
+impl RawKind {
+    /// `of`: what it belongs to, for errors.
+    pub(super) fn check(&self, of: &str) -> Result<PortKind, ConfigError> {
         match self.kind.as_str() {
-            "soft" => self.check_soft(),
-            "posted" => self.check_posted(),
+            "soft" => self.check_soft(of),
+            "posted" => self.check_posted(of),
             other => {
                 let text = format!("`{other}` is not known; this release has `soft` and `posted`");
-                Err(value(&self.key("kind"), text))
+                Err(value(&format!("{of}: kind"), text))
             }
         }
     }
 
-    fn check_soft(&self) -> Result<PortKind, ConfigError> {
+    fn check_soft(&self, of: &str) -> Result<PortKind, ConfigError> {
         let given = [
             ("delay_us", self.delay_us.is_some()),
             ("seed", self.seed.is_some()),
             ("combine", self.combine.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) => Err(value(&self.key(name), "only ports of kind `posted` have it".to_owned())),
+            Some((name, _)) => Err(value(&format!("{of}: {name}"), "only kind `posted` has it".to_owned())),
             None => Ok(PortKind::Soft),
         }
     }
 
-    fn check_posted(&self) -> Result<PortKind, ConfigError> {
-        let delay_ns = self.delay_us.map_or(Ok(DELAY), |delay| self.check_delay(delay))?;
+    fn check_posted(&self, of: &str) -> Result<PortKind, ConfigError> {
+        let delay_ns = self.delay_us.map_or(Ok(DELAY), |delay| Self::check_delay(of, delay))?;
         let seed = self.seed.unwrap_or(0);
         let seed = u64::try_from(seed)
-            .map_err(|_| value(&self.key("seed"), format!("{seed} is not a number from 0 on")))?;
+            .map_err(|_| value(&format!("{of}: seed"), format!("{seed} is not a number from 0 on")))?;
         Ok(PortKind::Posted(Stores { delay_ns, seed, combine: self.combine.unwrap_or(true) }))
     }
 
-    fn check_delay(&self, delay: Delay) -> Result<(u32, u32), ConfigError> {
+    fn check_delay(of: &str, delay: Delay) -> Result<(u32, u32), ConfigError> {
         let [least, most] = match delay {
             Delay::Same(delay) => [delay; 2],
             Delay::Bounds(bounds) => bounds,
@@ -122,7 +148,7 @@ impl RawPort {
                 let text = format!(
                     "{least} to {most}; write one number from 0 to {most_us}, or two as [least, most]"
                 );
-                Err(value(&self.key("delay_us"), text))
+                Err(value(&format!("{of}: delay_us"), text))
             }
         }
     }

@@ -5,7 +5,7 @@ use super::check::{
     check_offload_copy, check_offload_cpus, check_queues, check_resume, check_ring_max, check_rules,
     check_socket, check_spin, check_subnet, parse_size, value,
 };
-use super::port::RawPort;
+use super::port::{RawKind, RawPort};
 use super::quota::RawQuota;
 use super::{Config, ConfigError};
 use crate::address::Addresses;
@@ -62,6 +62,8 @@ pub(super) struct RawConfig {
     rules: Vec<String>,
     #[serde(default)]
     quota: RawQuota,
+    #[serde(default)]
+    inside: RawKind,
     #[serde(default)]
     port: Vec<RawPort>,
 }
@@ -142,6 +144,7 @@ impl RawConfig {
             metrics: self.metrics.as_deref().map(check_metrics).transpose()?,
             quota: self.quota.check()?,
             rules: check_rules(&self.rules, &addresses, self.offload)?,
+            inside: self.inside.check("inside")?,
             addresses,
             ports,
         })

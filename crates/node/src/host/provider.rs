@@ -169,6 +169,7 @@ impl Resources for Provider<'_> {
             generation,
             port: Some(port),
             inbound: self.shelves.keep_segment(memory),
+            lane: None,
             outbound: None,
             far_range: None,
             ring_max,

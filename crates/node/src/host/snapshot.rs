@@ -111,6 +111,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::end_resources::EndResources;
+    use crate::inside::Inside;
     use crate::quota::Payer;
     use crate::session::SessionId;
     use crate::texts::{Piece, Text};
@@ -125,7 +126,7 @@ mod tests {
     /// A host with so many sessions.
     fn host(sessions: u64) -> (Host, Vec<UnixStream>) {
         let config = Config::parse("host = 1\ninterface = \"\"").unwrap();
-        let mut host = Host::new(config, Vec::new(), None).unwrap();
+        let mut host = Host::new(config, (Vec::new(), Inside::default()), None).unwrap();
         let mut connect = |id| {
             let (near, far) = UnixStream::pair().unwrap();
             host.add_session(SessionId(id), Foreign::new(near.into(), Owner::NOBODY));

@@ -19,6 +19,13 @@ pub(super) struct Lander {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Removes a place when it is dropped.
+#[derive(Debug)]
+pub(super) struct Remover {
+    shared: Arc<Shared>,
+    place: Place,
+}
+
 #[derive(Debug)]
 struct Shared {
     desk: Mutex<Desk>,
@@ -97,6 +104,11 @@ impl Lander {
         self.shared.order(Order::Remove(place));
     }
 
+    /// What removes this place later.
+    pub(super) fn remover(&self, place: Place) -> Remover {
+        Remover { shared: self.shared.clone(), place }
+    }
+
     /// Puts `ticket` behind all that is under way.
     pub(super) fn put(&self, ticket: Ticket) {
         self.shared.order(Order::Ticket(now(), ticket));
@@ -119,6 +131,12 @@ impl Lander {
             let waited = self.shared.done.wait_timeout(desk, Duration::from_millis(10));
             desk = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        self.shared.order(Order::Remove(self.place));
     }
 }
 

@@ -77,6 +77,14 @@ pub fn compile(source: &Path, folder: &Path) -> Result<PathBuf, String> {
     }
 }
 
+/// How stores inside the host go: `CROSSLANE_QUIRKS_DELAY_US=10` or `=0-1000` has them land so much later. Programs that want zero
+/// copy, the offload engine or wakers of their own fail then.
+fn inside() -> String {
+    let Ok(delay) = std::env::var("CROSSLANE_QUIRKS_DELAY_US") else { return String::new() };
+    let (least, most) = delay.split_once('-').unwrap_or((&delay, &delay));
+    format!("[inside]\nkind = \"posted\"\ndelay_us = [{least}, {most}]\n")
+}
+
 impl Daemon {
     /// Starts it with the program of the build, and waits for its first answer.
     pub fn start(program: &Path) -> Result<Self, String> {
@@ -87,8 +95,9 @@ impl Daemon {
             "host = 1\nsubnet = \"127.86.0.0/24\"\ncontrol = \"{}\"\ninterface = \"\"\n\
              rules = [\"use both server * 127.0.0.0/8:*\", \"use both client * 127.0.0.0/8:*\",\n\
              \"transfer read-zcopy client ruled *:*\", \"transfer bcopy server ruled *:*\",\n\
-             \"offload on server ruled *:*\"]\n",
-            control.display()
+             \"offload on server ruled *:*\"]\n{}",
+            control.display(),
+            inside()
         );
         fs::write(&file, text).unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
