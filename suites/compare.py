@@ -5,27 +5,35 @@ from outcome import OK
 REPEATS = 3
 
 
-def compare(run, session, log=print):
-    """Runs one suite both ways. Returns its row for the table.
-
-    A test counts against the library if it passed plain, did not pass under the library (to be skipped is not to
-    pass), did not pass three times out of three when repeated, and passes plain each time. Suites with tests of random
-    names say by `whole` which entry tells that all was run."""
+def begin(run, session):
+    """Runs one suite without the library. Returns its row for the table."""
     plain = run.run(session, "plain")
-    before = session.counters()
-    library = run.run(session, "library")
-    after = session.counters()
-    row = {
+    return {
         "suite": run.title,
         "place": run.place,
         "tests": len(plain),
         "plain": count(plain),
-        "library": count(library),
-        "streams": after["streams_opened"] - before["streams_opened"],
-        "bytes": after["stream_tx_bytes"] - before["stream_tx_bytes"],
+        "failed_plain": sorted(name for name, (status, _) in plain.items() if status == "fail"),
+        "library": {},
         "lost": {},
         "unsteady": {},
-        "failed_plain": sorted(name for name, (status, _) in plain.items() if status == "fail"),
+        "idle": [],
+    }, plain
+
+
+def compare(run, session, kind, row, plain, log=print):
+    """Runs one suite under the library and adds to its row what that says of this kind of memory.
+
+    A test counts against the library if it passed plain, did not pass under the library (to be skipped is not to
+    pass), did not pass three times out of three when repeated, and passes plain each time. Suites with tests of random
+    names say by `whole` which entry tells that all was run."""
+    before = session.counters()
+    library = run.run(session, "library")
+    after = session.counters()
+    row["library"][kind] = {
+        **count(library),
+        "streams": after["streams_opened"] - before["streams_opened"],
+        "bytes": after["stream_tx_bytes"] - before["stream_tx_bytes"],
     }
     for name, (status, _) in sorted(plain.items()):
         seen = library.get(name, ("missing", "was not run"))
@@ -34,10 +42,10 @@ def compare(run, session, log=print):
         if seen[0] == "missing" and library.get(run.whole, ("",))[0] == OK:
             continue
         verdict = "lost" if repeated(run, session, name) else "unsteady"
-        row[verdict][name] = f"{seen[0]}: {seen[1]}"
+        row[verdict][f"{name} ({kind})"] = f"{seen[0]}: {seen[1]}"
         log(f"    {verdict}: {name}: {seen[0]}: {seen[1]}")
-    row["idle"] = run.carries and row["bytes"] == 0
-    return row
+    if run.carries and row["library"][kind]["bytes"] == 0:
+        row["idle"].append(kind)
 
 
 def repeated(run, session, name):
@@ -58,16 +66,15 @@ def count(outcomes):
 
 def table(rows):
     """Markdown."""
-    lines = [
-        "| suite | address | tests | pass plain | pass under the library | lost | unsteady | streams | sent by streams |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    kinds = list(rows[0]["library"]) if rows else []
+    names = ["suite", "address", "tests", "pass plain", *kinds, "lost", "unsteady", "streams", "sent by streams"]
+    lines = ["| " + " | ".join(names) + " |", "|---|---" + "|---:" * (len(names) - 2) + "|"]
     for row in rows:
-        lines.append(
-            f"| {row['suite']} | {row['place']} | {row['tests']} | {row['plain'].get(OK, 0)} "
-            f"| {row['library'].get(OK, 0)} | {len(row['lost'])} | {len(row['unsteady'])} | {row['streams']} "
-            f"| {size(row['bytes'])} |"
-        )
+        seen = [row["library"][kind] for kind in kinds]
+        cells = [row["suite"], row["place"], row["tests"], row["plain"].get(OK, 0), *(one.get(OK, 0) for one in seen),
+                 len(row["lost"]), len(row["unsteady"]), sum(one["streams"] for one in seen),
+                 size(sum(one["bytes"] for one in seen))]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 

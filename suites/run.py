@@ -7,6 +7,7 @@
                   [--redis TREE]              a built source tree of Redis
                   [--node TREE]               a source tree of Node, of the release of the program `node`
                   [--places loopback,fabric]  which addresses, where a suite lets choose
+                  [--posted US[-US],..]       under the library also where stores land so much later (a posted cable)
 
 Exit code 0: no test fails under the library that passes without it, and streams carried what was sent. The table
 goes to OUT/suites.md and OUT/suites.json, logs beside them.
@@ -42,6 +43,7 @@ def arguments():
     parser.add_argument("--node")
     parser.add_argument("--node-program", default="node")
     parser.add_argument("--places", default=None)
+    parser.add_argument("--posted", default="", help="microseconds that stores are under way, or bounds: `0,10,0-1000`")
     parser.add_argument("--only", default="*", help="only suites whose name in the table matches, as `Redis unit/*`")
     return parser.parse_args()
 
@@ -67,6 +69,23 @@ def chosen(options, logs):
     return [run for run in runs if fnmatch.fnmatch(run.title, options.only)]
 
 
+def run_all(options, runs, out):
+    """Runs each suite without the library, then under it, with a daemon for each kind of memory. Returns the rows."""
+    begun, start = [], time.monotonic()
+    for delay_us in [None, *filter(None, options.posted.split(","))]:
+        kind = "pass under the library" if delay_us is None else f"posted, {delay_us} us"
+        with tempfile.TemporaryDirectory(prefix="crosslane-suites-") as folder:
+            with session.Session(options.bin, folder, delay_us) as host:
+                for number, run in enumerate(runs):
+                    print(f"{time.monotonic() - start:6.0f} s  {run.title}, {run.place}, {kind}", flush=True)
+                    if delay_us is None:
+                        begun.append(compare.begin(run, host))
+                    row, plain = begun[number]
+                    compare.compare(run, host, kind, row, plain)
+                    (out / "suites.json").write_text(json.dumps([row for row, _ in begun], indent=1) + "\n")
+    return [row for row, _ in begun]
+
+
 def main():
     """See above."""
     options = arguments()
@@ -78,23 +97,18 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     for log in out.glob("*.log"):
         log.unlink()
-    rows, start = [], time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="crosslane-suites-") as folder:
-        with session.Session(options.bin, folder) as host:
-            for run in chosen(options, out):
-                print(f"{time.monotonic() - start:6.0f} s  {run.title}, {run.place}", flush=True)
-                rows.append(compare.compare(run, host))
-                (out / "suites.json").write_text(json.dumps(rows, indent=1) + "\n")
+    rows = run_all(options, chosen(options, out), out)
     text = compare.table(rows)
     (out / "suites.md").write_text(text)
     print(text)
     lost = sum(len(row["lost"]) for row in rows)
-    idle = [f"{row['suite']} ({row['place']})" for row in rows if row["idle"]]
+    idle = [f"{row['suite']} ({row['place']}, {kind})" for row in rows for kind in row["idle"]]
+    seen = [outcomes for row in rows for outcomes in row["library"].values()]
     for name in idle:
         print(f"no stream carried anything: {name}")
     print(f"test result: {'ok' if not lost and not idle else 'FAILED'}. "
-          f"{sum(row['library'].get('ok', 0) for row in rows)} passed; {lost + len(idle)} failed; "
-          f"{sum(row['library'].get('skip', 0) for row in rows)} ignored")
+          f"{sum(outcomes.get('ok', 0) for outcomes in seen)} passed; {lost + len(idle)} failed; "
+          f"{sum(outcomes.get('skip', 0) for outcomes in seen)} ignored")
     sys.exit(1 if lost or idle else 0)
 
 

@@ -40,7 +40,9 @@ def enter_namespaces():
 class Session:
     """A running daemon; use it as a context."""
 
-    def __init__(self, binaries, folder):
+    def __init__(self, binaries, folder, delay_us=None):
+        """`delay_us`: stores inside the host land so many microseconds later (`LEAST-MOST`); None: at once."""
+        self.delay_us = delay_us
         self.binaries = pathlib.Path(binaries).resolve()
         self.folder = pathlib.Path(folder)
         self.socket = self.folder / "control.sock"
@@ -54,8 +56,8 @@ class Session:
         subprocess.run(["mount", "--bind", self.folder / "hosts", "/etc/hosts"], check=True)
         config = self.folder / "host.toml"
         rules = ", ".join(json.dumps(rule) for rule in RULES)
-        config.write_text(f'host = 1\ncontrol = "{self.socket}"\ninterface = "xl0"\nrules = [{rules}]\n')
-        with open(self.folder / "daemon.log", "wb") as log:
+        config.write_text(f'host = 1\ncontrol = "{self.socket}"\ninterface = "xl0"\nrules = [{rules}]\n{self.inside()}')
+        with open(self.folder / "daemon.log", "ab") as log:
             self.daemon = subprocess.Popen(
                 [self.binaries / "crosslaned", "--config", config], stdout=log, stderr=log
             )
@@ -73,6 +75,14 @@ class Session:
         except subprocess.TimeoutExpired:
             self.daemon.kill()
             self.daemon.wait()
+        subprocess.run(["umount", "/etc/hosts"], check=False)
+
+    def inside(self):
+        """The part of the configuration that says how stores go."""
+        if self.delay_us is None:
+            return ""
+        least, _, most = self.delay_us.partition("-")
+        return f'[inside]\nkind = "posted"\ndelay_us = [{least}, {most or least}]\n'
 
     def name_localhost(self, addresses):
         """What `localhost` means from here on, for suites that know no other address."""
