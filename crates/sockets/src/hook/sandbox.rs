@@ -9,12 +9,14 @@ use crate::daemon::{pool, waiters};
 use crate::descriptors::table::{self, Kind};
 use crate::kernel::{fault, program, real, user};
 use crate::socket::listener;
-use crate::waiting::fd_limit;
+use crate::waiting::{epoll, fd_limit};
 use core::ffi::{c_char, c_int, c_ulong};
 use libc::{__rlimit_resource_t, rlimit};
 
 /// A limit of descriptors below this leaves no room for ours.
 const FEW: u64 = 64;
+/// A program that sets a limit below this may use it up.
+const LOW: u64 = 1024;
 
 hook! {
     /// `prctl(2)`: a system call filter comes on.
@@ -84,8 +86,14 @@ pub fn before_filter() {
 /// `limit` is null or valid for loads.
 unsafe fn before_limit(resource: __rlimit_resource_t, limit: *const rlimit) {
     // SAFETY: any bytes are a limit.
-    let few = || unsafe { user::load(limit) }.is_ok_and(|limit| limit.rlim_cur < FEW);
-    if resource == libc::RLIMIT_NOFILE && needs_daemon() && few() {
+    let below = |most: u64| unsafe { user::load(limit) }.is_ok_and(|limit| limit.rlim_cur < most);
+    if resource != libc::RLIMIT_NOFILE || !program::is_owner() {
+        return;
+    }
+    if below(LOW) {
+        epoll::keep_spare();
+    }
+    if below(FEW) && needs_daemon() {
         fd_limit::prepare();
         waiters::before_sandbox();
     }

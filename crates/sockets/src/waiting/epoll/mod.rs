@@ -38,6 +38,7 @@ pub use control::control;
 pub use events::{Call, Events};
 pub use set::Prepared;
 pub use waiting::wait;
+pub use wakeup_set::keep_spare;
 
 /// A socket has just become a stream: it leaves the kernel's part of the sets that hold it.
 pub fn upgraded(fd: c_int) {

@@ -66,6 +66,10 @@ impl WakeupSet {
         if let Some(wakeup_set) = with_spare(Vec::pop).flatten() {
             return Ok(wakeup_set);
         }
+        Self::create()
+    }
+
+    fn create() -> Result<Self, c_int> {
         let inner =
             rustix::event::epoll::create(CreateFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
         Ok(Self { inner: internal_fds::hide(inner), waiter: None, daemon: None })
@@ -79,6 +83,15 @@ const MAX_SPARE: usize = 8;
 
 fn with_spare<T>(work: impl FnOnce(&mut Vec<WakeupSet>) -> T) -> Option<T> {
     SPARE.with(tid(), work).ok()
+}
+
+/// Keeps an inner set for the first program's set that gets a stream, which may find no descriptor free any more.
+pub fn keep_spare() {
+    with_spare(|spare| {
+        if spare.is_empty() {
+            spare.extend(WakeupSet::create());
+        }
+    });
 }
 
 /// In the child of `fork`: those are the parent's.
