@@ -131,11 +131,11 @@ stage_unit() {
 }
 
 # Daemons joined by posted cables: moves, hosts between, native streams and one-sided access, by the tests that the stage `unit` runs
-# on soft ones. The seed is printed.
+# on soft ones, and a program that goes over to TCP. The seed is printed.
 stage_posted() {
-    export CROSSLANE_TEST_DELAY_US=0-200
-    limited 600 cargo test --locked -p crosslane-node --test pair --test ring --test transit --test onesided --no-fail-fast -- \
-        --show-output || again posted
+    export CROSSLANE_TEST_DELAY_US=0-200 CROSSLANE_QUIRKS_DELAY_US=0-1000
+    { limited 600 cargo test --locked -p crosslane-node --test pair --test ring --test transit --test onesided --no-fail-fast -- \
+        --show-output && limited 300 cargo test --locked -p crosslane-sockets --test quirks -- out_of_band; } || again posted
 }
 
 # Random socket calls on the kernel's TCP and on streams, for 45 s, always the same ones, so that what fails is the change
@@ -195,13 +195,13 @@ stage_soak() {
     limited 400 "$target/release/crosslane-soak" --minutes 1
 }
 
-# Outside test suites without and under the library: what fits in about four minutes.
+# Outside test suites without and under the library, also on posted stores: what fits in about six minutes.
 stage_suites() {
     if [[ " ${failed[*]} " == *" release "* ]]; then
         skip suites "the release build failed, so there is nothing to test"
         return 0
     fi
-    limited 900 suites/run.py --smoke --bin "$target/release" --out "$target/suites"
+    limited 900 suites/run.py --smoke --posted 0-200 --bin "$target/release" --out "$target/suites"
 }
 
 # The lines of a log that a reader wants to see as they come.

@@ -56,6 +56,16 @@ impl End {
         self.rx() == Direction::Ended || self.turn_ahead() == Some(Some(Kind::DisConn))
     }
 
+    /// Whether the far side sends by TCP from here on, or from a record on that lies unread. Its bytes there may come before that record:
+    /// on a port that posts stores the caller waits, at most until no store can be under way any more.
+    pub fn goes_over_to_tcp(&self, tid: u32) -> bool {
+        let until = Instant::now() + self.generations.newest().segments.landed_after();
+        wait::look_until(until, || {
+            self.refresh(tid);
+            self.rx() == Direction::Tcp || self.turn_ahead() == Some(Some(Kind::Downgrade))
+        })
+    }
+
     /// The first record that lies unread and is not data, if there is one; `None` if other threads move too fast to tell, or
     /// more may come from another circuit. After the FIN nothing more arrives, so the answer stays.
     fn turn_ahead(&self) -> Option<Option<Kind>> {

@@ -43,8 +43,7 @@ pub fn news(
 /// Bytes on the carrier connection have no place in the order of the stream, unless the far end went over to it: somebody wrote past
 /// us. Never guess.
 fn stray_bytes(end: &End, tid: u32, carrier: BorrowedFd<'_>) {
-    end.refresh(tid);
-    if end.rx() == Direction::Tcp {
+    if end.goes_over_to_tcp(tid) {
         return;
     }
     let count = rustix::io::ioctl_fionread(carrier).unwrap_or(0);

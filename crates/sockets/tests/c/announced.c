@@ -1,6 +1,6 @@
 /* Large blocking sends from memory of xl_alloc, which the far program takes bytes out of by itself (XL_TRANSFER_READ_ZCOPY): whatever comes
  * in between (signals, limits of time, readers that are slow, peek, poll or wait for edges, forks), the counts are those of
- * the bytes that arrive, each byte arrives once, and the buffer is the program's again when the call is over. */
+ * the bytes that arrive, each byte arrives once, and the buffer is the program's again when the call is over. Not on posted stores. */
 #include "quirk.h"
 
 #include "../../../../include/crosslane.h"

@@ -1,6 +1,6 @@
 /* A daemon that does not run for a while (QUIRK_DAEMON is stopped here) holds nobody up for long and loses nothing: streams
  * go on, connections are made by TCP, at once if they must not wait; and a connection that was announced before but
- * cannot be had as a stream fails at both ends, in bounded time. */
+ * cannot be had as a stream fails at both ends, in bounded time. Not on posted stores. */
 #include "quirk.h"
 
 static pid_t daemon_pid;

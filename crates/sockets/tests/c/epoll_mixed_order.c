@@ -1,5 +1,5 @@
 /* Who sleeps in epoll_wait is told of pipes and connections in the order in which they became ready, also if a signal comes in
- * between. */
+ * between. Not on posted stores. */
 #include "epoll.h"
 
 enum { PIPE, CONNECTION, OTHER_PIPE, KINDS, ORDERS = 4, ROUNDS = 15 };

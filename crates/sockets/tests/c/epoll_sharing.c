@@ -1,4 +1,4 @@
-/* Sets that are dup'ed, polled, nested, inherited and shared between threads; streams that are dup'ed. */
+/* Sets that are dup'ed, polled, nested, inherited and shared between threads; streams that are dup'ed. Not on posted stores. */
 #include "epoll.h"
 
 static void duplicates(void)

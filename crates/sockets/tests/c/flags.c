@@ -1,4 +1,4 @@
-/* MSG_PEEK, MSG_DONTWAIT, MSG_WAITALL, MSG_TRUNC, MSG_NOSIGNAL, and calls of no bytes. */
+/* MSG_PEEK, MSG_DONTWAIT, MSG_WAITALL, MSG_TRUNC, MSG_NOSIGNAL, and calls of no bytes. Not on posted stores. */
 #include "quirk.h"
 
 static void peek(int from, int to)

@@ -1,6 +1,6 @@
 /* Memory of xl_alloc: sends from it are taken out of it by the far end, receives into it are put there by the far end, and
  * xl_transact gets an answer so; every byte is right, and counters tell how it went. Without the library there are no such
- * functions. */
+ * functions. Not on posted stores. */
 #include "quirk.h"
 
 #include "../../../../include/crosslane.h"

@@ -1,5 +1,5 @@
 /* Bulk that the daemon's engine copies, if there is one: order, flags, limits of time, signals whose handlers return or
- * jump away, children, buffers that are not there. */
+ * jump away, children, buffers that are not there. Not on posted stores. */
 #include "quirk.h"
 
 #include "../../../../include/crosslane.h"

@@ -1,4 +1,4 @@
-/* readv, writev, sendmsg, recvmsg, sendmmsg, recvmmsg: pieces in order, empty ones too, and what they say of themselves. */
+/* readv, writev, sendmsg, recvmsg, sendmmsg, recvmmsg: pieces in order, empty ones too, and what they say of themselves. Not on posted stores. */
 #include "quirk.h"
 
 static void vectors(int from, int to)

@@ -77,10 +77,11 @@ pub fn compile(source: &Path, folder: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// How stores inside the host go: `CROSSLANE_QUIRKS_DELAY_US=10` or `=0-1000` has them land so much later. Programs that want zero
-/// copy, the offload engine or wakers of their own fail then.
+/// How many microseconds later stores inside the host land, as `10` or `0-1000`.
+pub const DELAY: &str = "CROSSLANE_QUIRKS_DELAY_US";
+
 fn inside() -> String {
-    let Ok(delay) = std::env::var("CROSSLANE_QUIRKS_DELAY_US") else { return String::new() };
+    let Ok(delay) = std::env::var(DELAY) else { return String::new() };
     let (least, most) = delay.split_once('-').unwrap_or((&delay, &delay));
     format!("[inside]\nkind = \"posted\"\ndelay_us = [{least}, {most}]\n")
 }
