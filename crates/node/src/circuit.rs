@@ -31,7 +31,7 @@ impl Host {
             Ok(tuple) => tuple,
             Err(why) => return Some(why),
         };
-        let (cookie, uid) = (socket.cookie, self.sessions.get(&session)?.uid);
+        let (cookie, uid) = (socket.cookie, self.sessions.get(session)?.uid);
         self.forget_earlier(&tuple, scope, uid);
         let outcome = if self.is_local(tuple.server, scope) {
             self.connect_here(session, tuple, cookie, scope)
@@ -248,7 +248,7 @@ impl Host {
     /// answered, so that whoever accepts its connection sees it.
     pub(crate) fn publish_announced(&self) {
         let count = self.policy.circuits.pending();
-        for session in self.listeners.sessions().filter_map(|id| self.sessions.get(&id)) {
+        for session in self.listeners.sessions().filter_map(|id| self.sessions.get(id)) {
             if let Some(page) = &session.status_page {
                 page.set_announced(count);
             }

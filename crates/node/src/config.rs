@@ -199,7 +199,7 @@ mod tests {
         let posted = inside("[inside]\nkind = \"posted\"\ndelay_us = [0, 1000]").unwrap();
         assert_eq!(posted, PortKind::Posted(Stores { delay_ns: (0, 1_000_000), seed: 0, combine: true }));
         let error = inside("[inside]\ndelay_us = 3").unwrap_err().to_string();
-        assert_eq!(error, "inside: delay_us: only kind `posted` has it");
+        assert_eq!(error, "inside: delay_us: only kind `posted` has this key");
     }
 
     #[test]
@@ -246,8 +246,8 @@ mod tests {
             (&format!("host = 1\n{port}window = \"1M\""), "window"),
             (&format!("host = 1\n{port}mode = \"9\""), "mode"),
             (&format!("host = 1\n{port}kind = \"dolphin\""), "`soft` and `posted`"),
-            (&format!("host = 1\n{port}delay_us = 5"), "delay_us: only ports of kind `posted`"),
-            (&format!("host = 1\n{port}combine = true"), "combine: only ports of kind `posted`"),
+            (&format!("host = 1\n{port}delay_us = 5"), "delay_us: only kind `posted`"),
+            (&format!("host = 1\n{port}combine = true"), "combine: only kind `posted`"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [2, 1]"), "delay_us"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = 100001"), "100000"),
             (&format!("host = 1\n{port}kind = \"posted\"\ndelay_us = [-1, 1]"), "delay_us"),

@@ -32,9 +32,7 @@ impl Host {
         let dial = Dial { tuple, host, hurried };
         let circuit = policy.dial(dial, (payer, (payer, charges)), now, &mut provider)?;
         self.own(session, circuit, socket);
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.waiting = Some(Waiting::Circuit(circuit));
-        }
+        self.sessions.wait_for(session, Waiting::Circuit(circuit));
         self.run_circuits();
         Ok(())
     }
@@ -42,7 +40,7 @@ impl Host {
     /// A neighbour made the circuit that a session asked for: the program gets it, if it is still there.
     pub(crate) fn granted(&mut self, circuit: CircuitId) {
         let Some(session) = self.opener_of(circuit) else { return self.close_end(circuit, true) };
-        self.wake_session(session);
+        self.sessions.answered(session);
         if let Some(why) = self.grant(session, circuit, false) {
             self.refuse(session, why);
         }
@@ -53,7 +51,7 @@ impl Host {
         let session = self.opener_of(circuit);
         self.close_end(circuit, true);
         if let Some(session) = session {
-            self.wake_session(session);
+            self.sessions.answered(session);
             self.refuse(session, why);
         }
     }
@@ -74,7 +72,7 @@ impl Host {
         let holders: Vec<SessionId> = resources.holders.iter().map(|(session, _)| *session).collect();
         self.drop_holders(circuit);
         for session in holders {
-            self.wake_session(session);
+            self.sessions.answered(session);
             self.refuse(session, Plain::Refused(why));
         }
     }

@@ -39,9 +39,8 @@ impl Host {
         let token = crate::random::u64();
         let sent = self.elapsed();
         let from = self.me();
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.waiting = Some(Waiting::Echo { token, sent, hops: way.hops, until: sent + ECHO_TIMEOUT });
-        }
+        let until = sent + ECHO_TIMEOUT;
+        self.sessions.wait_for(session, Waiting::Echo { token, sent, hops: way.hops, until });
         if let Some(cable) = self.cable(way.port) {
             cable.send(&Control::Echo { from, to, token, ttl: TTL, stamp: 0, reply: false });
             cable.flush();
@@ -68,7 +67,7 @@ impl Host {
     /// Answers `Echo`.
     pub fn answer_echo(&mut self, session: SessionId, round_trip: Option<Duration>, hops: u8) {
         let round_trip_ns = round_trip.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        if let Some(session) = self.sessions.get_mut(&session) {
+        if let Some(session) = self.sessions.get_mut(session) {
             session.reply(&Reply::Echo { round_trip_ns, hops }, &[]);
         }
     }
@@ -87,15 +86,14 @@ impl Host {
 
     fn finish_echo(&mut self, token: u64) {
         let now = self.elapsed();
-        let found = self.sessions.values().find_map(|session| match session.waiting {
-            Some(Waiting::Echo { token: mine, sent, hops, .. }) if mine == token => {
-                Some((session.id, sent, hops))
+        let is_it =
+            |waiting: &Waiting| matches!(waiting, Waiting::Echo { token: mine, .. } if *mine == token);
+        for id in self.sessions.waiting_for(is_it) {
+            let waiting = self.sessions.get(id).and_then(|session| session.waiting);
+            if let Some(Waiting::Echo { sent, hops, .. }) = waiting {
+                self.sessions.answered(id);
+                self.answer_echo(id, Some(now.saturating_sub(sent)), hops);
             }
-            _ => None,
-        });
-        if let Some((session, sent, hops)) = found {
-            self.wake_session(session);
-            self.answer_echo(session, Some(now.saturating_sub(sent)), hops);
         }
     }
 }

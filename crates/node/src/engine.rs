@@ -231,7 +231,7 @@ impl Engine {
                     self.last_session += 1;
                     let id = SessionId(self.last_session);
                     self.host.add_session(id, socket);
-                    self.host.touched.insert(id);
+                    self.host.sessions.touch(id);
                 }
                 Ok(None) => return,
                 Err(errno) => {
@@ -253,14 +253,14 @@ impl Engine {
 
     /// Watches each session for what it can do next.
     fn watch_sessions(&mut self) {
-        for (id, socket) in self.host.unwatched.drain(..) {
+        for (id, socket) in self.host.sessions.take_unwatched() {
             if self.watched.remove(&id).is_some() {
                 let _ = epoll::delete(&self.epoll, &*socket);
             }
         }
-        while let Some(id) = self.host.touched.pop_first() {
+        while let Some(id) = self.host.sessions.poll_touched() {
             let Some((session, socket)) =
-                self.host.sessions.get(&id).and_then(|session| Some((session, session.socket()?)))
+                self.host.sessions.get(id).and_then(|session| Some((session, session.socket()?)))
             else {
                 self.watched.remove(&id);
                 continue;

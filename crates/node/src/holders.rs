@@ -26,7 +26,7 @@ impl Host {
     /// The session is the one whose program asked for the end, which belongs to this socket, and handed over the memory for
     /// its state.
     pub(crate) fn own(&mut self, session: SessionId, circuit: CircuitId, socket: Cookie) {
-        let Some(owner) = self.sessions.get_mut(&session) else { return };
+        let Some(owner) = self.sessions.get_mut(session) else { return };
         let Some(resources) = self.resources.get_mut(&circuit) else { return };
         (resources.pid, resources.uid, resources.cookie) = (owner.pid, owner.uid, Some(socket));
         resources.program.clone_from(&owner.program);
@@ -37,7 +37,7 @@ impl Host {
 
     /// Enters the session among the holders of the end; its word in the session's status page.
     fn hold(&mut self, session: SessionId, circuit: CircuitId) -> Option<u32> {
-        let holder = self.sessions.get_mut(&session)?;
+        let holder = self.sessions.get_mut(session)?;
         let resources = self.resources.get_mut(&circuit)?;
         if let Some((_, status)) = resources.holders.iter().find(|(holder, _)| *holder == session) {
             return Some(*status);
@@ -64,11 +64,9 @@ impl Host {
             }
             return Some(Plain::NoSlot);
         };
-        let (Some(end), Some(resources), Some(holder)) = (
-            self.policy.circuits.get(circuit),
-            self.resources.get(&circuit),
-            self.sessions.get_mut(&session),
-        ) else {
+        let (Some(end), Some(resources), Some(holder)) =
+            (self.policy.circuits.get(circuit), self.resources.get(&circuit), self.sessions.get_mut(session))
+        else {
             return Some(Plain::System);
         };
         let Some((segments, outbound)) =
@@ -103,16 +101,14 @@ impl Host {
     /// Nobody holds the end any more; it was never used.
     pub(crate) fn drop_holders(&mut self, circuit: CircuitId) {
         let Some(resources) = self.resources.get_mut(&circuit) else { return };
-        for (session, status) in std::mem::take(&mut resources.holders) {
-            if let Some(session) = self.sessions.get_mut(&session) {
+        for (holder, status) in std::mem::take(&mut resources.holders) {
+            if let Some(session) = self.sessions.get_mut(holder) {
                 session.held.remove(&circuit);
-                if session.is_lost() && session.held.is_empty() {
-                    self.emptied.push(session.id);
-                }
                 if let Some(page) = &mut session.status_page {
                     page.release(status);
                 }
             }
+            self.sessions.note_released(holder);
         }
     }
 
@@ -164,7 +160,7 @@ impl Provider<'_> {
             engines.show(circuit, word);
         }
         for (session, status) in &resources.holders {
-            if let Some(page) = self.sessions.get(session).and_then(|session| session.status_page.as_ref()) {
+            if let Some(page) = self.sessions.get(*session).and_then(|session| session.status_page.as_ref()) {
                 page.set(*status, word);
             }
         }

@@ -17,19 +17,20 @@ use crate::quota::{Accounts, Charge, Kind, Ledger, descriptor_limit};
 use crate::random;
 use crate::seldom::Seldom;
 use crate::session::{Session, SessionId};
+use crate::sessions::Sessions;
 use crate::shelves::Shelves;
 use crate::socket_table::SocketTable;
 use crate::texts::{Texts, Writer};
+use crate::transit_wakes::TransitWakes;
 use crate::tun::Tun;
+use crate::waiters::Waiters;
 use crosslane_fabric::circuit::{Death, Limits, Scope};
 use crosslane_passing::Foreign;
 use crosslane_policy::Policy;
-use crosslane_shm::wake::Receiver;
 use crosslane_wire::local::Reply;
 use crosslane_wire::{ChannelId, CircuitId, HostId, PortId, SegmentRange, TransitId, WaiterId};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 mod accept;
@@ -49,7 +50,7 @@ pub mod transit;
 
 pub(crate) use provider::{Answer, Attempt, Provider};
 pub(crate) use quota::{Carved, not_there, refusal_of};
-use transit::{OwedWake, PassedAsk, PumpAsks, TransitCircuit};
+use transit::TransitCircuit;
 
 /// Ends that each other host may have here before a program accepts them. Its share of a window is used up before: with a
 /// smaller number one user there could take it from the others of his host.
@@ -59,17 +60,6 @@ const NAMESPACE: &str = "this program is in another network namespace than the d
                          apart (Linux before 5.14): run a daemon in that namespace";
 /// Threads that pump.
 const PUMPS: usize = 1;
-
-/// A wake event of a session.
-#[derive(Debug)]
-pub struct Waiter {
-    /// Whose it is.
-    pub session: SessionId,
-    /// What wakes it.
-    pub event: Receiver,
-    /// What its user pays for it.
-    pub charge: Charge,
-}
 
 /// Everything.
 pub struct Host {
@@ -93,14 +83,10 @@ pub struct Host {
     pub pumps: Pumps,
     /// What copies for programs; none before the first that wants it.
     pub offload: Option<Engines>,
-    /// What pumps asked neighbours.
-    pub pump_asks: Vec<PumpAsks>,
-    /// What neighbours asked each other through this host.
-    pub passed_asks: Vec<PassedAsk>,
-    /// Wakes of neighbours' for each other that wait for room.
-    pub owed_wakes: BTreeSet<OwedWake>,
+    /// Wakes that cross this host.
+    pub transit_wakes: TransitWakes,
     /// Sessions.
-    pub sessions: BTreeMap<SessionId, Session>,
+    pub sessions: Sessions,
     /// What other threads of the daemon have for this one.
     pub inbox: Inbox,
     /// Texts that were asked for, and what they are made of.
@@ -108,15 +94,7 @@ pub struct Host {
     /// Accelerated listeners.
     pub listeners: Listeners,
     /// Wake events of all sessions.
-    pub waiters: HashMap<WaiterId, Waiter>,
-    /// Sessions whose connection has ended, and that wait for their programs.
-    pub lost: BTreeSet<SessionId>,
-    /// Sessions above their user's quota, by user.
-    pub guests: BTreeSet<(u32, SessionId)>,
-    /// Sessions without a connection whose last end is gone.
-    pub emptied: Vec<SessionId>,
-    /// Connections that are not to be watched any more under these numbers.
-    pub unwatched: Vec<(SessionId, Arc<Foreign>)>,
+    pub waiters: Waiters,
     /// IP, with its interface.
     pub ip: Ip,
     /// What the kernel knows of the sockets of the daemon's own network namespace.
@@ -127,10 +105,6 @@ pub struct Host {
     pub accounts: Accounts,
     /// Descriptors that are kept for streams.
     pub shelves: Shelves,
-    /// Sessions that wait for something, or have yet to greet, with a deadline.
-    pub pausing: BTreeSet<SessionId>,
-    /// Sessions whose readiness may have changed since the engine looked.
-    pub touched: BTreeSet<SessionId>,
     /// For messages of neighbours.
     pub buffer: Vec<u8>,
     /// Whether our link states are signed, and whether we check those of others.
@@ -140,7 +114,6 @@ pub struct Host {
     /// Says that there were.
     pub refused_records_said: Seldom,
     start: Instant,
-    last_waiter: u32,
     netns: Option<u64>,
     /// A number of this life of the daemon.
     life: u64,
@@ -191,33 +164,23 @@ impl Host {
             transit_circuits: BTreeMap::new(),
             pumps,
             offload: None,
-            pump_asks: Vec::new(),
-            passed_asks: Vec::new(),
-            owed_wakes: BTreeSet::new(),
-            sessions: BTreeMap::new(),
+            transit_wakes: TransitWakes::default(),
+            sessions: Sessions::default(),
             texts: Texts::new(Writer::start(inbox.letterbox())?),
             inbox,
             listeners: Listeners::default(),
-            waiters: HashMap::new(),
-            lost: BTreeSet::new(),
-            guests: BTreeSet::new(),
-            emptied: Vec::new(),
-            unwatched: Vec::new(),
+            waiters: Waiters::new(random::u32()),
             ip: Ip::new(tun),
             sockets,
             counters: Counters::default(),
             shelves: Shelves::new(descriptor_limit(), ledger.clone()),
             accounts: Accounts::new(ledger, ports),
-            pausing: BTreeSet::new(),
-            touched: BTreeSet::new(),
             netns,
             buffer: Vec::new(),
             signing: (false, false),
             refused_records: 0,
             refused_records_said: Seldom::default(),
             start: Instant::now(),
-            // Neighbours and programs may still name waiters of an earlier life by their numbers.
-            last_waiter: random::u32(),
             life: random::u64(),
             config,
         })
@@ -287,21 +250,14 @@ impl Host {
             return session.reply(&Reply::Error { text }, &[]);
         }
         match self.accounts.charge_new_session(session.uid, self.now) {
-            Ok(charges) => {
-                session.charges = charges;
-                self.pausing.insert(id);
-                self.sessions.insert(id, session);
-                self.spend(id, 1);
+            Ok(charges) => session.charges = charges,
+            Err(denied) if self.sessions.may_be_guest(session.uid) => {
+                session.guest = Some(denied.to_string())
             }
-            Err(denied) if self.may_be_awaited(session.uid) => {
-                session.guest = Some(denied.to_string());
-                self.guests.insert((session.uid, id));
-                self.pausing.insert(id);
-                self.sessions.insert(id, session);
-                self.spend(id, 1);
-            }
-            Err(denied) => session.reply(&Reply::Error { text: denied.to_string() }, &[]),
+            Err(denied) => return session.reply(&Reply::Error { text: denied.to_string() }, &[]),
         }
+        self.sessions.add(session);
+        self.spend(id, 1);
     }
 
     /// The daemon goes down: all circuits are dead, and the programs see it.
@@ -363,7 +319,7 @@ impl Host {
     /// When the daemon must act even if nothing happens.
     pub fn deadline(&self) -> Option<Duration> {
         let cables = self.cables.iter().filter_map(|cable| cable.deadline(self.now)).min();
-        let waiting = [self.waiting_deadline(), self.accounts.deadline()].into_iter().flatten().min();
+        let waiting = [self.sessions.deadline(), self.accounts.deadline()].into_iter().flatten().min();
         [cables, waiting, self.policy.poll_deadline()].into_iter().flatten().min()
     }
 }

@@ -1,7 +1,6 @@
 //! The memory of streams inside this host, which no cable joins: what both programs map, or, for tests of programs, what their stores
 //! reach later (`inside` in the configuration).
 
-use crate::host::Host;
 use crate::shelves::{KeptSegment, Shelves};
 use crosslane_port::PortError;
 use crosslane_port::posted::{self, Lane, Stores};
@@ -85,7 +84,7 @@ impl Inside {
     }
 
     /// Puts a wake behind what was stored before it; whether that is necessary.
-    fn delay_wake(&mut self, circuit: CircuitId, waiter: WaiterId) -> bool {
+    pub(crate) fn delay_wake(&mut self, circuit: CircuitId, waiter: WaiterId) -> bool {
         let Some(posted) = &mut self.posted else { return false };
         posted.last = posted.last.wrapping_add(1);
         posted.owed.insert(posted.last, (circuit, waiter));
@@ -94,7 +93,7 @@ impl Inside {
     }
 
     /// The wakes that are due.
-    fn take_due(&mut self) -> Vec<(CircuitId, WaiterId)> {
+    pub(crate) fn take_due(&mut self) -> Vec<(CircuitId, WaiterId)> {
         let Some(posted) = &mut self.posted else { return Vec::new() };
         posted.stores.poll_tickets().filter_map(|ticket| posted.owed.remove(&ticket)).collect()
     }
@@ -107,20 +106,4 @@ pub(crate) const fn way(inbound: &SegmentInfo, outbound: &SegmentInfo) -> Way {
 
 fn copy(fd: &OwnedFd) -> std::io::Result<OwnedFd> {
     fd.as_fd().try_clone_to_owned()
-}
-
-impl Host {
-    /// Rings a waiter of an end inside this host for the program at its other end.
-    pub(crate) fn wake_inside(&mut self, circuit: CircuitId, waiter: WaiterId) {
-        if !self.inside.delay_wake(circuit, waiter) {
-            self.wake_waiter(circuit, waiter);
-        }
-    }
-
-    /// Rings those before whom everything has landed.
-    pub(crate) fn wake_landed(&mut self) {
-        for (circuit, waiter) in self.inside.take_due() {
-            self.wake_waiter(circuit, waiter);
-        }
-    }
 }

@@ -16,7 +16,6 @@ use crosslane_wire::local::{Plain, Reply, Request};
 use crosslane_wire::{DecodeError, PROTOCOL_VERSION};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 /// Most requests of one session in one turn.
 const BATCH: usize = 8;
@@ -24,15 +23,15 @@ const BATCH: usize = 8;
 impl Host {
     /// Reads and handles what a session asks. `hung_up`: nobody is at the other end, so nothing is waited for.
     pub fn serve(&mut self, id: SessionId, hung_up: bool) {
-        self.touched.insert(id);
-        if self.sessions.get(&id).is_some_and(Session::is_lost) {
+        self.sessions.touch(id);
+        if self.sessions.get(id).is_some_and(Session::is_lost) {
             return;
         }
         if hung_up {
             self.forsake(id);
         }
         for _ in 0..BATCH {
-            let Some(session) = self.sessions.get_mut(&id) else { return };
+            let Some(session) = self.sessions.get_mut(id) else { return };
             session.flush();
             if session.is_dead() {
                 break;
@@ -40,7 +39,7 @@ impl Host {
             if !session.is_ready() || !self.may_serve(id) {
                 return self.end_if_left(id, hung_up);
             }
-            let Some(session) = self.sessions.get_mut(&id) else { return };
+            let Some(session) = self.sessions.get_mut(id) else { return };
             let Some(socket) = session.socket().cloned() else { return };
             match has_descriptors(&*socket) {
                 Ok(false) => {
@@ -69,7 +68,7 @@ impl Host {
                 Letter::Arrived(id, arrived) => self.hear_aside(id, arrived),
                 Letter::Told { session, uid, bytes, heard } => {
                     self.told((session, uid), bytes, heard);
-                    self.touched.insert(session);
+                    self.sessions.touch(session);
                     self.end_if_dead(session);
                 }
                 Letter::Scrape => self.texts.scrape(),
@@ -79,8 +78,8 @@ impl Host {
     }
 
     fn hear_aside(&mut self, id: SessionId, arrived: Arrived) {
-        self.touched.insert(id);
-        if let Some(session) = self.sessions.get_mut(&id) {
+        self.sessions.touch(id);
+        if let Some(session) = self.sessions.get_mut(id) {
             session.aside = false;
             if !session.is_lost() {
                 self.handle_arrived(id, arrived);
@@ -90,7 +89,7 @@ impl Host {
     }
 
     fn handle_arrived(&mut self, id: SessionId, arrived: Arrived) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
         match arrived {
             Arrived::Nothing => return,
             Arrived::Request(request, fds) => {
@@ -100,29 +99,25 @@ impl Host {
             Arrived::Truncated | Arrived::Closed => session.kill(),
         }
         self.run_circuits();
-        if self.sessions.get(&id).is_some_and(|session| session.waiting.is_some()) {
-            self.pausing.insert(id);
-        }
     }
 
     /// Ends a session that is not read from and that nobody is at the other end of.
     fn end_if_left(&mut self, id: SessionId, hung_up: bool) {
-        if hung_up && self.sessions.get(&id).is_some_and(|session| session.resting) {
+        if hung_up && self.sessions.get(id).is_some_and(|session| session.resting) {
             self.lose_session(id);
         }
     }
 
     fn end_if_dead(&mut self, id: SessionId) {
-        if self.sessions.get(&id).is_some_and(Session::is_dead) {
+        if self.sessions.get(id).is_some_and(Session::is_dead) {
             self.lose_session(id);
         }
     }
 
     /// A session is over: all that it held is given back.
     pub fn end_session(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.remove(&id) else { return };
+        let Some(session) = self.sessions.remove(id) else { return };
         tracing::debug!(uid = session.uid, session = id.0, program = %session.program, pid = session.pid, "session ends");
-        self.forget_lost(session.uid, id);
         if self.listeners.remove_session(id) {
             self.abort_unheard();
         }
@@ -135,15 +130,6 @@ impl Host {
         }
         self.release_held(id, session.held);
         self.run_circuits();
-        self.touched.insert(id);
-    }
-
-    /// The session's answer has come: it is served again.
-    pub fn wake_session(&mut self, id: SessionId) {
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.waiting = None;
-            self.touched.insert(id);
-        }
     }
 
     /// Answers with the reason why a connection stays plain.
@@ -152,34 +138,19 @@ impl Host {
         self.reply(id, &Reply::Plain { why });
     }
 
-    /// When the first waiting session has waited long enough.
-    pub fn waiting_deadline(&self) -> Option<Duration> {
-        self.pausing.iter().filter_map(|id| self.sessions.get(id)?.deadline()).min()
-    }
-
     /// Answers the sessions that have waited long enough, and ends those that never greeted.
     pub fn expire_waiting(&mut self) {
-        let sessions = &self.sessions;
-        self.pausing.retain(|id| sessions.get(id).is_some_and(|session| session.deadline().is_some()));
-        let late: Vec<(SessionId, Option<Waiting>)> = self
-            .pausing
-            .iter()
-            .filter_map(|id| self.sessions.get(id))
-            .filter(|session| session.deadline().is_some_and(|until| until <= self.now))
-            .map(|session| (session.id, session.waiting))
-            .collect();
-        for (session, waiting) in late {
+        for (session, waiting) in self.sessions.take_late(self.now) {
             let Some(waiting) = waiting else {
                 self.end_session(session);
                 continue;
             };
-            self.wake_session(session);
+            self.sessions.answered(session);
             match waiting {
                 Waiting::Waker { .. } => self.answer_waker(session, None),
                 Waiting::Buffer { .. } => self.answer_buffer(session, None),
                 Waiting::Echo { .. } => self.answer_echo(session, None, 0),
                 Waiting::Accept(accepting) => {
-                    self.pausing.insert(session);
                     if let Some(why) = self.try_accept(session, accepting) {
                         self.refuse(session, why);
                     }
@@ -192,7 +163,7 @@ impl Host {
 
     /// Nobody waits for the answer any more.
     pub(crate) fn forsake(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
         session.hung_up = true;
         if let Some(Waiting::Circuit(circuit)) = session.waiting.take() {
             self.close_end(circuit, true);
@@ -201,7 +172,7 @@ impl Host {
     }
 
     fn reply(&mut self, id: SessionId, reply: &Reply) {
-        if let Some(session) = self.sessions.get_mut(&id) {
+        if let Some(session) = self.sessions.get_mut(id) {
             session.reply(reply, &[]);
         }
     }
@@ -221,7 +192,7 @@ impl Host {
                 return;
             }
         };
-        let greeted = self.sessions.get(&id).is_some_and(|session| session.greeted);
+        let greeted = self.sessions.get(id).is_some_and(|session| session.greeted);
         let mut fds = fds.into_iter();
         let given = fds.next();
         match request {
@@ -309,12 +280,12 @@ impl Host {
             );
             return self.fail(id, &text);
         }
-        let Some(session) = self.sessions.get(&id) else { return };
+        let Some(session) = self.sessions.get(id) else { return };
         let denied = session.guest.clone();
         if session.greeted {
             return self.fail(id, "Hello was said already");
         }
-        match self.session_of_ticket(id, ticket) {
+        match self.sessions.of_ticket(id, ticket) {
             Ok(Some(old)) => {
                 self.go_on_by(old, id);
                 let welcome = self.welcome(ticket, true);
@@ -326,12 +297,12 @@ impl Host {
         if let Some(denied) = denied {
             return self.fail(id, &denied);
         }
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
         match session.greet(program) {
             Ok(status_page) => {
                 let ticket = session.ticket;
                 let welcome = self.welcome(ticket, false);
-                if let Some(session) = self.sessions.get_mut(&id) {
+                if let Some(session) = self.sessions.get_mut(id) {
                     session.reply(&welcome, &[status_page.as_fd()]);
                 }
             }
@@ -359,7 +330,7 @@ impl Host {
         let payer = self.payer_of(id).ok_or("no session")?;
         let charge = self.accounts.ledger().charge_always(payer, Kind::Stored, 1);
         let memory = self.shelves.keep(view.into_memory().into_owned());
-        if let Some(session) = self.sessions.get_mut(&id) {
+        if let Some(session) = self.sessions.get_mut(id) {
             session.offered = Some(HeldState { memory, charge });
         }
         Ok(socket.socket())
@@ -396,11 +367,11 @@ impl Host {
     /// Whether the session shows the sockets of this network namespace, by now.
     fn has_table(&mut self, id: SessionId, scope: Scope, shown: Option<Foreign>) -> bool {
         let shown = shown.and_then(|shown| SocketTable::handed_over(shown, scope.0));
-        let has_none = |host: &Self| host.sessions.get(&id).is_some_and(|session| session.table.is_none());
+        let has_none = |host: &Self| host.sessions.get(id).is_some_and(|session| session.table.is_none());
         let charge = (shown.is_some() && has_none(self))
             .then(|| self.charge_session(id, Kind::Descriptors, 1))
             .transpose();
-        let (Some(session), Ok(charge)) = (self.sessions.get_mut(&id), charge) else { return false };
+        let (Some(session), Ok(charge)) = (self.sessions.get_mut(id), charge) else { return false };
         session.charges.extend(charge);
         if let Some(table) = shown {
             session.table = Some((scope, table));
@@ -411,7 +382,7 @@ impl Host {
     /// Cuts or mends the cable at a port; the engine sees what comes of it as it would any loss.
     fn set_cut(&mut self, id: SessionId, port: &str, cut: bool) {
         let own = rustix::process::geteuid().as_raw();
-        if !self.sessions.get(&id).is_some_and(|session| session.uid == 0 || session.uid == own) {
+        if !self.sessions.get(id).is_some_and(|session| session.uid == 0 || session.uid == own) {
             return self.fail(id, "only root and the daemon's own user may cut and mend cables");
         }
         let Some(cable) = self.cables.iter_mut().find(|cable| cable.config.name == port) else {
@@ -431,7 +402,7 @@ impl Host {
         if !matches!(note.why, Plain::Refused(_) | Plain::NotAnnounced) {
             self.counters.count_plain(note.why);
         }
-        if let Some(session) = self.sessions.get_mut(&id) {
+        if let Some(session) = self.sessions.get_mut(id) {
             session.note(note);
         }
     }

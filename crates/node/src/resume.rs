@@ -43,7 +43,7 @@ impl Host {
     ) {
         let reply = self.segments_after(session, circuit, token, generation);
         if reply.is_none()
-            && let Some(session) = self.sessions.get_mut(&session)
+            && let Some(session) = self.sessions.get_mut(session)
         {
             session.reply(&Reply::Plain { why: Plain::System }, &[]);
         }
@@ -73,7 +73,7 @@ impl Host {
             retained: retention.is_some(),
         };
         let fds = next.lend(outbound, retention)?;
-        self.sessions.get_mut(&session)?.reply(&reply, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+        self.sessions.get_mut(session)?.reply(&reply, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
         Some(())
     }
 

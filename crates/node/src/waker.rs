@@ -1,8 +1,9 @@
 //! Wake events: programs ring each other directly where they can, and through their daemons where they cannot.
 
-use crate::host::{Host, Waiter};
+use crate::host::Host;
 use crate::quota::Kind;
 use crate::session::{SessionId, Waiting};
+use crate::waiters::Waiter;
 use crosslane_fabric::circuit::{Far, Owner};
 use crosslane_shm::wake::{Receiver, Waker};
 use crosslane_wire::control::{Control, Doorbell};
@@ -22,7 +23,7 @@ impl Host {
             Ok(Waiter { session, event, charge })
         });
         let number = self.new_waiter();
-        let Some(owner) = self.sessions.get_mut(&session) else { return };
+        let Some(owner) = self.sessions.get_mut(session) else { return };
         match made {
             Ok(waiter) => {
                 owner.reply(
@@ -30,7 +31,7 @@ impl Host {
                     &[waiter.event.as_fd()],
                 );
                 owner.waiters.insert(number);
-                self.waiters.insert(number, waiter);
+                self.waiters.add(number, waiter);
             }
             Err(text) => owner.reply(&Reply::Error { text }, &[]),
         }
@@ -38,7 +39,7 @@ impl Host {
 
     /// `Unwait`: forgets a wake event of this session's.
     pub fn unwait(&mut self, session: SessionId, waiter: WaiterId) {
-        let owner = self.sessions.get_mut(&session);
+        let owner = self.sessions.get_mut(session);
         if owner.is_some_and(|owner| owner.waiters.remove(&waiter)) {
             self.remove_waiters([waiter]);
         }
@@ -106,11 +107,10 @@ impl Host {
         doorbell: Option<Doorbell>,
     ) {
         let mut waker = self.cable(port).and_then(|cable| cable.import_waker(doorbell));
-        let asked = |waiting: Option<Waiting>| matches!(waiting, Some(Waiting::Waker { port: at, channel: there, waiter: which, .. }) if (at, there, which) == (port, channel, waiter));
-        let session = self.sessions.values().find(|session| asked(session.waiting)).map(|session| session.id);
-        match session {
+        let is_it = |waiting: &Waiting| matches!(waiting, Waiting::Waker { port: at, channel: there, waiter: which, .. } if (*at, *there, *which) == (port, channel, waiter));
+        match self.sessions.waiting_for(is_it).first().copied() {
             Some(session) => {
-                self.wake_session(session);
+                self.sessions.answered(session);
                 self.answer_waker(session, waker.as_ref());
             }
             None => {
@@ -140,9 +140,9 @@ impl Host {
 
     /// Rings all waiters of a session: something happened that all of its sleepers must look at.
     pub fn wake_program(&mut self, session: SessionId) {
-        let Some(session) = self.sessions.get(&session) else { return };
+        let Some(session) = self.sessions.get(session) else { return };
         for waiter in &session.waiters {
-            if let Some(waiter) = self.waiters.get(waiter) {
+            if let Some(waiter) = self.waiters.get(*waiter) {
                 waiter.event.wake();
                 self.counters.wakes += 1;
             }
@@ -151,17 +151,10 @@ impl Host {
 
     /// A cable is down: nobody answers for its waiters.
     pub fn fail_wakers(&mut self, port: PortId) {
-        self.fail_pumps(port);
-        self.fail_passed(port);
-        let asked = |waiting: &Option<Waiting>| matches!(waiting, Some(Waiting::Waker { port: at, .. }) if *at == port);
-        let sessions: Vec<SessionId> = self
-            .sessions
-            .values()
-            .filter(|session| asked(&session.waiting))
-            .map(|session| session.id)
-            .collect();
-        for session in sessions {
-            self.wake_session(session);
+        self.fail_transit_wakes(port);
+        let is_it = |waiting: &Waiting| matches!(waiting, Waiting::Waker { port: at, .. } if *at == port);
+        for session in self.sessions.waiting_for(is_it) {
+            self.sessions.answered(session);
             self.answer_waker(session, None);
         }
     }
@@ -169,15 +162,13 @@ impl Host {
     /// A session is gone, with its waiters.
     pub fn remove_waiters(&mut self, waiters: impl IntoIterator<Item = WaiterId>) {
         for waiter in waiters {
-            if let Some(waiter) = self.waiters.remove(&waiter) {
-                waiter.event.discard();
-            }
+            self.waiters.remove(waiter);
         }
     }
 
     /// Answers `WantWaker`.
     pub fn answer_waker(&mut self, session: SessionId, waker: Option<&Waker>) {
-        let Some(session) = self.sessions.get_mut(&session) else { return };
+        let Some(session) = self.sessions.get_mut(session) else { return };
         let fds: Vec<BorrowedFd<'_>> = waker.iter().map(AsFd::as_fd).collect();
         session.reply(&Reply::Waker { word: waker.map(Waker::word) }, &fds);
     }
@@ -198,9 +189,7 @@ impl Host {
 
     fn ask_waker(&mut self, session: SessionId, port: PortId, channel: ChannelId, waiter: WaiterId) {
         let until = self.now + WAKER_TIMEOUT;
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.waiting = Some(Waiting::Waker { port, channel, waiter, until });
-        }
+        self.sessions.wait_for(session, Waiting::Waker { port, channel, waiter, until });
         if let Some(cable) = self.cable(port) {
             cable.want_waker(channel, waiter);
         }
@@ -208,11 +197,25 @@ impl Host {
 
     /// The event of a waiter, if it belongs to a session that holds the end.
     fn waiter_of(&self, circuit: CircuitId, waiter: WaiterId) -> Option<&Receiver> {
-        let waiter = self.waiters.get(&waiter)?;
+        let waiter = self.waiters.get(waiter)?;
         self.holds(waiter.session, circuit).then_some(&waiter.event)
     }
 
-    pub(crate) fn wake_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
+    /// Rings a waiter of an end inside this host for the program at its other end, behind what that one has stored.
+    fn wake_inside(&mut self, circuit: CircuitId, waiter: WaiterId) {
+        if !self.inside.delay_wake(circuit, waiter) {
+            self.wake_waiter(circuit, waiter);
+        }
+    }
+
+    /// Rings the waiters inside this host before whom everything has landed.
+    pub(crate) fn wake_landed(&mut self) {
+        for (circuit, waiter) in self.inside.take_due() {
+            self.wake_waiter(circuit, waiter);
+        }
+    }
+
+    fn wake_waiter(&mut self, circuit: CircuitId, waiter: WaiterId) {
         if let Some(event) = self.waiter_of(circuit, waiter) {
             event.wake();
             self.counters.wakes += 1;

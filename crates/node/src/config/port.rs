@@ -119,7 +119,9 @@ impl RawKind {
             ("combine", self.combine.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) => Err(value(&format!("{of}: {name}"), "only kind `posted` has it".to_owned())),
+            Some((name, _)) => {
+                Err(value(&format!("{of}: {name}"), "only kind `posted` has this key".to_owned()))
+            }
             None => Ok(PortKind::Soft),
         }
     }

@@ -56,7 +56,7 @@ impl Host {
 
     fn accept_later(&mut self, session: SessionId, accepting: Accepting) -> Option<Plain> {
         let waiting = Waiting::Accept(accepting.later(self.now));
-        self.sessions.get_mut(&session)?.waiting = Some(waiting);
+        self.sessions.wait_for(session, waiting);
         None
     }
 

@@ -63,7 +63,7 @@ impl Host {
         if !self.proves(circuit, token) || !self.is_short(circuit) {
             return Err("there is no such circuit, or it is longer than one cable");
         }
-        let Some(owner) = self.sessions.get_mut(&session) else { return Err("no session") };
+        let Some(owner) = self.sessions.get_mut(session) else { return Err("no session") };
         let known = owner.buffers.get(&buffer).cloned();
         let opened = match known {
             Some(known) if (known.len, known.reach) == (len, reach) => known,
@@ -73,7 +73,7 @@ impl Host {
                 check_buffer(&memory, len, reach).map_err(|_| "this is no buffer")?;
                 let charge = self.charge_session(session, Kind::Descriptors, 1).map_err(|_| NO_MORE)?;
                 let opened = Rc::new(Opened { memory, len, reach, owner: session, charge });
-                let Some(owner) = self.sessions.get_mut(&session) else { return Err("no session") };
+                let Some(owner) = self.sessions.get_mut(session) else { return Err("no session") };
                 owner.buffers.insert(buffer, opened.clone());
                 opened
             }
@@ -92,7 +92,7 @@ impl Host {
         if let Some(engines) = &mut self.offload {
             engines.reclaim(session, buffer);
         }
-        let Some(owner) = self.sessions.get_mut(&session) else { return };
+        let Some(owner) = self.sessions.get_mut(session) else { return };
         if owner.buffers.remove(&buffer).is_some() {
             for resources in self.resources.values_mut() {
                 resources.buffers.retain(|(known, opened)| *known != buffer || opened.owner != session);
@@ -153,11 +153,11 @@ impl Host {
             return;
         }
         let taken = handed.and_then(|handed| Some((cable.take_over(handed)?, handed.len, handed.reach)));
-        let asked = |waiting| matches!(waiting, Some(Waiting::Buffer { channel: at, buffer: which, .. }) if at == channel && which == buffer);
-        let asker = self.sessions.values().find(|session| asked(session.waiting)).map(|session| session.id);
+        let is_it = |waiting: &Waiting| matches!(waiting, Waiting::Buffer { channel: at, buffer: which, .. } if (*at, *which) == (channel, buffer));
+        let asker = self.sessions.waiting_for(is_it).first().copied();
         if let Some(session) = asker.filter(|_| self.neighbour_of(channel).is_some_and(|(at, _)| at == port))
         {
-            self.wake_session(session);
+            self.sessions.answered(session);
             self.answer_buffer(
                 session,
                 taken.as_ref().map(|(memory, len, reach)| (memory.as_fd(), *len, *reach)),
@@ -167,22 +167,16 @@ impl Host {
 
     /// A cable is down: nobody answers for its buffers.
     pub fn fail_buffers(&mut self, port: PortId) {
-        let asked = |waiting| matches!(waiting, Some(Waiting::Buffer { port: at, .. }) if at == port);
-        let askers: Vec<SessionId> = self
-            .sessions
-            .values()
-            .filter(|session| asked(session.waiting))
-            .map(|session| session.id)
-            .collect();
-        for session in askers {
-            self.wake_session(session);
+        let is_it = |waiting: &Waiting| matches!(waiting, Waiting::Buffer { port: at, .. } if *at == port);
+        for session in self.sessions.waiting_for(is_it) {
+            self.sessions.answered(session);
             self.answer_buffer(session, None);
         }
     }
 
     /// Answers `ImportBuffer`.
     pub fn answer_buffer(&mut self, session: SessionId, found: Option<(BorrowedFd<'_>, u64, Reach)>) {
-        let Some(session) = self.sessions.get_mut(&session) else { return };
+        let Some(session) = self.sessions.get_mut(session) else { return };
         let fds: Vec<BorrowedFd<'_>> = found.iter().map(|(memory, ..)| *memory).collect();
         session.reply(&Reply::Buffer { shape: found.map(|(_, len, reach)| (len, reach)) }, &fds);
     }
@@ -195,9 +189,7 @@ impl Host {
         };
         cable.asked += 1;
         cable.send(&Control::ImportBuffer { channel: peer, buffer });
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.waiting = Some(Waiting::Buffer { port, channel, buffer, until });
-        }
+        self.sessions.wait_for(session, Waiting::Buffer { port, channel, buffer, until });
     }
 
     fn buffer_of(&self, circuit: CircuitId, buffer: BufferId) -> Option<Rc<Opened>> {

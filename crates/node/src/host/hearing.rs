@@ -4,13 +4,13 @@ use super::{Host, Provider};
 use crate::config::Config;
 use crate::listener::Listeners;
 use crate::proof::Cookie;
-use crate::session::{Session, SessionId};
+use crate::session::SessionId;
+use crate::sessions::Sessions;
 use crate::socket_table::{LOOPBACK, SocketTable, Taker};
 use crosslane_fabric::circuit::Scope;
 use crosslane_wire::control::Refusal;
 use crosslane_wire::local::{self, Use};
 use crosslane_wire::{Tuple, rule};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// Tables of other namespaces that are asked in turn until one answers.
@@ -21,7 +21,7 @@ pub(crate) struct Hearing<'a> {
     config: &'a Config,
     listeners: &'a Listeners,
     pub(super) sockets: &'a SocketTable,
-    pub(super) sessions: &'a BTreeMap<SessionId, Session>,
+    pub(super) sessions: &'a Sessions,
     interface: u32,
 }
 
@@ -88,7 +88,7 @@ impl Hearing<'_> {
         let hearers = self.listeners.hearers(server, scope);
         let of_socket = hearers.filter(|(_, cookie)| *cookie == socket).map(|(session, _)| session);
         let mut heard = false;
-        for session in of_socket.filter_map(|id| self.sessions.get(&id)) {
+        for session in of_socket.filter_map(|id| self.sessions.get(id)) {
             heard = true;
             let rules = &self.config.rules;
             let decided = rule::decide(rules, local::Role::Server, &session.program, server);
@@ -121,7 +121,7 @@ impl Hearing<'_> {
             return ask(self.sockets);
         }
         let sessions = first.into_iter().chain(self.listeners.sessions_in(scope));
-        let shown = sessions.filter_map(|session| self.sessions.get(&session)?.table.as_ref());
+        let shown = sessions.filter_map(|session| self.sessions.get(session)?.table.as_ref());
         shown.filter(|(of, _)| *of == scope).take(TABLES).find_map(|(_, table)| ask(table))
     }
 }

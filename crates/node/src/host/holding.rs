@@ -54,6 +54,6 @@ impl Hearing<'_> {
 
     /// Whether there are such sessions, and all of them are like that.
     pub(crate) fn are_all(&self, holders: &[(SessionId, u32)], are: impl Fn(&Session) -> bool) -> bool {
-        !holders.is_empty() && holders.iter().all(|(id, _)| self.sessions.get(id).is_none_or(&are))
+        !holders.is_empty() && holders.iter().all(|(id, _)| self.sessions.get(*id).is_none_or(&are))
     }
 }

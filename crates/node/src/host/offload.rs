@@ -27,7 +27,7 @@ impl Host {
     /// `Offload`: the program consents.
     pub fn offload(&mut self, id: SessionId, queue: Option<Foreign>) {
         let outcome = self.try_offload(id, queue);
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
         match outcome {
             Ok((reply, wakers, completions, lease)) => {
                 let fds = wakers.iter().map(AsFd::as_fd).chain([completions.as_fd(), lease.as_fd()]);
@@ -51,7 +51,7 @@ impl Host {
             let spin = std::time::Duration::from_micros(self.config.spin_us.into());
             self.offload = Some(Engines::start(&self.config.offload, spin).map_err(text)?);
         }
-        let (Some(engines), Some(session)) = (&mut self.offload, self.sessions.get_mut(&id)) else {
+        let (Some(engines), Some(session)) = (&mut self.offload, self.sessions.get_mut(id)) else {
             return Err("no session".to_owned());
         };
         let socket = session.socket().ok_or_else(|| "no connection".to_owned())?;

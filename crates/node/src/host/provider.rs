@@ -1,7 +1,7 @@
 //! What this host's policy may ask of the daemon: all that the daemon holds, but not what is decided.
 
 use super::transit::{Made, TransitCircuit};
-use super::{Carved, Host, Waiter};
+use super::{Carved, Host};
 use crate::cable::Cable;
 use crate::config::Config;
 use crate::counter::Counters;
@@ -11,10 +11,12 @@ use crate::offload::Engines;
 use crate::pump::Pumps;
 use crate::quota::{Accounts, Charge, Payer};
 use crate::random;
-use crate::session::{Session, SessionId};
+use crate::session::Session;
+use crate::sessions::Sessions;
 use crate::shelves::Shelves;
 use crate::socket_table::SocketTable;
 use crate::texts::Texts;
+use crate::waiters::Waiters;
 use crosslane_fabric::circuit::{End, Path};
 use crosslane_policy::{Asked, Policy, Prepared, Purpose, Resources, Ring, Size};
 use crosslane_wire::control::Refusal;
@@ -37,14 +39,13 @@ pub(crate) struct Provider<'a> {
     pub(crate) transit_circuits: &'a mut BTreeMap<TransitId, TransitCircuit>,
     pub(crate) pumps: &'a mut Pumps,
     pub(crate) offload: Option<&'a Engines>,
-    pub(crate) sessions: &'a BTreeMap<SessionId, Session>,
+    pub(crate) sessions: &'a Sessions,
     pub(crate) texts: &'a mut Texts,
     pub(crate) listeners: &'a Listeners,
     pub(crate) sockets: &'a SocketTable,
     /// Number of the fabric's interface; 0: any.
     pub(crate) interface: u32,
-    waiters: &'a HashMap<WaiterId, Waiter>,
-    last_waiter: &'a mut u32,
+    waiters: &'a mut Waiters,
 }
 
 impl Host {
@@ -68,8 +69,7 @@ impl Host {
             listeners: &self.listeners,
             sockets: &self.sockets,
             interface,
-            waiters: &self.waiters,
-            last_waiter: &mut self.last_waiter,
+            waiters: &mut self.waiters,
         };
         (&mut self.policy, provider)
     }
@@ -100,15 +100,8 @@ impl Provider<'_> {
 
     /// A number for a new waiter.
     pub(crate) fn new_waiter(&mut self) -> WaiterId {
-        loop {
-            *self.last_waiter = self.last_waiter.wrapping_add(1);
-            let waiter = WaiterId(*self.last_waiter);
-            let taken = self.waiters.contains_key(&waiter)
-                || self.transit_circuits.values().any(|transit_circuit| transit_circuit.waiter == waiter);
-            if *self.last_waiter != 0 && !taken {
-                return waiter;
-            }
-        }
+        let pumped = |id| self.transit_circuits.values().any(|circuit| circuit.waiter == id);
+        self.waiters.new_id(pumped)
     }
 }
 

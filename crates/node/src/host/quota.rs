@@ -43,13 +43,13 @@ impl Host {
         kind: Kind,
         amount: u64,
     ) -> Result<Charge, String> {
-        let uid = self.sessions.get(&session).ok_or_else(|| "no session".to_owned())?.uid;
+        let uid = self.sessions.get(session).ok_or_else(|| "no session".to_owned())?.uid;
         self.charge(Payer::User(uid), kind, amount, Purpose::New).map_err(|denied| denied.to_string())
     }
 
     /// Who pays for what a session asks for.
     pub(crate) fn payer_of(&self, session: SessionId) -> Option<Payer> {
-        self.sessions.get(&session).map(|session| Payer::User(session.uid))
+        self.sessions.get(session).map(|session| Payer::User(session.uid))
     }
 
     /// An end that is asked for, which no program has accepted yet if `pending`.
@@ -96,7 +96,7 @@ impl Host {
 
     /// Whether a session is served now; if not, it is later.
     pub(crate) fn may_serve(&mut self, id: SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        let Some(session) = self.sessions.get_mut(id) else { return false };
         let may = self.accounts.may(session.uid, id, self.now);
         session.resting = may == May::Rest;
         may == May::Serve
@@ -104,7 +104,7 @@ impl Host {
 
     /// A request of a session was served that cost so much.
     pub(crate) fn spend(&mut self, id: SessionId, cost: u64) {
-        if let Some(uid) = self.sessions.get(&id).map(|session| session.uid) {
+        if let Some(uid) = self.sessions.get(id).map(|session| session.uid) {
             self.spend_of(uid, cost);
         }
     }
@@ -117,9 +117,9 @@ impl Host {
     /// Sessions are read from again that have rested.
     pub(crate) fn wake_rested(&mut self) {
         for id in self.accounts.begin_turn(self.now) {
-            if let Some(session) = self.sessions.get_mut(&id) {
+            if let Some(session) = self.sessions.get_mut(id) {
                 session.resting = false;
-                self.touched.insert(id);
+                self.sessions.touch(id);
             }
         }
     }

@@ -19,10 +19,7 @@ impl Host {
         while let Some(next) = to.next() {
             match next {
                 Next::Hosts => to.add_hosts(self.host_rows(), self.policy.links.links()),
-                Next::Sessions(last) => {
-                    let sessions = self.sessions.range((last.map_or(Unbounded, Excluded), Unbounded));
-                    to.add_sessions(last, sessions.map(|(_, session)| session));
-                }
+                Next::Sessions(last) => to.add_sessions(last, self.sessions.after(last)),
                 Next::Listeners(last) => to.add_listeners(last, self.listeners.after(last)),
                 Next::Circuits(last) => {
                     let ends = self.policy.circuits.iter_after(last);

@@ -8,7 +8,7 @@ use crate::texts::{Piece, Text};
 impl Host {
     /// A session asks for a text, and is not served until it has it.
     pub fn ask_text(&mut self, id: SessionId, text: Text) {
-        if let Some(session) = self.sessions.get_mut(&id)
+        if let Some(session) = self.sessions.get_mut(id)
             && let Some(socket) = session.socket().cloned()
         {
             session.aside = true;
@@ -37,7 +37,7 @@ impl Host {
     pub(crate) fn told(&mut self, (id, uid): (SessionId, u32), bytes: usize, heard: bool) {
         // Also if the session is gone by now: who asks and leaves has had the work done.
         self.spend_of(uid, HEAVY + bytes as u64 / TEXT);
-        if let Some(session) = self.sessions.get_mut(&id) {
+        if let Some(session) = self.sessions.get_mut(id) {
             session.aside = false;
             if !heard && !session.is_lost() {
                 session.kill();

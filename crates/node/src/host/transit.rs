@@ -4,13 +4,12 @@
 mod meter;
 mod shared;
 
-pub use shared::{OwedWake, PassedAsk};
-
 use super::{Carved, Host, Provider, not_there, refusal_of};
 use crate::cable::Cable;
 use crate::pump::{Command, Leg, Pumps, Report};
 use crate::quota::{Charge, Kind, Payer, Purpose};
 use crate::random;
+use crate::transit_wakes::PumpAsk;
 use crosslane_fabric::transit::{BEFORE, BEHIND};
 use crosslane_policy::{Asked, Prepared, Ring};
 use crosslane_shm::wake::{Receiver, Waker};
@@ -96,17 +95,6 @@ pub(crate) struct Made {
     charges: Vec<Charge>,
 }
 
-/// A question of a pump's: how is this waiter of the neighbour's rung?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PumpAsks {
-    port: PortId,
-    /// The neighbour's name for the channel that it sleeps on.
-    channel: ChannelId,
-    waiter: WaiterId,
-    transit: TransitId,
-    side: usize,
-}
-
 impl Host {
     /// One side closed in order: what it wrote is pumped on, if it is not there already.
     pub(crate) fn drain(&mut self, transit: TransitId, side: usize) {
@@ -118,10 +106,9 @@ impl Host {
 
     /// A circuit through this host is over.
     pub(crate) fn stop_transit(&mut self, transit: TransitId) {
-        self.pump_asks.retain(|asks| asks.transit != transit);
+        self.transit_wakes.forget(transit);
         self.copy_transit_early(transit);
         let Some(transit_circuit) = self.transit_circuits.remove(&transit) else { return };
-        self.forget_wakes(transit);
         let is_pumped = match &transit_circuit.carried {
             Carried::Pumped(Pumped { opening: Some(_), .. }) => return,
             Carried::Pumped(_) => true,
@@ -177,16 +164,12 @@ impl Host {
         (channel, waiter): (ChannelId, WaiterId),
         waker: &mut Option<Waker>,
     ) -> bool {
-        let asked = |asks: &PumpAsks| (asks.port, asks.channel, asks.waiter) == (port, channel, waiter);
-        let Some(at) = self.pump_asks.iter().position(asked) else { return false };
-        let PumpAsks { transit, side, .. } = self.pump_asks.remove(at);
+        let Some(PumpAsk { transit, side, .. }) = self.transit_wakes.answer_pump(port, channel, waiter)
+        else {
+            return false;
+        };
         self.tell_pump(Command::Waker { transit, leg: side, waiter, waker: waker.take() });
         true
-    }
-
-    /// A cable is down: what pumps asked its neighbour is not answered any more.
-    pub(crate) fn fail_pumps(&mut self, port: PortId) {
-        self.pump_asks.retain(|asks| asks.port != port);
     }
 
     /// Rings a neighbour's waiter by way of its daemon, and finds out how the pump can do it itself next time.
@@ -194,12 +177,8 @@ impl Host {
         let Some(channel) = self.policy.circuits.channel_of(transit, side) else { return };
         let Some((port, peer)) = self.neighbour_of(channel) else { return };
         self.wake_neighbour(channel, waiter);
-        let asks = PumpAsks { port, channel: peer, waiter, transit, side };
-        if self.pump_asks.contains(&asks) {
-            return;
-        }
-        self.pump_asks.push(asks);
-        if let Some(cable) = self.cable(port) {
+        let is_new = self.transit_wakes.ask(PumpAsk { port, channel: peer, waiter, transit, side });
+        if let Some(cable) = self.cable(port).filter(|_| is_new) {
             cable.want_waker(peer, waiter);
         }
     }

@@ -13,7 +13,7 @@ use super::meter::Meter;
 use super::{Carried, Made, TransitCircuit};
 use crate::host::{Host, Provider, refusal_of};
 use crate::quota::{Payer, Purpose};
-use core::ops::Bound::Included;
+use crate::transit_wakes::{OwedWake, PassedAsk};
 use crosslane_policy::{Asked, Prepared, Ring};
 use crosslane_shm::wake::Waker;
 use crosslane_shm::{Inbound, Segment};
@@ -21,11 +21,6 @@ use crosslane_wire::control::{Control, Refusal};
 use crosslane_wire::local::Plain;
 use crosslane_wire::segment::segment_len;
 use crosslane_wire::{ChannelId, PortId, TransitId, WaiterId};
-
-/// Questions for wakers that one neighbour may have passed on to another one and not answered.
-const ASKS_MAX: usize = 64;
-/// Wakes of one side of a circuit that wait for room in the control channel: a stream has two words that name sleepers.
-const WAKES_MAX: usize = 4;
 
 /// Memory of the two ends, as far as it is known here.
 #[derive(Debug)]
@@ -57,33 +52,6 @@ impl SharedSegments {
         let from_behind = before.meter.look(&before.mapped, &behind.mapped);
         [from_before, from_behind]
     }
-}
-
-/// A question for a waker that was passed on from one side of a circuit to the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassedAsk {
-    transit: TransitId,
-    asker: PortId,
-    /// The asker's question: our end of its channel, as it named it.
-    named: ChannelId,
-    asked: PortId,
-    /// Our question: the asked neighbour's name for the channel.
-    peer: ChannelId,
-    waiter: WaiterId,
-}
-
-/// A wake that waits for room in the control channel of `port`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OwedWake {
-    port: PortId,
-    transit: TransitId,
-    side: usize,
-    waiter: WaiterId,
-}
-
-/// Before all wakes that wait for this port.
-fn first_of(port: PortId) -> OwedWake {
-    OwedWake { port, transit: TransitId(0), side: 0, waiter: WaiterId(0) }
 }
 
 impl Provider<'_> {
@@ -152,11 +120,12 @@ impl Host {
         let Some(asked) = self.opposite(transit, side) else { return false };
         let asker = self.transit_circuits[&transit].ports[side];
         let channel = self.policy.circuits.channel_of(transit, 1 - side).and_then(|it| self.neighbour_of(it));
-        let waiting = self.passed_asks.iter().filter(|ask| (ask.asker, ask.asked) == (asker, asked)).count();
-        let peer = channel.filter(|_| waiting < ASKS_MAX).map(|(_, peer)| peer);
+        let peer = channel.map(|(_, peer)| peer);
+        let peer = peer.filter(|&peer| {
+            self.transit_wakes.pass(PassedAsk { transit, asker, named, asked, peer, waiter })
+        });
         if let (Some(peer), Some(cable)) = (peer, self.cable(asked)) {
             cable.want_waker(peer, waiter);
-            self.passed_asks.push(PassedAsk { transit, asker, named, asked, peer, waiter });
         } else if let Some(cable) = self.cable(asker) {
             cable.send(&Control::Waker { channel: named, waiter, doorbell: None });
         }
@@ -170,42 +139,32 @@ impl Host {
         (channel, waiter): (ChannelId, WaiterId),
         waker: Option<&Waker>,
     ) {
-        let asked = |ask: &PassedAsk| (ask.asked, ask.peer, ask.waiter) == (port, channel, waiter);
-        let Some(at) = self.passed_asks.iter().position(asked) else { return };
-        let PassedAsk { asker, named, .. } = self.passed_asks.remove(at);
+        let answered = self.transit_wakes.answer_passed(port, channel, waiter);
+        let Some(PassedAsk { asker, named, .. }) = answered else { return };
         if let Some(cable) = self.cable(asker) {
             let doorbell = waker.and_then(|waker| cable.export_waker(waker));
             cable.send(&Control::Waker { channel: named, waiter, doorbell });
         }
     }
 
-    /// A cable is down: what was asked of its neighbour is not answered any more, and what it asked not needed.
-    pub(crate) fn fail_passed(&mut self, port: PortId) {
-        let (failed, rest): (Vec<_>, _) =
-            std::mem::take(&mut self.passed_asks).into_iter().partition(|ask| ask.asked == port);
-        self.passed_asks = rest;
-        self.passed_asks.retain(|ask| ask.asker != port);
-        for PassedAsk { asker, named, waiter, .. } in failed {
+    /// A cable is down: what pumps and others asked of its neighbour is not answered any more, and what it asked not needed.
+    pub(crate) fn fail_transit_wakes(&mut self, port: PortId) {
+        for PassedAsk { asker, named, waiter, .. } in self.transit_wakes.fail(port) {
             if let Some(cable) = self.cable(asker) {
                 cable.send(&Control::Waker { channel: named, waiter, doorbell: None });
             }
         }
-        self.owed_wakes.retain(|wake| wake.port != port);
     }
 
     /// A neighbour wakes a waiter at the far end of a circuit: passed on at once, or when there is room for it. Whether it was
-    /// for the far end. More than a stream has sleepers for are forgotten.
+    /// for the far end.
     pub(crate) fn pass_wake(&mut self, (transit, side): (TransitId, usize), waiter: WaiterId) -> bool {
         let Some(port) = self.opposite(transit, side) else { return false };
         if self.cable(port).is_some_and(|cable| cable.has_room()) {
             self.wake_opposite(transit, side, waiter);
             return true;
         }
-        let wake = |waiter| OwedWake { port, transit, side, waiter };
-        let of_side = (Included(wake(WaiterId(0))), Included(wake(WaiterId(u32::MAX))));
-        if self.owed_wakes.range(of_side).count() < WAKES_MAX {
-            self.owed_wakes.insert(wake(waiter));
-        }
+        self.transit_wakes.owe(OwedWake { port, transit, side, waiter });
         true
     }
 
@@ -214,10 +173,8 @@ impl Host {
         for index in 0..self.cables.len() {
             let port = self.cables[index].id;
             while self.cables[index].has_room()
-                && let Some(wake) = self.owed_wakes.range(first_of(port)..).next().copied()
-                && wake.port == port
+                && let Some(wake) = self.transit_wakes.poll_owed(port)
             {
-                self.owed_wakes.remove(&wake);
                 self.wake_opposite(wake.transit, wake.side, wake.waiter);
             }
         }
@@ -227,11 +184,5 @@ impl Host {
         if let Some(channel) = self.policy.circuits.channel_of(transit, 1 - side) {
             self.wake_neighbour(channel, waiter);
         }
-    }
-
-    /// A circuit is over: nobody is woken for it, and no question of its ends is answered any more.
-    pub(super) fn forget_wakes(&mut self, transit: TransitId) {
-        self.passed_asks.retain(|ask| ask.transit != transit);
-        self.owed_wakes.retain(|wake| wake.transit != transit);
     }
 }
