@@ -43,11 +43,10 @@ pub fn news(
 /// Bytes on the carrier connection have no place in the order of the stream, unless the far end went over to it: somebody wrote past
 /// us. Never guess.
 fn stray_bytes(end: &End, tid: u32, carrier: BorrowedFd<'_>) {
-    if end.goes_over_to_tcp(tid) {
-        return;
-    }
+    end.refresh(tid);
+    // A FIN is `IN`, too: then there are none.
     let count = rustix::io::ioctl_fionread(carrier).unwrap_or(0);
-    if count > 0 {
+    if end.rx() != Direction::Tcp && count > 0 && !end.goes_over_to_tcp(tid) {
         end.give_up(&format!("{count} stray bytes on the carrier connection: written past the library"));
     }
 }
